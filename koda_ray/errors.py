@@ -1,0 +1,279 @@
+"""Every error koda_ray raises on purpose, as one tree with stable codes.
+
+Codes are API: clients, retries and the specifications' tool contracts match on them, so a code is never renamed.
+Every error survives pickle, because errors cross Ray's process boundaries.
+
+    KodaError
+    |- InvalidInput            bad value from a person or a model; the message names it and the way out
+    |  |- InvalidPath          a path that would leave the project
+    |  |- InvalidTransition    a command that the session's phase does not take
+    |- NotFound                unknown id, or another user's
+    |- Conflict                an idempotency key used again with another body
+    |- Fenced                  a newer activation of the same session or job owns the row
+    |- SandboxError            isolation, files and commands
+    |  |- SandboxNotFound | CommandTimeout | CommandBlocked | QuotaExceeded | TemplateNotFound | ServerFailed
+    |- RenderError             capture, encoding, joining
+    |  |- PageError | PageNotReady | BrowserCrashed | EncodeFailed | QualityRejected
+    |- StorageError            reading or writing objects
+    |- ModelError              a model provider
+    |  |- ModelOverloaded | ModelStreamBroken | ModelRefused | ModelAuth
+    |- Missing                 a program, package or setting that the work needs
+    |- Cancelled               a person stopped the work
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+__all__ = [
+    "BrowserCrashed",
+    "Cancelled",
+    "CommandBlocked",
+    "CommandTimeout",
+    "Conflict",
+    "EncodeFailed",
+    "Fenced",
+    "InvalidInput",
+    "InvalidPath",
+    "InvalidTransition",
+    "KodaError",
+    "Missing",
+    "ModelAuth",
+    "ModelError",
+    "ModelOverloaded",
+    "ModelRefused",
+    "ModelStreamBroken",
+    "NotFound",
+    "PageError",
+    "PageNotReady",
+    "QualityRejected",
+    "QuotaExceeded",
+    "RenderError",
+    "SandboxError",
+    "SandboxNotFound",
+    "ServerFailed",
+    "StorageError",
+    "TemplateNotFound",
+]
+
+
+class KodaError(Exception):
+    """An expected failure with a stable code.
+
+    Args:
+        message: What was wrong, the value seen, and what to do.
+        code: Overrides the class's code where a specification names a finer one.
+        context: Small JSON values for logs and problem documents; never secrets or file bodies.
+        retryable: Whether the same call may succeed later; the class's default when None.
+    """
+
+    code: str = "INTERNAL"
+    status: ClassVar[int] = 500
+    default_retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        context: Mapping[str, str | int | float | bool | None] | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+        self.context = dict(context or {})
+        self.retryable = self.default_retryable if retryable is None else retryable
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.code, self.context, self.retryable))
+
+
+def _rebuild(
+    cls: type[KodaError],
+    message: str,
+    code: str,
+    context: dict[str, str | int | float | bool | None],
+    retryable: bool,
+) -> KodaError:
+    return cls(message, code=code, context=context, retryable=retryable)
+
+
+class InvalidInput(KodaError):
+    """A value that a person or a model must change."""
+
+    code = "INVALID_INPUT"
+    status = 422
+
+
+class InvalidPath(InvalidInput):
+    """A path that is absolute, escapes the project, or cannot be a file name."""
+
+    code = "INVALID_PATH"
+
+
+class InvalidTransition(InvalidInput):
+    """A command that the current phase does not take."""
+
+    code = "INVALID_TRANSITION"
+    status = 409
+
+
+class NotFound(KodaError):
+    """An id that does not exist for this user."""
+
+    code = "NOT_FOUND"
+    status = 404
+
+
+class Conflict(KodaError):
+    """An idempotency key that was used for a different request."""
+
+    code = "CONFLICT"
+    status = 409
+
+
+class Fenced(KodaError):
+    """A write by an activation that a newer one has replaced; stop at once."""
+
+    code = "FENCED"
+    status = 409
+
+
+class SandboxError(KodaError):
+    """A sandbox that could not do what it was asked."""
+
+    code = "PROVIDER_ERROR"
+    status = 502
+
+
+class SandboxNotFound(SandboxError):
+    """The sandbox is gone: make another and restore into it."""
+
+    code = "SANDBOX_NOT_FOUND"
+    default_retryable = True
+
+
+class CommandTimeout(SandboxError):
+    """A command passed its time limit; its whole process tree was ended."""
+
+    code = "TIMEOUT"
+    default_retryable = True
+
+
+class CommandBlocked(SandboxError):
+    """A command that policy refuses."""
+
+    code = "COMMAND_BLOCKED"
+
+
+class QuotaExceeded(SandboxError):
+    """Disk, memory, process or sandbox count limit reached."""
+
+    code = "QUOTA_EXCEEDED"
+
+
+class TemplateNotFound(SandboxError):
+    """The template project or its installed dependencies are missing."""
+
+    code = "TEMPLATE_NOT_FOUND"
+
+
+class ServerFailed(SandboxError):
+    """The dev server ended or never answered."""
+
+    code = "SERVER_FAILED"
+    default_retryable = True
+
+
+class RenderError(KodaError):
+    """A render that could not be finished."""
+
+    code = "RENDER_FAILED"
+
+
+class PageError(RenderError):
+    """The page threw; the message carries the error, the context its file and line."""
+
+    code = "PAGE_ERROR"
+
+
+class PageNotReady(RenderError):
+    """The page did not become ready in time; the message names what was pending."""
+
+    code = "PAGE_NOT_READY"
+
+
+class BrowserCrashed(RenderError):
+    """The browser ended during capture; another attempt may succeed."""
+
+    code = "BROWSER_CRASHED"
+    default_retryable = True
+
+
+class EncodeFailed(RenderError):
+    """FFmpeg refused or ended; the message carries its last lines."""
+
+    code = "ENCODE_FAILED"
+
+
+class QualityRejected(RenderError):
+    """A finished file that did not pass the probe."""
+
+    code = "QUALITY_REJECTED"
+
+
+class StorageError(KodaError):
+    """Objects could not be read or written."""
+
+    code = "STORAGE_FAILED"
+    default_retryable = True
+
+
+class ModelError(KodaError):
+    """A model provider failed in a way that trying again will not mend."""
+
+    code = "MODEL_ERROR"
+    status = 502
+
+
+class ModelOverloaded(ModelError):
+    """Rate limited or overloaded (429, 529, 5xx)."""
+
+    code = "MODEL_OVERLOADED"
+    default_retryable = True
+
+
+class ModelStreamBroken(ModelError):
+    """The event stream ended before the message did."""
+
+    code = "MODEL_STREAM_BROKEN"
+    default_retryable = True
+
+
+class ModelRefused(ModelError):
+    """The model declined to answer."""
+
+    code = "MODEL_REFUSED"
+
+
+class ModelAuth(ModelError):
+    """The key is missing, wrong or not allowed."""
+
+    code = "MODEL_AUTH"
+
+
+class Missing(KodaError):
+    """A program, package or setting is not there; the message names it and how to get it."""
+
+    code = "MISSING"
+    status = 503
+
+
+class Cancelled(KodaError):
+    """A person stopped the work."""
+
+    code = "CANCELLED"
+    status = 409

@@ -1,0 +1,402 @@
+"""What the database keeps, and the one way to change it.
+
+The database is the session; an actor is only its cache. Every change is one `Batch`, committed in one transaction
+that begins with ``UPDATE sessions ... WHERE id = ? AND epoch = ?``: an activation that a newer one has replaced
+matches no row, gets `Fenced`, and has changed nothing. Events are numbered in the same transaction, so a state and
+the events that announce it are seen together or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol
+
+from pydantic import JsonValue
+
+from koda_ray.events import Envelope, NewEvent
+from koda_ray.types import NodeState, Owes
+
+__all__ = [
+    "ApprovalKind",
+    "ApprovalRecord",
+    "AssetRecord",
+    "Batch",
+    "BeadRecord",
+    "CheckpointRecord",
+    "ChunkRecord",
+    "CommandRecord",
+    "Effect",
+    "JobRecord",
+    "JobStatus",
+    "MessageRecord",
+    "OwedWork",
+    "SandboxRecord",
+    "SessionRecord",
+    "Store",
+    "ToolCallRecord",
+    "ToolCallStatus",
+]
+
+Effect = Literal["pure", "idempotent", "unsafe"]
+ToolCallStatus = Literal["started", "waiting", "succeeded", "failed", "interrupted"]
+JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+ApprovalKind = Literal["question", "plan", "preview", "tool_call"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionRecord:
+    """A session's row. ``seq`` is the number of its newest event, ``host`` names the process that holds the lease."""
+
+    id: str
+    node_id: str
+    user_id: str
+    project_id: str
+    state: NodeState
+    owes: Owes | None
+    status: Literal["active", "suspended", "closed"]
+    epoch: int
+    seq: int
+    host: str | None
+    lease_until: datetime | None
+    last_activity: datetime
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandRecord:
+    """What a person asked of a session; ``key`` is the idempotency key, unique in the session."""
+
+    id: str
+    session_id: str
+    user_id: str
+    key: str
+    name: str
+    body: dict[str, JsonValue]
+    result: dict[str, JsonValue]
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageRecord:
+    """One message of an agent's history; ``content`` is the list of blocks, ``position`` its order in the agent's."""
+
+    id: str
+    session_id: str
+    user_id: str
+    agent: str
+    position: int
+    role: Literal["user", "assistant"]
+    content: list[JsonValue]
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCallRecord:
+    """A tool call's place in the ledger: START is stored before the tool runs, the outcome with its message."""
+
+    id: str
+    session_id: str
+    user_id: str
+    message_id: str
+    name: str
+    input: dict[str, JsonValue]
+    effect: Effect
+    status: ToolCallStatus
+    attempt: int
+    result: JsonValue
+    started_at: datetime
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalRecord:
+    """Something that waits for a person, and what the person said."""
+
+    id: str
+    session_id: str
+    user_id: str
+    kind: ApprovalKind
+    payload: dict[str, JsonValue]
+    status: Literal["pending", "approved", "rejected", "superseded"]
+    call_id: str | None = None
+    answer: dict[str, JsonValue] | None = None
+    created_at: datetime
+    resolved_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeadRecord:
+    """A unit of work; a todo is a bead of type task (pending, active, done = open, in_progress, closed)."""
+
+    id: str
+    session_id: str
+    user_id: str
+    type: Literal["task", "bug", "epic"]
+    title: str
+    status: Literal["open", "in_progress", "closed"]
+    position: int
+    depends_on: list[str] = field(default_factory=list[str])
+    data: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    created_at: datetime
+    closed_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointRecord:
+    """The pointer to a manifest that was stored before this row was."""
+
+    id: str
+    session_id: str
+    user_id: str
+    manifest_key: str
+    trigger: str
+    event_seq: int
+    file_count: int
+    total_bytes: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRecord:
+    """A render job's row; ``spec``, ``progress`` and ``result`` are the render floor's own JSON."""
+
+    id: str
+    user_id: str
+    project_id: str
+    session_id: str | None
+    kind: Literal["preview", "final", "render"]
+    spec: dict[str, JsonValue]
+    status: JobStatus
+    epoch: int = 0
+    lease_until: datetime | None = None
+    progress: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    result: dict[str, JsonValue] | None = None
+    error: dict[str, JsonValue] | None = None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkRecord:
+    """One stored unit of a job's frame grid; frames are ``[start, stop)``."""
+
+    job_id: str
+    user_id: str
+    unit: int
+    start: int
+    stop: int
+    key: str
+    status: Literal["done", "failed"]
+    attempts: int
+    total_bytes: int
+    wall_ms: int
+    worker: str
+    error: str | None = None
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssetRecord:
+    """A file that a person uploaded."""
+
+    id: str
+    user_id: str
+    project_id: str
+    session_id: str | None
+    name: str
+    media_type: str
+    size_bytes: int
+    sha256: str
+    key: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxRecord:
+    """A sandbox that was asked for: the row is written before the sandbox is made."""
+
+    id: str
+    session_id: str
+    user_id: str
+    provider: str
+    provider_id: str | None
+    status: Literal["creating", "ready", "destroyed"]
+    created_at: datetime
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwedWork:
+    """A session or job whose row owes work and whose lease has run out."""
+
+    kind: Literal["session", "job"]
+    id: str
+    user_id: str
+    epoch: int
+
+
+@dataclass(kw_only=True)
+class Batch:
+    """Changes to one session that happen together or not at all.
+
+    Records are upserted by id. ``command`` is inserted once per ``(session, key)``.
+    """
+
+    state: NodeState | None = None
+    status: Literal["active", "suspended", "closed"] | None = None
+    lease_until: datetime | None = None
+    touch: bool = False
+    events: list[NewEvent] = field(default_factory=list[NewEvent])
+    command: CommandRecord | None = None
+    messages: list[MessageRecord] = field(default_factory=list[MessageRecord])
+    tool_calls: list[ToolCallRecord] = field(default_factory=list[ToolCallRecord])
+    approvals: list[ApprovalRecord] = field(default_factory=list[ApprovalRecord])
+    beads: list[BeadRecord] = field(default_factory=list[BeadRecord])
+    checkpoint: CheckpointRecord | None = None
+    sandboxes: list[SandboxRecord] = field(default_factory=list[SandboxRecord])
+    jobs: list[JobRecord] = field(default_factory=list[JobRecord])
+    chunks: list[ChunkRecord] = field(default_factory=list[ChunkRecord])
+
+
+class Store(Protocol):
+    """The database, as the rest of koda_ray sees it. Every method is safe to call from any process."""
+
+    async def open(self) -> None:
+        """Connect and bring the schema up to date."""
+        ...
+
+    async def close(self) -> None:
+        """Release every connection; may be called twice."""
+        ...
+
+    # users and projects
+    async def ensure_user(self, user_id: str) -> None:
+        """Make the user's row if it is not there."""
+        ...
+
+    async def ensure_project(self, user_id: str, project_id: str, name: str) -> None:
+        """Make the project's row if it is not there; raises NotFound where another user owns the id."""
+        ...
+
+    # sessions: reads never activate
+    async def create_session(
+        self, state: NodeState, *, key: str, body: dict[str, JsonValue]
+    ) -> tuple[SessionRecord, bool]:
+        """Insert a session with its first ``state_change`` event.
+
+        Returns:
+            The row, and whether this call made it. The same ``key`` of the same user with the same body returns the
+            first row; with another body it raises Conflict.
+        """
+        ...
+
+    async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
+        """Read a row; NotFound when it is missing, closed by delete, or another user's."""
+        ...
+
+    async def list_sessions(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[SessionRecord]:
+        """Read a user's sessions, newest first; ``before`` is the last id of the page before."""
+        ...
+
+    async def activate(self, session_id: str, *, host: str, lease_until: datetime) -> SessionRecord:
+        """Take the session: bump its epoch, set its lease, and return the new row with status active."""
+        ...
+
+    async def commit(self, session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
+        """Apply a batch under the fence.
+
+        Returns:
+            The batch's events as numbered.
+
+        Raises:
+            Fenced: ``epoch`` is no longer the session's.
+            Conflict: the command's key was used for another body.
+        """
+        ...
+
+    async def release(self, session_id: str, epoch: int) -> None:
+        """Give the lease up (status suspended); a no-op when fenced."""
+        ...
+
+    async def delete_session(self, session_id: str, *, user_id: str) -> None:
+        """Remove a session and all its rows; fences its activation by removing the row. Idempotent for its owner."""
+        ...
+
+    async def owed(self, now: datetime, *, limit: int = 100) -> list[OwedWork]:
+        """List sessions (``owes`` not null) and jobs (queued or running) whose lease is null or has run out."""
+        ...
+
+    async def find_command(self, session_id: str, key: str) -> CommandRecord | None:
+        """Read the command that a key was used for."""
+        ...
+
+    # a session's parts
+    async def messages(self, session_id: str, *, agent: str | None = None) -> list[MessageRecord]:
+        """Read messages in order."""
+        ...
+
+    async def tool_calls(self, session_id: str, *, status: Sequence[ToolCallStatus] = ()) -> list[ToolCallRecord]:
+        """Read the ledger in order of start, all statuses when none is named."""
+        ...
+
+    async def approvals(self, session_id: str, *, pending: bool = False) -> list[ApprovalRecord]:
+        """Read approvals in order."""
+        ...
+
+    async def beads(self, session_id: str) -> list[BeadRecord]:
+        """Read beads by position."""
+        ...
+
+    async def latest_checkpoint(self, session_id: str) -> CheckpointRecord | None:
+        """Read the newest checkpoint's pointer."""
+        ...
+
+    async def sandboxes(self, *, session_id: str | None = None, live: bool = True) -> list[SandboxRecord]:
+        """Read sandbox rows, of one session or of all."""
+        ...
+
+    # events
+    async def events(self, stream_id: str, *, after: int = 0, limit: int = 500) -> list[Envelope]:
+        """Read events with ``seq > after`` in order; returns at once, also with none."""
+        ...
+
+    async def append_job_events(self, job_id: str, epoch: int, events: Sequence[NewEvent]) -> list[Envelope]:
+        """Append to a job's own stream under the job's fence."""
+        ...
+
+    # jobs
+    async def create_job(self, job: JobRecord) -> JobRecord:
+        """Insert a job, or return the row that is there."""
+        ...
+
+    async def get_job(self, job_id: str, *, user_id: str | None = None) -> JobRecord:
+        """Read a job; NotFound as with sessions."""
+        ...
+
+    async def list_jobs(self, *, session_id: str | None = None, user_id: str | None = None) -> list[JobRecord]:
+        """Read jobs, newest first."""
+        ...
+
+    async def claim_job(self, job_id: str, *, lease_until: datetime) -> JobRecord:
+        """Take a job: bump its epoch and set status running."""
+        ...
+
+    async def update_job(self, job: JobRecord, *, chunks: Sequence[ChunkRecord] = ()) -> None:
+        """Write a job's row under its own epoch, with chunks; raises Fenced."""
+        ...
+
+    async def chunks(self, job_id: str) -> list[ChunkRecord]:
+        """Read a job's chunk rows by unit."""
+        ...
+
+    # assets
+    async def add_asset(self, asset: AssetRecord) -> None:
+        """Insert an asset's row."""
+        ...
+
+    async def assets(self, *, user_id: str, session_id: str) -> list[AssetRecord]:
+        """Read a session's assets, oldest first."""
+        ...

@@ -1,0 +1,195 @@
+"""The nouns everything else is written in: ids, plans, todos and a session's visible state.
+
+Names on the wire are camelCase (they are the animation node's); in Python they are snake_case. Models here are
+frozen: a new state is a copy, never an edit, so that a state can be compared, logged and sent without surprise.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+__all__ = [
+    "MAX_DURATION_S",
+    "MAX_PROMPT_CHARS",
+    "MIN_SCENE_S",
+    "ErrorInfo",
+    "Execution",
+    "IdPrefix",
+    "Model",
+    "NodeState",
+    "Option",
+    "Output",
+    "Owes",
+    "Phase",
+    "Plan",
+    "Preview",
+    "Question",
+    "Scene",
+    "Todo",
+    "TodoStatus",
+    "new_id",
+    "now",
+]
+
+IdPrefix = Literal["usr", "prj", "nod", "ses", "job", "evt", "ast", "msg", "cal", "apr", "bed", "ckp", "sbx", "cmd"]
+Phase = Literal["idle", "question", "plan", "executing", "preview", "complete", "error"]
+TodoStatus = Literal["pending", "active", "done"]
+Owes = Literal["analyze", "plan", "execute", "render_final"]
+"""Work a session still has to do; None in the row means it waits for a person."""
+
+MAX_PROMPT_CHARS = 20_000
+MAX_DURATION_S = 300.0
+MIN_SCENE_S = 1.5
+
+
+def new_id(prefix: IdPrefix) -> str:
+    """Make a prefixed UUIDv7: ids of one kind sort by the time they were made.
+
+    Returns:
+        ``prefix_`` followed by 32 hexadecimal digits.
+
+    Source: RFC 9562, section 5.7.
+    """
+    ms = time.time_ns() // 1_000_000
+    value = (ms & ((1 << 48) - 1)) << 80 | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    return f"{prefix}_{uuid.UUID(int=value).hex}"
+
+
+def now() -> datetime:
+    """Return the current time, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+class Model(BaseModel):
+    """A frozen wire model: camelCase in JSON, snake_case in Python, unknown fields refused."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid", serialize_by_alias=True
+    )
+
+
+class Option(Model):
+    """One exclusive answer to a question."""
+
+    id: str
+    label: str
+    description: str | None = None
+
+
+class Question(Model):
+    """The one question a session may ask before it plans."""
+
+    text: str
+    options: tuple[Option, ...] = ()
+    custom_input: bool = True
+    reason: Literal["style", "impossible", "rejected", "unclear"] = "style"
+
+
+class Scene(Model):
+    """One visual moment of the plan; ``duration`` in seconds."""
+
+    number: int = Field(ge=1)
+    title: str
+    duration: float = Field(gt=0, le=MAX_DURATION_S)
+    description: str
+    animation_notes: str = ""
+
+
+class Plan(Model):
+    """What will be made, for a person to approve; durations in seconds, size in pixels."""
+
+    scenes: tuple[Scene, ...] = Field(min_length=1)
+    total_duration: float = Field(gt=0, le=MAX_DURATION_S)
+    style: str
+    fps: int = Field(default=60, ge=1, le=120)
+    width: int = Field(default=1920, ge=16, le=7680)
+    height: int = Field(default=1080, ge=16, le=7680)
+    notes: str = ""
+
+
+class Todo(Model):
+    """One step of the work that a person can follow; a bead of type task underneath."""
+
+    id: str
+    label: str
+    status: TodoStatus = "pending"
+
+
+class Execution(Model):
+    """What is going on while the agents work."""
+
+    todos: tuple[Todo, ...] = ()
+    thinking: str = ""
+    files: tuple[str, ...] = ()
+    feedback: tuple[str, ...] = ()
+
+
+class Preview(Model):
+    """A preview that a person can accept; ``duration`` in seconds."""
+
+    video_url: str
+    job_id: str
+    bundle: str
+    duration: float
+    thumbnail_url: str | None = None
+    stream_url: str | None = None
+
+
+class Output(Model):
+    """The finished video; empty but for ``job_id`` while it is being rendered."""
+
+    job_id: str
+    video_url: str | None = None
+    thumbnail_url: str | None = None
+    duration: float | None = None
+    resolution: str | None = None
+    file_size: int | None = None
+
+
+class ErrorInfo(Model):
+    """Why a session stopped, and whether trying again makes sense."""
+
+    message: str
+    code: str
+    can_retry: bool = True
+    details: str | None = None
+    phase: Phase = "executing"
+    owes: Owes | None = None
+
+
+class NodeState(Model):
+    """Everything a person sees of a session; the phase machine's state."""
+
+    node_id: str
+    user_id: str
+    project_id: str
+    session_id: str
+    phase: Phase = "idle"
+    owes: Owes | None = None
+    prompt: str = ""
+    style: str | None = None
+    answer: str | None = None
+    question: Question | None = None
+    plan: Plan | None = None
+    plan_accepted: bool = False
+    execution: Execution | None = None
+    preview: Preview | None = None
+    output: Output | None = None
+    error: ErrorInfo | None = None
+    sandbox_id: str | None = None
+    sandbox_status: Literal["creating", "ready", "busy", "destroyed"] | None = None
+    theatre_state: dict[str, object] | None = None
+    last_checkpoint: datetime | None = None
+    created_at: datetime = Field(default_factory=now)
+    updated_at: datetime = Field(default_factory=now)
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
