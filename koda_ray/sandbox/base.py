@@ -45,9 +45,14 @@ class ProcessInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class PreviewEndpoint:
-    """Where a running dev server answers: a Unix socket on this machine (HTTP and WebSocket)."""
+    """Where a running dev server answers: a Unix socket on this machine (HTTP and WebSocket).
+
+    ``base`` is the path that the dev server was started under (``KODA_BASE``). It is a string that occurs nowhere
+    else, because the preview proxy replaces it by a path that carries a signed token.
+    """
 
     socket_path: str
+    base: str = "/__koda_base__/"
 
 
 @dataclass(frozen=True, kw_only=True)

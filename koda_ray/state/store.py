@@ -400,3 +400,15 @@ class Store(Protocol):
     async def assets(self, *, user_id: str, session_id: str) -> list[AssetRecord]:
         """Read a session's assets, oldest first."""
         ...
+
+    async def get_asset(self, asset_id: str, *, user_id: str) -> AssetRecord:
+        """Read an asset's row; NotFound as with sessions."""
+        ...
+
+    async def attach_assets(self, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:
+        """Give uploaded assets to a session (files are uploaded before the prompt is sent).
+
+        Raises:
+            NotFound: One of them is not there or another user's; none was changed.
+        """
+        ...
