@@ -1,0 +1,112 @@
+"""Objects in a bucket, or in anything else that fsspec opens by URL.
+
+An S3 put is atomic by itself, so this is a thin, synchronous face of an fsspec file system with the same methods as
+`Disk`. Listings are never cached: other machines write to the same bucket.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import fsspec  # pyright: ignore[reportMissingTypeStubs]
+from pydantic import JsonValue
+
+from koda_ray.errors import Missing
+
+__all__ = ["Bucket"]
+
+
+class Bucket:
+    """A bucket, or a folder in one.
+
+    Args:
+        url: ``s3://bucket`` or ``s3://bucket/folder``, or another URL that fsspec knows.
+        options: The file system's own options: keys, endpoint.
+
+    Raises:
+        Missing: The package for this kind of URL is not installed.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, JsonValue]) -> None:
+        try:
+            fs, root = fsspec.core.url_to_fs(  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+                url, use_listings_cache=False, **options
+            )
+        except ImportError as error:
+            scheme = url.partition("://")[0]
+            raise Missing(
+                f"storage at {scheme}:// needs a package: pip install 'koda-ray[{scheme}]' ({error})"
+            ) from error
+        # fsspec ships no types: its dynamic surface stays inside this class
+        self._fs: Any = fs
+        self._root = str(cast(str, root)).rstrip("/")
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object."""
+        self._fs.pipe_file(self._at(key), data)
+
+    def put_file(self, key: str, source: Path) -> None:
+        """Upload a file."""
+        with source.open("rb"):  # an unreadable source is an error here, before anything is sent
+            self._fs.put_file(str(source), self._at(key))
+
+    def get(self, key: str) -> bytes:
+        """Read an object whole."""
+        return bytes(self._fs.cat_file(self._at(key)))
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        """Read bytes ``[start, stop)``, fewer where the object ends first."""
+        size = self.size(key)
+        if start >= size:
+            return b""
+        return bytes(self._fs.cat_file(self._at(key), start=start, end=min(stop, size)))
+
+    def get_file(self, key: str, target: Path) -> None:
+        """Download an object, replacing ``target`` in one step."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temp = target.with_name(f".{uuid.uuid4().hex}.part")
+        try:
+            self._fs.get_file(self._at(key), str(temp))
+            temp.replace(target)
+        finally:
+            temp.unlink(missing_ok=True)
+
+    def size(self, key: str) -> int:
+        """Return an object's size in bytes."""
+        info = self._fs.info(self._at(key))
+        if info["type"] != "file":
+            raise FileNotFoundError(key)
+        return int(info["size"])
+
+    def exists(self, key: str) -> bool:
+        """Whether the object is there."""
+        try:
+            self.size(key)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def list(self, prefix: str) -> list[str]:
+        """List the keys below a prefix, unsorted."""
+        skip = len(self._root) + 1
+        folder = f"{self._at(prefix)}/" if prefix else self._root
+        return [str(path)[skip:] for path in self._fs.find(folder)]
+
+    def delete(self, key: str) -> None:
+        """Remove an object; nothing happens when it is not there."""
+        try:
+            self._fs.rm_file(self._at(key))
+        except FileNotFoundError:
+            return
+
+    def delete_prefix(self, prefix: str) -> None:
+        """Remove everything below a prefix."""
+        paths = [self._at(key) for key in self.list(prefix)]
+        if paths:
+            self._fs.rm(paths)
+
+    def _at(self, key: str) -> str:
+        return f"{self._root}/{key}" if key else self._root

@@ -1,0 +1,165 @@
+"""Objects as files of a local folder, written so that a name never shows half a file.
+
+fsspec's local file system neither syncs nor renames, and a checkpoint's promise rests on both; so disk has its own
+few lines. Everything here blocks and raises OSError; `Storage` moves it to threads and gives the errors their names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["TEMP_FOLDER", "Disk"]
+
+TEMP_FOLDER = ".tmp"
+"""Files on their way; in one folder, so that a listing never meets them and a sweep finds them."""
+
+_COPY_BYTES = 1 << 20
+
+
+class Disk:
+    """A folder of objects.
+
+    Args:
+        root: The folder; made on the first write.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, key: str) -> Path:
+        """Return where an object lies, whether it is there or not."""
+        return self.root / key
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object; once this returns, it survives a power cut."""
+        with self._temp() as (temp, file):
+            file.write(data)
+            self._publish(temp, file, key)
+
+    def put_file(self, key: str, source: Path) -> None:
+        """Copy a file in."""
+        with source.open("rb") as reader, self._temp() as (temp, file):
+            shutil.copyfileobj(reader, file, _COPY_BYTES)
+            self._publish(temp, file, key)
+
+    def get(self, key: str) -> bytes:
+        """Read an object whole."""
+        return self.path(key).read_bytes()
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        """Read bytes ``[start, stop)``, fewer where the object ends first."""
+        with self.path(key).open("rb") as file:
+            file.seek(start)
+            return file.read(stop - start)
+
+    def get_file(self, key: str, target: Path) -> None:
+        """Copy an object out, replacing ``target`` in one step."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temp = target.with_name(f".{uuid.uuid4().hex}.part")
+        try:
+            shutil.copyfile(self.path(key), temp)
+            temp.replace(target)
+        finally:
+            temp.unlink(missing_ok=True)
+
+    def size(self, key: str) -> int:
+        """Return an object's size in bytes."""
+        path = self.path(key)
+        found = path.stat()
+        if path.is_dir():
+            raise FileNotFoundError(str(path))
+        return found.st_size
+
+    def exists(self, key: str) -> bool:
+        """Whether the object is there."""
+        return self.path(key).is_file()
+
+    def list(self, prefix: str) -> list[str]:
+        """List the keys below a prefix, unsorted."""
+        found: list[str] = []
+        for folder, folders, names in os.walk(self.root / prefix):
+            relative = os.path.relpath(folder, self.root)
+            if relative == ".":
+                folders[:] = [name for name in folders if name != TEMP_FOLDER]
+                found += names
+            else:
+                found += [f"{relative}/{name}" for name in names]
+        return found
+
+    def delete(self, key: str) -> None:
+        """Remove an object; nothing happens when it is not there."""
+        self.path(key).unlink(missing_ok=True)
+
+    def delete_prefix(self, prefix: str) -> None:
+        """Remove everything below a prefix."""
+        path = self.root / prefix
+        if path.is_dir():
+            shutil.rmtree(path, onerror=_skip_missing)
+        else:
+            path.unlink(missing_ok=True)
+
+    def sweep(self, older_than_s: float) -> int:
+        """Remove what killed writers left behind; return how many files went."""
+        limit, swept = time.time() - older_than_s, 0
+        for path in (self.root / TEMP_FOLDER).glob("*"):
+            try:
+                if path.stat().st_mtime < limit:
+                    path.unlink()
+                    swept += 1
+            except FileNotFoundError:
+                continue  # its writer finished meanwhile
+        return swept
+
+    @contextmanager
+    def _temp(self) -> Generator[tuple[Path, BinaryIO]]:
+        folder = self.root / TEMP_FOLDER
+        path = folder / uuid.uuid4().hex
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileNotFoundError:
+            _make_folder(folder)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb", buffering=0) as file:
+                yield path, file
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _publish(self, temp: Path, file: BinaryIO, key: str) -> None:
+        os.fsync(file.fileno())
+        target = self.path(key)
+        try:
+            os.replace(temp, target)
+        except FileNotFoundError:
+            _make_folder(target.parent)
+            os.replace(temp, target)
+        _sync_folder(target.parent)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each of them on disk before the next."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _skip_missing(_function: object, _path: str, info: tuple[type[BaseException], BaseException, object]) -> None:
+    if not isinstance(info[1], FileNotFoundError):
+        raise info[1]

@@ -1,0 +1,393 @@
+"""Where bytes are kept: local disk or a bucket, one set of methods, and every key there is.
+
+A `Storage` is a URL and options and nothing more, so that it can be sent to a Ray worker, which opens its own. Keys
+are built by the functions at the end of this module and nowhere else: who may read what is decided by them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from pydantic import JsonValue
+
+from koda_ray.config import Settings
+from koda_ray.errors import InvalidInput, InvalidPath, KodaError, NotFound, StorageError
+from koda_ray.state.disk import TEMP_FOLDER, Disk
+
+if TYPE_CHECKING:
+    from koda_ray.state.bucket import Bucket
+
+__all__ = [
+    "Storage",
+    "asset_key",
+    "blob_key",
+    "bundle_key",
+    "bundle_prefix",
+    "check_key",
+    "manifest_key",
+    "project_prefix",
+    "render_prefix",
+    "report_key",
+    "session_prefix",
+    "sha256",
+    "thumbnail_key",
+    "unit_key",
+    "unit_meta_key",
+    "user_prefix",
+    "video_key",
+]
+
+MAX_KEY_BYTES = 1024
+MAX_COMPONENT_BYTES = 255
+_PARALLEL = 8
+_SWEEP_AGE_S = 3600.0
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_HASH = re.compile(r"[0-9a-f]{16,128}")
+_EXTENSION = re.compile(r"[a-z0-9]{1,8}")
+
+T = TypeVar("T")
+Backend: TypeAlias = "Disk | Bucket"
+
+
+class Storage:
+    """Objects by key. Every method may be called from any task; blocking work runs in threads.
+
+    Args:
+        url: A folder's path or ``file://`` URL, or ``s3://bucket[/folder]``.
+        options: fsspec's options for a bucket (``key``, ``secret``, ``client_kwargs``); never shown.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, JsonValue] | None = None) -> None:
+        self.url = url
+        self._options = dict(options or {})
+        self._disk: Disk | None = None
+        self._bucket: Bucket | None = None
+        split = urlsplit(url)
+        if split.scheme in ("", "file", "local"):
+            folder = unquote(split.path) if split.scheme else url
+            self._disk = Disk(Path(folder).expanduser().absolute())
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Storage:
+        """Build the storage that the settings name; nothing is opened yet."""
+        if settings.storage_provider == "local":
+            return cls(str(settings.storage_path.expanduser().absolute()))
+        options: dict[str, JsonValue] = {
+            "key": settings.r2_access_key.get_secret_value() if settings.r2_access_key else None,
+            "secret": settings.r2_secret_key.get_secret_value() if settings.r2_secret_key else None,
+            # R2 refuses the checksums that newer SDKs add to every request, and parts of unequal size
+            "config_kwargs": {
+                "request_checksum_calculation": "when_required",
+                "response_checksum_validation": "when_required",
+            },
+            "fixed_upload_size": True,
+        }
+        client: dict[str, JsonValue] = {}
+        if settings.r2_endpoint:
+            client["endpoint_url"] = settings.r2_endpoint
+        if settings.storage_provider == "r2":
+            client["region_name"] = "auto"
+        if client:
+            options["client_kwargs"] = client
+        return cls(f"s3://{settings.r2_bucket}", options)
+
+    def __repr__(self) -> str:
+        return f"Storage({self.url!r}{', options hidden' if self._options else ''})"
+
+    def __reduce__(self) -> tuple[type[Storage], tuple[str, dict[str, JsonValue]]]:
+        return (Storage, (self.url, self._options))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether objects are files of this machine."""
+        return self._disk is not None
+
+    def local_path(self, key: str) -> Path | None:
+        """Return the file that holds an object, to serve or hand to FFmpeg without a copy; None for a bucket.
+
+        The file may not be there. Read it only: objects are never changed in place.
+        """
+        check_key(key)
+        return None if self._disk is None else self._disk.path(key)
+
+    async def put(self, key: str, data: bytes) -> None:
+        """Write an object in one step: a reader sees the old bytes or the new ones.
+
+        Raises:
+            InvalidPath: The key is not one.
+            StorageError: It could not be written; code DISK_FULL where that is why.
+        """
+        await self._run("put", key, lambda backend: backend.put(key, data))
+
+    async def put_many(self, objects: Mapping[str, bytes]) -> None:
+        """Write many objects in parallel; after an error, some of them may be there.
+
+        Raises:
+            InvalidPath: One of the keys is not one; nothing was written.
+            StorageError: As `put`, for the first that failed.
+        """
+        for key in objects:
+            check_key(key)
+        items = list(objects.items())
+
+        def work(share: list[tuple[str, bytes]]) -> None:
+            for key, data in share:
+                self._call("put", key, lambda backend: backend.put(key, data))  # noqa: B023 - called before the next
+
+        await _spread(work, items)
+
+    async def put_file(self, key: str, path: Path) -> None:
+        """Store a file's bytes without reading them into memory. Raises as `put`."""
+        await self._run("put", key, lambda backend: backend.put_file(key, path))
+
+    async def get(self, key: str) -> bytes:
+        """Read an object whole.
+
+        Raises:
+            NotFound: There is no such object.
+            StorageError: It could not be read.
+        """
+        return await self._run("get", key, lambda backend: backend.get(key))
+
+    async def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """Read many objects in parallel. Raises as `get`, for the first that failed."""
+        wanted = list(dict.fromkeys(keys))
+        found: dict[str, bytes] = {}
+
+        def work(share: list[str]) -> None:
+            for key in share:
+                found[key] = self._call("get", key, lambda backend: backend.get(key))  # noqa: B023 - as above
+
+        for key in wanted:
+            check_key(key)
+        await _spread(work, wanted)
+        return found
+
+    async def get_range(self, key: str, start: int, stop: int) -> bytes:
+        """Read bytes ``[start, stop)``, fewer where the object ends first. Raises as `get`."""
+        if start < 0 or stop < start:
+            raise InvalidInput(f"byte range [{start}, {stop}) of {key!r} is not one: 0 <= start <= stop")
+        return await self._run("get_range", key, lambda backend: backend.get_range(key, start, stop))
+
+    async def get_file(self, key: str, path: Path) -> None:
+        """Copy an object to a file, which appears whole or not at all. Raises as `get`."""
+        await self._run("get", key, lambda backend: backend.get_file(key, path))
+
+    async def size(self, key: str) -> int:
+        """Return an object's size in bytes. Raises as `get`."""
+        return await self._run("size", key, lambda backend: backend.size(key))
+
+    async def exists(self, key: str) -> bool:
+        """Whether the object is there."""
+        return await self._run("exists", key, lambda backend: backend.exists(key))
+
+    async def list(self, prefix: str = "") -> list[str]:
+        """List the keys below a prefix (a folder: ``users/a`` does not match ``users/ab/...``), sorted."""
+        prefix = prefix.removesuffix("/")
+        if prefix:
+            check_key(prefix)
+        return sorted(await asyncio.to_thread(self._call, "list", prefix, lambda backend: backend.list(prefix)))
+
+    async def delete(self, key: str) -> None:
+        """Remove an object; nothing happens when it is not there."""
+        await self._run("delete", key, lambda backend: backend.delete(key))
+
+    async def delete_prefix(self, prefix: str) -> None:
+        """Remove every object below a prefix; nothing happens when there is none.
+
+        Raises:
+            InvalidPath: The prefix is empty: all of storage is never removed by one call.
+            StorageError: Some could not be removed; calling again goes on.
+        """
+        prefix = prefix.removesuffix("/")
+        await self._run("delete", prefix, lambda backend: backend.delete_prefix(prefix))
+
+    async def sweep(self, *, older_than_s: float = _SWEEP_AGE_S) -> int:
+        """Remove files that killed writers left unfinished; return how many. A bucket has none."""
+        disk = self._disk
+        return 0 if disk is None else await asyncio.to_thread(disk.sweep, older_than_s)
+
+    async def _run(self, operation: str, key: str, call: Callable[[Backend], T]) -> T:
+        check_key(key)
+        return await asyncio.to_thread(self._call, operation, key, call)
+
+    def _call(self, operation: str, key: str, call: Callable[[Backend], T]) -> T:
+        try:
+            return call(self._backend())
+        except KodaError:
+            raise
+        except (FileNotFoundError, IsADirectoryError) as error:
+            if operation == "put":
+                raise _failed(operation, key, error) from error
+            raise NotFound(f"no object {key!r} in storage", context={"key": key}) from error
+        except Exception as error:  # botocore and aiohttp have trees of their own, and s3fs lets both through
+            raise _failed(operation, key, error) from error
+
+    def _backend(self) -> Backend:
+        if self._disk is not None:
+            return self._disk
+        if self._bucket is None:
+            # a process that stores on disk never pays for fsspec
+            from koda_ray.state.bucket import Bucket
+
+            self._bucket = Bucket(self.url, self._options)
+        return self._bucket
+
+
+async def _spread(work: Callable[[list[T]], None], items: list[T]) -> None:
+    """Share items out over a few threads and wait for all of them, also when one fails."""
+    shares = [share for start in range(_PARALLEL) if (share := items[start::_PARALLEL])]
+    results = await asyncio.gather(*(asyncio.to_thread(work, share) for share in shares), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+def _failed(operation: str, key: str, error: Exception) -> StorageError:
+    context: dict[str, str | int | float | bool | None] = {"operation": operation, "key": key}
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError(
+            f"storage {operation} of {key!r}: the disk is full; free some space and try again",
+            code="DISK_FULL",
+            context=context,
+        )
+    why = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
+    return StorageError(f"storage {operation} of {key!r} failed: {why}", context=context)
+
+
+def check_key(key: str) -> str:
+    """Return a key that is safe on disk and in a bucket.
+
+    Raises:
+        InvalidPath: It is empty, absolute or too long, or a component is empty, ``.``, ``..``, or holds a control
+            character or a backslash.
+    """
+
+    def refuse(why: str) -> InvalidPath:
+        return InvalidPath(f"storage key {key[:200]!r} {why}")
+
+    if not key:
+        raise InvalidPath("storage key is empty")
+    if key.startswith("/"):
+        raise refuse("is absolute; keys are relative to the storage's root")
+    try:
+        parts = [part.encode() for part in key.split("/")]
+    except UnicodeEncodeError as error:
+        raise refuse("is not valid Unicode") from error
+    if sum(map(len, parts)) + len(parts) - 1 > MAX_KEY_BYTES:
+        raise refuse(f"is longer than {MAX_KEY_BYTES} bytes")
+    for part in parts:
+        if part in (b"", b".", b".."):
+            raise refuse("has an empty, '.' or '..' component")
+        if len(part) > MAX_COMPONENT_BYTES:
+            raise refuse(f"has a component longer than {MAX_COMPONENT_BYTES} bytes")
+    if any(ord(character) < 32 or character in "\\\x7f" for character in key):
+        raise refuse("has a control character or a backslash")
+    if key.split("/", 1)[0] == TEMP_FOLDER:
+        raise refuse(f"is in {TEMP_FOLDER}, which holds unfinished files")
+    return key
+
+
+def sha256(data: bytes) -> str:
+    """Return the lower-case hexadecimal SHA-256 of bytes: a blob's name."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _id(value: str) -> str:
+    if not _ID.fullmatch(value):
+        raise InvalidPath(
+            f"id {value[:80]!r} cannot be part of a storage key: letters, digits, '-' and '_', at most 64"
+        )
+    return value
+
+
+def _hash(value: str) -> str:
+    if not _HASH.fullmatch(value):
+        raise InvalidPath(
+            f"hash {value[:140]!r} cannot be part of a storage key: 16 to 128 lower-case hexadecimal digits"
+        )
+    return value
+
+
+def user_prefix(user_id: str) -> str:
+    """Everything of one user."""
+    return f"users/{_id(user_id)}"
+
+
+def project_prefix(user_id: str, project_id: str) -> str:
+    """Everything of one project but its blobs and renders, which are the user's."""
+    return f"{user_prefix(user_id)}/projects/{_id(project_id)}"
+
+
+def session_prefix(user_id: str, project_id: str, session_id: str) -> str:
+    """What belongs to one session alone."""
+    return f"{project_prefix(user_id, project_id)}/sessions/{_id(session_id)}"
+
+
+def manifest_key(user_id: str, project_id: str, session_id: str, checkpoint_id: str) -> str:
+    """A checkpoint's manifest."""
+    return f"{session_prefix(user_id, project_id, session_id)}/checkpoints/{_id(checkpoint_id)}.json"
+
+
+def blob_key(user_id: str, digest: str) -> str:
+    """A file's bytes by their SHA-256; shared by the user's projects, never with another user."""
+    return f"{user_prefix(user_id)}/blobs/sha256/{_hash(digest)[:2]}/{digest}"
+
+
+def asset_key(user_id: str, project_id: str, asset_id: str, name: str) -> str:
+    """A file that a person uploaded; ``name`` is its name without folders."""
+    if "/" in name:
+        raise InvalidPath(f"asset name {name[:200]!r} holds a '/': pass the file's name alone")
+    return check_key(f"{project_prefix(user_id, project_id)}/assets/{_id(asset_id)}/{name}")
+
+
+def bundle_prefix(user_id: str, bundle_hash: str) -> str:
+    """Everything of one built bundle."""
+    return f"{user_prefix(user_id)}/bundles/{_hash(bundle_hash)[:2]}/{bundle_hash}"
+
+
+def bundle_key(user_id: str, bundle_hash: str, name: str = "bundle") -> str:
+    """One object of a built bundle; ``name`` may hold folders."""
+    return check_key(f"{bundle_prefix(user_id, bundle_hash)}/{name}")
+
+
+def unit_key(user_id: str, unit_hash: str) -> str:
+    """One encoded unit of a frame grid, by what decides its pixels."""
+    return f"{user_prefix(user_id)}/units/{_hash(unit_hash)[:2]}/{unit_hash}/video"
+
+
+def unit_meta_key(user_id: str, unit_hash: str) -> str:
+    """What is known of a unit: frame hashes, timings."""
+    return f"{user_prefix(user_id)}/units/{_hash(unit_hash)[:2]}/{unit_hash}/meta.json"
+
+
+def render_prefix(user_id: str, job_id: str) -> str:
+    """Everything of one render job's result."""
+    return f"{user_prefix(user_id)}/renders/{_id(job_id)}"
+
+
+def video_key(user_id: str, job_id: str, extension: str) -> str:
+    """A job's joined video; ``extension`` without the dot."""
+    if not _EXTENSION.fullmatch(extension):
+        raise InvalidPath(
+            f"video extension {extension[:40]!r} is not one: lower-case letters and digits, without the dot"
+        )
+    return f"{render_prefix(user_id, job_id)}/video.{extension}"
+
+
+def thumbnail_key(user_id: str, job_id: str) -> str:
+    """A job's still picture."""
+    return f"{render_prefix(user_id, job_id)}/thumbnail.jpg"
+
+
+def report_key(user_id: str, job_id: str) -> str:
+    """A job's report: probe, timings, fingerprint."""
+    return f"{render_prefix(user_id, job_id)}/report.json"
