@@ -31,7 +31,9 @@ __all__ = [
     "Plan",
     "Preview",
     "Question",
+    "RenderOptions",
     "Scene",
+    "SessionOptions",
     "Todo",
     "TodoStatus",
     "new_id",
@@ -130,7 +132,22 @@ class Execution(Model):
     todos: tuple[Todo, ...] = ()
     thinking: str = ""
     files: tuple[str, ...] = ()
-    feedback: tuple[str, ...] = ()
+
+
+class SessionOptions(Model):
+    """What a person fixed when asking; None leaves it to the director. ``duration`` in seconds."""
+
+    duration: float | None = Field(default=None, ge=0.5, le=MAX_DURATION_S)
+    aspect: Literal["16:9", "9:16", "1:1", "4:5"] | None = None
+    fps: int | None = Field(default=None, ge=1, le=120)
+
+
+class RenderOptions(Model):
+    """What the final video should be."""
+
+    resolution: Literal["720p", "1080p", "4k"] = "1080p"
+    fps: Literal[30, 60] = 60
+    format: Literal["mp4", "webm"] = "mp4"
 
 
 class Preview(Model):
@@ -167,7 +184,11 @@ class ErrorInfo(Model):
 
 
 class NodeState(Model):
-    """Everything a person sees of a session; the phase machine's state."""
+    """Everything a person sees of a session; the phase machine's state.
+
+    ``owes`` is the work that somebody must still do, ``feedback`` every change asked for (oldest first), and
+    ``feedback_seen`` how many of those the agents have been told.
+    """
 
     node_id: str
     user_id: str
@@ -176,13 +197,18 @@ class NodeState(Model):
     phase: Phase = "idle"
     owes: Owes | None = None
     prompt: str = ""
+    options: SessionOptions = SessionOptions()
+    asset_ids: tuple[str, ...] = ()
     style: str | None = None
     answer: str | None = None
+    feedback: tuple[str, ...] = ()
+    feedback_seen: int = 0
     question: Question | None = None
     plan: Plan | None = None
     plan_accepted: bool = False
     execution: Execution | None = None
     preview: Preview | None = None
+    render: RenderOptions | None = None
     output: Output | None = None
     error: ErrorInfo | None = None
     sandbox_id: str | None = None

@@ -1,0 +1,234 @@
+"""What can be said to a session, and what its owner must then do; the words of `koda_ray.phases`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import JsonValue
+
+from koda_ray.types import Output, Plan, Preview, Question, RenderOptions, Todo, TodoStatus
+
+__all__ = [
+    "Accept",
+    "Answer",
+    "ApprovalMove",
+    "Ask",
+    "Cancel",
+    "CancelJob",
+    "Command",
+    "Deliver",
+    "Effect",
+    "Emit",
+    "Fail",
+    "Finished",
+    "MoveTodo",
+    "Previewed",
+    "Propose",
+    "Reject",
+    "ReleaseSandbox",
+    "Render",
+    "RequestChanges",
+    "Retry",
+    "Say",
+    "SetTodos",
+    "Start",
+    "StopWork",
+    "Think",
+    "Wrote",
+    "is_person_command",
+]
+
+# --- what a person says -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Start:
+    """Begin with the prompt that the state already holds, or with a new one."""
+
+    prompt: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answer the question with one of its options, or in own words."""
+
+    option_id: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Accept:
+    """Accept the plan or the preview; ``job_id`` names the final render that accepting a preview begins."""
+
+    job_id: str = ""
+
+
+@dataclass(frozen=True)
+class Reject:
+    """Reject the plan (back to a question) or the preview (needs feedback)."""
+
+    feedback: str = ""
+
+
+@dataclass(frozen=True)
+class RequestChanges:
+    """Ask for a different plan, or for changes to what was made."""
+
+    feedback: str
+
+
+@dataclass(frozen=True)
+class Say:
+    """Say something; what it means depends on the phase."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Stop the work under way and go back to the last thing a person can act on."""
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Take up again what failed."""
+
+
+@dataclass(frozen=True)
+class Render:
+    """Render the accepted animation with these settings."""
+
+    options: RenderOptions
+    job_id: str
+
+
+# --- what the agents and the renderer say ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Put the one question to the person."""
+
+    question: Question
+
+
+@dataclass(frozen=True)
+class Propose:
+    """Put a plan to the person."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class SetTodos:
+    """Replace the todo list; todos that are done and named again stay done."""
+
+    todos: tuple[Todo, ...]
+
+
+@dataclass(frozen=True)
+class MoveTodo:
+    """Change a todo's status."""
+
+    todo_id: str
+    status: TodoStatus
+
+
+@dataclass(frozen=True)
+class Think:
+    """Say what is going on, in a few words."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Wrote:
+    """Files were written into the project; ``total_bytes`` by path."""
+
+    files: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Deliver:
+    """The agents have been told the first ``count`` feedbacks."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Previewed:
+    """A preview is stored and verified."""
+
+    preview: Preview
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The final video is stored and verified."""
+
+    output: Output
+
+
+@dataclass(frozen=True)
+class Fail:
+    """The work could not be done."""
+
+    message: str
+    code: str
+    can_retry: bool = True
+    details: str | None = None
+
+
+Command = (
+    Start | Answer | Accept | Reject | RequestChanges | Say | Cancel | Retry | Render
+    | Ask | Propose | SetTodos | MoveTodo | Think | Wrote | Deliver | Previewed | Finished | Fail
+)  # fmt: skip
+PERSON = (Start, Answer, Accept, Reject, RequestChanges, Say, Cancel, Retry, Render)
+
+
+def is_person_command(command: Command) -> bool:
+    """Whether a person, rather than the agents, says this."""
+    return isinstance(command, PERSON)
+
+
+# --- what the owner of the state must do ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Emit:
+    """Announce an event, in the transaction that stores the state."""
+
+    type: Literal["state_change", "todo_update", "thinking", "message", "file_written", "preview_ready", "error"]
+    data: tuple[tuple[str, JsonValue], ...]
+
+
+@dataclass(frozen=True)
+class ApprovalMove:
+    """Open, answer or supersede the pending approval of a kind."""
+
+    kind: Literal["question", "plan", "preview"]
+    status: Literal["pending", "approved", "rejected", "superseded"]
+    answer: tuple[tuple[str, JsonValue], ...] = ()
+
+
+@dataclass(frozen=True)
+class StopWork:
+    """End the running work; it is no longer owed."""
+
+
+@dataclass(frozen=True)
+class CancelJob:
+    """End a render job and every process under it."""
+
+    job_id: str
+
+
+@dataclass(frozen=True)
+class ReleaseSandbox:
+    """Checkpoint and destroy the sandbox, at once or after the linger time."""
+
+    linger: bool
+
+
+Effect = Emit | ApprovalMove | StopWork | CancelJob | ReleaseSandbox
