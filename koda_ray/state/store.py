@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 
 from pydantic import JsonValue
 
+from koda_ray.commands import Command as PhaseCommand
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.types import NodeState, Owes
 
@@ -242,9 +243,12 @@ class OwedWork:
 class Batch:
     """Changes to one session that happen together or not at all.
 
-    Records are upserted by id. ``command`` is inserted once per ``(session, key)``.
+    Records are upserted by id. ``command`` is inserted once per ``(session, key)``. ``moves`` are phase commands that
+    the session turns into ``state`` at the moment of the commit, so that nothing said meanwhile is lost; a store
+    does not look at them.
     """
 
+    moves: list[PhaseCommand] = field(default_factory=list[PhaseCommand])
     state: NodeState | None = None
     status: Literal["active", "suspended", "closed"] | None = None
     lease_until: datetime | None = None
