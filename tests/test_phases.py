@@ -84,22 +84,14 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     ),
     st.builds(Fail, st.just("it broke"), st.just("BUILD_FAILED"), st.booleans()),
 )
-A_WAY_OUT: list[Command] = [
-    Say("other"),
-    Start("ball"),
-    Answer(text="calm"),
-    Accept("job_9"),
-    Cancel(),
-    Retry(),
-    RequestChanges("x"),
-]
+A_WAY_OUT: list[Command] = [Say("other"), Start("ball"), Accept("job_9"), Cancel(), Retry(), RequestChanges("x")]
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(COMMANDS, max_size=30))
-def test_no_sequence_of_commands_reaches_an_invalid_state(commands: list[Command]) -> None:
+def test_no_sequence_of_commands_reaches_an_invalid_state(said: list[Command]) -> None:
     state = fresh(prompt="a bouncing ball")
-    for command in commands:
+    for command in said:
         try:
             new, effects = apply(state, command, AT)
         except (InvalidTransition, InvalidInput) as refused:
@@ -115,9 +107,9 @@ def test_no_sequence_of_commands_reaches_an_invalid_state(commands: list[Command
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(COMMANDS, max_size=30))
-def test_every_reachable_state_can_be_left(commands: list[Command]) -> None:
+def test_every_reachable_state_can_be_left(said: list[Command]) -> None:
     state = fresh(prompt="a bouncing ball")
-    for command in commands:
+    for command in said:
         try:
             state, _ = apply(state, command, AT)
         except (InvalidTransition, InvalidInput):
