@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-__all__ = ["CommandResult", "FileEntry", "PreviewEndpoint", "ProcessInfo", "Sandbox", "SandboxInfo", "SandboxProvider"]
+__all__ = [
+    "CommandResult",
+    "FileEntry",
+    "FileStamp",
+    "PreviewEndpoint",
+    "ProcessInfo",
+    "Sandbox",
+    "SandboxInfo",
+    "SandboxProvider",
+    "Snapshot",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +41,25 @@ class FileEntry:
     path: str
     type: Literal["file", "directory"]
     size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileStamp:
+    """What tells, without reading a file, that it is still the one that was read; valid for one sandbox only."""
+
+    size_bytes: int
+    changed_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The project's files at one moment: all stamps, but only the bytes that are new since ``known``."""
+
+    stamps: dict[str, FileStamp]
+    changed: dict[str, bytes]
+    removed: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +122,22 @@ class Sandbox(Protocol):
 
     async def read_file(self, path: str) -> bytes:
         """Read a file; NotFound FILE_NOT_FOUND."""
+        ...
+
+    async def read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """Read several files in one round trip; NotFound FILE_NOT_FOUND names the first that is not there."""
+        ...
+
+    async def snapshot(self, *, known: Mapping[str, FileStamp] | None = None) -> Snapshot:
+        """Collect the project's files for a checkpoint, without ``node_modules``, ``dist`` and ``.vite``.
+
+        Args:
+            known: The stamps of the snapshot before this one, of the same sandbox: unchanged files are not read again.
+        """
+        ...
+
+    async def restore(self, files: Mapping[str, bytes]) -> None:
+        """Make the project's files exactly these: others are removed, those that are equal are left alone."""
         ...
 
     async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileEntry]:
