@@ -36,6 +36,7 @@ EventType = Literal[
     "sandbox",
     "checkpoint",
     "usage",
+    "model_retry",
     "error",
     "activated",
     "passivated",
@@ -53,6 +54,7 @@ CHANNELS: dict[str, Channel] = {
     "sandbox": "monitor",
     "checkpoint": "monitor",
     "usage": "monitor",
+    "model_retry": "monitor",
     "activated": "monitor",
     "passivated": "monitor",
 }

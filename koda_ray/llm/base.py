@@ -15,6 +15,7 @@ from typing import Literal, Protocol, TypedDict
 from pydantic import JsonValue
 
 __all__ = [
+    "INVALID_INPUT",
     "AgentName",
     "Block",
     "Completed",
@@ -25,6 +26,7 @@ __all__ = [
     "StopReason",
     "TextBlock",
     "TextDelta",
+    "ThinkingBlock",
     "ToolInputDelta",
     "ToolResultBlock",
     "ToolSpec",
@@ -34,6 +36,13 @@ __all__ = [
 
 AgentName = Literal["orchestrator", "code_generator"]
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal"]
+
+INVALID_INPUT = "__invalid_json__"
+"""The one key of a tool call's ``input`` whose text was no JSON object; its value is that text.
+
+A finished message stays valid JSON, is stored as it is, and the loop answers such a call with an error that the model
+can act on, without running anything.
+"""
 
 
 class TextBlock(TypedDict):
@@ -61,7 +70,15 @@ class ToolResultBlock(TypedDict):
     is_error: bool
 
 
-Block = TextBlock | ToolUseBlock | ToolResultBlock
+class ThinkingBlock(TypedDict):
+    """A model's own reasoning as its provider sealed it: sent back unchanged to that provider, and to no other."""
+
+    type: Literal["thinking"]
+    provider: str
+    data: dict[str, JsonValue]
+
+
+Block = TextBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +103,8 @@ class ModelRequest:
     """Everything a model call depends on.
 
     ``system`` is in parts, stable first: a cache breakpoint follows the last one. ``agent`` names who asks: it routes
-    and labels, and real models never see it.
+    and labels, and real models never see it. The last ``volatile_blocks`` blocks of the last message differ in every
+    request (the present state): a cache breakpoint belongs before them.
     """
 
     agent: AgentName
@@ -95,6 +113,7 @@ class ModelRequest:
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int = 32_000
+    volatile_blocks: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,146 @@
+"""The ledger of tool calls: START before a tool runs, its outcome after, and what to do about a call found half done.
+
+Pure functions over rows. Two promises rest on them: a side effect never happens twice because of a crash, and an
+outcome that was recorded is always the one the model reads. The loop writes each row in one transaction with the
+message that belongs to it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal
+
+from pydantic import JsonValue
+
+from koda_ray.agent.toolkit import ToolOutcome
+from koda_ray.llm.base import ToolResultBlock, ToolUseBlock
+from koda_ray.state.store import Effect, MessageRecord, ToolCallRecord
+
+__all__ = [
+    "Step",
+    "interrupted_content",
+    "next_step",
+    "recorded_result",
+    "refused",
+    "result_block",
+    "sealed",
+    "settled",
+    "started",
+    "waiting",
+]
+
+Step = Literal["run", "seal", "use", "wait"]
+"""What a call without a result needs: to run, to be sealed, its recorded outcome used, or a person."""
+
+
+def next_step(record: ToolCallRecord | None, effect_now: Effect, *, max_attempts: int) -> Step:
+    """Decide about a call that has no result in the history.
+
+    Args:
+        record: Its row, or None when it never started.
+        effect_now: What the tool declares today; the stricter of this and the row's counts.
+        max_attempts: Starts after which a call that ends its process each time is given up.
+    """
+    if record is None:
+        return "run"
+    if record.status == "waiting":
+        return "wait"
+    if record.status != "started":
+        return "use"
+    if "unsafe" in (record.effect, effect_now) or record.attempt >= max_attempts:
+        return "seal"
+    return "run"
+
+
+def started(
+    message: MessageRecord, block: ToolUseBlock, *, name: str, effect: Effect, attempt: int, at: datetime
+) -> ToolCallRecord:
+    """Make the row that must be stored before the tool runs.
+
+    Args:
+        message: The assistant's message that holds the call.
+        block: The call.
+        name: The tool's own name (the block may use an alias).
+        effect: What the tool declares.
+        attempt: 1 for the first; 0 for a call that is refused without running.
+        at: The present time.
+    """
+    return ToolCallRecord(
+        id=block["id"],
+        session_id=message.session_id,
+        user_id=message.user_id,
+        message_id=message.id,
+        name=name,
+        input=block["input"],
+        effect=effect,
+        status="started",
+        attempt=attempt,
+        result=None,
+        started_at=at,
+    )
+
+
+def settled(record: ToolCallRecord, outcome: ToolOutcome, *, at: datetime) -> ToolCallRecord:
+    """Record an outcome."""
+    return replace(record, status="failed" if outcome.is_error else "succeeded", result=_result(outcome), ended_at=at)
+
+
+def refused(message: MessageRecord, block: ToolUseBlock, outcome: ToolOutcome, *, at: datetime) -> ToolCallRecord:
+    """Record a call that was answered without running anything: unknown tool, input that does not fit."""
+    row = started(message, block, name=block["name"], effect="pure", attempt=0, at=at)
+    return settled(row, outcome, at=at)
+
+
+def waiting(record: ToolCallRecord, outcome: ToolOutcome) -> ToolCallRecord:
+    """Record that the call waits for a person."""
+    return replace(record, status="waiting", result=_result(outcome))
+
+
+def sealed(record: ToolCallRecord, *, at: datetime) -> ToolCallRecord:
+    """Close a call that was cut off and must not run again, saying what is known and what is not.
+
+    Raises:
+        ValueError: An outcome was recorded; sealing it would lose what happened.
+    """
+    if record.status not in ("started", "interrupted"):
+        raise ValueError(f"call {record.id} is {record.status}; only a started call can be sealed")
+    outcome = ToolOutcome(content=interrupted_content(record.name, record), is_error=True)
+    return replace(record, status="interrupted", result=_result(outcome), ended_at=at)
+
+
+def interrupted_content(name: str, record: ToolCallRecord | None) -> str:
+    """Tell the model about a call whose outcome nobody knows."""
+    if record is None:
+        known = f"No record of a start or an outcome of this call of {name} exists."
+    else:
+        known = (
+            f"The process ended while {name} was running (attempt {record.attempt}, started "
+            f"{record.started_at.isoformat(timespec='seconds')}); it was not run again."
+        )
+    message = (
+        f"{known} It may have done all, part or none of its work. Look at what is there before deciding whether to "
+        "call it again."
+    )
+    error: dict[str, JsonValue] = {"code": "INTERRUPTED", "message": message, "retryable": True}
+    return json.dumps({"error": error}, ensure_ascii=False)
+
+
+def recorded_result(record: ToolCallRecord | None) -> tuple[str, bool] | None:
+    """Read the outcome of a row: content and whether it is an error; None while there is none."""
+    if record is None or record.status in ("started", "waiting"):
+        return None
+    result = record.result
+    if isinstance(result, dict) and isinstance(content := result.get("content"), str):
+        return content, result.get("isError") is True
+    return json.dumps(result, ensure_ascii=False), record.status != "succeeded"
+
+
+def result_block(call_id: str, content: str, *, is_error: bool) -> ToolResultBlock:
+    """Make the block that answers a call."""
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": is_error}
+
+
+def _result(outcome: ToolOutcome) -> JsonValue:
+    return {"content": outcome.content, "isError": outcome.is_error, "retryable": outcome.retryable}

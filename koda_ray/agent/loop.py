@@ -1,0 +1,457 @@
+"""The agent loop: ask the model, run what it calls, and again, until it has nothing more to do.
+
+Killed at any instant, a new loop over the same journal goes on. It knows nothing but the history and the ledger:
+calls whose outcome is recorded are answered with it, pure and idempotent ones run again under the same id, unsafe
+ones are closed as interrupted, waiting ones wait on. There is no other state, so there is nothing to lose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import structlog
+from pydantic import JsonValue
+
+from koda_ray.agent.answer import Answer, LoopEvent, ModelRetry
+from koda_ray.agent.breakpoints import Breakpoint, advance, derive
+from koda_ray.agent.context import prune, with_state
+from koda_ray.agent.ledger import (
+    next_step,
+    recorded_result,
+    refused,
+    result_block,
+    sealed,
+    settled,
+    started,
+    waiting,
+)
+from koda_ray.agent.messages import OpenCall, from_records, open_calls, repair, text_of, tool_uses
+from koda_ray.agent.runner import run_tool
+from koda_ray.agent.stuck import CUT_OFF, repeated_failure
+from koda_ray.agent.toolkit import BoundCall, ToolCall, Toolkit, ToolOutcome
+from koda_ray.agent.transcript import Journal, Transcript, merged
+from koda_ray.errors import InvalidInput, InvalidTransition, ModelOverloaded, ModelRefused, ModelStreamBroken, NotFound
+from koda_ray.events import NewEvent
+from koda_ray.llm.base import AgentName, Block, Completed, ModelProvider, ModelRequest
+from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
+from koda_ray.types import new_id, now
+
+__all__ = ["AgentLoop", "Journal", "Limits", "LoopEvent", "LoopOutcome", "ModelRetry"]
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Bounds of one run; a new run starts the counts anew.
+
+    Args:
+        turns: Answers of the model.
+        tool_calls: Calls that are run or refused.
+        model_attempts: Tries of one model call whose stream breaks.
+        call_attempts: Starts of one tool call that ends its process each time.
+        same_failures: Failures of one call with one input, nothing having changed in between.
+        parallel_pure: Pure calls of one message that run at the same time.
+        first_wait_s: Wait before the second try of a model call; it doubles from there.
+        max_tokens: Longest answer.
+    """
+
+    turns: int = 60
+    tool_calls: int = 300
+    model_attempts: int = 3
+    call_attempts: int = 3
+    same_failures: int = 3
+    parallel_pure: int = 4
+    first_wait_s: float = 0.5
+    max_tokens: int = 32_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopOutcome:
+    """Why a run ended.
+
+    ``end_turn``: the model has said its last word, in ``text``. ``suspended``: the call ``suspended_call_id`` waits
+    for a person. ``stuck`` and ``limit``: ``text`` says for a person what went round in circles or ran out; the
+    history is whole, and another run goes on.
+    """
+
+    kind: Literal["end_turn", "suspended", "stuck", "limit"]
+    text: str = ""
+    suspended_call_id: str | None = None
+
+
+class AgentLoop:
+    """One agent of one session; the only writer of that agent's messages.
+
+    Args:
+        agent: Who it is.
+        provider: Answers requests.
+        model: The provider's name of the model.
+        system: The system prompt in parts, stable first.
+        toolkit: What it can do.
+        journal: Where history and ledger are kept.
+        session_id: Written into every row.
+        user_id: Written into every row.
+        context: Called before each request; its text is appended to the last message as a block of its own (such as
+            ``<state>...</state>``) and never stored. Empty for none.
+        limits: Bounds of one run.
+        on_event: Awaited with each delta as it streams.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: AgentName,
+        provider: ModelProvider,
+        model: str,
+        system: tuple[str, ...],
+        toolkit: Toolkit,
+        journal: Journal,
+        session_id: str,
+        user_id: str,
+        context: Callable[[], str] | None = None,
+        limits: Limits | None = None,
+        on_event: Callable[[LoopEvent], Awaitable[None]] | None = None,
+    ) -> None:
+        self._agent: AgentName = agent
+        self._provider = provider
+        self._model = model
+        self._system = system
+        self._toolkit = toolkit
+        self._session_id = session_id
+        self._user_id = user_id
+        self._context = context
+        self._limits = limits or Limits()
+        self._on_event = on_event
+        self._log = Transcript(journal, agent=agent)
+        self._at = Breakpoint.READY
+        self._running = False
+        self._calls_run = 0
+
+    @property
+    def breakpoint(self) -> Breakpoint:
+        """Where the loop stands."""
+        return self._at
+
+    async def add_user(self, text: str, batch: Batch | None = None) -> MessageRecord:
+        """Record what a person says, durably, together with ``batch``; also while the loop runs.
+
+        Raises:
+            InvalidInput: INVALID_INPUT, the text is blank.
+            Fenced: FENCED, another activation owns the session.
+        """
+        if not text.strip():
+            raise InvalidInput("the message is empty; say something")
+        await self._log.refresh()
+        record = self._record("user", [{"type": "text", "text": text}])
+        await self._log.commit(merged(Batch(messages=[record]), batch))
+        return record
+
+    async def waiting(self) -> ToolCallRecord | None:
+        """Find the call that waits for a person, if one does."""
+        await self._log.refresh()
+        for call in open_calls(self._log.history):
+            record = self._log.calls.get(call.block["id"])
+            if record is not None and record.status == "waiting":
+                return record
+        return None
+
+    async def resolve(self, call_id: str, content: str, batch: Batch | None = None, *, is_error: bool = False) -> bool:
+        """Answer a waiting call: its outcome, its result and ``batch`` become durable together.
+
+        Args:
+            call_id: The waiting call.
+            content: The result for the model, JSON or text.
+            batch: Changes that belong to the answer.
+            is_error: The person refused.
+
+        Returns:
+            True when this answered it; False when it had an outcome already, and then nothing is written.
+
+        Raises:
+            NotFound: NOT_FOUND, no such call in this agent's history.
+            InvalidTransition: INVALID_TRANSITION, the call does not wait for anybody.
+        """
+        await self._log.refresh()
+        record = self._log.calls.get(call_id)
+        found = next((m for m in self._log.history if record is not None and m.id == record.message_id), None)
+        if record is None or found is None:
+            raise NotFound(f"there is no call {call_id!r} of {self._agent}")
+        if recorded_result(record) is not None:
+            return False
+        if record.status != "waiting":
+            raise InvalidTransition(f"call {call_id} of {record.name} is {record.status}, it waits for nobody")
+        outcome = ToolOutcome(content=content, is_error=is_error, batch=batch)
+        await self._settle(settled(record, outcome, at=now()), outcome)
+        if not self._running:
+            self._at = derive(self._log.history, self._log.calls)
+        return True
+
+    async def run(self) -> LoopOutcome:
+        """Go on from wherever the history stands until the model is done, a person is needed or a bound is reached.
+
+        Raises:
+            ModelError: The model cannot be reached, refused, or broke off too often; the history is whole.
+            Fenced: FENCED, another activation owns the session; stop.
+            InvalidInput: INVALID_INPUT, the history is empty.
+            InvalidTransition: INVALID_TRANSITION, it is running already.
+        """
+        if self._running:
+            raise InvalidTransition(f"the loop of {self._agent} runs already; add_user reaches it while it does")
+        self._running = True
+        try:
+            await self._log.load()
+            self._at = derive(self._log.history, self._log.calls)
+            return await self._run()
+        finally:
+            self._running = False
+
+    async def _run(self) -> LoopOutcome:
+        turns, cut_off, self._calls_run = 0, 0, 0
+        begun_at = len(self._log.history)
+        while True:
+            await self._log.refresh()
+            history = self._log.history
+            if open_ := open_calls(history):
+                if self._at not in (Breakpoint.TOOL_PENDING, Breakpoint.AWAITING_APPROVAL):
+                    self._move(Breakpoint.TOOL_PENDING)
+                if (outcome := await self._answer(open_)) is not None:
+                    return outcome
+                continue
+            if not history:
+                raise InvalidInput(f"{self._agent} has nothing to answer; add_user first")
+            if history[-1].role == "assistant":
+                self._rest()
+                return LoopOutcome(kind="end_turn", text=text_of(from_records(history[-1:])[0]))
+            if self._at is not Breakpoint.PRE_MODEL:
+                self._move(Breakpoint.PRE_MODEL)
+            recent = repair(from_records(history[max(0, begun_at - 1) :]), self._log.calls)
+            if (circle := repeated_failure(recent, self._toolkit.effect, limit=self._limits.same_failures)) is not None:
+                self._rest()
+                return LoopOutcome(kind="stuck", text=circle)
+            if turns >= self._limits.turns or cut_off >= self._limits.model_attempts:
+                self._rest()
+                what = f"{turns} answers of the model" if turns >= self._limits.turns else "answers cut off too often"
+                return LoopOutcome(kind="limit", text=f"Stopped at the limit of one run: {what}.")
+            turns += 1
+            stop = await self._ask()
+            cut_off = cut_off + 1 if stop == "max_tokens" else 0
+
+    # --- the model ------------------------------------------------------------------------------------------------
+
+    async def _ask(self) -> str:
+        for attempt in range(1, self._limits.model_attempts + 1):
+            request, position = self._request(), self._log.reserve()
+            self._move(Breakpoint.STREAMING_MODEL)
+            answer = Answer(self._provider, request)
+            try:
+                completed = await answer.read(self._on_event)
+            except (ModelStreamBroken, ModelOverloaded) as error:
+                # an overload before anything streamed was tried again by the provider already
+                again = isinstance(error, ModelStreamBroken) or answer.began
+                if not again or attempt == self._limits.model_attempts:
+                    raise
+                await self._again(attempt, error)
+                self._move(Breakpoint.PRE_MODEL)
+                await self._log.refresh()
+            else:
+                return await self._keep(request, position, completed)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _request(self) -> ModelRequest:
+        whole = repair(from_records(self._log.history), self._log.calls)
+        messages = prune(whole, verbatim=self._toolkit.asking)
+        state = self._context() if self._context is not None else ""
+        return ModelRequest(
+            agent=self._agent,
+            model=self._model,
+            system=self._system,
+            messages=with_state(messages, state),
+            tools=self._toolkit.specs,
+            max_tokens=self._limits.max_tokens,
+            volatile_blocks=1 if state else 0,
+        )
+
+    async def _again(self, attempt: int, error: ModelStreamBroken | ModelOverloaded) -> None:
+        wait_s = self._limits.first_wait_s * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
+        _log.warning("model_retry", session_id=self._session_id, agent=self._agent, attempt=attempt, code=error.code)
+        event = NewEvent(
+            type="model_retry",
+            data={"agent": self._agent, "attempt": attempt, "code": error.code, "waitS": round(wait_s, 3)},
+        )
+        await self._log.commit(Batch(events=[event]))
+        if self._on_event is not None:
+            await self._on_event(ModelRetry(attempt=attempt, code=error.code, wait_s=wait_s))
+        await asyncio.sleep(wait_s)
+
+    async def _keep(self, request: ModelRequest, position: int, completed: Completed) -> str:
+        usage, record = completed.usage, self._record("assistant", list(completed.message.content), position)
+        data: dict[str, JsonValue] = {
+            "agent": self._agent,
+            "model": request.model,
+            "inputTokens": usage.input_tokens,
+            "outputTokens": usage.output_tokens,
+            "cacheReadTokens": usage.cache_read_tokens,
+            "cacheWriteTokens": usage.cache_write_tokens,
+        }
+        batch = Batch(events=[NewEvent(type="usage", data=data, cause_id=record.id)])
+        if completed.stop_reason == "refusal":
+            # a refused turn stays out of the history: with it, later requests would be refused too
+            await self._log.commit(batch)
+            self._rest()
+            said = text_of(completed.message)
+            raise ModelRefused(f"the model declined to answer{': ' + said if said else ''}; ask for something else")
+        batch.messages.append(record)
+        calls = tool_uses(completed.message)
+        if completed.stop_reason == "max_tokens" and not calls:
+            batch.messages.append(self._record("user", [{"type": "text", "text": CUT_OFF}]))
+        await self._log.commit(batch)
+        self._move(Breakpoint.TOOL_PENDING if calls else Breakpoint.READY)
+        return completed.stop_reason
+
+    # --- tools ----------------------------------------------------------------------------------------------------
+
+    async def _answer(self, open_: Sequence[OpenCall]) -> LoopOutcome | None:
+        """Answer the first open call, or the pure ones that lead, and say why the run must end, if it must."""
+        first = open_[0]
+        record = self._log.calls.get(first.block["id"])
+        effect = self._toolkit.effect(first.block["name"])
+        step = next_step(record, effect, max_attempts=self._limits.call_attempts)
+        if record is not None and step == "wait":
+            if self._at is not Breakpoint.AWAITING_APPROVAL:
+                self._move(Breakpoint.AWAITING_APPROVAL)
+            return LoopOutcome(kind="suspended", suspended_call_id=record.id)
+        if record is not None and step != "run":
+            await self._close_call(record, seal=step == "seal")
+            return None
+        if self._calls_run >= self._limits.tool_calls:
+            self._rest()
+            return LoopOutcome(kind="limit", text=f"Stopped at the limit of one run: {self._calls_run} tool calls.")
+        bound = self._toolkit.bind(first.block["name"], first.block["input"])
+        if isinstance(bound, ToolOutcome):
+            self._calls_run += 1
+            await self._settle(refused(first.message, first.block, bound, at=now()), bound)
+            self._move(Breakpoint.POST_TOOL)
+            return None
+        return await self._execute([(first, bound), *self._pure_after(open_, bound)])
+
+    def _pure_after(self, open_: Sequence[OpenCall], first: BoundCall) -> list[tuple[OpenCall, BoundCall]]:
+        """Pick the calls that may run beside the first: pure ones of the same message, without a gap."""
+        beside: list[tuple[OpenCall, BoundCall]] = []
+        room = min(self._limits.parallel_pure, self._limits.tool_calls - self._calls_run)
+        if first.tool.effect != "pure" or first.tool.asks:
+            return beside
+        for call in open_[1:room]:
+            bound = self._toolkit.bind(call.block["name"], call.block["input"])
+            record = self._log.calls.get(call.block["id"])
+            if call.message.id != open_[0].message.id or isinstance(bound, ToolOutcome):
+                break
+            if bound.tool.effect != "pure" or bound.tool.asks:
+                break
+            if next_step(record, "pure", max_attempts=self._limits.call_attempts) != "run":
+                break
+            beside.append((call, bound))
+        return beside
+
+    async def _execute(self, calls: Sequence[tuple[OpenCall, BoundCall]]) -> LoopOutcome | None:
+        self._move(Breakpoint.PRE_TOOL)
+        self._calls_run += len(calls)
+        rows = [self._start(call, bound) for call, bound in calls]
+        starts = [NewEvent(type="tool_start", data=_about(row, self._agent), cause_id=row.id) for row in rows]
+        await self._log.commit(Batch(tool_calls=rows, events=starts))
+        self._move(Breakpoint.TOOL_EXECUTING)
+        tasks = [
+            asyncio.ensure_future(run_tool(bound, self._call(row))) for (_, bound), row in zip(calls, rows, strict=True)
+        ]
+        try:
+            # run beside each other, recorded one after the other: what a later call says must not overtake
+            for row, task in zip(rows, tasks, strict=True):
+                outcome = await task
+                if outcome.suspend:
+                    await self._suspend(row, outcome)
+                    return LoopOutcome(kind="suspended", suspended_call_id=row.id)
+                await self._settle(settled(row, outcome, at=now()), outcome)
+        finally:
+            await _end(tasks)
+        self._move(Breakpoint.POST_TOOL)
+        return None
+
+    async def _suspend(self, row: ToolCallRecord, outcome: ToolOutcome) -> None:
+        await self._log.commit(merged(Batch(tool_calls=[waiting(row, outcome)]), outcome.batch))
+        self._move(Breakpoint.AWAITING_APPROVAL)
+
+    async def _settle(self, row: ToolCallRecord, outcome: ToolOutcome) -> None:
+        """Store an outcome, its result and its changes in one transaction."""
+        block = result_block(row.id, outcome.content, is_error=outcome.is_error)
+        data = {**_about(row, self._agent), "status": row.status, "isError": outcome.is_error}
+        if row.ended_at is not None:
+            data["durationMs"] = round((row.ended_at - row.started_at).total_seconds() * 1000)
+        own = Batch(tool_calls=[row], messages=[self._record("user", [block])])
+        batch = merged(own, outcome.batch)
+        batch.events = [*batch.events, NewEvent(type="tool_end", data=data, cause_id=row.id)]
+        await self._log.commit(batch)
+
+    async def _close_call(self, record: ToolCallRecord, *, seal: bool) -> None:
+        row = sealed(record, at=now()) if seal else record
+        content, is_error = recorded_result(row) or ("", True)
+        await self._settle(row, ToolOutcome(content=content, is_error=is_error))
+        self._move(Breakpoint.POST_TOOL)
+
+    def _start(self, call: OpenCall, bound: BoundCall) -> ToolCallRecord:
+        before = self._log.calls.get(call.block["id"])
+        attempt = 1 if before is None else before.attempt + 1
+        tool = bound.tool
+        return started(call.message, call.block, name=tool.name, effect=tool.effect, attempt=attempt, at=now())
+
+    def _call(self, row: ToolCallRecord) -> ToolCall:
+        return ToolCall(
+            id=row.id,
+            attempt=row.attempt,
+            agent=self._agent,
+            name=row.name,
+            session_id=self._session_id,
+            user_id=self._user_id,
+        )
+
+    # --- small parts ----------------------------------------------------------------------------------------------
+
+    def _record(
+        self, role: Literal["user", "assistant"], content: Sequence[Block], position: int | None = None
+    ) -> MessageRecord:
+        return MessageRecord(
+            id=new_id("msg"),
+            session_id=self._session_id,
+            user_id=self._user_id,
+            agent=self._agent,
+            position=self._log.reserve() if position is None else position,
+            role=role,
+            content=cast("list[JsonValue]", list(content)),
+            created_at=now(),
+        )
+
+    def _move(self, to: Breakpoint) -> None:
+        self._at = advance(self._at, to)
+
+    def _rest(self) -> None:
+        if self._at is not Breakpoint.READY:
+            self._move(Breakpoint.READY)
+
+
+def _about(row: ToolCallRecord, agent: str) -> dict[str, JsonValue]:
+    return {"callId": row.id, "name": row.name, "agent": agent, "attempt": row.attempt, "effect": row.effect}
+
+
+async def _end(tasks: Sequence[asyncio.Task[ToolOutcome]]) -> None:
+    """Cancel what still runs and wait for it, so that no tool outlives its call."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running)
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()

@@ -1,0 +1,77 @@
+"""One tool call, run once: its time limit, and every way to fail turned into a result that the model can read.
+
+Only three things get past it: a fence (another activation owns the session), a person's cancellation, and the end of
+the task or process. All else is an outcome, so that it is recorded and never leaves a call without an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from koda_ray.agent.toolkit import BoundCall, ToolCall, ToolOutcome
+from koda_ray.errors import Cancelled, Fenced, InvalidInput, KodaError
+
+__all__ = ["MAX_RESULT_CHARS", "run_tool"]
+
+MAX_RESULT_CHARS = 60_000
+"""Longest result that a model is given; about 15,000 tokens."""
+
+_BUG_CHARS = 500
+_log = structlog.get_logger(__name__)
+
+
+async def run_tool(bound: BoundCall, call: ToolCall) -> ToolOutcome:
+    """Run a tool.
+
+    Args:
+        bound: The tool and its checked input.
+        call: Who calls; its id is the idempotency key.
+
+    Returns:
+        What the tool gave back, or an error outcome for what it raised; content past `MAX_RESULT_CHARS` is cut in
+        the middle.
+
+    Raises:
+        Fenced: FENCED, another activation owns the session; nothing may be recorded.
+        Cancelled: CANCELLED, a person stopped the work.
+    """
+    tool = bound.tool
+    limit = asyncio.timeout(tool.timeout_s)
+    try:
+        async with limit:
+            outcome = await tool.run(bound.input, call)
+    except (Fenced, Cancelled):
+        raise
+    except KodaError as error:
+        retryable = error.retryable or isinstance(error, InvalidInput)
+        return ToolOutcome.failure(error.code, _cut(error.message), retryable=retryable, details=dict(error.context))
+    except TimeoutError as error:
+        if not limit.expired():
+            return _bug(call, error)
+        known = "It was stopped." if tool.effect == "pure" else "It was stopped and may have done part of its work."
+        return ToolOutcome.failure(
+            "TIMEOUT",
+            f"{tool.name} took longer than {tool.timeout_s:g} s. {known} Look at what is there, or ask for less.",
+        )
+    except Exception as error:
+        return _bug(call, error)
+    outcome.content = _cut(outcome.content)
+    return outcome
+
+
+def _bug(call: ToolCall, error: Exception) -> ToolOutcome:
+    _log.exception("tool_bug", call_id=call.id, tool=call.name, session_id=call.session_id)
+    shown = f"{type(error).__name__}: {error}"[:_BUG_CHARS]
+    return ToolOutcome.failure(
+        "INTERNAL", f"{call.name} failed inside ({shown}). The same call will fail again.", retryable=False
+    )
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_RESULT_CHARS:
+        return text
+    half = MAX_RESULT_CHARS // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n[... {left_out} characters left out ...]\n{text[-half:]}"
