@@ -1,0 +1,198 @@
+"""The heart of a session: its state, its fence, and the one way to change either.
+
+State is computed from phase commands at the moment of the commit, under a lock, so that what a person said while a
+tool ran is never overwritten by that tool's outcome. Whatever a command means for events, approvals and beads is part
+of the same transaction; what it means for running work happens after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import cast
+
+from pydantic import JsonValue
+
+from koda_ray import phases
+from koda_ray.commands import ApprovalMove, CancelJob, Effect, Emit, ReleaseSandbox, StopWork
+from koda_ray.errors import Fenced
+from koda_ray.events import NewEvent
+from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, SessionRecord, Store
+from koda_ray.types import NodeState, Todo, new_id, now
+
+__all__ = ["After", "SessionCore"]
+
+After = StopWork | CancelJob | ReleaseSandbox
+"""Effects that follow a commit."""
+
+_BEAD_STATUS = {"pending": "open", "active": "in_progress", "done": "closed"}
+
+
+class SessionCore:
+    """A session's state under its fence.
+
+    Args:
+        store: The database.
+        record: The row as `Store.activate` returned it.
+        after: Called, once the transaction is through, with each effect that concerns running work.
+        changed: Called after each commit, to look at what is owed.
+        fenced: Called once when a newer activation has taken over.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        record: SessionRecord,
+        after: Callable[[After], None],
+        changed: Callable[[], None],
+        fenced: Callable[[], None],
+    ) -> None:
+        self.store = store
+        self.session_id = record.id
+        self.user_id = record.user_id
+        self.project_id = record.project_id
+        self.epoch = record.epoch
+        self.seq = record.seq
+        self._state = record.state
+        self._after = after
+        self._changed = changed
+        self._fenced = fenced
+        self._lost = False
+        self._lock = asyncio.Lock()
+
+    @property
+    def state(self) -> NodeState:
+        """The state as last committed."""
+        return self._state
+
+    @property
+    def lost(self) -> bool:
+        """Whether a newer activation has taken over."""
+        return self._lost
+
+    async def commit(self, batch: Batch, *, patch: Mapping[str, object] | None = None) -> None:
+        """Apply a batch's phase commands and store everything in one transaction.
+
+        Args:
+            batch: What to store. ``batch.moves`` become its state, events, approvals and beads.
+            patch: Fields of the state that no phase depends on (sandbox, last checkpoint).
+
+        Raises:
+            Fenced: A newer activation owns the session; nothing was written.
+            InvalidTransition: The phase does not take a command; nothing was written.
+        """
+        async with self._lock:
+            if self._lost:
+                raise Fenced(f"session {self.session_id}: a newer activation than {self.epoch} owns it")
+            before = state = self._state
+            at = now()
+            effects: list[Effect] = []
+            for move in batch.moves:
+                state, more = phases.apply(state, move, at)
+                effects.extend(more)
+            if patch:
+                state = state.model_copy(update=dict(patch))
+            if state is not before:
+                batch.state = state
+                batch.beads = [*batch.beads, *self._beads(before, state)]
+            batch.events = [*batch.events, *(_event(effect) for effect in effects if isinstance(effect, Emit))]
+            moves = [effect for effect in effects if isinstance(effect, ApprovalMove)]
+            if moves:
+                batch.approvals = [*batch.approvals, *await self._approvals(moves, state, batch)]
+                batch.events = [*batch.events, *(_approval_event(approval) for approval in batch.approvals)]
+            batch.moves = []
+            writing = asyncio.ensure_future(self._write(batch, effects))
+            try:
+                await asyncio.shield(writing)
+            except asyncio.CancelledError:
+                # whoever is cancelled while writing must not leave memory and database apart
+                await asyncio.wait({writing})
+                raise
+
+    async def _write(self, batch: Batch, effects: list[Effect]) -> None:
+        try:
+            envelopes = await self.store.commit(self.session_id, self.epoch, batch)
+        except Fenced:
+            self._lost = True
+            self._fenced()
+            raise
+        if batch.state is not None:
+            self._state = batch.state
+        if envelopes:
+            self.seq = envelopes[-1].seq
+        for effect in effects:
+            if isinstance(effect, StopWork | CancelJob | ReleaseSandbox):
+                self._after(effect)
+        self._changed()
+
+    async def emit(self, event: NewEvent) -> None:
+        """Store one event."""
+        await self.commit(Batch(events=[event]))
+
+    def _beads(self, before: NodeState, after: NodeState) -> list[BeadRecord]:
+        old = before.execution.todos if before.execution else ()
+        new = after.execution.todos if after.execution else ()
+        if old == new:
+            return []
+        known = {todo.id: todo for todo in old}
+        return [self._bead(todo, place) for place, todo in enumerate(new) if known.get(todo.id) != todo]
+
+    def _bead(self, todo: Todo, place: int) -> BeadRecord:
+        at = now()
+        return BeadRecord(
+            id=f"{self.session_id}:{todo.id}",
+            session_id=self.session_id,
+            user_id=self.user_id,
+            type="task",
+            title=todo.label,
+            status=_BEAD_STATUS[todo.status],  # type: ignore[arg-type]
+            position=place,
+            data={"todoId": todo.id},
+            created_at=at,
+            closed_at=at if todo.status == "done" else None,
+        )
+
+    async def _approvals(self, moves: list[ApprovalMove], state: NodeState, batch: Batch) -> list[ApprovalRecord]:
+        pending = {a.kind: a for a in await self.store.approvals(self.session_id, pending=True)}
+        waits = next((call.id for call in batch.tool_calls if call.status == "waiting"), None)
+        at = now()
+        changed: list[ApprovalRecord] = []
+        for move in moves:
+            open_one = pending.pop(move.kind, None)
+            if move.status == "pending":
+                if open_one is not None:
+                    changed.append(replace(open_one, status="superseded", resolved_at=at))
+                changed.append(
+                    ApprovalRecord(
+                        id=new_id("apr"),
+                        session_id=self.session_id,
+                        user_id=self.user_id,
+                        kind=move.kind,
+                        payload=_payload(move.kind, state),
+                        status="pending",
+                        call_id=waits,
+                        created_at=at,
+                    )
+                )
+            elif open_one is not None:
+                answer = dict(move.answer)
+                changed.append(replace(open_one, status=move.status, answer=answer, resolved_at=at))
+        return changed
+
+
+def _payload(kind: str, state: NodeState) -> dict[str, JsonValue]:
+    shown = {"question": state.question, "plan": state.plan, "preview": state.preview}[kind]
+    return cast("dict[str, JsonValue]", shown.model_dump(mode="json", by_alias=True)) if shown is not None else {}
+
+
+def _event(effect: Emit) -> NewEvent:
+    return NewEvent(type=effect.type, data=dict(effect.data))
+
+
+def _approval_event(approval: ApprovalRecord) -> NewEvent:
+    data: dict[str, JsonValue] = {"approvalId": approval.id, "kind": approval.kind}
+    if approval.status == "pending":
+        return NewEvent(type="approval_requested", data={**data, "payload": approval.payload})
+    return NewEvent(type="approval_resolved", data={**data, "status": approval.status, "answer": approval.answer})

@@ -1,0 +1,74 @@
+"""From a command's name and body, as they come over the wire, to a phase command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic.alias_generators import to_camel
+
+from koda_ray import commands
+from koda_ray.errors import InvalidInput
+from koda_ray.types import RenderOptions, new_id
+
+__all__ = ["ORDER_NAMES", "parse_order"]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+
+class _Nothing(_Body):
+    pass
+
+
+class _Start(_Body):
+    prompt: str | None = None
+
+
+class _Answer(_Body):
+    option_id: str | None = None
+    text: str | None = None
+
+
+class _Feedback(_Body):
+    feedback: str = ""
+
+
+class _Text(_Body):
+    text: str
+
+
+def _render(body: Mapping[str, JsonValue]) -> commands.Command:
+    return commands.Render(RenderOptions.model_validate(body), new_id("job"))
+
+
+_PARSERS: dict[str, Callable[[Mapping[str, JsonValue]], commands.Command]] = {
+    "start": lambda body: commands.Start(_Start.model_validate(body).prompt),
+    "answer": lambda body: commands.Answer(**_Answer.model_validate(body).model_dump()),
+    "accept": lambda body: (_Nothing.model_validate(body), commands.Accept(new_id("job")))[1],
+    "reject": lambda body: commands.Reject(_Feedback.model_validate(body).feedback),
+    "changes": lambda body: commands.RequestChanges(_Feedback.model_validate(body).feedback),
+    "message": lambda body: commands.Say(_Text.model_validate(body).text),
+    "cancel": lambda body: (_Nothing.model_validate(body), commands.Cancel())[1],
+    "retry": lambda body: (_Nothing.model_validate(body), commands.Retry())[1],
+    "render": _render,
+}
+ORDER_NAMES = tuple(_PARSERS)
+
+
+def parse_order(name: str, body: Mapping[str, JsonValue]) -> commands.Command:
+    """Read a person's command.
+
+    Raises:
+        InvalidInput: Unknown name, or a body that does not fit; the message names the field.
+    """
+    parser = _PARSERS.get(name)
+    if parser is None:
+        raise InvalidInput(f"no command {name!r}; the commands are: {', '.join(ORDER_NAMES)}")
+    try:
+        return parser(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "body"
+        raise InvalidInput(f"{name}: {where}: {first['msg']}", context={"field": where}) from None

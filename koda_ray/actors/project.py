@@ -1,0 +1,232 @@
+"""A session's files: in a sandbox while there is work, in checkpoints always.
+
+A sandbox may go at any moment; what counts is in storage. The row of a sandbox is written before the sandbox is
+made, so one that was begun and never finished is still found and removed. A checkpoint stores blobs, then the
+manifest; its pointer is committed by whoever asked, together with the outcome that it protects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar, cast
+
+import structlog
+from pydantic import JsonValue
+
+from koda_ray.actors.core import SessionCore
+from koda_ray.errors import KodaError, SandboxNotFound
+from koda_ray.events import NewEvent
+from koda_ray.sandbox import sync
+from koda_ray.sandbox.base import Sandbox, SandboxProvider
+from koda_ray.state import checkpoint
+from koda_ray.state.storage import Storage
+from koda_ray.state.store import AssetRecord, Batch, CheckpointRecord, SandboxRecord
+from koda_ray.studio.orchestrator import asset_path
+from koda_ray.types import new_id, now
+
+__all__ = ["THEATRE_STATE_PATH", "Project"]
+
+THEATRE_STATE_PATH = "src/theatre/state.json"
+T = TypeVar("T")
+_log = structlog.get_logger()
+
+
+class Project:
+    """Holds the sandbox of one session and saves what is in it.
+
+    Args:
+        core: The session's state and fence.
+        provider: Makes sandboxes.
+        storage: Where checkpoints and assets lie.
+    """
+
+    def __init__(self, core: SessionCore, *, provider: SandboxProvider, storage: Storage) -> None:
+        self._core = core
+        self._provider = provider
+        self._storage = storage
+        self._sandbox: Sandbox | None = None
+        self._manifest: checkpoint.Manifest | None = None
+        self._acquiring = asyncio.Lock()
+        self._saving = asyncio.Lock()
+
+    @property
+    def alive(self) -> bool:
+        """Whether this process holds a sandbox."""
+        return self._sandbox is not None
+
+    async def sandbox(self) -> Sandbox:
+        """Return the sandbox, making and filling one when there is none."""
+        async with self._acquiring:
+            if self._sandbox is not None and await self._sandbox.is_alive():
+                return self._sandbox
+            self._sandbox = await self._reconnect() or await self._create()
+            return self._sandbox
+
+    async def use(self, work: Callable[[Sandbox], Awaitable[T]]) -> T:
+        """Do something in the sandbox; where it is lost meanwhile, do it once more in a new one."""
+        try:
+            return await work(await self.sandbox())
+        except SandboxNotFound:
+            return await work(await self.sandbox())
+
+    async def _reconnect(self) -> Sandbox | None:
+        known = self._core.state.sandbox_id
+        if known is None:
+            return None
+        try:
+            sandbox = await self._provider.connect(known)
+        except SandboxNotFound:
+            await self._mark_destroyed(known)
+            return None
+        await self._core.commit(Batch(), patch={"sandbox_status": "ready"})
+        return sandbox
+
+    async def _create(self) -> Sandbox:
+        at = now()
+        row = SandboxRecord(
+            id=new_id("sbx"),
+            session_id=self._core.session_id,
+            user_id=self._core.user_id,
+            provider=self._provider.name,
+            provider_id=None,
+            status="creating",
+            created_at=at,
+        )
+        await self._core.commit(
+            Batch(sandboxes=[row], events=[_sandbox_event(row.id, "creating")]),
+            patch={"sandbox_id": row.id, "sandbox_status": "creating"},
+        )
+        sandbox = await self._provider.create(
+            sandbox_id=row.id, session_id=self._core.session_id, user_id=self._core.user_id
+        )
+        restored = await self._restore(sandbox)
+        ready = replace(row, provider_id=sandbox.id, status="ready")
+        await self._core.commit(
+            Batch(sandboxes=[ready], events=[_sandbox_event(row.id, "ready", restored)]),
+            patch={"sandbox_status": "ready"},
+        )
+        return sandbox
+
+    async def _restore(self, sandbox: Sandbox) -> int:
+        """Fill a new sandbox from the newest checkpoint and the uploaded assets; returns how many files came back."""
+        pointer = await self._core.store.latest_checkpoint(self._core.session_id)
+        count = 0
+        if pointer is not None:
+            self._manifest = await checkpoint.load(self._storage, pointer.manifest_key)
+            files = await checkpoint.read_files(self._storage, self._manifest)
+            await sync.restore(sandbox, files)
+            count = len(files)
+        assets = await self.assets()
+        if assets:
+            data = [await self._storage.get(asset.key) for asset in assets]
+            await sandbox.write_files({asset_path(a): d for a, d in zip(assets, data, strict=True)})
+        return count
+
+    async def assets(self) -> list[AssetRecord]:
+        """List what the person uploaded for this session."""
+        return await self._core.store.assets(user_id=self._core.user_id, session_id=self._core.session_id)
+
+    async def checkpoint(self, trigger: str) -> Batch:
+        """Store the project as it is; the batch holds the pointer. Nothing is stored when nothing changed.
+
+        Args:
+            trigger: Why, for the row: ``files``, ``todo``, ``heartbeat``, ``preview``, ``idle``, ``disconnect``,
+                ``destroy`` and so on.
+        """
+        async with self._saving:
+            sandbox = self._sandbox
+            if sandbox is None:
+                return Batch()
+            try:
+                files = await sync.collect(sandbox)
+            except SandboxNotFound:
+                self._sandbox = None
+                return Batch()
+            at = now()
+            state = self._core.state.model_copy(
+                update={"theatre_state": _theatre_state(files), "sandbox_id": None, "sandbox_status": None}
+            )
+            saved = await checkpoint.save(
+                self._storage,
+                user_id=self._core.user_id,
+                project_id=self._core.project_id,
+                session_id=self._core.session_id,
+                files=files,
+                state=state,
+                event_seq=self._core.seq,
+                previous=self._manifest,
+            )
+            if saved.manifest is self._manifest:
+                return Batch()
+            self._manifest = saved.manifest
+            pointer = CheckpointRecord(
+                id=saved.manifest.id,
+                session_id=self._core.session_id,
+                user_id=self._core.user_id,
+                manifest_key=saved.key,
+                trigger=trigger,
+                event_seq=self._core.seq,
+                file_count=len(files),
+                total_bytes=sum(len(data) for data in files.values()),
+                created_at=at,
+            )
+            data: dict[str, JsonValue] = {"trigger": trigger, "files": len(files)}
+            return Batch(checkpoint=pointer, events=[NewEvent(type="checkpoint", data=data)])
+
+    async def save(self, trigger: str) -> None:
+        """Take a checkpoint and commit its pointer."""
+        batch = await self.checkpoint(trigger)
+        if batch.checkpoint is not None:
+            await self._core.commit(batch, patch={"last_checkpoint": batch.checkpoint.created_at})
+
+    async def release(self, trigger: str) -> None:
+        """Save, then destroy the sandbox. The sandbox goes even when saving fails; what failed is logged."""
+        async with self._acquiring:
+            sandbox_id = self._core.state.sandbox_id
+            if self._sandbox is None and sandbox_id is None:
+                return
+            try:
+                await self.save(trigger)
+            except KodaError as error:
+                _log.warning("checkpoint failed", session_id=self._core.session_id, trigger=trigger, code=error.code)
+            if self._sandbox is not None:
+                await self._sandbox.destroy()
+                self._sandbox = None
+            elif sandbox_id is not None:
+                await self._provider.destroy(sandbox_id)
+            if sandbox_id is not None:
+                await self._mark_destroyed(sandbox_id)
+
+    def forget(self) -> None:
+        """Let go of the sandbox without touching it: another activation owns it now."""
+        self._sandbox = None
+
+    async def _mark_destroyed(self, sandbox_id: str) -> None:
+        rows = await self._core.store.sandboxes(session_id=self._core.session_id)
+        gone = [replace(row, status="destroyed") for row in rows if row.id == sandbox_id]
+        await self._core.commit(
+            Batch(sandboxes=gone, events=[_sandbox_event(sandbox_id, "destroyed")]),
+            patch={"sandbox_id": None, "sandbox_status": "destroyed"},
+        )
+
+
+def _sandbox_event(sandbox_id: str, status: str, restored: int | None = None) -> NewEvent:
+    data: dict[str, JsonValue] = {"sandboxId": sandbox_id, "status": status}
+    if restored:
+        data["restoredFiles"] = restored
+    return NewEvent(type="sandbox", data=data)
+
+
+def _theatre_state(files: Mapping[str, bytes]) -> dict[str, object] | None:
+    """Read Theatre's state out of the project, where Studio's edits are saved too."""
+    data = files.get(THEATRE_STATE_PATH)
+    if data is None:
+        return None
+    try:
+        value: object = json.loads(data)
+    except ValueError:  # half an edit by hand: the file is in the checkpoint as it is
+        return None
+    return cast("dict[str, object]", value) if isinstance(value, dict) else None

@@ -1,0 +1,175 @@
+"""A session's render jobs: the row, the events that people watch, and the job itself.
+
+The job's units are found again by their keys in storage, so running the same job a second time, after a crash, only
+does what is missing. Its row and its events are written under the session's fence.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal, cast
+
+from pydantic import JsonValue
+
+from koda_ray.actors.core import SessionCore
+from koda_ray.errors import Cancelled, KodaError
+from koda_ray.events import NewEvent
+from koda_ray.render.job import RenderJob
+from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
+from koda_ray.render.spec import RenderSpec
+from koda_ray.state.storage import Storage, report_key
+from koda_ray.state.store import Batch, ChunkRecord, JobRecord, JobStatus
+from koda_ray.types import now
+
+__all__ = ["PROGRESS_S", "Renders"]
+
+PROGRESS_S = 0.4
+"""Progress is announced no more often than this, in seconds, except when the stage changes."""
+
+
+class Renders:
+    """Runs the render jobs of one session."""
+
+    def __init__(self, core: SessionCore, *, storage: Storage, executor: RenderExecutor) -> None:
+        self._core = core
+        self._storage = storage
+        self._executor = executor
+
+    async def run(
+        self, spec: RenderSpec, *, job_id: str, kind: Literal["preview", "final"], cause_id: str | None = None
+    ) -> RenderResult:
+        """Render, or finish rendering, a job.
+
+        Raises:
+            KodaError: What the job could not get over; its row says so too.
+        """
+        at = now()
+        row = JobRecord(
+            id=job_id,
+            user_id=self._core.user_id,
+            project_id=self._core.project_id,
+            session_id=self._core.session_id,
+            kind=kind,
+            spec=spec.to_json(),
+            status="running",
+            epoch=self._core.epoch,
+            created_at=at,
+            updated_at=at,
+        )
+        watch = _Watch(self._core, row, spec, cause_id)
+        start: dict[str, JsonValue] = {
+            "jobId": job_id,
+            "quality": kind,
+            "frames": spec.frame_count,
+            "width": spec.width,
+            "height": spec.height,
+            "fps": spec.fps,
+        }
+        await self._core.commit(
+            Batch(jobs=[row], events=[NewEvent(type="render_start", data=start, cause_id=cause_id)])
+        )
+        job = RenderJob(
+            spec,
+            storage=self._storage,
+            executor=self._executor,
+            job_id=job_id,
+            user_id=self._core.user_id,
+            on_progress=watch.progress,
+            on_unit=watch.unit,
+        )
+        try:
+            result = await job.run()
+        except KodaError as error:
+            status: JobStatus = "cancelled" if isinstance(error, Cancelled) else "failed"
+            failure: dict[str, JsonValue] = {"code": error.code, "message": error.message}
+            await self._core.commit(Batch(jobs=[replace(row, status=status, error=failure, updated_at=now())]))
+            raise
+        await self._storage.put(report_key(self._core.user_id, job_id), _json(result.report))
+        done = _result(result)
+        await self._core.commit(
+            Batch(
+                jobs=[replace(row, status="succeeded", result=done, progress={"percent": 100.0}, updated_at=now())],
+                events=[
+                    NewEvent(type="render_complete", data={"jobId": job_id, "quality": kind, **done}, cause_id=cause_id)
+                ],
+            )
+        )
+        return result
+
+    async def cancelled(self, job_id: str) -> None:
+        """Mark a job cancelled whose work has been ended."""
+        job = await self._core.store.get_job(job_id)
+        if job.status in ("queued", "running"):
+            await self._core.commit(Batch(jobs=[replace(job, status="cancelled", updated_at=now())]))
+
+
+class _Watch:
+    """Turns a job's callbacks into rows and events."""
+
+    def __init__(self, core: SessionCore, row: JobRecord, spec: RenderSpec, cause_id: str | None) -> None:
+        self._core = core
+        self._row = row
+        self._cause_id = cause_id
+        self._last = 0.0
+        self._stage = ""
+
+    async def progress(self, progress: Progress) -> None:
+        if progress.stage == self._stage and time.monotonic() - self._last < PROGRESS_S:
+            return
+        self._last, self._stage = time.monotonic(), progress.stage
+        data: dict[str, JsonValue] = {
+            "percent": round(progress.percent, 1),
+            "stage": progress.stage,
+            "framesDone": progress.frames_done,
+            "framesTotal": progress.frames_total,
+            "framesPerS": _rounded(progress.frames_per_s),
+            "secondsLeft": _rounded(progress.seconds_left),
+        }
+        self._row = replace(self._row, progress=data, updated_at=now())
+        event = NewEvent(
+            type="render_progress",
+            data={"jobId": self._row.id, "quality": self._row.kind, **data},
+            cause_id=self._cause_id,
+        )
+        await self._core.commit(Batch(jobs=[self._row], events=[event]))
+
+    async def unit(self, unit: UnitResult) -> None:
+        chunk = ChunkRecord(
+            job_id=self._row.id,
+            user_id=self._row.user_id,
+            unit=unit.unit.index,
+            start=unit.unit.start,
+            stop=unit.unit.stop,
+            key=unit.key,
+            status="done",
+            attempts=unit.attempts,
+            total_bytes=unit.size_bytes,
+            wall_ms=round(unit.timings_ms.get("wall", 0.0)),
+            worker=unit.worker,
+            created_at=now(),
+        )
+        await self._core.commit(Batch(chunks=[chunk]))
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def _result(result: RenderResult) -> dict[str, JsonValue]:
+    return {
+        "videoKey": result.video_key,
+        "thumbnailKey": result.thumbnail_key,
+        "duration": result.duration_s,
+        "frames": result.frame_count,
+        "width": result.width,
+        "height": result.height,
+        "fileSize": result.size_bytes,
+        "frameHash": result.frame_hash,
+    }
+
+
+def _json(report: Mapping[str, JsonValue]) -> bytes:
+    return json.dumps(cast("JsonValue", dict(report)), indent=2).encode()

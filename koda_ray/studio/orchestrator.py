@@ -1,0 +1,95 @@
+"""The orchestrator: the agent that runs the workflow and never writes code.
+
+This module says what it knows (its prompt), what it can do (names from the one tool registry) and what it is shown of
+the session each time (the state block, which is never stored: it would be stale in the next turn and would break
+the prompt cache in the middle).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+
+from pydantic import JsonValue
+
+from koda_ray.agent.toolkit import Tool
+from koda_ray.state.store import AssetRecord
+from koda_ray.tools.delegate import delegate_tools
+from koda_ray.tools.files import file_tools
+from koda_ray.tools.planning import planning_tools
+from koda_ray.tools.render import render_tools
+from koda_ray.tools.shell import shell_tools
+from koda_ray.tools.ui import ui_tools
+from koda_ray.tools.workbench import Workbench
+from koda_ray.types import NodeState
+
+__all__ = ["asset_path", "instructions", "opening", "orchestrator_tools", "request_context", "state_block"]
+
+
+@cache
+def instructions(agent: str) -> tuple[str, ...]:
+    """Read an agent's system prompt from ``prompts/``; one part for the cache breakpoint to follow.
+
+    Args:
+        agent: ``orchestrator`` or ``code_generator``.
+    """
+    return (resources.files("koda_ray.studio").joinpath("prompts", f"{agent}.md").read_text(encoding="utf-8"),)
+
+
+def orchestrator_tools(bench: Workbench) -> list[Tool]:
+    """Give the orchestrator its tools."""
+    return [
+        *ui_tools(bench),
+        *planning_tools(bench),
+        *delegate_tools(bench),
+        *file_tools(bench),
+        *shell_tools(bench),
+        *render_tools(bench),
+    ]
+
+
+def opening(state: NodeState) -> str:
+    """Say the first message of a session."""
+    style = f"\n\nStyle: {state.style}" if state.style else ""
+    return f"Create an animation: {state.prompt}{style}"
+
+
+def asset_path(asset: AssetRecord) -> str:
+    """Where an uploaded file lies in the project: its id keeps two files of one name apart."""
+    suffix = asset.name.rsplit(".", 1)[-1].lower() if "." in asset.name else "bin"
+    return f"public/assets/{asset.id}.{suffix}"
+
+
+def request_context(state: NodeState, assets: Sequence[AssetRecord]) -> dict[str, JsonValue]:
+    """What both agents are told of the session: the wish, the choices made and the files to use."""
+    plan: JsonValue = state.plan.model_dump(mode="json", by_alias=True) if state.plan else None
+    return {
+        "prompt": state.prompt,
+        "style": state.style,
+        "answer": state.answer,
+        "plan": plan,
+        "feedback": list(state.feedback),
+        "options": state.options.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "assets": [{"id": a.id, "name": a.name, "mediaType": a.media_type, "path": asset_path(a)} for a in assets],
+    }
+
+
+def state_block(state: NodeState, assets: Sequence[AssetRecord]) -> str:
+    """Write the state block that follows the newest message of each request."""
+    todos: list[JsonValue] = []
+    files: list[JsonValue] = []
+    if state.execution is not None:
+        todos = [todo.model_dump(mode="json", by_alias=True) for todo in state.execution.todos]
+        files = list(state.execution.files)
+    block: dict[str, JsonValue] = {
+        "phase": state.phase,
+        **request_context(state, assets),
+        "question": state.question.model_dump(mode="json", by_alias=True) if state.question else None,
+        "planAccepted": state.plan_accepted,
+        "todos": todos,
+        "files": files,
+        "hasPreview": state.preview is not None,
+    }
+    return f"<state>{json.dumps(block, ensure_ascii=False)}</state>"

@@ -1,0 +1,61 @@
+"""The code generator as a tool: the orchestrator says what, the generator writes complete files.
+
+The files go into the sandbox and into a checkpoint before the outcome is recorded. So an outcome in the ledger
+means that its files survive the sandbox, and a call without one may run again: the same paths are written again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from pydantic import BaseModel, Field, JsonValue
+
+from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
+from koda_ray.commands import Wrote
+from koda_ray.errors import InvalidInput
+from koda_ray.tools.workbench import Workbench, moved
+
+__all__ = ["delegate_tools"]
+
+
+class GenerateInput(BaseModel):
+    """What should be written."""
+
+    task: Literal["initial_setup", "create_component", "create_scene", "modify_existing"]
+    name: str | None = Field(default=None, max_length=80, description="create_component: the component's name")
+    description: str | None = Field(default=None, max_length=4000, description="What it looks like and how it moves")
+    scene: int | None = Field(default=None, ge=1, le=40, description="create_scene: the scene's number in the plan")
+    files: list[str] = Field(default_factory=list[str], description="modify_existing: paths that must change")
+    change: str | None = Field(default=None, max_length=20_000, description="modify_existing: what changes")
+
+
+def delegate_tools(bench: Workbench) -> list[Tool]:
+    """Make the tool that delegates writing code."""
+
+    async def generate_code(given: GenerateInput, call: ToolCall) -> ToolOutcome:
+        task: dict[str, JsonValue] = given.model_dump(mode="json", exclude_none=True, exclude_defaults=False)
+        try:
+            made = await bench.generate(task, cause_id=call.id)
+            await bench.write(made.files)
+        except InvalidInput as error:
+            return ToolOutcome(content=f"{error.code}: {error.message}", is_error=True)
+        sizes = [(path, len(content.encode())) for path, content in sorted(made.files.items())]
+        batch = await bench.checkpoint("files")
+        if sizes:
+            moved(bench, Wrote(tuple(sizes)), batch=batch)
+        result = {"files": [{"path": p, "bytes": n} for p, n in sizes], "summary": made.summary}
+        return ToolOutcome(content=json.dumps(result, ensure_ascii=False), batch=batch)
+
+    return [
+        Tool(
+            name="generate_code",
+            description="Have the code generator write files. initial_setup: project, timing, App. create_component: "
+            "one animated component. create_scene: one scene of the plan from components. modify_existing: change what "
+            "exists, only the files that need it. The files are written into the project for you.",
+            input_model=GenerateInput,
+            effect="idempotent",
+            run=generate_code,
+            timeout_s=900,
+        )
+    ]

@@ -1,0 +1,71 @@
+"""Reading and listing the project in the sandbox; paths are relative to the project's root."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import BaseModel, Field
+
+from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
+from koda_ray.errors import InvalidInput, NotFound
+from koda_ray.tools.workbench import Workbench
+
+__all__ = ["MAX_READ_CHARS", "file_tools"]
+
+MAX_READ_CHARS = 60_000
+
+
+class ReadInput(BaseModel):
+    """One file."""
+
+    path: str = Field(min_length=1, max_length=1024, description="Relative, such as src/App.tsx")
+
+
+class ListInput(BaseModel):
+    """One directory."""
+
+    path: str = Field(default="src", max_length=1024)
+    recursive: bool = True
+
+
+def file_tools(bench: Workbench) -> list[Tool]:
+    """Make the tools that look at files."""
+
+    async def read_file(given: ReadInput, call: ToolCall) -> ToolOutcome:
+        sandbox = await bench.sandbox()
+        try:
+            data = await sandbox.read_file(given.path)
+        except (NotFound, InvalidInput) as error:
+            return ToolOutcome(content=f"{error.code}: {error.message}", is_error=True)
+        text = data.decode("utf-8", errors="replace")
+        cut = text[:MAX_READ_CHARS]
+        result = {"content": cut, "sizeBytes": len(data), "truncated": len(cut) < len(text)}
+        return ToolOutcome(content=json.dumps(result, ensure_ascii=False))
+
+    async def list_files(given: ListInput, call: ToolCall) -> ToolOutcome:
+        sandbox = await bench.sandbox()
+        try:
+            entries = await sandbox.list_files(given.path, recursive=given.recursive)
+        except (NotFound, InvalidInput) as error:
+            return ToolOutcome(content=f"{error.code}: {error.message}", is_error=True)
+        files = [{"path": e.path, "type": e.type, "sizeBytes": e.size_bytes} for e in entries]
+        return ToolOutcome(content=json.dumps({"files": files}, ensure_ascii=False))
+
+    return [
+        Tool(
+            name="sandbox_read_file",
+            description="Read a file of the project.",
+            input_model=ReadInput,
+            effect="pure",
+            run=read_file,
+            timeout_s=30,
+        ),
+        Tool(
+            name="sandbox_list_files",
+            description="List the project's files.",
+            input_model=ListInput,
+            effect="pure",
+            run=list_files,
+            timeout_s=30,
+        ),
+    ]

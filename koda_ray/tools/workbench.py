@@ -1,0 +1,93 @@
+"""What tools may ask of the session that they work for, and nothing more.
+
+Tools never hold a session: they get this narrow view, so that each can be tested with a small stand-in for the
+session and real parts (sandbox, files, browser) behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from koda_ray import phases
+from koda_ray.commands import Command
+from koda_ray.events import NewEvent
+from koda_ray.sandbox.base import Sandbox
+from koda_ray.state.store import Batch
+from koda_ray.types import NodeState, Preview, now
+
+__all__ = ["Failure", "Generated", "Workbench", "moved"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generated:
+    """What the code generator answered: complete files by path, and one sentence about them."""
+
+    files: Mapping[str, str]
+    summary: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Work that ended without a result, as a value: the message is for a person, the details for whoever mends it."""
+
+    code: str
+    message: str
+    details: str = ""
+
+
+class Workbench(Protocol):
+    """A session, as its tools see it."""
+
+    @property
+    def state(self) -> NodeState:
+        """The session's state as last committed."""
+        ...
+
+    async def sandbox(self) -> Sandbox:
+        """The session's sandbox, made and filled from the newest checkpoint when there is none."""
+        ...
+
+    async def emit(self, event: NewEvent) -> None:
+        """Announce something at once, under the session's fence."""
+        ...
+
+    async def checkpoint(self, trigger: str) -> Batch:
+        """Store the project's files and manifest; the batch holds the pointer, for the caller's own commit."""
+        ...
+
+    async def generate(self, task: Mapping[str, JsonValue], *, cause_id: str) -> Generated:
+        """Ask the code generator, streaming ``code_chunk`` events."""
+        ...
+
+    async def write(self, files: Mapping[str, str]) -> None:
+        """Write generated files into the sandbox; refuses the template's own."""
+        ...
+
+    async def preview(self, *, cause_id: str) -> Preview | Failure:
+        """Build, probe, correct and render; ``cause_id`` names the same job when it runs again."""
+        ...
+
+    async def start_stream(self) -> str:
+        """Start the dev server and return where people reach it."""
+        ...
+
+
+def moved(bench: Workbench, *commands: Command, batch: Batch | None = None) -> Batch:
+    """Add phase commands to a batch after trying them on the present state.
+
+    They are applied again when the batch is committed; trying them here means that what the phase refuses becomes the
+    tool's own error, which a model can read and act on.
+
+    Raises:
+        InvalidInput: The state refuses a command.
+    """
+    state = bench.state
+    for command in commands:
+        state, _ = phases.apply(state, command, now())
+    batch = batch or Batch()
+    batch.moves.extend(commands)
+    return batch
