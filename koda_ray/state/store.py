@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from koda_ray.commands import Command as PhaseCommand
 from koda_ray.events import Envelope, NewEvent
+from koda_ray.state.notify import Notifier
 from koda_ray.types import NodeState, Owes
 
 __all__ = [
@@ -268,6 +269,11 @@ class Batch:
 class Store(Protocol):
     """The database, as the rest of koda_ray sees it. Every method is safe to call from any process."""
 
+    @property
+    def notifier(self) -> Notifier:
+        """Who is woken at once by this process's commits; `stream.follow` uses it."""
+        ...
+
     async def open(self) -> None:
         """Connect and bring the schema up to date."""
         ...
@@ -283,6 +289,18 @@ class Store(Protocol):
 
     async def ensure_project(self, user_id: str, project_id: str, name: str) -> None:
         """Make the project's row if it is not there; raises NotFound where another user owns the id."""
+        ...
+
+    async def create_api_key(self, user_id: str, *, name: str = "") -> str:
+        """Make a key for a user and return it; only its hash is kept, so it is shown this once."""
+        ...
+
+    async def user_for_key(self, key: str) -> str | None:
+        """Return whose key it is; None for one that is unknown or revoked."""
+        ...
+
+    async def revoke_api_key(self, key: str) -> bool:
+        """Make a key useless; return whether it was of use before."""
         ...
 
     # sessions: reads never activate
@@ -312,11 +330,15 @@ class Store(Protocol):
     async def commit(self, session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
         """Apply a batch under the fence.
 
+        A command that was applied before (same key, name and body) changes nothing again.
+
         Returns:
-            The batch's events as numbered.
+            The batch's events as numbered; for a repeated command, those that it led to the first time.
 
         Raises:
-            Fenced: ``epoch`` is no longer the session's.
+            Fenced: ``epoch`` is no longer the session's, or a job of the batch has been claimed since it was read
+                (a queued job that is claimed is left alone; use `cancel_job` to cancel one that may be running).
+            NotFound: The session is gone.
             Conflict: the command's key was used for another body.
         """
         ...
@@ -331,6 +353,10 @@ class Store(Protocol):
 
     async def owed(self, now: datetime, *, limit: int = 100) -> list[OwedWork]:
         """List sessions (``owes`` not null) and jobs (queued or running) whose lease is null or has run out."""
+        ...
+
+    async def idle_sessions(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
+        """Read sessions that owe nothing and were last used before a time, oldest first, for a retention sweep."""
         ...
 
     async def find_command(self, session_id: str, key: str) -> CommandRecord | None:
@@ -362,6 +388,10 @@ class Store(Protocol):
         """Read sandbox rows, of one session or of all."""
         ...
 
+    async def sandbox_destroyed(self, sandbox_id: str) -> None:
+        """Record that a sandbox is gone; without a fence, because that is true whoever found it out."""
+        ...
+
     # events
     async def events(self, stream_id: str, *, after: int = 0, limit: int = 500) -> list[Envelope]:
         """Read events with ``seq > after`` in order; returns at once, also with none."""
@@ -369,6 +399,10 @@ class Store(Protocol):
 
     async def append_job_events(self, job_id: str, epoch: int, events: Sequence[NewEvent]) -> list[Envelope]:
         """Append to a job's own stream under the job's fence."""
+        ...
+
+    async def prune_events(self, before: datetime) -> int:
+        """Remove EPHEMERAL events older than a time; return how many. The numbers of the others stay."""
         ...
 
     # jobs
@@ -385,7 +419,11 @@ class Store(Protocol):
         ...
 
     async def claim_job(self, job_id: str, *, lease_until: datetime) -> JobRecord:
-        """Take a job: bump its epoch and set status running."""
+        """Take a job: bump its epoch and set status running; raises Conflict when it is over."""
+        ...
+
+    async def cancel_job(self, job_id: str, *, user_id: str) -> JobRecord:
+        """Cancel a job and fence whoever works on it; a job that is over stays as it is. NotFound as `get_job`."""
         ...
 
     async def update_job(self, job: JobRecord, *, chunks: Sequence[ChunkRecord] = ()) -> None:
@@ -414,5 +452,6 @@ class Store(Protocol):
 
         Raises:
             NotFound: One of them is not there or another user's; none was changed.
+            Conflict: One of them belongs to another session; none was changed.
         """
         ...

@@ -1,0 +1,252 @@
+"""A SQL database as two calls: ``read`` and ``write``, each in a thread, each one transaction.
+
+Writers on SQLite begin with ``BEGIN IMMEDIATE``, so that a transaction that has read never fails to become a writer;
+in WAL mode readers are never blocked. Every commit is synced to disk (``synchronous=FULL``): a stored START of a tool
+call must outlive a power cut as well as a killed process, because what the tool did outlives both. Threads are the
+store's own: a render that fills the loop's default pool does not delay the reading of a state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from sqlalchemy import Connection, Engine, Select, Table, create_engine, event, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, ProgrammingError
+
+from koda_ray.errors import Missing, StorageError
+from koda_ray.state.rows import record
+from koda_ray.state.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["Database", "Insert"]
+
+T = TypeVar("T")
+R = TypeVar("R", bound="DataclassInstance")
+Insert = sqlite.Insert | postgresql.Insert
+
+_THREADS = 4
+_BUSY_TIMEOUT_S = 15.0
+_OPEN_TIMEOUT_S = 60.0
+_WAL_LIMIT_BYTES = 64 << 20
+_PACKAGES = {"psycopg": "psycopg[binary]", "libsql": "sqlalchemy-libsql"}
+
+
+class _Cursor(Protocol):
+    def execute(self, sql: str, /) -> object: ...
+    def close(self) -> None: ...
+
+
+class _Driver(Protocol):
+    def cursor(self) -> _Cursor: ...
+
+
+class Database:
+    """Connections, threads and error names for one database.
+
+    Args:
+        url: A SQLAlchemy URL; its password is never shown.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url: URL = make_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self._engine: Engine | None = None
+        self._writer: Engine | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        # SQLite has one writer: queueing here is fair, queueing on its file lock is sleeping
+        self._turn = threading.Lock() if self.is_sqlite else nullcontext()
+
+    def __repr__(self) -> str:
+        return f"Database({self.url.render_as_string(hide_password=True)!r})"
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date; nothing happens when it is open.
+
+        Raises:
+            Missing: The driver's package is not installed.
+            StorageError: The database cannot be opened, or is newer than this program (code SCHEMA_NEWER).
+        """
+        if self._engine is None:
+            await asyncio.to_thread(self._open)
+
+    async def close(self) -> None:
+        """Finish what is running and release every connection; may be called twice."""
+        engine, threads = self._engine, self._threads
+        self._engine = self._writer = self._threads = None
+        if threads is not None:
+            await asyncio.to_thread(threads.shutdown)
+        if engine is not None:
+            engine.dispose()
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run queries. Raises StorageError."""
+        return await self._in_thread(lambda: self._work(self._require(self._engine), work, nullcontext()))
+
+    async def records(self, cls: type[R], query: Select[*tuple[Any, ...]]) -> list[R]:
+        """Run a query for one kind of record."""
+        return await self.read(lambda connection: [record(cls, row) for row in connection.execute(query)])
+
+    async def write(self, work: Callable[[Connection], T], then: Callable[[T], None] | None = None) -> T:
+        """Run one write transaction; it is rolled back when ``work`` raises.
+
+        Args:
+            work: What to do on the connection.
+            then: Called with the result once it is durable, in the same thread: it runs also when the caller was
+                cancelled meanwhile.
+
+        Raises:
+            StorageError: Code DISK_FULL where that is why.
+        """
+
+        def run() -> T:
+            result = self._work(self._require(self._writer), work, self._turn)
+            if then is not None:
+                then(result)
+            return result
+
+        return await self._in_thread(run)
+
+    def insert(self, table: Table) -> Insert:
+        """Start an INSERT that knows ``ON CONFLICT`` (the same words in both dialects)."""
+        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+
+    def upsert(self, table: Table, *, keep: tuple[str, ...] = ()) -> Insert:
+        """Start an INSERT that replaces a row of the same primary key, but for its key and the columns to keep."""
+        statement = self.insert(table)
+        keys = [column.name for column in table.primary_key]
+        return statement.on_conflict_do_update(
+            index_elements=keys,
+            set_={
+                column.name: statement.excluded[column.name]
+                for column in table.columns
+                if column.name not in keys and column.name not in keep
+            },
+        )
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        if self._threads is None:
+            raise RuntimeError(f"{self!r} is not open: await open() first")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def _require(self, engine: Engine | None) -> Engine:
+        if engine is None:
+            raise RuntimeError(f"{self!r} was closed")
+        return engine
+
+    def _work(self, engine: Engine, work: Callable[[Connection], T], turn: threading.Lock | nullcontext[None]) -> T:
+        try:
+            with turn, engine.connect() as connection, connection.begin():
+                return work(connection)
+        except (IntegrityError, ProgrammingError):
+            raise  # a mistake of ours, not the database's state
+        except DBAPIError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: DBAPIError) -> StorageError:
+        why = str(error.orig)
+        if "disk is full" in why or "No space left" in why:
+            return StorageError(
+                f"the database {self._where()} cannot grow: the disk is full; free some space and try again",
+                code="DISK_FULL",
+            )
+        return StorageError(f"the database {self._where()} failed: {why}")
+
+    def _where(self) -> str:
+        return str(self.url.database) if self.is_sqlite and not self.url.host else self.url.render_as_string()
+
+    def _open(self) -> None:
+        if self.is_sqlite and self.url.database and not self.url.host:
+            path = Path(self.url.database)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # prompts and key hashes: for this user only; SQLite gives its side files the same mode
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            except OSError as error:
+                raise StorageError(f"the database {path} cannot be opened: {error.strerror}") from error
+        engine = self._connect()
+        try:
+            self._migrate(engine)
+        except DBAPIError as error:
+            engine.dispose()
+            raise self._failed(error) from error
+        except BaseException:
+            engine.dispose()
+            raise
+        self._engine = engine if self.is_sqlite else engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._writer = engine.execution_options(koda_write=True)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="koda-store")
+
+    def _connect(self) -> Engine:
+        arguments: dict[str, object] = {}
+        if self.is_sqlite:
+            # isolation_level None: the driver begins nothing by itself
+            arguments = {"check_same_thread": False, "timeout": _BUSY_TIMEOUT_S, "isolation_level": None}
+        try:
+            engine = create_engine(
+                self.url, connect_args=arguments, pool_size=_THREADS, max_overflow=0, pool_pre_ping=not self.is_sqlite
+            )
+        except (NoSuchModuleError, ModuleNotFoundError) as error:
+            driver = self.url.drivername.partition("+")[2]
+            package = _PACKAGES.get(driver, driver or self.url.drivername)
+            raise Missing(f"{self!r} needs a package: pip install {package!r}") from error
+        if self.is_sqlite:
+            event.listen(engine, "connect", _set_up)
+            event.listen(engine, "begin", _begin)
+        return engine
+
+    def _migrate(self, engine: Engine) -> None:
+        deadline = time.monotonic() + _OPEN_TIMEOUT_S
+        while True:
+            try:
+                version = _stamp(engine)
+                break
+            except DBAPIError as error:
+                # turning a new file to WAL is the one step that does not wait for another process doing the same
+                if "locked" not in str(error.orig) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        if version is not None and version > SCHEMA_VERSION:
+            raise StorageError(
+                f"the database {self._where()} has schema {version}, newer than {SCHEMA_VERSION} of this koda_ray: "
+                "upgrade koda_ray",
+                code="SCHEMA_NEWER",
+                retryable=False,
+            )
+        if version != SCHEMA_VERSION:
+            from koda_ray.state.migrate import upgrade  # Alembic: 11 MB that only the first process pays
+
+            upgrade(engine.execution_options(koda_write=True))
+
+
+def _stamp(engine: Engine) -> str | None:
+    """Read the newest migration's name; None for a database without tables."""
+    with engine.connect() as connection:
+        if not engine.dialect.has_table(connection, "alembic_version"):
+            return None
+        return cast("str | None", connection.execute(text("SELECT version_num FROM alembic_version")).scalar())
+
+
+def _set_up(driver: _Driver, _record: object) -> None:
+    cursor = driver.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    if connection.get_execution_options().get("koda_write"):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,0 +1,78 @@
+"""Records to rows and back: a record's fields are its table's columns of the same names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import JsonValue
+from sqlalchemy import Row
+
+from koda_ray.events import CHANNELS, Envelope, NewEvent
+from koda_ray.state.store import SessionRecord
+from koda_ray.types import NodeState, now
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["body_hash", "columns", "envelope", "number", "record", "session"]
+
+R = TypeVar("R", bound="DataclassInstance")
+
+
+def body_hash(body: JsonValue) -> str:
+    """Return a hash that two bodies share when they say the same, whatever the order of their keys."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def columns(value: DataclassInstance) -> dict[str, object]:
+    """Return a record's fields as column values."""
+    return {name: getattr(value, name) for name in _names(type(value))}
+
+
+def record(cls: type[R], row: Row[*tuple[object, ...]]) -> R:
+    """Build a record from a row; columns that it does not know are the store's own."""
+    values = row._mapping  # pyright: ignore[reportPrivateUsage] - public API with an underscore
+    return cls(**{name: values[name] for name in _names(cls)})
+
+
+def session(row: Row[*tuple[object, ...]]) -> SessionRecord:
+    """Build a session's record; its state is kept as the model's own JSON."""
+    values = {name: row._mapping[name] for name in _names(SessionRecord)}  # pyright: ignore[reportPrivateUsage]
+    values["state"] = NodeState.model_validate_json(values["state"])
+    return SessionRecord(**values)
+
+
+def number(stream_id: str, last_seq: int, epoch: int, events: list[NewEvent]) -> list[Envelope]:
+    """Number events so that the last of them is ``last_seq``."""
+    at, first = now(), last_seq - len(events) + 1
+    return [
+        Envelope(
+            stream_id=stream_id,
+            seq=first + index,
+            channel=CHANNELS.get(event.type, "progress"),
+            type=event.type,
+            data=event.data,
+            cause_id=event.cause_id,
+            epoch=epoch,
+            at=at,
+        )
+        for index, event in enumerate(events)
+    ]
+
+
+def envelope(row: Row[*tuple[object, ...]]) -> Envelope:
+    """Build an event as it was stored."""
+    values = row._mapping  # pyright: ignore[reportPrivateUsage]
+    return Envelope(**{name: values[name] for name in _EVENT_COLUMNS})
+
+
+_EVENT_COLUMNS = ("id", "stream_id", "seq", "channel", "type", "data", "cause_id", "epoch", "at")
+
+
+@cache
+def _names(cls: type[DataclassInstance]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cls))

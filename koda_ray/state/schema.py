@@ -1,0 +1,353 @@
+"""The tables, once, in SQLAlchemy Core: the same for SQLite, libSQL and Postgres.
+
+Migrations make them (``migrations/versions``); a test holds the two against each other. Ids that an agent or a model
+chose are unique in their session only, so those tables are keyed by both. JSON is kept as text: all three databases
+store it alike, and nothing here asks inside it.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from pydantic import JsonValue
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    text,
+)
+
+from koda_ray.events import EPHEMERAL
+
+__all__ = [
+    "IS_EPHEMERAL",
+    "SCHEMA_VERSION",
+    "SESSION_TABLES",
+    "api_keys",
+    "approvals",
+    "assets",
+    "beads",
+    "checkpoints",
+    "chunks",
+    "commands",
+    "events",
+    "jobs",
+    "messages",
+    "metadata",
+    "projects",
+    "sandboxes",
+    "sessions",
+    "tool_calls",
+    "users",
+]
+
+SCHEMA_VERSION = "0001"
+"""The newest migration; a database stamped with it is opened without loading Alembic."""
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+_ID = String(200)
+
+
+class Json(TypeDecorator[JsonValue]):
+    """A JSON value as ASCII text, so that no database's idea of Unicode is in the way."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: JsonValue, dialect: Dialect) -> str | None:
+        """Encode; None is SQL's NULL."""
+        return None if value is None else json.dumps(value, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> JsonValue:
+        """Decode."""
+        return None if value is None else json.loads(value)
+
+
+class Utc(TypeDecorator[datetime]):
+    """An aware time; SQLite, which knows no zones, stores it in UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Convert to UTC; a naive time is a mistake of the caller's."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"time {value.isoformat()} has no zone; use koda_ray.types.now()")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Give the zone back."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _session_key(*, primary: bool = True) -> Column[str]:
+    return Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=primary, nullable=False)
+
+
+def _user() -> Column[str]:
+    return Column("user_id", _ID, ForeignKey("users.id"), nullable=False)
+
+
+users = Table(
+    "users",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("created_at", Utc, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key_hash", String(64), primary_key=True),
+    Column("user_id", _ID, ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("name", Text, nullable=False),
+    Column("created_at", Utc, nullable=False),
+    Column("revoked_at", Utc),
+)
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("user_id", _ID, ForeignKey("users.id"), nullable=False, index=True),
+    Column("name", Text, nullable=False),
+    Column("created_at", Utc, nullable=False),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("node_id", _ID, nullable=False),
+    _user(),
+    Column("project_id", _ID, ForeignKey("projects.id"), nullable=False),
+    Column("state", Text, nullable=False),
+    Column("owes", String(32)),
+    Column("status", String(16), nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("host", Text),
+    Column("lease_until", Utc),
+    Column("create_key", Text, nullable=False),
+    Column("create_hash", String(64), nullable=False),
+    Column("last_activity", Utc, nullable=False),
+    Column("created_at", Utc, nullable=False),
+    Column("updated_at", Utc, nullable=False),
+    UniqueConstraint("user_id", "create_key"),
+    Index("ix_sessions_user_id_id", "user_id", "id"),
+    Index(
+        "ix_sessions_owed",
+        "lease_until",
+        sqlite_where=text("owes IS NOT NULL"),
+        postgresql_where=text("owes IS NOT NULL"),
+    ),
+)
+
+commands = Table(
+    "commands",
+    metadata,
+    _session_key(),
+    Column("key", Text, primary_key=True),
+    Column("id", _ID, nullable=False),
+    _user(),
+    Column("name", String(64), nullable=False),
+    Column("body", Json, nullable=False),
+    Column("body_hash", String(64), nullable=False),
+    Column("result", Json, nullable=False),
+    Column("first_seq", BigInteger, nullable=False),
+    Column("last_seq", BigInteger, nullable=False),
+    Column("created_at", Utc, nullable=False),
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    _session_key(),
+    Column("id", _ID, primary_key=True),
+    _user(),
+    Column("agent", _ID, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("content", Json, nullable=False),
+    Column("created_at", Utc, nullable=False),
+    Index("ix_messages_order", "session_id", "agent", "position"),
+)
+
+tool_calls = Table(
+    "tool_calls",
+    metadata,
+    _session_key(),
+    Column("id", _ID, primary_key=True),
+    _user(),
+    Column("message_id", _ID, nullable=False),
+    Column("name", _ID, nullable=False),
+    Column("input", Json, nullable=False),
+    Column("effect", String(16), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("result", Json),
+    Column("ordinal", Integer, nullable=False),
+    Column("started_at", Utc, nullable=False),
+    Column("ended_at", Utc),
+    Index("ix_tool_calls_order", "session_id", "started_at"),
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    _session_key(),
+    Column("id", _ID, primary_key=True),
+    _user(),
+    Column("kind", String(16), nullable=False),
+    Column("payload", Json, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("call_id", _ID),
+    Column("answer", Json),
+    Column("ordinal", Integer, nullable=False),
+    Column("created_at", Utc, nullable=False),
+    Column("resolved_at", Utc),
+)
+
+beads = Table(
+    "beads",
+    metadata,
+    _session_key(),
+    Column("id", _ID, primary_key=True),
+    _user(),
+    Column("type", String(16), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("depends_on", Json, nullable=False),
+    Column("data", Json, nullable=False),
+    Column("created_at", Utc, nullable=False),
+    Column("closed_at", Utc),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    _session_key(),
+    Column("id", _ID, primary_key=True),
+    _user(),
+    Column("manifest_key", Text, nullable=False),
+    Column("trigger", String(32), nullable=False),
+    Column("event_seq", BigInteger, nullable=False),
+    Column("file_count", Integer, nullable=False),
+    Column("total_bytes", BigInteger, nullable=False),
+    Column("created_at", Utc, nullable=False),
+    Index("ix_checkpoints_order", "session_id", "event_seq"),
+)
+
+sandboxes = Table(
+    "sandboxes",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    _session_key(primary=False),
+    _user(),
+    Column("provider", String(32), nullable=False),
+    Column("provider_id", Text),
+    Column("status", String(16), nullable=False, index=True),
+    Column("created_at", Utc, nullable=False),
+    Column("expires_at", Utc),
+    Index("ix_sandboxes_session_id", "session_id"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("user_id", _ID, ForeignKey("users.id"), nullable=False, index=True),
+    Column("project_id", _ID, ForeignKey("projects.id"), nullable=False),
+    Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE"), index=True),
+    Column("kind", String(16), nullable=False),
+    Column("spec", Json, nullable=False),
+    Column("status", String(16), nullable=False, index=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("lease_until", Utc),
+    Column("progress", Json, nullable=False),
+    Column("result", Json),
+    Column("error", Json),
+    Column("created_at", Utc, nullable=False),
+    Column("updated_at", Utc, nullable=False),
+)
+
+chunks = Table(
+    "chunks",
+    metadata,
+    Column("job_id", _ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("unit", Integer, primary_key=True, autoincrement=False),
+    _user(),
+    Column("start", Integer, nullable=False),
+    Column("stop", Integer, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("total_bytes", BigInteger, nullable=False),
+    Column("wall_ms", Integer, nullable=False),
+    Column("worker", Text, nullable=False),
+    Column("error", Text),
+    Column("created_at", Utc, nullable=False),
+)
+
+assets = Table(
+    "assets",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    _user(),
+    Column("project_id", _ID, ForeignKey("projects.id"), nullable=False),
+    Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE"), index=True),
+    Column("name", Text, nullable=False),
+    Column("media_type", String(100), nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("key", Text, nullable=False),
+    Column("created_at", Utc, nullable=False),
+)
+
+IS_EPHEMERAL = text(f"type IN ({', '.join(repr(name) for name in sorted(EPHEMERAL))})")
+"""As text, not parameters: a partial index is used only where the query says the same words."""
+
+events = Table(
+    "events",
+    metadata,
+    Column("stream_id", _ID, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("id", _ID, nullable=False),
+    _user(),
+    Column("channel", String(16), nullable=False),
+    Column("type", String(32), nullable=False),
+    Column("data", Json, nullable=False),
+    Column("cause_id", _ID),
+    Column("epoch", BigInteger, nullable=False),
+    Column("at", Utc, nullable=False),
+    Index("ix_events_ephemeral", "at", sqlite_where=IS_EPHEMERAL, postgresql_where=IS_EPHEMERAL),
+)
+"""A stream is a session's or a job's, so there is no foreign key; deleting either deletes its stream."""
+
+SESSION_TABLES = (commands, messages, tool_calls, approvals, beads, checkpoints, sandboxes, assets)
+"""Tables whose rows go with their session, children first."""

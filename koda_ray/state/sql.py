@@ -1,0 +1,352 @@
+"""The Store on a SQL database: sessions, their parts and their events.
+
+Every change of a session is one transaction that begins with the fence, ``UPDATE sessions ... WHERE id = ? AND
+epoch = ?``. That update also takes the row's lock, so whoever numbers events is alone, and numbers are seen in the
+order in which they were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic import JsonValue
+from sqlalchemy import Connection, Table, and_, delete, or_, select, update
+from sqlalchemy.engine import URL
+
+from koda_ray.errors import Conflict
+from koda_ray.events import Envelope, NewEvent
+from koda_ray.state import schema
+from koda_ray.state.database import Database
+from koda_ray.state.notify import Notifier
+from koda_ray.state.rows import body_hash, columns, number, session
+from koda_ray.state.sql_accounts import SqlAccounts, ensure_project
+from koda_ray.state.sql_jobs import OWED_STATUSES, SqlJobs, put_chunks, put_job
+from koda_ray.state.sql_parts import SqlParts, add_events, fenced, no_such
+from koda_ray.state.store import (
+    ApprovalRecord,
+    Batch,
+    BeadRecord,
+    CheckpointRecord,
+    CommandRecord,
+    JobRecord,
+    MessageRecord,
+    OwedWork,
+    SandboxRecord,
+    SessionRecord,
+    ToolCallRecord,
+)
+from koda_ray.types import NodeState, now
+
+if TYPE_CHECKING:
+    from koda_ray.config import Settings
+
+__all__ = ["SqlStore"]
+
+_Part: TypeAlias = MessageRecord | ToolCallRecord | ApprovalRecord | BeadRecord | CheckpointRecord | SandboxRecord
+
+_S = schema.sessions.c
+_E = schema.events.c
+
+
+class SqlStore(SqlParts, SqlJobs, SqlAccounts):
+    """A Store on SQLite (also libSQL and Postgres, where their drivers are installed).
+
+    It is its URL and nothing more until it is opened, so it can be sent to another process, which opens its own.
+
+    Args:
+        url: A SQLAlchemy URL, or a path of a SQLite file.
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        text = str(url)
+        if "://" not in text:
+            text = URL.create("sqlite", database=str(Path(text).expanduser().absolute())).render_as_string()
+        self._url = text
+        self._database = Database(text)
+        self._notifier = Notifier()
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> SqlStore:
+        """Build the store that the settings name; nothing is opened yet."""
+        if settings.database_provider == "postgres" and settings.database_url is not None:
+            return cls(settings.database_url.get_secret_value())
+        if settings.database_provider == "turso" and settings.turso_url is not None:
+            token = settings.turso_token.get_secret_value() if settings.turso_token else ""
+            host = settings.turso_url.partition("://")[2].rstrip("/")
+            query = {"authToken": token, "secure": "true"} if token else {}
+            return cls(URL.create("sqlite+libsql", host=host, query=query).render_as_string(hide_password=False))
+        return cls(settings.database_path)
+
+    def __repr__(self) -> str:
+        return f"SqlStore({self._database!r})"
+
+    def __reduce__(self) -> tuple[type[SqlStore], tuple[str]]:
+        return (SqlStore, (self._url,))
+
+    @property
+    def notifier(self) -> Notifier:
+        """Who is woken by this process's commits."""
+        return self._notifier
+
+    async def open(self) -> None:
+        """Connect and bring the schema up to date; see `Database.open`."""
+        await self._database.open()
+
+    async def close(self) -> None:
+        """Release every connection; may be called twice."""
+        await self._database.close()
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    async def create_session(
+        self, state: NodeState, *, key: str, body: dict[str, JsonValue]
+    ) -> tuple[SessionRecord, bool]:
+        """Insert a session with its first event; the user and the project are made with it."""
+        digest = body_hash(body)
+
+        def work(connection: Connection) -> tuple[SessionRecord, bool]:
+            ensure_project(self._database, connection, state.user_id, state.project_id, state.project_id)
+            at = now()
+            values: dict[str, object] = {
+                "id": state.session_id,
+                "node_id": state.node_id,
+                "user_id": state.user_id,
+                "project_id": state.project_id,
+                "state": state.model_dump_json(),
+                "owes": state.owes,
+                "status": "active",
+                "epoch": 0,
+                "seq": 1,
+                "create_key": key,
+                "create_hash": digest,
+                "last_activity": at,
+                "created_at": at,
+                "updated_at": at,
+            }
+            insert = self._database.insert(schema.sessions).values(values)
+            made = connection.execute(insert.on_conflict_do_nothing().returning(schema.sessions)).one_or_none()
+            if made is not None:
+                data: dict[str, JsonValue] = {
+                    "phase": state.phase,
+                    "owes": state.owes,
+                    "state": state.model_dump(mode="json", by_alias=True),
+                }
+                first = NewEvent(type="state_change", data=data)
+                add_events(connection, state.user_id, number(state.session_id, 1, 0, [first]))
+                return session(made), True
+            same = and_(_S.user_id == state.user_id, _S.create_key == key)
+            row = connection.execute(select(schema.sessions).where(same)).one_or_none()
+            if row is None:
+                raise Conflict(f"session id {state.session_id} is taken; make another")
+            if row.create_hash != digest:
+                raise Conflict(f"idempotency key {key!r} was used for another request; use a new key")
+            return session(row), False
+
+        made = await self._database.write(work, lambda result: self._notifier.notify(result[0].id))
+        return made
+
+    async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
+        """Read a row; NotFound when it is missing, closed, or another user's."""
+
+        def work(connection: Connection) -> SessionRecord | None:
+            query = select(schema.sessions).where(_S.id == session_id, _S.status != "closed")
+            if user_id is not None:
+                query = query.where(_S.user_id == user_id)
+            row = connection.execute(query).one_or_none()
+            return None if row is None else session(row)
+
+        found = await self._database.read(work)
+        if found is None:
+            raise no_such("session", session_id)
+        return found
+
+    async def list_sessions(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[SessionRecord]:
+        """Read a user's sessions, newest first (ids sort by time)."""
+        query = select(schema.sessions).where(_S.user_id == user_id, _S.status != "closed")
+        if before is not None:
+            query = query.where(_S.id < before)
+        query = query.order_by(_S.id.desc()).limit(limit)
+        return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
+
+    async def idle_sessions(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
+        """Read sessions without work and without activity since ``before``, oldest first, for a retention sweep."""
+        query = select(schema.sessions).where(_S.last_activity < before, _S.owes.is_(None))
+        query = query.order_by(_S.last_activity).limit(limit)
+        return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
+
+    async def activate(self, session_id: str, *, host: str, lease_until: datetime) -> SessionRecord:
+        """Take the session: bump its epoch, which fences whoever had it."""
+        statement = (
+            update(schema.sessions)
+            .where(_S.id == session_id, _S.status != "closed")
+            .values(epoch=_S.epoch + 1, host=host, lease_until=lease_until, status="active")
+            .returning(schema.sessions)
+        )
+        row = await self._database.write(lambda connection: connection.execute(statement).one_or_none())
+        if row is None:
+            raise no_such("session", session_id)
+        return session(row)
+
+    async def commit(self, session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
+        """Apply a batch under the fence.
+
+        A command that was applied before (same key, name and body) changes nothing again: the events that it led to
+        then are returned.
+        """
+        try:
+            return await self._database.write(
+                lambda connection: self._apply(connection, session_id, epoch, batch),
+                lambda made: self._notifier.notify(session_id) if made else None,
+            )
+        except _Repeated as repeated:
+            after, last = repeated.first_seq - 1, repeated.last_seq
+            return await self.events(session_id, after=after, limit=last - after) if last > after else []
+
+    def _apply(self, connection: Connection, session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
+        values: dict[str, object] = {"seq": _S.seq + len(batch.events)}
+        at = now()
+        if batch.state is not None:
+            if batch.state.session_id != session_id:
+                raise ValueError(f"state of session {batch.state.session_id} in a commit to {session_id}")
+            values |= {"state": batch.state.model_dump_json(), "owes": batch.state.owes, "updated_at": at}
+        if batch.status is not None:
+            values["status"] = batch.status
+        if batch.lease_until is not None:
+            values["lease_until"] = batch.lease_until
+        if batch.touch:
+            values["last_activity"] = at
+        fence = update(schema.sessions).where(_S.id == session_id, _S.epoch == epoch).values(values)
+        row = connection.execute(fence.returning(_S.seq, _S.user_id)).one_or_none()
+        if row is None:
+            raise fenced(connection, schema.sessions, session_id, epoch)
+        seq, user_id = row
+        made = number(session_id, seq, epoch, batch.events)
+        if batch.command is not None:
+            self._put_command(connection, batch.command, session_id, user_id, seq, len(made))
+        for table, records in (
+            (schema.messages, batch.messages),
+            (schema.tool_calls, batch.tool_calls),
+            (schema.approvals, batch.approvals),
+            (schema.beads, batch.beads),
+            (schema.checkpoints, [batch.checkpoint] if batch.checkpoint is not None else []),
+            (schema.sandboxes, batch.sandboxes),
+        ):
+            self._put(connection, table, records, session_id, user_id)
+        for job in batch.jobs:
+            _belongs(job, session_id, user_id)
+            put_job(self._database, connection, job)
+        put_chunks(self._database, connection, batch.chunks)
+        add_events(connection, user_id, made)
+        return made
+
+    def _put(
+        self,
+        connection: Connection,
+        table: Table,
+        records: Sequence[_Part],
+        session_id: str,
+        user_id: str,
+    ) -> None:
+        if not records:
+            return
+        ordered = "ordinal" in table.c
+        rows: list[dict[str, object]] = []
+        for position, item in enumerate(records):
+            _belongs(item, session_id, user_id)
+            rows.append({**columns(item), "ordinal": position} if ordered else columns(item))
+        # the first place in a list stays: an update must not move a call behind those that started after it
+        connection.execute(self._database.upsert(table, keep=("ordinal", "user_id", "session_id")), rows)
+
+    def _put_command(
+        self, connection: Connection, command: CommandRecord, session_id: str, user_id: str, seq: int, count: int
+    ) -> None:
+        _belongs(command, session_id, user_id)
+        digest = body_hash(command.body)
+        values = columns(command) | {"body_hash": digest, "first_seq": seq - count + 1, "last_seq": seq}
+        insert = self._database.insert(schema.commands).values(values).on_conflict_do_nothing()
+        if connection.execute(insert.returning(schema.commands.c.key)).one_or_none() is not None:
+            return
+        there = connection.execute(
+            select(schema.commands).where(
+                schema.commands.c.session_id == session_id, schema.commands.c.key == command.key
+            )
+        ).one()
+        if (there.name, there.body_hash) != (command.name, digest):
+            raise Conflict(f"idempotency key {command.key!r} was used for another command; use a new key")
+        raise _Repeated(there.first_seq, there.last_seq)
+
+    async def release(self, session_id: str, epoch: int) -> None:
+        """Give the lease up; a no-op when fenced."""
+        statement = (
+            update(schema.sessions)
+            .where(_S.id == session_id, _S.epoch == epoch, _S.status != "closed")
+            .values(status="suspended", lease_until=None, host=None)
+        )
+        await self._database.write(lambda connection: connection.execute(statement))
+
+    async def delete_session(self, session_id: str, *, user_id: str) -> None:
+        """Remove a session and all its rows; nothing happens when it is not there, NotFound for another user's."""
+
+        def work(connection: Connection) -> None:
+            owner = connection.execute(select(_S.user_id).where(_S.id == session_id)).scalar_one_or_none()
+            if owner is None:
+                return
+            if owner != user_id:
+                raise no_such("session", session_id)
+            jobs = select(schema.jobs.c.id).where(schema.jobs.c.session_id == session_id)
+            connection.execute(delete(schema.events).where(or_(_E.stream_id == session_id, _E.stream_id.in_(jobs))))
+            connection.execute(delete(schema.chunks).where(schema.chunks.c.job_id.in_(jobs)))
+            # spelled out, not left to cascades: not every server of SQLite's dialect keeps foreign keys switched on
+            for table in (schema.jobs, *schema.SESSION_TABLES):
+                connection.execute(delete(table).where(table.c.session_id == session_id))
+            connection.execute(delete(schema.sessions).where(_S.id == session_id))
+
+        await self._database.write(work, lambda _: self._notifier.notify(session_id))
+
+    async def owed(self, now: datetime, *, limit: int = 100) -> list[OwedWork]:
+        """List work that nobody holds, longest unheld first."""
+        jobs = schema.jobs.c
+
+        def work(connection: Connection) -> list[OwedWork]:
+            unheld = or_(_S.lease_until.is_(None), _S.lease_until < now)
+            waiting = select(_S.id, _S.user_id, _S.epoch).where(_S.owes.is_not(None), _S.status != "closed", unheld)
+            found = [
+                OwedWork(kind="session", id=row.id, user_id=row.user_id, epoch=row.epoch)
+                for row in connection.execute(waiting.order_by(_S.updated_at).limit(limit))
+            ]
+            unheld = or_(jobs.lease_until.is_(None), jobs.lease_until < now)
+            waiting = select(jobs.id, jobs.user_id, jobs.epoch).where(jobs.status.in_(OWED_STATUSES), unheld)
+            found += [
+                OwedWork(kind="job", id=row.id, user_id=row.user_id, epoch=row.epoch)
+                for row in connection.execute(waiting.order_by(jobs.updated_at).limit(limit - len(found)))
+            ]
+            return found
+
+        return await self._database.read(work)
+
+    async def find_command(self, session_id: str, key: str) -> CommandRecord | None:
+        """Read the command that a key was used for."""
+        table = schema.commands.c
+        query = select(schema.commands).where(table.session_id == session_id, table.key == key)
+        found = await self._database.records(CommandRecord, query)
+        return found[0] if found else None
+
+
+class _Repeated(Exception):
+    """The batch's command was applied before."""
+
+    def __init__(self, first_seq: int, last_seq: int) -> None:
+        super().__init__(first_seq, last_seq)
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+
+
+def _belongs(item: _Part | CommandRecord | JobRecord, session_id: str, user_id: str) -> None:
+    if (item.session_id, item.user_id) != (session_id, user_id):
+        raise ValueError(
+            f"{type(item).__name__} {item.id} of session {item.session_id} and user {item.user_id} "
+            f"in a commit to session {session_id} of user {user_id}"
+        )

@@ -1,0 +1,136 @@
+"""Users, their API keys, projects and uploaded files on the SQL database.
+
+An API key is 256 random bits, so a plain SHA-256 of it is enough at rest: there is no dictionary to try.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, select, update
+
+from koda_ray.errors import Conflict
+from koda_ray.state import schema
+from koda_ray.state.database import Database
+from koda_ray.state.rows import columns, record
+from koda_ray.state.sql_parts import no_such
+from koda_ray.state.store import AssetRecord
+from koda_ray.types import now
+
+__all__ = ["SqlAccounts", "ensure_project", "ensure_user"]
+
+_A = schema.assets.c
+_K = schema.api_keys.c
+
+
+class SqlAccounts:
+    """The part of `SqlStore` that knows who owns what."""
+
+    _database: Database
+
+    async def ensure_user(self, user_id: str) -> None:
+        """Make the user's row if it is not there."""
+        await self._database.write(lambda connection: ensure_user(self._database, connection, user_id))
+
+    async def ensure_project(self, user_id: str, project_id: str, name: str) -> None:
+        """Make the user's and the project's row if they are not there; NotFound where another user owns the id."""
+        await self._database.write(
+            lambda connection: ensure_project(self._database, connection, user_id, project_id, name)
+        )
+
+    async def create_api_key(self, user_id: str, *, name: str = "") -> str:
+        """Make a key for a user.
+
+        Returns:
+            The key, which is not stored and cannot be shown again.
+        """
+        key = f"koda_{secrets.token_urlsafe(32)}"
+
+        def work(connection: Connection) -> None:
+            ensure_user(self._database, connection, user_id)
+            values = {"key_hash": _hash(key), "user_id": user_id, "name": name, "created_at": now()}
+            connection.execute(self._database.insert(schema.api_keys).values(values))
+
+        await self._database.write(work)
+        return key
+
+    async def user_for_key(self, key: str) -> str | None:
+        """Return whose key it is; None for one that is unknown or revoked."""
+        query = select(_K.user_id).where(_K.key_hash == _hash(key), _K.revoked_at.is_(None))
+        return await self._database.read(lambda connection: connection.execute(query).scalar_one_or_none())
+
+    async def revoke_api_key(self, key: str) -> bool:
+        """Make a key useless; return whether it was of use before."""
+        statement = update(schema.api_keys).where(_K.key_hash == _hash(key), _K.revoked_at.is_(None))
+        statement = statement.values(revoked_at=now())
+        return await self._database.write(lambda connection: connection.execute(statement).rowcount) > 0
+
+    async def add_asset(self, asset: AssetRecord) -> None:
+        """Insert an asset's row; its user and project are made with it."""
+
+        def work(connection: Connection) -> None:
+            ensure_project(self._database, connection, asset.user_id, asset.project_id, asset.project_id)
+            connection.execute(self._database.insert(schema.assets).values(columns(asset)).on_conflict_do_nothing())
+
+        await self._database.write(work)
+
+    async def assets(self, *, user_id: str, session_id: str) -> list[AssetRecord]:
+        """Read a session's assets, oldest first."""
+        query = select(schema.assets).where(_A.user_id == user_id, _A.session_id == session_id)
+        return await self._database.records(AssetRecord, query.order_by(_A.created_at, _A.id))
+
+    async def get_asset(self, asset_id: str, *, user_id: str) -> AssetRecord:
+        """Read an asset's row; NotFound when it is missing or another user's."""
+        query = select(schema.assets).where(_A.id == asset_id, _A.user_id == user_id)
+        found = await self._database.records(AssetRecord, query)
+        if not found:
+            raise no_such("asset", asset_id)
+        return found[0]
+
+    async def attach_assets(self, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:
+        """Give uploaded assets to a session, all of them or none.
+
+        Raises:
+            NotFound: The session or one of the assets is not there or another user's.
+            Conflict: One of them belongs to another session: its files would change under it.
+        """
+
+        def work(connection: Connection) -> None:
+            sessions = schema.sessions.c
+            mine = select(sessions.id).where(sessions.id == session_id, sessions.user_id == user_id)
+            if connection.execute(mine).one_or_none() is None:
+                raise no_such("session", session_id)
+            query = select(schema.assets).where(_A.id.in_(asset_ids), _A.user_id == user_id)
+            found = {row.id: record(AssetRecord, row) for row in connection.execute(query)}
+            for asset_id in asset_ids:
+                asset = found.get(asset_id)
+                if asset is None:
+                    raise no_such("asset", asset_id)
+                if asset.session_id not in (None, session_id):
+                    raise Conflict(f"asset {asset_id} belongs to another session; upload the file again")
+            connection.execute(update(schema.assets).where(_A.id.in_(asset_ids)).values(session_id=session_id))
+
+        if asset_ids:
+            await self._database.write(work)
+
+
+def ensure_user(database: Database, connection: Connection, user_id: str) -> None:
+    """Insert the user's row if it is not there."""
+    values = {"id": user_id, "created_at": now()}
+    connection.execute(database.insert(schema.users).values(values).on_conflict_do_nothing())
+
+
+def ensure_project(database: Database, connection: Connection, user_id: str, project_id: str, name: str) -> None:
+    """Insert the project's row, and its user's, if they are not there; NotFound where another user owns the id."""
+    ensure_user(database, connection, user_id)
+    values = {"id": project_id, "user_id": user_id, "name": name, "created_at": now()}
+    connection.execute(database.insert(schema.projects).values(values).on_conflict_do_nothing())
+    owner = select(schema.projects.c.user_id).where(schema.projects.c.id == project_id)
+    if connection.execute(owner).scalar_one() != user_id:
+        raise no_such("project", project_id)
+
+
+def _hash(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()

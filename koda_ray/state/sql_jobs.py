@@ -1,0 +1,172 @@
+"""Render jobs and their units on the SQL database, under a fence of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, select, update
+
+from koda_ray.errors import Conflict
+from koda_ray.events import Envelope, NewEvent
+from koda_ray.state import schema
+from koda_ray.state.database import Database
+from koda_ray.state.notify import Notifier
+from koda_ray.state.rows import columns, number, record
+from koda_ray.state.sql_accounts import ensure_project
+from koda_ray.state.sql_parts import add_events, fenced, no_such
+from koda_ray.state.store import ChunkRecord, JobRecord
+from koda_ray.types import now
+
+__all__ = ["OWED_STATUSES", "SqlJobs", "put_chunks", "put_job"]
+
+OWED_STATUSES = ("queued", "running")
+"""A job in one of these still has to be worked on."""
+
+_J = schema.jobs.c
+_NEVER_CHANGED = ("id", "user_id", "project_id", "session_id", "kind", "created_at", "epoch", "seq")
+
+
+class SqlJobs:
+    """The part of `SqlStore` that keeps render jobs."""
+
+    _database: Database
+    _notifier: Notifier
+
+    async def create_job(self, job: JobRecord) -> JobRecord:
+        """Insert a job, or return the row that is there; NotFound where that is another user's."""
+
+        def work(connection: Connection) -> JobRecord:
+            ensure_project(self._database, connection, job.user_id, job.project_id, job.project_id)
+            values = columns(job) | {"seq": 0}
+            connection.execute(self._database.insert(schema.jobs).values(values).on_conflict_do_nothing())
+            there = select(schema.jobs).where(_J.id == job.id, _J.user_id == job.user_id)
+            row = connection.execute(there).one_or_none()
+            if row is None:
+                raise no_such("job", job.id)
+            return record(JobRecord, row)
+
+        return await self._database.write(work)
+
+    async def get_job(self, job_id: str, *, user_id: str | None = None) -> JobRecord:
+        """Read a job; NotFound when it is missing or another user's."""
+        query = select(schema.jobs).where(_J.id == job_id)
+        if user_id is not None:
+            query = query.where(_J.user_id == user_id)
+        found = await self._database.records(JobRecord, query)
+        if not found:
+            raise no_such("job", job_id)
+        return found[0]
+
+    async def list_jobs(self, *, session_id: str | None = None, user_id: str | None = None) -> list[JobRecord]:
+        """Read jobs, newest first."""
+        query = select(schema.jobs)
+        if session_id is not None:
+            query = query.where(_J.session_id == session_id)
+        if user_id is not None:
+            query = query.where(_J.user_id == user_id)
+        return await self._database.records(JobRecord, query.order_by(_J.created_at.desc(), _J.id.desc()))
+
+    async def claim_job(self, job_id: str, *, lease_until: datetime) -> JobRecord:
+        """Take a job: bump its epoch and set status running.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: It is over; there is nothing to take.
+        """
+        statement = (
+            update(schema.jobs)
+            .where(_J.id == job_id, _J.status.in_(OWED_STATUSES))
+            .values(epoch=_J.epoch + 1, status="running", lease_until=lease_until, updated_at=now())
+            .returning(schema.jobs)
+        )
+
+        def work(connection: Connection) -> JobRecord:
+            row = connection.execute(statement).one_or_none()
+            if row is None:
+                raise _over(connection, job_id)
+            return record(JobRecord, row)
+
+        return await self._database.write(work)
+
+    async def cancel_job(self, job_id: str, *, user_id: str) -> JobRecord:
+        """Cancel a job and fence whoever works on it: its next write raises Fenced. A job that is over stays as it is.
+
+        Raises:
+            NotFound: It is missing or another user's.
+        """
+        statement = (
+            update(schema.jobs)
+            .where(_J.id == job_id, _J.user_id == user_id, _J.status.in_(OWED_STATUSES))
+            .values(epoch=_J.epoch + 1, status="cancelled", lease_until=None, updated_at=now())
+        )
+        await self._database.write(lambda connection: connection.execute(statement))
+        return await self.get_job(job_id, user_id=user_id)
+
+    async def update_job(self, job: JobRecord, *, chunks: Sequence[ChunkRecord] = ()) -> None:
+        """Write a job's row under its own epoch, with chunks; raises Fenced."""
+        values = {name: value for name, value in columns(job).items() if name not in _NEVER_CHANGED}
+        statement = update(schema.jobs).where(_J.id == job.id, _J.epoch == job.epoch).values(values)
+
+        def work(connection: Connection) -> None:
+            if connection.execute(statement.returning(_J.id)).one_or_none() is None:
+                raise fenced(connection, schema.jobs, job.id, job.epoch)
+            put_chunks(self._database, connection, chunks)
+
+        await self._database.write(work)
+
+    async def chunks(self, job_id: str) -> list[ChunkRecord]:
+        """Read a job's chunk rows by unit."""
+        table = schema.chunks.c
+        query = select(schema.chunks).where(table.job_id == job_id).order_by(table.unit)
+        return await self._database.records(ChunkRecord, query)
+
+    async def append_job_events(self, job_id: str, epoch: int, events: Sequence[NewEvent]) -> list[Envelope]:
+        """Append to a job's own stream under the job's fence."""
+        statement = (
+            update(schema.jobs)
+            .where(_J.id == job_id, _J.epoch == epoch)
+            .values(seq=_J.seq + len(events))
+            .returning(_J.seq, _J.user_id)
+        )
+
+        def work(connection: Connection) -> list[Envelope]:
+            row = connection.execute(statement).one_or_none()
+            if row is None:
+                raise fenced(connection, schema.jobs, job_id, epoch)
+            made = number(job_id, row.seq, epoch, list(events))
+            add_events(connection, row.user_id, made)
+            return made
+
+        return await self._database.write(work, lambda _: self._notifier.notify(job_id))
+
+
+def put_job(database: Database, connection: Connection, job: JobRecord) -> None:
+    """Insert a job, or replace the row of the same epoch.
+
+    A queued job whose row has been claimed since is left alone: the caller wants it to exist, and it does.
+
+    Raises:
+        Fenced: The row has been claimed since the caller read it.
+    """
+    insert = database.insert(schema.jobs).values(columns(job) | {"seq": 0})
+    statement = insert.on_conflict_do_update(
+        index_elements=["id"],
+        set_={name: insert.excluded[name] for name in columns(job) if name not in _NEVER_CHANGED},
+        where=(_J.epoch == insert.excluded.epoch) & (_J.user_id == insert.excluded.user_id),
+    )
+    if connection.execute(statement.returning(_J.id)).one_or_none() is None and job.status != "queued":
+        raise fenced(connection, schema.jobs, job.id, job.epoch)
+
+
+def put_chunks(database: Database, connection: Connection, chunks: Sequence[ChunkRecord]) -> None:
+    """Insert or replace units' rows."""
+    if chunks:
+        connection.execute(database.upsert(schema.chunks), [columns(chunk) for chunk in chunks])
+
+
+def _over(connection: Connection, job_id: str) -> Exception:
+    status = connection.execute(select(_J.status).where(_J.id == job_id)).scalar_one_or_none()
+    if status is None:
+        return no_such("job", job_id)
+    return Conflict(f"job {job_id} is {status}: it cannot be taken again")
