@@ -1,0 +1,213 @@
+"""What the machine allows: isolation, limits, memory, room, graphics."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import shutil
+from pathlib import Path
+
+import psutil
+
+from koda_ray.doctor.finding import Examination, Finding
+
+__all__ = ["graphics", "isolation", "limits", "room", "sandboxes"]
+
+_ISOLATION = "Isolation"
+_MACHINE = "Machine"
+_GIB = 1024**3
+_MIB = 1024**2
+
+_OPEN_FILES_WANTED = 4096
+_OPEN_FILES_LEAST = 512
+_DISK_WANTED_BYTES = 5 * _GIB
+_DISK_LEAST_BYTES = _GIB // 2
+_MEMORY_WANTED_BYTES = 4 * _GIB
+_MEMORY_LEAST_BYTES = 3 * _GIB // 2
+_SHM_WANTED_BYTES = _GIB // 2
+
+# Prints the names of the network interfaces it sees: in a name space of its own there is nothing but its own loopback.
+_TRIAL = ("--unshare-user", "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
+
+
+def isolation(examination: Examination) -> list[Finding]:
+    """Check that bubblewrap really cuts a process off from the network, as whoever runs this."""
+    program = examination.find("bwrap")
+    if program is None:
+        remedy = "install the package bubblewrap (Debian: apt-get install bubblewrap), or run ./koda setup"
+        return [Finding(_ISOLATION, "bubblewrap", "missing", "bwrap not found on PATH", remedy)]
+    version = examination.run([program, "--version"]).last_line
+    ran = examination.run([program, *_TRIAL, "cat", "/proc/net/dev"])
+    if not ran.ok:
+        detail = f"{version} cannot make name spaces here: {ran.last_line}"
+        return [Finding(_ISOLATION, "bubblewrap", "missing", detail, _allow_name_spaces())]
+    interfaces = [line.partition(":")[0].strip() for line in ran.output.splitlines() if ":" in line]
+    if interfaces != ["lo"]:
+        detail = f"{version} still shows the network: {', '.join(interfaces) or 'nothing readable'}"
+        return [Finding(_ISOLATION, "bubblewrap", "missing", detail, "use bubblewrap 0.8 or newer")]
+    return [Finding(_ISOLATION, "bubblewrap", "ok", f"{version} ({program}): no network inside")]
+
+
+def _allow_name_spaces() -> str:
+    if _kernel("kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return (
+            "AppArmor keeps ordinary users from making name spaces (Ubuntu 24.04 and newer). Allow bwrap alone: write\n"
+            "  abi <abi/4.0>,\n"
+            "  include <tunables/global>\n"
+            "  profile bwrap /usr/bin/bwrap flags=(unconfined) { userns, }\n"
+            "to /etc/apparmor.d/bwrap and run: sudo apparmor_parser -r /etc/apparmor.d/bwrap. Or allow everybody:\n"
+            "  sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+        )
+    if _kernel("kernel/unprivileged_userns_clone") == "0":
+        return "allow user name spaces: sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    if _kernel("user/max_user_namespaces") == "0":
+        return "allow user name spaces: sudo sysctl -w user.max_user_namespaces=10000"
+    return (
+        "this looks like a container whose seccomp profile forbids name spaces: start it with "
+        "--security-opt seccomp=unconfined (Docker), or run koda on the machine itself"
+    )
+
+
+def _kernel(name: str) -> str:
+    try:
+        return Path("/proc/sys", name).read_text().strip()
+    except OSError:
+        return ""
+
+
+def sandboxes(examination: Examination) -> list[Finding]:
+    """Say which limits of a sandbox the kernel holds here, and which a watchdog does."""
+    from koda_ray.sandbox.limits import Limits, limit_report
+
+    settings = examination.settings
+    findings: list[Finding] = []
+    for line in limit_report(Limits.of(settings), root=_existing(settings.sandbox_path)):
+        detail = f"{line.value}: {line.how}" if line.kind == "none" else f"{line.value}, {line.kind}: {line.how}"
+        if line.kind == "hard":
+            findings.append(Finding(_ISOLATION, f"limit of {line.name}", "ok", detail))
+        else:
+            remedy = "run as root, or with a cgroup of your own (systemd-run --user --scope -p Delegate=yes ./koda ...)"
+            findings.append(Finding(_ISOLATION, f"limit of {line.name}", "warning", detail, remedy))
+    return findings
+
+
+def limits(examination: Examination) -> list[Finding]:
+    """Check limits of the process that Ray and many browsers run into."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    detail = f"{_count(soft)} (may be raised to {_count(hard)})"
+    name = "open files"
+    remedy = f"run: ulimit -n {_OPEN_FILES_WANTED}, or raise LimitNOFILE of the service"
+    if _below(soft, _OPEN_FILES_LEAST):
+        finding = Finding(_MACHINE, name, "missing", detail, remedy)
+    elif _below(soft, _OPEN_FILES_WANTED):
+        finding = Finding(_MACHINE, name, "warning", detail, remedy)
+    else:
+        finding = Finding(_MACHINE, name, "ok", detail)
+    return [finding]
+
+
+def _below(value: int, bound: int) -> bool:
+    return value != resource.RLIM_INFINITY and value < bound
+
+
+def _count(value: int) -> str:
+    return "unlimited" if value == resource.RLIM_INFINITY else str(value)
+
+
+def room(examination: Examination) -> list[Finding]:
+    """Check processors, memory, shared memory and disk."""
+    settings = examination.settings
+    cores = len(os.sched_getaffinity(0))
+    findings = [Finding(_MACHINE, "processors", "ok", str(cores))]
+    memory = psutil.virtual_memory()
+    usable = min(memory.available, _cgroup_room())
+    findings.append(
+        _amount(
+            "memory",
+            usable,
+            f"{_size(usable)} free of {_size(memory.total)}",
+            wanted=_MEMORY_WANTED_BYTES,
+            least=_MEMORY_LEAST_BYTES,
+            remedy="end other programs, or give the machine 4 GiB or more",
+        )
+    )
+    shared = Path("/dev/shm")
+    if shared.is_dir():
+        total = shutil.disk_usage(shared).total
+        findings.append(
+            _amount(
+                "/dev/shm",
+                total,
+                _size(total),
+                wanted=_SHM_WANTED_BYTES,
+                least=0,
+                remedy="Ray keeps objects there: start the container with --shm-size=2g",
+            )
+        )
+    for label, path in (("disk for storage", settings.storage_path), ("disk for sandboxes", settings.sandbox_path)):
+        free = shutil.disk_usage(_existing(path)).free
+        findings.append(
+            _amount(
+                label,
+                free,
+                f"{_size(free)} free at {path}",
+                wanted=_DISK_WANTED_BYTES,
+                least=_DISK_LEAST_BYTES,
+                remedy="free some space, or set STORAGE_PATH and SANDBOX_PATH to a larger disk",
+            )
+        )
+    return findings
+
+
+def _amount(name: str, value: int, detail: str, *, wanted: int, least: int, remedy: str) -> Finding:
+    if value < least:
+        return Finding(_MACHINE, name, "missing", detail, remedy)
+    if value < wanted:
+        return Finding(_MACHINE, name, "warning", f"{detail}, {_size(wanted)} would be comfortable", remedy)
+    return Finding(_MACHINE, name, "ok", detail)
+
+
+def _cgroup_room() -> int:
+    """Memory that a container's limit leaves, in bytes; beyond any machine's where there is no limit."""
+    for limit_file, used_file in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            return max(int(Path(limit_file).read_text()) - int(Path(used_file).read_text()), 0)
+        except (OSError, ValueError):  # no such file, or the word "max"
+            continue
+    return 2**62
+
+
+def _existing(path: Path) -> Path:
+    """The path itself, or the nearest folder above it that is there."""
+    path = path.expanduser().absolute()
+    return next(place for place in (path, *path.parents) if place.exists())
+
+
+def _size(value: int) -> str:
+    return f"{value / _GIB:.1f} GiB" if value >= _GIB else f"{value / _MIB:.0f} MiB"
+
+
+def graphics(examination: Examination) -> list[Finding]:
+    """Check for EGL and a Mesa driver, which WebGL scenes draw through where there is no GPU."""
+    name = "WebGL"
+    try:
+        ctypes.CDLL("libEGL.so.1")
+    except OSError as error:
+        remedy = "install the packages libegl1 and libgl1-mesa-dri; without them Chromium's own SwiftShader draws"
+        return [Finding(_MACHINE, name, "warning", str(error), remedy)]
+    devices = sorted(path.name for path in Path("/dev/dri").glob("render*"))
+    if devices:
+        return [Finding(_MACHINE, name, "ok", f"EGL with {', '.join(devices)}")]
+    drivers = [path for folder in _MESA_FOLDERS for pattern in _MESA_DRIVERS for path in folder.glob(pattern)]
+    if drivers:
+        return [Finding(_MACHINE, name, "ok", f"EGL with Mesa in software ({drivers[0].name}), no GPU")]
+    remedy = "install the package libgl1-mesa-dri; without it Chromium's own SwiftShader draws"
+    return [Finding(_MACHINE, name, "warning", "EGL without a driver", remedy)]
+
+
+_MESA_FOLDERS = (*Path("/usr/lib").glob("*-linux-gnu"), Path("/usr/lib64"), Path("/usr/lib"))
+_MESA_DRIVERS = ("dri/swrast_dri.so", "libgallium*.so", "dri/*_dri.so")

@@ -1,0 +1,216 @@
+"""Settings, and the places they name: the database, storage and ports are really opened."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import socket
+import sqlite3
+import uuid
+from contextlib import closing
+from http.client import HTTPException
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.request import urlopen
+
+from pydantic import SecretStr, ValidationError
+
+from koda_ray.config import Settings
+from koda_ray.doctor.finding import Examination, Finding
+from koda_ray.errors import KodaError
+from koda_ray.wire import Health
+
+__all__ = ["agents", "load_settings", "places", "ports", "settings"]
+
+_SETTINGS = "Settings"
+_PLACES = "Places"
+_LAUNCHER = frozenset({"KODA_SKIP_SYSTEM", "KODA_TEST_REQUIRE"})
+_HEALTH_TIMEOUT_S = 2.0
+_HEALTH_BYTES = 4096
+_STORAGE_TIMEOUT_S = 10.0
+
+
+def load_settings() -> tuple[Settings, list[Finding]]:
+    """Return the settings, or the defaults and what is wrong with the real ones."""
+    try:
+        return Settings(), []  # pyright: ignore[reportCallIssue] - every field has a default and comes from outside
+    except ValidationError as error:
+        problems = [
+            Finding(
+                _SETTINGS,
+                str(problem["loc"][0]) if problem["loc"] else "settings",
+                "missing",
+                f"{problem['msg']} (it is {problem['input']!r})" if _may_be_shown(problem["loc"]) else problem["msg"],
+                "correct it, or leave it out for the default",
+            )
+            for problem in error.errors(include_url=False)
+        ]
+    except KodaError as error:
+        problems = [Finding(_SETTINGS, "cross-check", "missing", error.message, "correct the settings it names")]
+    return Settings.model_construct(), problems
+
+
+def _may_be_shown(location: tuple[int | str, ...]) -> bool:
+    secret = {
+        str(field.validation_alias)
+        for field in Settings.model_fields.values()
+        if field.annotation is not None and "SecretStr" in str(field.annotation)
+    }
+    return bool(location) and str(location[0]) not in secret
+
+
+def settings(examination: Examination) -> list[Finding]:
+    """Show which keys are set (never what they are), and name variables that look like settings and are none."""
+    values = examination.settings
+    keys = {
+        str(field.validation_alias): getattr(values, name)
+        for name, field in Settings.model_fields.items()
+        if "SecretStr" in str(field.annotation)
+    }
+    shown = ", ".join(f"{name} {'set' if isinstance(value, SecretStr) else 'unset'}" for name, value in keys.items())
+    findings = [Finding(_SETTINGS, "keys", "ok", shown)]
+    known = {str(field.validation_alias) for field in Settings.model_fields.values()} | _LAUNCHER
+    for name in sorted(examination.environment):
+        if name.startswith("KODA_") and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            remedy = f"did you mean {near[0]}?" if near else "remove it"
+            findings.append(Finding(_SETTINGS, name, "warning", "is not a setting and has no effect", remedy))
+    if not _is_loopback(values.host) and values.api_keys is None:
+        detail = f"KODA_HOST={values.host} can be reached by other machines and KODA_API_KEYS is unset"
+        remedy = "set KODA_API_KEYS, or leave KODA_HOST out to listen on this machine only"
+        findings.append(Finding(_SETTINGS, "access", "warning", detail, remedy))
+    return findings
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def agents(examination: Examination) -> list[Finding]:
+    """Say who writes the animations."""
+    values = examination.settings
+    if values.uses_offline_director:
+        detail = "offline director: fixed vocabulary, no model"
+        return [Finding(_SETTINGS, "agents", "ok", f"{detail} (set ANTHROPIC_API_KEY for Claude)")]
+    return [Finding(_SETTINGS, "agents", "ok", f"{values.orchestrator_model}, {values.codegen_model}")]
+
+
+def places(examination: Examination) -> list[Finding]:
+    """Check database and storage, one after the other: both may make the same folder, and remove what they made."""
+    return [*_database(examination), *_storage(examination)]
+
+
+def _database(examination: Examination) -> list[Finding]:
+    """Write to the database's disk and sync it, in the mode that the store uses."""
+    values = examination.settings
+    name = "database"
+    if values.database_provider != "sqlite":
+        return [Finding(_PLACES, name, "ok", f"{values.database_provider} (opened when the server starts)")]
+    path = values.database_path.expanduser().absolute()
+    created = _missing_folders(path.parent)
+    probe = path.parent / f".koda-doctor-{uuid.uuid4().hex}.db"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(probe)) as connection:
+            mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+            with connection:
+                connection.execute("CREATE TABLE probe (value INTEGER)")
+        if path.exists():
+            with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=2)) as connection:
+                connection.execute("PRAGMA schema_version").fetchone()
+    except (OSError, sqlite3.Error) as error:
+        remedy = "make that folder writable, or set DATABASE_PATH"
+        return [Finding(_PLACES, name, "missing", f"{path} cannot be written: {error}", remedy)]
+    finally:
+        for leftover in (probe, probe.with_name(f"{probe.name}-wal"), probe.with_name(f"{probe.name}-shm")):
+            leftover.unlink(missing_ok=True)
+        _remove_empty(created)
+    if mode != "wal":
+        detail = f"{path}: this disk does not take SQLite's WAL mode (it answered {mode})"
+        return [Finding(_PLACES, name, "warning", detail, "set DATABASE_PATH to a local disk")]
+    return [Finding(_PLACES, name, "ok", str(path))]
+
+
+def _storage(examination: Examination) -> list[Finding]:
+    """Write an object, read it back and remove it."""
+    from koda_ray.state.storage import Storage
+
+    values = examination.settings
+    created = _missing_folders(values.storage_path.expanduser().absolute())
+    where = Storage.from_settings(values)
+    key = f"doctor/{uuid.uuid4().hex}"
+
+    async def trial() -> bytes:
+        async with asyncio.timeout(_STORAGE_TIMEOUT_S):
+            await where.put(key, b"koda")
+            try:
+                return await where.get(key)
+            finally:
+                await where.delete(key)
+
+    try:
+        read = asyncio.run(trial())
+    except (KodaError, TimeoutError, ImportError) as error:
+        remedy = "make it writable, or correct STORAGE_PROVIDER, STORAGE_PATH and the R2 settings"
+        return [Finding(_PLACES, "storage", "missing", f"{where.url}: {error or 'no answer in time'}", remedy)]
+    finally:
+        if where.is_local:
+            root = Path(where.url)
+            for folder in (root / "doctor", root / ".tmp"):
+                _remove_empty([folder])
+            _remove_empty(created)
+    if read != b"koda":
+        return [Finding(_PLACES, "storage", "missing", f"{where.url} gave back other bytes", "look at its disk")]
+    return [Finding(_PLACES, "storage", "ok", where.url)]
+
+
+def _missing_folders(path: Path) -> list[Path]:
+    """The folders that making this one would make, innermost first."""
+    return [place for place in (path, *path.parents) if not place.exists()]
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+
+
+def ports(examination: Examination) -> list[Finding]:
+    """Check that the two ports are free, or already ours."""
+    values = examination.settings
+    ours = _version_of_server(values.host, values.port)
+    return [
+        _port(values.host, values.port, "port", "KODA_PORT", ours),
+        _port(values.host, values.preview_port, "preview port", "KODA_PREVIEW_PORT", ours),
+    ]
+
+
+def _port(host: str, port: int, name: str, variable: str, ours: str | None) -> Finding:
+    if port == 0:
+        return Finding(_PLACES, name, "ok", "any free one")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+    except OSError as error:
+        if ours is not None:
+            return Finding(_PLACES, name, "ok", f"{port}: a koda server {ours} is running here")
+        detail = f"{host}:{port}: {error.strerror or error}"
+        return Finding(_PLACES, name, "warning", detail, f"end what listens there, or set {variable} to another port")
+    return Finding(_PLACES, name, "ok", f"{port} is free")
+
+
+def _version_of_server(host: str, port: int) -> str | None:
+    """The version of the koda server that answers there; None when nobody does, or somebody else."""
+    name = f"[{host}]" if ":" in host else host
+    try:
+        with urlopen(f"http://{name}:{port}/v1/health", timeout=_HEALTH_TIMEOUT_S) as answer:
+            return Health.model_validate_json(answer.read(_HEALTH_BYTES)).version
+    except (OSError, ValueError, HTTPException):
+        return None
