@@ -61,6 +61,11 @@ class SqlAccounts:
         query = select(_K.user_id).where(_K.key_hash == _hash(key), _K.revoked_at.is_(None))
         return await self._database.read(lambda connection: connection.execute(query).scalar_one_or_none())
 
+    async def has_api_keys(self) -> bool:
+        """Whether any key is of use."""
+        query = select(_K.user_id).where(_K.revoked_at.is_(None)).limit(1)
+        return await self._database.read(lambda connection: connection.execute(query).first()) is not None
+
     async def revoke_api_key(self, key: str) -> bool:
         """Make a key useless; return whether it was of use before."""
         statement = update(schema.api_keys).where(_K.key_hash == _hash(key), _K.revoked_at.is_(None))

@@ -299,6 +299,10 @@ class Store(Protocol):
         """Return whose key it is; None for one that is unknown or revoked."""
         ...
 
+    async def has_api_keys(self) -> bool:
+        """Whether any key is of use: then requests without one are refused."""
+        ...
+
     async def revoke_api_key(self, key: str) -> bool:
         """Make a key useless; return whether it was of use before."""
         ...

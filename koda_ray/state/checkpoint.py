@@ -1,0 +1,230 @@
+"""Checkpoints: a project's files and state as they were at one event.
+
+Files are stored by their hash, then the manifest that names them, and last the caller commits the manifest's key in
+the session's row (`Batch.checkpoint`). Whoever is killed between two of these leaves the checkpoint before; there is
+no moment at which half of one can be seen. A manifest lists everything that exists, so a deleted file stays deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from koda_ray.errors import InvalidPath, NotFound, StorageError
+from koda_ray.state.storage import Storage, blob_key, manifest_key, sha256
+from koda_ray.types import Model, NodeState, new_id, now
+
+__all__ = ["Manifest", "StoredFile", "check_path", "load", "read_file", "read_files", "save"]
+
+DEFAULT_MODE = 0o644
+MAX_PATH_BYTES = 1024
+
+
+class StoredFile(Model):
+    """One file: its bytes by hash, its size in bytes, and its permission bits."""
+
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    size: int = Field(ge=0)
+    mode: int = Field(default=DEFAULT_MODE, ge=0, le=0o777)
+
+
+class Manifest(Model):
+    """Everything of a checkpoint but the files' bytes; ``event_seq`` is the newest event that it includes."""
+
+    v: Literal[1] = 1
+    id: str
+    user_id: str
+    project_id: str
+    session_id: str
+    event_seq: int = Field(ge=0)
+    state: NodeState
+    files: dict[str, StoredFile]
+    folders: tuple[str, ...] = ()
+    created_at: datetime
+
+    @property
+    def key(self) -> str:
+        """Where it is stored."""
+        return manifest_key(self.user_id, self.project_id, self.session_id, self.id)
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of all files together."""
+        return sum(entry.size for entry in self.files.values())
+
+
+async def save(
+    storage: Storage,
+    *,
+    user_id: str,
+    project_id: str,
+    session_id: str,
+    files: Mapping[str, bytes],
+    state: NodeState,
+    event_seq: int,
+    previous: Manifest | None = None,
+    modes: Mapping[str, int] | None = None,
+    folders: Iterable[str] = (),
+) -> tuple[Manifest, str]:
+    """Store a project's files and state.
+
+    Args:
+        storage: Where to.
+        user_id: Whose.
+        project_id: Of which project.
+        session_id: Of which session.
+        files: All files by their path in the project; what is not here does not exist.
+        state: The session's state with these files.
+        event_seq: The newest event that they include.
+        previous: The checkpoint before: what it holds is not stored again.
+        modes: Permission bits of files that have others than 0o644.
+        folders: Folders to keep though they are empty.
+
+    Returns:
+        The manifest and its key, to be committed by the caller. Where nothing but times and ``event_seq`` differs,
+        this is ``previous`` itself and nothing was written.
+
+    Raises:
+        InvalidPath: A path is not one of a file in a project; nothing was written.
+        StorageError: Something could not be written; code DISK_FULL where that is why. Earlier checkpoints are whole.
+    """
+    modes = modes or {}
+    kept_folders = tuple(sorted({check_path(folder) for folder in folders}))
+    for path in files:
+        check_path(path)
+    _check_tree(files, kept_folders)
+    digests = await asyncio.to_thread(lambda: {path: sha256(data) for path, data in files.items()})
+    entries = {
+        path: StoredFile(sha256=digests[path], size=len(files[path]), mode=modes.get(path, DEFAULT_MODE))
+        for path in sorted(files)
+    }
+    if previous is not None and _same(previous, session_id, entries, kept_folders, state):
+        return previous, previous.key
+    known = (
+        {entry.sha256 for entry in previous.files.values()} if previous and previous.user_id == user_id else set[str]()
+    )
+    new = {blob_key(user_id, digest): files[path] for path, digest in digests.items() if digest not in known}
+    await storage.put_many(new)
+    manifest = Manifest(
+        id=new_id("ckp"),
+        user_id=user_id,
+        project_id=project_id,
+        session_id=session_id,
+        event_seq=event_seq,
+        state=state,
+        files=entries,
+        folders=kept_folders,
+        created_at=now(),
+    )
+    await storage.put(manifest.key, manifest.model_dump_json().encode())
+    return manifest, manifest.key
+
+
+async def load(storage: Storage, key: str) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        NotFound: There is none at this key.
+        StorageError: It could not be read, or is damaged.
+    """
+    data = await storage.get(key)
+    try:
+        return Manifest.model_validate_json(data)
+    except ValidationError as error:
+        raise _damaged(f"manifest {key} cannot be read: {error.error_count()} fields are wrong", key) from error
+
+
+async def read_files(storage: Storage, manifest: Manifest) -> dict[str, bytes]:
+    """Read every file of a checkpoint, each checked against its hash.
+
+    Raises:
+        StorageError: A file's bytes are missing or changed; the message names it.
+    """
+    by_key = {blob_key(manifest.user_id, entry.sha256): path for path, entry in manifest.files.items()}
+    try:
+        blobs = await storage.get_many(by_key)
+    except NotFound as error:
+        key = str(error.context.get("key"))
+        raise _damaged(f"checkpoint {manifest.id} lost the bytes of {by_key.get(key)!r} ({key})", key) from error
+
+    def check() -> dict[str, bytes]:
+        for key, path in by_key.items():
+            _verify(manifest, path, blobs[key])
+        return {path: blobs[blob_key(manifest.user_id, entry.sha256)] for path, entry in manifest.files.items()}
+
+    return await asyncio.to_thread(check)
+
+
+async def read_file(storage: Storage, manifest: Manifest, path: str) -> bytes:
+    """Read one file of a checkpoint.
+
+    Raises:
+        NotFound: It has no such file (code FILE_NOT_FOUND).
+        StorageError: The file's bytes are missing or changed.
+    """
+    entry = manifest.files.get(path)
+    if entry is None:
+        raise NotFound(f"no file {path[:200]!r} in checkpoint {manifest.id}", code="FILE_NOT_FOUND")
+    key = blob_key(manifest.user_id, entry.sha256)
+    try:
+        data = await storage.get(key)
+    except NotFound as error:
+        raise _damaged(f"checkpoint {manifest.id} lost the bytes of {path!r} ({key})", key) from error
+    _verify(manifest, path, data)
+    return data
+
+
+def check_path(path: str) -> str:
+    """Return a path that may stand in a manifest and be restored into any project.
+
+    Raises:
+        InvalidPath: It is empty, absolute or too long, leaves the project, or holds NUL or what is not Unicode.
+    """
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidPath(f"project path {path[:200]!r} is not valid Unicode") from error
+    if size > MAX_PATH_BYTES:
+        raise InvalidPath(f"project path {path[:80]!r}... is longer than {MAX_PATH_BYTES} bytes")
+    if "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+        raise InvalidPath(
+            f"project path {path[:200]!r} is not relative to the project: it is empty or absolute, "
+            "or has an empty, '.', '..' or NUL part"
+        )
+    return path
+
+
+def _check_tree(files: Mapping[str, bytes], folders: Iterable[str]) -> None:
+    """Refuse a path that is both a file and a folder: no disk could hold the two."""
+    inside = {*folders}
+    for path in [*files, *inside]:
+        parts = path.split("/")
+        inside.update("/".join(parts[:count]) for count in range(1, len(parts)))
+    for path in files:
+        if path in inside:
+            raise InvalidPath(f"project path {path[:200]!r} is a file and a folder at once")
+
+
+def _same(
+    previous: Manifest, session_id: str, files: dict[str, StoredFile], folders: tuple[str, ...], state: NodeState
+) -> bool:
+    # the state carries the time of the checkpoint before, which alone must not make another one
+    same_state = previous.state == state.model_copy(
+        update={"last_checkpoint": previous.state.last_checkpoint, "updated_at": previous.state.updated_at}
+    )
+    return previous.session_id == session_id and previous.files == files and previous.folders == folders and same_state
+
+
+def _verify(manifest: Manifest, path: str, data: bytes) -> None:
+    entry = manifest.files[path]
+    if sha256(data) != entry.sha256:
+        key = blob_key(manifest.user_id, entry.sha256)
+        raise _damaged(f"checkpoint {manifest.id}: the bytes of {path!r} are damaged ({key})", key)
+
+
+def _damaged(message: str, key: str) -> StorageError:
+    return StorageError(message, code="DAMAGED", context={"key": key}, retryable=False)
