@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, StringConstraints, field_validator
 
-from koda_ray.types import MAX_DURATION_S, MAX_PROMPT_CHARS, Model, NodeState, Owes, Phase
+from koda_ray.types import MAX_PROMPT_CHARS, Model, NodeState, Owes, Phase, RenderOptions, SessionOptions
 
 __all__ = [
     "MAX_TEXT_CHARS",
@@ -26,6 +26,7 @@ __all__ = [
     "FileList",
     "FileView",
     "Health",
+    "JobPage",
     "JobView",
     "Message",
     "PreviewLink",
@@ -33,9 +34,7 @@ __all__ = [
     "ProblemField",
     "Readiness",
     "Reject",
-    "RenderRequest",
     "SessionCreated",
-    "SessionOptions",
     "SessionPage",
     "SessionSummary",
     "SessionView",
@@ -55,21 +54,14 @@ def _not_blank(value: str, what: str, example: str) -> str:
     return value
 
 
-class SessionOptions(Model):
-    """Wishes that the plan keeps to; ``duration`` in seconds, ``aspect`` as ``width:height``, ``fps`` frames a second."""
-
-    duration: float | None = Field(None, gt=0, le=MAX_DURATION_S)
-    aspect: str | None = Field(None, pattern=r"^[1-9][0-9]?:[1-9][0-9]?$", examples=["16:9", "9:16", "1:1"])
-    fps: int | None = Field(None, ge=1, le=120)
-
-
 class CreateSession(Model):
-    """A prompt to make a video from."""
+    """A prompt to make a video from; ``render`` says how the final video is made once the preview is accepted."""
 
     prompt: str = Field(max_length=MAX_PROMPT_CHARS, examples=["Create a bouncing ball animation, playful"])
     project_id: Id | None = None
     style: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     options: SessionOptions = Field(default_factory=SessionOptions)
+    render: RenderOptions | None = None
     asset_ids: tuple[Id, ...] = Field(default=(), max_length=32)
 
     @field_validator("prompt")
@@ -116,14 +108,6 @@ class Message(Model):
     @classmethod
     def _text_says_something(cls, value: str) -> str:
         return _not_blank(value, "the message", "use our brand colours")
-
-
-class RenderRequest(Model):
-    """How the finished video should be rendered."""
-
-    resolution: Literal["720p", "1080p", "4k"] = "1080p"
-    fps: Literal[30, 60] = 60
-    format: Literal["mp4", "webm"] = "mp4"
 
 
 class SessionCreated(Model):
@@ -229,6 +213,12 @@ class JobView(Model):
     error: dict[str, JsonValue] | None
     created_at: datetime
     updated_at: datetime
+
+
+class JobPage(Model):
+    """A session's render jobs, newest first."""
+
+    jobs: tuple[JobView, ...]
 
 
 class PreviewLink(Model):

@@ -1,0 +1,73 @@
+"""The HTTP application: routes, errors, limits and documentation around the parts that it is given.
+
+No Ray here. The same application runs under uvicorn in tests and inside Ray Serve in production.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+from koda_ray import __version__
+from koda_ray.events import Envelope
+from koda_ray.serve import problem
+from koda_ray.serve.background import Background
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.limits import BodyLimit
+from koda_ray.serve.openapi import describe
+from koda_ray.serve.routes import assets, commands, events, files, health, jobs, media, preview, sessions
+from koda_ray.serve.streams import Watchers
+
+__all__ = ["MAX_JSON_BYTES", "create_app"]
+
+MAX_JSON_BYTES = 1024 * 1024
+"""Limit for every body but an upload's: a prompt of 20,000 characters, each escaped, is a quarter of this."""
+
+
+def create_app(deps: ApiDeps) -> FastAPI:
+    """Build the application.
+
+    The caller opens and closes the store. Set ``deps.draining`` before shutdown so that event streams end.
+    """
+    background = Background()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            deps.draining.set()
+            await background.close()
+
+    uploads = deps.settings.max_body_mb * 1024 * 1024
+
+    def limit_bytes(path: str) -> int:
+        return uploads if path.endswith("/v1/assets") else MAX_JSON_BYTES
+
+    app = FastAPI(
+        title="koda_ray",
+        version=__version__,
+        summary="A sentence becomes a finished animation.",
+        description=(
+            "Make a session from a prompt, follow its events, answer its question, accept its plan and its preview, "
+            "download the video. Commands are recorded before they are answered (202) and worked on afterwards: "
+            "nothing is lost when you hang up. Errors are `application/problem+json` with a stable `code`."
+        ),
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        docs_url="/docs",
+        redoc_url=None,
+        openapi_url="/v1/openapi.json",
+        lifespan=lifespan,
+        middleware=[Middleware(BodyLimit, limit_bytes=limit_bytes)],
+    )
+    app.state.deps = deps
+    app.state.background = background
+    app.state.watchers = Watchers(deps.directory, background)
+    problem.install(app)
+    for module in (sessions, commands, events, preview, files, media, assets, jobs, health):
+        app.include_router(module.router)
+    describe(app, extra_models=(Envelope,))
+    return app

@@ -1,0 +1,134 @@
+"""Who is asking: bearer keys, kept as hashes, each of one user.
+
+Keys come from the setting or from the database. Without any, the server is one person's own machine: everything
+belongs to the user ``local``, and that is why it refuses to listen anywhere but on loopback.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from koda_ray.config import Settings
+from koda_ray.errors import InvalidInput, KodaError
+from koda_ray.state.store import Store
+
+__all__ = ["LOCAL_USER", "Authenticator", "KeyRing", "Unauthorized", "check_exposure", "is_loopback"]
+
+LOCAL_USER = "local"
+MIN_KEY_CHARS = 16
+_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_HASHED = re.compile(r"sha256:([0-9a-f]{64})")
+
+
+class Unauthorized(KodaError):
+    """No key, or one that is not known."""
+
+    code = "UNAUTHORIZED"
+    status = 401
+
+
+@dataclass(frozen=True)
+class KeyRing:
+    """The keys of the setting, by the SHA-256 of each."""
+
+    users: Mapping[bytes, str]
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """Read ``KODA_API_KEYS``: ``key``, ``user=key`` or ``user=sha256:<hex>``, separated by commas.
+
+        Raises:
+            InvalidInput: An entry is not one of these, or a key is too short to be safe. It names the entry by its
+                place, never by its value.
+        """
+        users: dict[bytes, str] = {}
+        text = settings.api_keys.get_secret_value() if settings.api_keys else ""
+        for place, entry in enumerate(filter(None, (part.strip() for part in text.split(","))), start=1):
+            user, separator, key = entry.partition("=")
+            if not separator:
+                user, key = LOCAL_USER, entry
+            if not _USER.fullmatch(user):
+                raise InvalidInput(
+                    f"KODA_API_KEYS, entry {place}: the user in user=key is letters, digits, '-' and '_', at most 64"
+                )
+            hashed = _HASHED.fullmatch(key)
+            if hashed is None and len(key) < MIN_KEY_CHARS:
+                raise InvalidInput(
+                    f"KODA_API_KEYS, entry {place}: the key has {len(key)} characters and needs {MIN_KEY_CHARS}; "
+                    'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
+                )
+            digest = bytes.fromhex(hashed[1]) if hashed else hashlib.sha256(key.encode()).digest()
+            users[digest] = user
+        return cls(users)
+
+    def find(self, key: str) -> str | None:
+        """Return whose key it is."""
+        digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+        found: str | None = None
+        for known, user in self.users.items():  # all of them, so that time says nothing about which
+            if hmac.compare_digest(known, digest):
+                found = user
+        return found
+
+
+class Authenticator:
+    """Tells who a request comes from.
+
+    Args:
+        ring: The keys of the setting.
+        store: Where other keys are.
+    """
+
+    def __init__(self, ring: KeyRing, store: Store) -> None:
+        self._ring = ring
+        self._store = store
+
+    async def required(self) -> bool:
+        """Whether requests without a key are refused."""
+        return bool(self._ring.users) or await self._store.has_api_keys()
+
+    async def user(self, authorization: str | None) -> str:
+        """Return the user that an ``Authorization`` header speaks for.
+
+        Raises:
+            Unauthorized: The key is not known; or there is none, and keys are required.
+        """
+        scheme, _, key = (authorization or "").partition(" ")
+        key = key.strip()
+        if scheme.lower() == "bearer" and key:
+            user = self._ring.find(key) or await self._store.user_for_key(key)
+            if user is None:
+                raise Unauthorized("this key is not known to the server; check it, or ask whoever runs the server")
+            return user
+        if await self.required():
+            raise Unauthorized("this server needs a key: send the header 'Authorization: Bearer <key>'")
+        return LOCAL_USER
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host name or address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposure(host: str, *, keys: bool) -> None:
+    """Refuse to serve a network without keys.
+
+    Raises:
+        InvalidInput: ``host`` is reachable from elsewhere and there are no keys.
+    """
+    if not keys and not is_loopback(host):
+        raise InvalidInput(
+            f"KODA_HOST={host} would let everybody on the network in: set KODA_API_KEYS (user=key, separated by "
+            "commas), or leave KODA_HOST out to serve this machine only"
+        )

@@ -1,0 +1,79 @@
+"""What every route takes: the application's parts, who asks, and sessions that belong to them.
+
+These are FastAPI dependencies. A session of another user is not found, exactly like one that does not exist.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from fastapi import Depends, Header, Path
+from starlette.requests import HTTPConnection
+
+from koda_ray.errors import InvalidInput
+from koda_ray.serve.background import Background
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.streams import Watchers
+from koda_ray.state.store import SessionRecord
+from koda_ray.types import new_id
+
+__all__ = ["Deps", "IdempotencyKey", "OwnSession", "SessionId", "User", "background_of", "deps_of", "watchers_of"]
+
+SessionId = Annotated[
+    str,
+    Path(alias="session_id", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="A session's id"),
+]
+
+
+def deps_of(connection: HTTPConnection) -> ApiDeps:
+    """Return the parts that the application was made with."""
+    return cast(ApiDeps, connection.app.state.deps)
+
+
+def background_of(connection: HTTPConnection) -> Background:
+    """Return the owner of work that outlives a request."""
+    return cast(Background, connection.app.state.background)
+
+
+def watchers_of(connection: HTTPConnection) -> Watchers:
+    """Return the count of who follows what."""
+    return cast(Watchers, connection.app.state.watchers)
+
+
+Deps = Annotated[ApiDeps, Depends(deps_of)]
+
+
+async def _user(connection: HTTPConnection, deps: Deps) -> str:
+    return await deps.auth.user(connection.headers.get("authorization"))
+
+
+User = Annotated[str, Depends(_user)]
+
+
+async def _own_session(session_id: SessionId, user: User, deps: Deps) -> SessionRecord:
+    return await deps.store.get_session(session_id, user_id=user)
+
+
+OwnSession = Annotated[SessionRecord, Depends(_own_session)]
+
+
+def _idempotency_key(
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            description="Any string of your own, at most 255 visible ASCII characters. The same key with the same body "
+            "is answered as before and does nothing again; with another body it is refused with 409."
+        ),
+    ] = None,
+) -> str:
+    if idempotency_key is None:
+        return new_id("cmd")
+    key = idempotency_key.strip()
+    if not key or len(key) > 255 or not key.isascii() or not key.isprintable():
+        raise InvalidInput(
+            f"the Idempotency-Key header has {len(key)} characters; it needs 1 to 255 visible ASCII characters"
+        )
+    return key
+
+
+IdempotencyKey = Annotated[str, Depends(_idempotency_key)]

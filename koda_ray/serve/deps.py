@@ -1,0 +1,75 @@
+"""What the HTTP application needs from below, as parameters: the store, the storage and a directory of sessions.
+
+The application is the same whether the directory reaches Ray actors or a test's own sessions: it records commands
+through it and reads everything else from the store, so no read ever wakes an actor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from koda_ray.config import Settings
+from koda_ray.sandbox.base import PreviewEndpoint
+from koda_ray.serve.auth import Authenticator
+from koda_ray.serve.signing import Signer
+from koda_ray.state.storage import Storage
+from koda_ray.state.store import CommandRecord, Store
+
+__all__ = ["ApiDeps", "SessionDirectory"]
+
+
+class SessionDirectory(Protocol):
+    """Finds or activates the one actor of a session, on whichever machine."""
+
+    async def submit(
+        self, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
+    ) -> CommandRecord:
+        """Have a session record a command; once this returns, it survives every crash.
+
+        Raises:
+            NotFound: No such session of this user.
+            InvalidTransition: The session's phase does not take the command.
+            Conflict: The key was used for another body.
+        """
+        ...
+
+    async def wake(self, session_id: str) -> None:
+        """Activate a session because its row owes work."""
+        ...
+
+    async def preview(self, *, session_id: str, user_id: str) -> PreviewEndpoint:
+        """Activate a session and return its running dev server, started where needed."""
+        ...
+
+    async def watch(self, session_id: str, watchers: int) -> None:
+        """Say how many subscribers follow a session here; never activates."""
+        ...
+
+    async def delete(self, *, session_id: str, user_id: str) -> None:
+        """Remove a session with its actor, sandbox and rows. Idempotent for its owner; NotFound for others."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiDeps:
+    """The parts of a running application.
+
+    The live preview answers at ``preview_origin`` (``https://host``, no path) where one is given, else on
+    ``preview_port`` of the host that the API was asked at; with neither it is turned off.
+    ``draining`` is set before shutdown: open event streams end, and clients come back to whoever serves next.
+    """
+
+    settings: Settings
+    store: Store
+    storage: Storage
+    directory: SessionDirectory
+    auth: Authenticator
+    signer: Signer
+    preview_origin: str | None = None
+    preview_port: int | None = None
+    draining: asyncio.Event = field(default_factory=asyncio.Event)

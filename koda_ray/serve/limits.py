@@ -1,0 +1,79 @@
+"""A limit on request bodies, refused by their declared length before a byte of them is read.
+
+A body without a length is counted as it comes. What is over the limit gets a problem document and a closed
+connection: reading on, only to throw it away, would be work for whoever sends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from koda_ray.serve.problem import problem_response
+
+__all__ = ["BodyLimit", "BodyTooLarge"]
+
+
+class BodyTooLarge(Exception):
+    """The body passed its limit while it was being read: raised into the application to stop it."""
+
+
+class BodyLimit:
+    """ASGI middleware.
+
+    Args:
+        app: What is wrapped.
+        limit_bytes: The limit for a path, in bytes.
+    """
+
+    def __init__(self, app: ASGIApp, *, limit_bytes: Callable[[str], int]) -> None:
+        self._app = app
+        self._limit_bytes = limit_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a connection; anything but HTTP passes."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        limit = self._limit_bytes(scope["path"])
+        declared = Headers(scope=scope).get("content-length", "0")
+        if not declared.isdecimal() or int(declared) > limit:
+            await _refuse(scope, receive, send, limit, declared)
+            return
+        seen = 0
+        started = False
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            if message["type"] == "http.request":
+                seen += len(message.get("body", b""))
+                if seen > limit:
+                    raise BodyTooLarge
+            return message
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, counted, watched)
+        except BodyTooLarge:
+            if started:
+                raise
+            await _refuse(scope, receive, send, limit, f"over {limit}")
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, limit: int, seen: str) -> None:
+    response = problem_response(
+        status=413,
+        code="BODY_TOO_LARGE",
+        detail=f"the body has {seen} bytes, and this address takes {limit:,} at most; send less",
+        instance=scope["path"],
+        context={"limitBytes": limit},
+        headers={"Connection": "close"},
+    )
+    await response(scope, receive, send)

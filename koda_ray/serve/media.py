@@ -1,0 +1,133 @@
+"""A stored object as an HTTP response: ranges, validators and lengths, without ever holding the object in memory.
+
+Objects never change under their key, so one strong validator serves caching and resumed downloads alike. Local
+objects are read from their file, those in a bucket by ranged reads.
+
+Source: RFC 9110, sections 13 (conditional requests) and 14 (range requests).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import BinaryIO, Literal
+
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
+
+from koda_ray.serve.problem import problem_response
+from koda_ray.state.storage import Storage
+
+__all__ = ["Span", "blob_response", "parse_range"]
+
+_BLOCK_BYTES = 256 * 1024
+_REMOTE_BLOCK_BYTES = 2 * 1024 * 1024
+_RANGE = re.compile(r"bytes=\s*(\d*)-(\d*)\s*")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes ``[start, stop)``."""
+
+    start: int
+    stop: int
+
+
+def parse_range(header: str | None, size: int) -> Span | Literal["unsatisfiable"] | None:
+    """Read a ``Range`` header for an object of ``size`` bytes.
+
+    Returns:
+        The span; None for the whole object, also where the header is malformed, has another unit or asks for several
+        ranges (which a server may ignore); ``unsatisfiable`` where nothing of it is in the object.
+    """
+    found = _RANGE.fullmatch(header) if header else None
+    if found is None or not (found[1] or found[2]):
+        return None
+    if not found[1]:
+        length = int(found[2])
+        return Span(max(0, size - length), size) if length and size else "unsatisfiable"
+    start = int(found[1])
+    if found[2] and int(found[2]) < start:
+        return None
+    if start >= size:
+        return "unsatisfiable"
+    return Span(start, min(size, int(found[2]) + 1) if found[2] else size)
+
+
+async def blob_response(
+    request: Request, storage: Storage, key: str, *, media_type: str, etag: str, filename: str, download: bool = False
+) -> Response:
+    """Answer GET or HEAD for a stored object.
+
+    Args:
+        request: What was asked: method, ``Range``, ``If-Range`` and ``If-None-Match``.
+        storage: Where the object is.
+        key: Its key.
+        media_type: Its type.
+        etag: Its validator, without quotes: anything that changes with the object.
+        filename: The name to save it under, ASCII.
+        download: Whether a browser should save it rather than show it.
+
+    Raises:
+        NotFound: There is no such object.
+        StorageError: It could not be read.
+    """
+    size = await storage.size(key)
+    tag = f'"{etag}"'
+    headers = {
+        "ETag": tag,
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private, max-age=0, must-revalidate",
+        "Content-Disposition": f'{"attachment" if download else "inline"}; filename="{filename}"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    if _matches(request.headers.get("if-none-match"), tag):
+        return Response(status_code=304, headers=headers)
+    span = parse_range(request.headers.get("range"), size)
+    if request.headers.get("if-range") not in (None, tag):
+        span = None  # another version was begun: start over
+    if span == "unsatisfiable":
+        return problem_response(
+            status=416,
+            code="RANGE_NOT_SATISFIABLE",
+            detail=f"the file has {size} bytes, and Range {request.headers['range']!r} asks for none of them",
+            instance=request.url.path,
+            context={"sizeBytes": size},
+            headers={"Content-Range": f"bytes */{size}", "Accept-Ranges": "bytes"},
+        )
+    status = 200
+    if span is not None:
+        status = 206
+        headers["Content-Range"] = f"bytes {span.start}-{span.stop - 1}/{size}"
+    span = span or Span(0, size)
+    headers["Content-Length"] = str(span.stop - span.start)
+    if request.method == "HEAD":
+        return Response(status_code=status, headers=headers, media_type=media_type)
+    return StreamingResponse(_read(storage, key, span), status_code=status, headers=headers, media_type=media_type)
+
+
+def _matches(header: str | None, tag: str) -> bool:
+    return header is not None and (
+        header.strip() == "*" or tag in {part.strip().removeprefix("W/") for part in header.split(",")}
+    )
+
+
+async def _read(storage: Storage, key: str, span: Span) -> AsyncIterator[bytes]:
+    path = storage.local_path(key)
+    if path is None:
+        for start in range(span.start, span.stop, _REMOTE_BLOCK_BYTES):
+            yield await storage.get_range(key, start, min(span.stop, start + _REMOTE_BLOCK_BYTES))
+        return
+    file = await asyncio.to_thread(path.open, "rb")
+    try:
+        for start in range(span.start, span.stop, _BLOCK_BYTES):
+            yield await asyncio.to_thread(_read_at, file, start, min(span.stop, start + _BLOCK_BYTES))
+    finally:
+        file.close()
+
+
+def _read_at(file: BinaryIO, start: int, stop: int) -> bytes:
+    file.seek(start)
+    return file.read(stop - start)

@@ -1,0 +1,66 @@
+"""The last touches of the API's description: what FastAPI cannot know by itself.
+
+A generated client needs the error document under its media type, the shape of an event, and that a key is sent as a
+bearer token.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from koda_ray.serve.problem import PROBLEM_TYPE
+
+__all__ = ["describe"]
+
+_REF = "#/components/schemas/{model}"
+_PUBLIC = {"/v1/health", "/v1/ready"}
+
+
+def describe(app: FastAPI, *, extra_models: tuple[type[BaseModel], ...]) -> None:
+    """Replace an application's description by a completed one, made on the first request for it.
+
+    Args:
+        app: The application, with all its routes.
+        extra_models: Models that only streams carry.
+    """
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _complete(plain(), extra_models)
+        return app.openapi_schema
+
+    app.openapi = openapi
+
+
+def _complete(schema: dict[str, Any], extra_models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+    components: dict[str, Any] = schema.setdefault("components", {})
+    models: dict[str, Any] = components.setdefault("schemas", {})
+    for model in extra_models:
+        own = model.model_json_schema(by_alias=True, mode="serialization", ref_template=_REF)
+        models.update(own.pop("$defs", {}))
+        models[model.__name__] = own
+    for unused in ("HTTPValidationError", "ValidationError"):
+        models.pop(unused, None)
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": "One of KODA_API_KEYS"}}
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            _problems(operation["responses"])
+            if path not in _PUBLIC:
+                # without a key a request is the local user's, where no keys are set up
+                operation["security"] = [{"key": []}, {}]
+    return schema
+
+
+def _problems(responses: dict[str, Any]) -> None:
+    """Say that errors come as problem documents: FastAPI writes its own media type beside ours."""
+    for status, response in responses.items():
+        content = cast("dict[str, Any]", response.get("content", {}))
+        if status == "422" and PROBLEM_TYPE not in content:
+            response["description"] = "A value is not valid"
+            content = response["content"] = {PROBLEM_TYPE: {}}
+        if PROBLEM_TYPE in content:
+            response["content"] = {PROBLEM_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}

@@ -1,0 +1,300 @@
+"""The live preview: the sandbox's dev server, shown on an origin of its own to whoever holds a signed address.
+
+What comes out of the sandbox is hostile. So it is never served by the API's origin, every response puts the page in
+an opaque origin (CSP ``sandbox``) where it can neither read cookies nor reach another session's preview, and it may
+talk to nothing but this proxy. In an opaque origin cookies do not work either, which is why the token is part of the
+path: ``/p/<token>/...``. The dev server runs under a base path that occurs nowhere else, and in texts that base is
+replaced by the token's path, so Vite's absolute module addresses and its HMR socket come back here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import httpx
+import structlog
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from websockets.asyncio.client import ClientConnection, unix_connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.typing import Subprotocol
+
+from koda_ray.errors import KodaError, ServerFailed
+from koda_ray.sandbox.base import PreviewEndpoint
+from koda_ray.serve.deps import SessionDirectory
+from koda_ray.serve.limits import BodyLimit
+from koda_ray.serve.problem import problem_response
+from koda_ray.serve.signing import Grant, Signer
+
+__all__ = ["create_preview_app"]
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_TEXT_BYTES = 32 * 1024 * 1024
+"""Largest text whose base path is replaced; three.js with an inline source map is about 6 MiB."""
+_ENDPOINT_TTL_S = 10.0
+_TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+# named, not forwarded but for a list: cookies, keys and hop-by-hop headers have no business on the other side
+_REQUEST_HEADERS = frozenset({"accept", "accept-language", "content-type", "range", "if-range"})
+_RESPONSE_HEADERS = frozenset({"content-type", "cache-control", "content-range", "accept-ranges", "last-modified"})
+_TEXTS = ("text/", "application/javascript", "application/json", "application/manifest+json", "image/svg")
+_log = structlog.get_logger(__name__)
+
+
+@dataclass
+class _Upstream:
+    """One session's dev server, asked for again after a while or when it no longer answers."""
+
+    endpoint: PreviewEndpoint
+    client: httpx.AsyncClient
+    until: float
+
+
+@dataclass
+class _Proxy:
+    """What the routes share."""
+
+    directory: SessionDirectory
+    signer: Signer
+    api_port: int
+    upstreams: dict[str, _Upstream] = field(default_factory=dict[str, _Upstream])
+    locks: dict[str, asyncio.Lock] = field(default_factory=dict[str, asyncio.Lock])
+
+    async def upstream(self, grant: Grant, *, fresh: bool = False) -> _Upstream:
+        async with self.locks.setdefault(grant.session_id, asyncio.Lock()):
+            known = self.upstreams.get(grant.session_id)
+            if known is not None and known.until > time.monotonic() and not fresh:
+                return known
+            endpoint = await self.directory.preview(session_id=grant.session_id, user_id=grant.user_id)
+            if known is not None and known.endpoint == endpoint and not fresh:
+                known.until = time.monotonic() + _ENDPOINT_TTL_S
+                return known
+            if known is not None:
+                await known.client.aclose()
+            client = httpx.AsyncClient(
+                transport=httpx.AsyncHTTPTransport(uds=endpoint.socket_path),
+                base_url="http://localhost",
+                timeout=_TIMEOUT,
+            )
+            found = _Upstream(endpoint, client, time.monotonic() + _ENDPOINT_TTL_S)
+            self.upstreams[grant.session_id] = found
+            return found
+
+    async def close(self) -> None:
+        for upstream in self.upstreams.values():
+            await upstream.client.aclose()
+        self.upstreams.clear()
+
+
+def create_preview_app(directory: SessionDirectory, signer: Signer, *, api_port: int) -> Starlette:
+    """Build the preview's application.
+
+    Args:
+        directory: Finds (and starts) a session's dev server.
+        signer: Checks the addresses that the API handed out.
+        api_port: The API's port: pages of that port on the same host may show the preview in a frame.
+    """
+    proxy = _Proxy(directory, signer, api_port)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            await proxy.close()
+
+    async def http(request: Request) -> Response:
+        return await _http(proxy, request)
+
+    async def socket(websocket: WebSocket) -> None:
+        await _socket(proxy, websocket)
+
+    async def bare(request: Request) -> Response:
+        return RedirectResponse(f"/p/{request.path_params['token']}/")
+
+    app = Starlette(
+        routes=[
+            Route("/p/{token}", bare, methods=["GET"]),
+            Route("/p/{token}/{path:path}", http, methods=["GET", "HEAD", "POST", "OPTIONS"]),
+            WebSocketRoute("/p/{token}/{path:path}", socket),
+        ],
+        exception_handlers={KodaError: _refused},
+        lifespan=lifespan,
+    )
+    app.add_middleware(BodyLimit, limit_bytes=lambda _: MAX_BODY_BYTES)
+    return app
+
+
+def _grant(proxy: _Proxy, connection: HTTPConnection) -> Grant:
+    return proxy.signer.check(str(connection.path_params["token"]))
+
+
+def _target(connection: HTTPConnection, base: str) -> str:
+    """Return the dev server's address for one of ours, escaped as it was."""
+    raw = connection.scope.get("raw_path") or connection.scope["path"].encode()
+    rest = raw.decode("latin-1").split("/", 3)[3]
+    query = connection.scope["query_string"].decode("latin-1")
+    return f"{base}{rest}{'?' if query else ''}{query}"
+
+
+async def _http(proxy: _Proxy, request: Request) -> Response:
+    grant = _grant(proxy, request)
+    if request.method == "OPTIONS":
+        return Response(status_code=204, headers=_guard(proxy, request))
+    body = await request.body()
+    upstream = await proxy.upstream(grant)
+    try:
+        answer = await _ask(upstream, request, body)
+    except httpx.TransportError:
+        # the sandbox moved or its dev server was started anew: ask once more where it is
+        upstream = await proxy.upstream(grant, fresh=True)
+        try:
+            answer = await _ask(upstream, request, body)
+        except httpx.TransportError as error:
+            raise ServerFailed(f"the session's dev server does not answer ({type(error).__name__})") from error
+    return await _respond(proxy, request, upstream, answer)
+
+
+async def _ask(upstream: _Upstream, request: Request, body: bytes) -> httpx.Response:
+    headers = {name: value for name, value in request.headers.items() if name in _REQUEST_HEADERS}
+    headers |= {"host": "localhost", "accept-encoding": "identity"}
+    target = _target(request, upstream.endpoint.base)
+    built = upstream.client.build_request(request.method, "/", headers=headers, content=body or None)
+    built.url = built.url.copy_with(raw_path=target.encode("latin-1"))
+    return await upstream.client.send(built, stream=True)
+
+
+async def _respond(proxy: _Proxy, request: Request, upstream: _Upstream, answer: httpx.Response) -> Response:
+    base, ours = upstream.endpoint.base, f"/p/{request.path_params['token']}/"
+    headers = {name: value for name, value in answer.headers.items() if name in _RESPONSE_HEADERS}
+    headers |= _guard(proxy, request)
+    if answer.is_redirect:
+        location = urlsplit(str(answer.headers.get("location", "")))
+        await answer.aclose()
+        path = location.path.removeprefix(base) if location.path.startswith(base) else ""
+        return RedirectResponse(f"{ours}{path}", status_code=307, headers=_guard(proxy, request))
+    kind = answer.headers.get("content-type", "")
+    if request.method != "HEAD" and kind.startswith(_TEXTS):
+        try:
+            text = await _read(answer)
+        finally:
+            await answer.aclose()
+        return Response(text.replace(base.encode(), ours.encode()), status_code=answer.status_code, headers=headers)
+    if "content-length" in answer.headers:
+        headers["content-length"] = answer.headers["content-length"]
+    return StreamingResponse(_stream(answer), status_code=answer.status_code, headers=headers)
+
+
+async def _read(answer: httpx.Response) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in answer.aiter_raw():
+        size += len(part)
+        if size > MAX_TEXT_BYTES:
+            raise ServerFailed(f"the page sent a text of more than {MAX_TEXT_BYTES:,} bytes", retryable=False)
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _stream(answer: httpx.Response) -> AsyncIterator[bytes]:
+    try:
+        async for part in answer.aiter_raw():
+            yield part
+    finally:
+        await answer.aclose()
+
+
+def _guard(proxy: _Proxy, connection: HTTPConnection) -> dict[str, str]:
+    """Return the headers that keep the page where it is."""
+    url = connection.url
+    own = f"{url.hostname}:{url.port}" if url.port else str(url.hostname)
+    names = (
+        {str(url.hostname), "127.0.0.1", "localhost"} if url.hostname in ("127.0.0.1", "localhost") else {url.hostname}
+    )
+    parents = " ".join(f"{url.scheme}://{name}:{proxy.api_port}" for name in sorted(map(str, names)))
+    policy = (
+        "sandbox allow-scripts; default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval'; "
+        f"connect-src 'self' ws://{own} wss://{own} data: blob:; worker-src 'self' blob:; object-src 'none'; "
+        f"base-uri 'self'; form-action 'none'; frame-ancestors {parents}"
+    )
+    return {
+        "content-security-policy": policy,
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+        # an opaque origin is nobody's, so its own modules need this; the address is the secret
+        "access-control-allow-origin": "*",
+        "access-control-allow-headers": "content-type",
+        "cross-origin-resource-policy": "cross-origin",
+        "permissions-policy": "camera=(), microphone=(), geolocation=(), usb=(), serial=(), payment=()",
+        "x-robots-tag": "noindex",
+    }
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, KodaError)
+    if "text/html" in request.headers.get("accept", ""):
+        page = (
+            "<!doctype html><meta charset=utf-8><title>Preview</title><body style='font:16px system-ui;margin:4rem'>"
+            f"<h1 style='font-size:1.2rem'>No preview here</h1><p>{html.escape(error.message)}</p>"
+        )
+        headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        return HTMLResponse(page, status_code=error.status, headers={**headers, "referrer-policy": "no-referrer"})
+    # never the path: it holds the token
+    return problem_response(
+        status=error.status, code=error.code, detail=error.message, instance="/p", retryable=error.retryable
+    )
+
+
+async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
+    try:
+        grant = _grant(proxy, websocket)
+        upstream = await proxy.upstream(grant)
+        target = _target(websocket, upstream.endpoint.base)
+        protocols = [Subprotocol(name) for name in websocket.scope["subprotocols"]]
+        try:
+            server = await unix_connect(
+                upstream.endpoint.socket_path, f"ws://localhost{target}", subprotocols=protocols or None, max_size=None
+            )
+        except (OSError, InvalidHandshake, TimeoutError) as error:
+            raise ServerFailed(f"the session's dev server takes no socket ({type(error).__name__})") from error
+    except KodaError as error:
+        await websocket.close(4000 + error.status, error.code)
+        return
+    await websocket.accept(server.subprotocol)
+    left_s = grant.expires_at.timestamp() - time.time()
+    tasks = [asyncio.create_task(_inwards(websocket, server)), asyncio.create_task(_outwards(websocket, server))]
+    try:
+        await asyncio.wait(tasks, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await server.close()
+        with suppress(RuntimeError, WebSocketDisconnect):
+            await websocket.close()
+
+
+async def _inwards(websocket: WebSocket, server: ClientConnection) -> None:
+    with suppress(WebSocketDisconnect, ConnectionClosed):
+        while True:
+            message = await websocket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            await server.send(message["text"] if message.get("text") is not None else message["bytes"])
+
+
+async def _outwards(websocket: WebSocket, server: ClientConnection) -> None:
+    with suppress(WebSocketDisconnect, ConnectionClosed):
+        async for message in server:
+            if isinstance(message, str):
+                await websocket.send_text(message)
+            else:
+                await websocket.send_bytes(message)

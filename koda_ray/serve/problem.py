@@ -1,0 +1,156 @@
+"""Errors as problem documents: one place where an exception becomes a status, a code and a sentence.
+
+Source: RFC 9457, Problem Details for HTTP APIs.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from koda_ray.errors import KodaError
+from koda_ray.wire import Problem, ProblemField
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["PROBLEM_TYPE", "install", "problem_response", "responses"]
+
+PROBLEM_TYPE = "application/problem+json"
+_TITLES = {
+    400: "The request could not be read",
+    401: "A key is needed",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "The request does not fit the current state",
+    413: "The request is too large",
+    415: "This kind of file is not taken",
+    416: "The range is not in the file",
+    422: "A value is not valid",
+    429: "Too many requests",
+    500: "Something broke on our side",
+    502: "A part that we rely on failed",
+    503: "Something that the work needs is missing",
+    507: "The disk is full",
+}
+_CODES = {
+    400: "BAD_REQUEST",
+    404: "NOT_FOUND",
+    405: "METHOD_NOT_ALLOWED",
+    413: "BODY_TOO_LARGE",
+    415: "UNSUPPORTED_TYPE",
+}
+_log = structlog.get_logger(__name__)
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI entries for the errors that an operation may answer with."""
+    return {
+        status: {"model": Problem, "description": _TITLES[status], "content": {PROBLEM_TYPE: {}}} for status in statuses
+    }
+
+
+def problem_response(
+    *,
+    status: int,
+    code: str,
+    detail: str,
+    instance: str,
+    retryable: bool = False,
+    context: Mapping[str, str | int | float | bool | None] | None = None,
+    fields: Iterable[ProblemField] = (),
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """Build the response of one problem; ``instance`` is the path that was asked for."""
+    problem = Problem(
+        type=f"urn:koda:problem:{code.lower().replace('_', '-')}",
+        title=_TITLES.get(status) or HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        code=code,
+        retryable=retryable,
+        instance=instance,
+        context=dict(context or {}),
+        fields=tuple(fields),
+    )
+    return JSONResponse(
+        problem.model_dump(mode="json"), status_code=status, media_type=PROBLEM_TYPE, headers=dict(headers or {})
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of an application a problem document."""
+    app.add_exception_handler(KodaError, _koda_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _bug)
+
+
+async def _koda_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, KodaError)
+    status = 507 if error.code == "DISK_FULL" else error.status
+    if status >= 500:
+        _log.warning("request failed", path=request.url.path, code=error.code, status=status)
+    return problem_response(
+        status=status,
+        code=error.code,
+        detail=error.message,
+        instance=request.url.path,
+        retryable=error.retryable,
+        context=error.context,
+        headers={"WWW-Authenticate": "Bearer"} if status == 401 else None,
+    )
+
+
+async def _validation_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    fields = [_field(item) for item in error.errors()]
+    return problem_response(
+        status=422,
+        code="INVALID_INPUT",
+        detail="; ".join(f"{field.field}: {field.problem}" for field in fields) or "the request is not valid",
+        instance=request.url.path,
+        fields=fields,
+    )
+
+
+def _field(item: dict[str, Any]) -> ProblemField:
+    """Name the value as the request does, and never repeat it: it may be a whole prompt."""
+    where = [str(part) for part in item["loc"]]
+    if where and where[0] in ("body", "query", "path", "header", "cookie") and len(where) > 1:
+        where = where[1:]
+    problem = str(item["msg"]).removeprefix("Value error, ")
+    value = item.get("input")
+    if item["type"] == "string_too_long" and isinstance(value, str):
+        problem = f"{problem} (it has {len(value):,})"
+    return ProblemField(field=".".join(where), problem=problem)
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    status = error.status_code
+    detail = f"there is nothing at {request.url.path}" if status == 404 else str(error.detail)
+    return problem_response(
+        status=status,
+        code=_CODES.get(status, f"HTTP_{status}"),
+        detail=detail,
+        instance=request.url.path,
+        headers=error.headers,
+    )
+
+
+async def _bug(request: Request, error: Exception) -> JSONResponse:
+    _log.exception("a bug answered a request", path=request.url.path, exc_info=error)
+    return problem_response(
+        status=500,
+        code="INTERNAL",
+        detail="this is a bug in koda_ray; the server's log has the details",
+        instance=request.url.path,
+    )

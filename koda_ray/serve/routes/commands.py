@@ -1,0 +1,110 @@
+"""What a person says to a session: recorded before the response is sent, worked on afterwards.
+
+Every operation answers 202 with the command's record. A repeat (same idempotency key, same body) is answered from
+that record and wakes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from fastapi import APIRouter
+from pydantic import JsonValue
+
+from koda_ray.errors import Conflict, InvalidInput
+from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.problem import responses
+from koda_ray.state.store import CommandRecord
+from koda_ray.types import RenderOptions
+from koda_ray.wire import Answer, Changes, CommandAccepted, CommandName, Message, Reject
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/sessions/{session_id}",
+    tags=["commands"],
+    responses=responses(401, 404, 409, 413, 422, 503),
+)
+
+
+@router.post("/answer", operation_id="answer", status_code=202, summary="Answer the question")
+async def answer(body: Answer, row: OwnSession, user: User, key: IdempotencyKey, deps: Deps) -> CommandAccepted:
+    """Answer with one of the question's options, with your own words, or with both."""
+    if body.option_id is None and body.text is None:
+        raise InvalidInput("the answer is empty: send optionId (one of the question's options) or text")
+    return await _submit(deps, row.id, user, "answer", body.model_dump(mode="json", exclude_none=True), key)
+
+
+@router.post("/accept", operation_id="accept", status_code=202, summary="Accept the plan or the preview")
+async def accept(row: OwnSession, user: User, key: IdempotencyKey, deps: Deps) -> CommandAccepted:
+    """Go on: from the plan to the work, from the preview to the final render."""
+    return await _submit(deps, row.id, user, "accept", {}, key)
+
+
+@router.post("/reject", operation_id="reject", status_code=202, summary="Reject the plan or the preview")
+async def reject(
+    row: OwnSession, user: User, key: IdempotencyKey, deps: Deps, body: Reject | None = None
+) -> CommandAccepted:
+    """Go back: from the plan to a question, from the preview to the work (which needs feedback)."""
+    sent = body.model_dump(mode="json", exclude_none=True) if body else {}
+    return await _submit(deps, row.id, user, "reject", sent, key)
+
+
+@router.post("/changes", operation_id="requestChanges", status_code=202, summary="Ask for something to be different")
+async def changes(body: Changes, row: OwnSession, user: User, key: IdempotencyKey, deps: Deps) -> CommandAccepted:
+    """Have the plan, the preview or the finished video changed."""
+    return await _submit(deps, row.id, user, "changes", body.model_dump(mode="json"), key)
+
+
+@router.post("/messages", operation_id="sendMessage", status_code=202, summary="Say something to the agents")
+async def message(body: Message, row: OwnSession, user: User, key: IdempotencyKey, deps: Deps) -> CommandAccepted:
+    """Say something at any time; what it means depends on the phase."""
+    return await _submit(deps, row.id, user, "message", body.model_dump(mode="json"), key)
+
+
+@router.post("/cancel", operation_id="cancel", status_code=202, summary="Stop the work under way")
+async def cancel(row: OwnSession, user: User, key: IdempotencyKey, deps: Deps) -> CommandAccepted:
+    """Stop, and go back to what can be acted on. Nothing that was made is lost."""
+    return await _submit(deps, row.id, user, "cancel", {}, key)
+
+
+@router.post("/retry", operation_id="retry", status_code=202, summary="Try again after an error")
+async def retry(row: OwnSession, user: User, key: IdempotencyKey, deps: Deps) -> CommandAccepted:
+    """Take up the work again where it failed."""
+    return await _submit(deps, row.id, user, "retry", {}, key)
+
+
+@router.post("/render", operation_id="render", status_code=202, summary="Render the final video")
+async def render(
+    row: OwnSession, user: User, key: IdempotencyKey, deps: Deps, body: RenderOptions | None = None
+) -> CommandAccepted:
+    """Render what the preview shows, at this size, rate and format. The finished video can be rendered again."""
+    options = body or RenderOptions()
+    return await _submit(deps, row.id, user, "render", options.model_dump(mode="json"), key)
+
+
+async def _submit(
+    deps: ApiDeps, session_id: str, user: str, name: CommandName, body: Mapping[str, JsonValue], key: str
+) -> CommandAccepted:
+    known = await deps.store.find_command(session_id, key)
+    if known is not None:
+        if known.name != name or known.body != dict(body):
+            raise Conflict(
+                f"the idempotency key {key!r} was used for another request ({known.name}); use a new key",
+                context={"command": known.name},
+            )
+        return _accepted(known)
+    record = await deps.directory.submit(session_id=session_id, user_id=user, name=name, body=body, key=key)
+    return _accepted(record)
+
+
+def _accepted(record: CommandRecord) -> CommandAccepted:
+    return CommandAccepted(
+        command_id=record.id,
+        session_id=record.session_id,
+        command=cast(CommandName, record.name),
+        result=record.result,
+        created_at=record.created_at,
+    )

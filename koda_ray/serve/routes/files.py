@@ -1,0 +1,92 @@
+"""The project's files, as its newest checkpoint holds them: no sandbox is started to look at them."""
+
+from __future__ import annotations
+
+import mimetypes
+
+from fastapi import APIRouter, Request, Response
+
+from koda_ray.errors import InvalidPath, NotFound
+from koda_ray.serve.context import Deps, OwnSession
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.media import blob_response
+from koda_ray.serve.problem import responses
+from koda_ray.state import checkpoint
+from koda_ray.state.checkpoint import Manifest
+from koda_ray.state.storage import blob_key
+from koda_ray.state.store import SessionRecord
+from koda_ray.wire import FileList, FileView
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/sessions/{session_id}/files", tags=["files"])
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+_TEXT = "text/plain; charset=utf-8"
+_MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "audio/", "video/", "font/")
+
+
+@router.get("", operation_id="listFiles", summary="List the project's files", responses=responses(401, 404, 422))
+async def list_files(row: OwnSession, deps: Deps) -> FileList:
+    """Return every file of the newest checkpoint by path; none before the first checkpoint."""
+    manifest = await _manifest(deps, row)
+    if manifest is None:
+        return FileList(checkpoint_id=None, created_at=None, files=())
+    files = tuple(
+        FileView(path=path, size_bytes=entry.size, sha256=entry.sha256)
+        for path, entry in sorted(manifest.files.items())
+    )
+    return FileList(checkpoint_id=manifest.id, created_at=manifest.created_at, files=files)
+
+
+@router.get(
+    "/{path:path}",
+    operation_id="readFile",
+    summary="Read one file of the project",
+    response_class=Response,
+    responses={
+        200: {"description": "The file", "content": {"application/octet-stream": _BYTES}},
+        **responses(401, 404, 416, 422),
+    },
+)
+async def read_file(path: str, request: Request, row: OwnSession, deps: Deps) -> Response:
+    """Send its bytes, as text or as a download: a page of the project never runs on this origin."""
+    try:
+        checkpoint.check_path(path)
+    except InvalidPath as error:
+        raise InvalidPath(error.message[:300], context={"path": path[:200]}) from error
+    manifest = await _manifest(deps, row)
+    entry = manifest.files.get(path) if manifest is not None else None
+    if entry is None:
+        raise NotFound(
+            f"session {row.id} has no file {path[:200]!r}; GET /v1/sessions/{row.id}/files lists what there is",
+            code="FILE_NOT_FOUND",
+        )
+    return await blob_response(
+        request,
+        deps.storage,
+        blob_key(row.user_id, entry.sha256),
+        media_type=_media_type(path),
+        etag=entry.sha256,
+        filename=_ascii_name(path),
+        download=not _media_type(path).startswith("text/plain"),
+    )
+
+
+async def _manifest(deps: ApiDeps, row: SessionRecord) -> Manifest | None:
+    pointer = await deps.store.latest_checkpoint(row.id)
+    return None if pointer is None else await checkpoint.load(deps.storage, pointer.manifest_key)
+
+
+def _media_type(path: str) -> str:
+    if path.endswith((".ts", ".tsx", ".mts", ".cts")):  # to mimetypes, a transport stream
+        return _TEXT
+    guess = mimetypes.guess_type(path)[0] or ""
+    if guess.startswith(_MEDIA):
+        return guess
+    binary = guess.startswith("application/") and not guess.endswith(("json", "javascript", "xml", "typescript"))
+    return "application/octet-stream" if binary else _TEXT
+
+
+def _ascii_name(path: str) -> str:
+    name = path.rpartition("/")[2]
+    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "_" for c in name)

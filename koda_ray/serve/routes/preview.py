@@ -1,0 +1,41 @@
+"""An address for the running page: signed, short-lived, and on another origin than this API."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+
+from koda_ray.errors import Missing
+from koda_ray.serve.context import Deps, OwnSession, User
+from koda_ray.serve.problem import responses
+from koda_ray.wire import PreviewLink
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
+
+
+@router.post(
+    "/preview",
+    operation_id="openPreview",
+    summary="See the running page",
+    responses=responses(401, 404, 409, 422, 502, 503),
+)
+async def open_preview(request: Request, row: OwnSession, user: User, deps: Deps) -> PreviewLink:
+    """Start the session's dev server where it does not run, and return where it can be seen for an hour.
+
+    The page reloads itself as the agents write. Whoever has the address may look at it; show it in an iframe of this
+    API's origin, or in a window of its own.
+    """
+    origin = deps.preview_origin
+    if origin is None:
+        if deps.preview_port is None:
+            raise Missing("the live preview is turned off on this server; set KODA_PREVIEW_PORT to turn it on")
+        origin = f"{request.url.scheme}://{_host(request)}:{deps.preview_port}"
+    await deps.directory.preview(session_id=row.id, user_id=user)
+    token, expires_at = deps.signer.sign(session_id=row.id, user_id=user)
+    return PreviewLink(url=f"{origin}/p/{token}/", expires_at=expires_at)
+
+
+def _host(request: Request) -> str:
+    host = request.url.hostname or "127.0.0.1"
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,171 @@
+"""Sessions: make one, read one, list them, delete one. Reads come from the store and wake nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from koda_ray.errors import InvalidInput, NotFound
+from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, SessionId, User, background_of
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.problem import responses
+from koda_ray.state.store import SessionRecord
+from koda_ray.types import NodeState, new_id
+from koda_ray.wire import CreateSession, SessionCreated, SessionPage, SessionSummary, SessionView
+
+__all__ = ["default_project", "router"]
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+_SUMMARY_CHARS = 200
+
+
+def default_project(user_id: str) -> str:
+    """Return the project that a user's work belongs to where no other is named."""
+    return user_id
+
+
+@router.post(
+    "",
+    operation_id="createSession",
+    summary="Make a video from a prompt",
+    status_code=202,
+    response_model=SessionCreated,
+    responses=responses(401, 404, 409, 413, 422, 503),
+)
+async def create_session(
+    body: CreateSession, user: User, key: IdempotencyKey, deps: Deps, request: Request, response: Response
+) -> SessionCreated:
+    """Record a session and let its agents begin. Follow `eventsUrl`, or read `stateUrl`, to see it go on."""
+    await deps.store.ensure_user(user)
+    project = body.project_id or default_project(user)
+    await deps.store.ensure_project(user, project, project)
+    await _check_assets(deps, body, user)
+    session_id = new_id("ses")
+    state = NodeState(
+        # one number for both: whoever knows a node knows its session
+        node_id=node_of(session_id),
+        user_id=user,
+        project_id=project,
+        session_id=session_id,
+        owes="analyze",
+        prompt=body.prompt.strip(),
+        style=body.style,
+        options=body.options,
+        render=body.render,
+        asset_ids=body.asset_ids,
+    )
+    row, _ = await deps.store.create_session(state, key=key, body=body.model_dump(mode="json"))
+    if body.asset_ids:
+        await deps.store.attach_assets(body.asset_ids, user_id=user, session_id=row.id)
+    if row.owes is not None:
+        background_of(request).spawn(deps.directory.wake(row.id), what="wake")
+    state_url = f"/v1/sessions/{row.id}"
+    response.headers["Location"] = state_url
+    return SessionCreated(
+        session_id=row.id,
+        node_id=row.node_id,
+        project_id=row.project_id,
+        created_at=row.created_at,
+        state_url=state_url,
+        events_url=f"{state_url}/events",
+    )
+
+
+@router.get(
+    "",
+    operation_id="listSessions",
+    summary="List your sessions, newest first",
+    response_model=SessionPage,
+    responses=responses(401, 422),
+)
+async def list_sessions(
+    user: User,
+    deps: Deps,
+    limit: Annotated[int, Query(ge=1, le=200, description="Sessions in a page")] = 50,
+    before: Annotated[str | None, Query(max_length=64, description="`next` of the page before")] = None,
+) -> SessionPage:
+    """Return a page; ask again with `before` set to `next` until `next` is null."""
+    rows = await deps.store.list_sessions(user, limit=limit + 1, before=before)
+    page = rows[:limit]
+    return SessionPage(
+        sessions=tuple(_summary(row) for row in page), next=page[-1].id if len(rows) > limit and page else None
+    )
+
+
+@router.get(
+    "/{session_id}",
+    operation_id="getSession",
+    summary="Read a session's state",
+    response_model=SessionView,
+    responses=responses(401, 404, 422),
+)
+async def get_session(row: OwnSession) -> SessionView:
+    """Return the state as stored. This wakes nothing, however long the session has slept."""
+    return view(row)
+
+
+@router.delete(
+    "/{session_id}",
+    operation_id="deleteSession",
+    summary="Delete a session with everything in it",
+    status_code=204,
+    responses=responses(401, 404, 422),
+)
+async def delete_session(session_id: SessionId, user: User, deps: Deps) -> Response:
+    """End its work, remove its sandbox, rows and files. Its event streams end."""
+    await deps.directory.delete(session_id=session_id, user_id=user)
+    return Response(status_code=204)
+
+
+def node_of(session_id: str) -> str:
+    """Return the node id of a session made here."""
+    return f"nod_{session_id.removeprefix('ses_')}"
+
+
+def session_of(node_id: str) -> str:
+    """Return the session id of a node made here; a session's own id stays as it is."""
+    return f"ses_{node_id.removeprefix('nod_')}" if node_id.startswith("nod_") else node_id
+
+
+def view(row: SessionRecord) -> SessionView:
+    """Show a row to its owner."""
+    return SessionView(
+        id=row.id,
+        node_id=row.node_id,
+        project_id=row.project_id,
+        status=row.status,
+        seq=row.seq,
+        state=row.state,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _summary(row: SessionRecord) -> SessionSummary:
+    prompt = " ".join(row.state.prompt.split())
+    return SessionSummary(
+        id=row.id,
+        project_id=row.project_id,
+        phase=row.state.phase,
+        owes=row.owes,
+        status=row.status,
+        prompt=prompt if len(prompt) <= _SUMMARY_CHARS else f"{prompt[: _SUMMARY_CHARS - 1]}…",
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+async def _check_assets(deps: ApiDeps, body: CreateSession, user: str) -> None:
+    for asset_id in body.asset_ids:
+        try:
+            asset = await deps.store.get_asset(asset_id, user_id=user)
+        except NotFound as error:
+            raise NotFound(
+                f"there is no asset {asset_id!r}; upload the file first: POST /v1/assets", context={"assetId": asset_id}
+            ) from error
+        if asset.session_id is not None:
+            raise InvalidInput(
+                f"asset {asset_id!r} belongs to session {asset.session_id} already; upload the file again",
+                context={"assetId": asset_id},
+            )

@@ -1,0 +1,134 @@
+"""What may be uploaded: pictures and sound, told by their first bytes and never by their name.
+
+A file that says it is one thing and is another is refused: whoever made it was mistaken or wants something. SVG is
+refused because it is a program: it can hold scripts and fetch other files.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Literal
+
+from koda_ray.errors import InvalidInput
+
+__all__ = ["SNIFF_BYTES", "MediaType", "UnsupportedType", "check_type", "clean_name", "sniff"]
+
+SNIFF_BYTES = 64
+"""How much of a file's beginning `sniff` looks at."""
+
+_NAME_CHARS = 100
+_SVG = re.compile(rb"^\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*(<!DOCTYPE\s+svg|<svg)", re.IGNORECASE | re.DOTALL)
+_ALIASES = {
+    "image/jpg": "image/jpeg",
+    "image/pjpeg": "image/jpeg",
+    "audio/mp3": "audio/mpeg",
+    "audio/x-wav": "audio/wav",
+    "audio/wave": "audio/wav",
+    "audio/vnd.wave": "audio/wav",
+    "audio/x-flac": "audio/flac",
+    "audio/x-m4a": "audio/mp4",
+    "audio/m4a": "audio/mp4",
+    "audio/x-aac": "audio/aac",
+    "audio/opus": "audio/ogg",
+    "application/ogg": "audio/ogg",
+}
+_UNSAID = {"", "application/octet-stream", "binary/octet-stream"}
+
+
+class UnsupportedType(InvalidInput):
+    """A file that is not a picture or sound, or not the one it says it is."""
+
+    code = "UNSUPPORTED_TYPE"
+    status = 415
+
+
+@dataclass(frozen=True)
+class MediaType:
+    """A kind of file that is taken; ``extension`` without the dot."""
+
+    name: str
+    kind: Literal["image", "audio"]
+    extension: str
+
+
+_PNG = MediaType("image/png", "image", "png")
+_JPEG = MediaType("image/jpeg", "image", "jpg")
+_GIF = MediaType("image/gif", "image", "gif")
+_WEBP = MediaType("image/webp", "image", "webp")
+_AVIF = MediaType("image/avif", "image", "avif")
+_MP3 = MediaType("audio/mpeg", "audio", "mp3")
+_WAV = MediaType("audio/wav", "audio", "wav")
+_OGG = MediaType("audio/ogg", "audio", "ogg")
+_FLAC = MediaType("audio/flac", "audio", "flac")
+_M4A = MediaType("audio/mp4", "audio", "m4a")
+_AAC = MediaType("audio/aac", "audio", "aac")
+
+
+def sniff(head: bytes) -> MediaType | None:
+    """Tell a file by its first bytes; None for anything that is not taken.
+
+    Source: WHATWG MIME Sniffing, section 6; ISO/IEC 13818-7 (ADTS) and 14496-12 (ftyp brands).
+    """
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return _PNG
+    if head.startswith(b"\xff\xd8\xff"):
+        return _JPEG
+    if head[:6] in (b"GIF87a", b"GIF89a"):
+        return _GIF
+    if head[:4] == b"RIFF":
+        return {b"WEBP": _WEBP, b"WAVE": _WAV}.get(head[8:12])
+    if head.startswith(b"OggS"):
+        return _OGG
+    if head.startswith(b"fLaC"):
+        return _FLAC
+    if head[4:8] == b"ftyp":
+        return {b"avif": _AVIF, b"avis": _AVIF, b"M4A ": _M4A, b"M4B ": _M4A}.get(head[8:12])
+    if head.startswith(b"ID3"):
+        return _MP3
+    if len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0:
+        return _AAC
+    if len(head) > 1 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0 and head[1] & 0x06:
+        return _MP3
+    return None
+
+
+def check_type(head: bytes, *, name: str, declared: str | None) -> MediaType:
+    """Return what a file is, if it is taken and is what it says it is.
+
+    Args:
+        head: Its first `SNIFF_BYTES` bytes, or all of a shorter one.
+        name: Its name, for the message.
+        declared: The media type that came with it.
+
+    Raises:
+        UnsupportedType: It is empty, SVG, something else, or not what was declared.
+    """
+    if not head:
+        raise UnsupportedType(f"{name!r} is empty; send a picture or a sound")
+    if _SVG.match(head) or (declared or "").startswith("image/svg"):
+        raise UnsupportedType(f"{name!r} is SVG, which can hold programs and is not taken; export it as PNG")
+    found = sniff(head)
+    if found is None:
+        raise UnsupportedType(
+            f"{name!r} is not a picture or a sound that is taken: PNG, JPEG, GIF, WebP, AVIF, MP3, WAV, Ogg, FLAC, "
+            "M4A or AAC"
+        )
+    said = (declared or "").partition(";")[0].strip().lower()
+    if said not in _UNSAID and _ALIASES.get(said, said) != found.name:
+        raise UnsupportedType(
+            f"{name!r} says it is {said} and is {found.name}; send it as what it is",
+            context={"declared": said, "found": found.name},
+        )
+    return found
+
+
+def clean_name(name: str | None, media_type: MediaType) -> str:
+    """Make a file name that is safe as a path component and in a URL's last part, with the right extension."""
+    base = unicodedata.normalize("NFC", name or "").replace("\\", "/").rpartition("/")[2]
+    stem = base.rpartition(".")[0] or base
+    stem = re.sub(r"[^\w.-]+", "-", stem).strip(".-")
+    while len(stem.encode()) > _NAME_CHARS:
+        stem = stem[:-1]
+    return f"{stem or media_type.kind}.{media_type.extension}"
