@@ -127,12 +127,13 @@ class Disk:
             _make_folder(folder)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            with os.fdopen(descriptor, "wb", buffering=0) as file:
+            with os.fdopen(descriptor, "wb") as file:  # buffered: a raw write may stop half-way without an error
                 yield path, file
         finally:
             path.unlink(missing_ok=True)
 
     def _publish(self, temp: Path, file: BinaryIO, key: str) -> None:
+        file.flush()
         os.fsync(file.fileno())
         target = self.path(key)
         try:

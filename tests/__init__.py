@@ -1,0 +1,1 @@
+"""Tests of koda_ray, through real parts."""
