@@ -345,6 +345,8 @@ def _render(state: NodeState, command: Render, at: datetime) -> Step:
 def _ask(state: NodeState, command: Ask, at: datetime) -> Step:
     if state.owes not in ("analyze", "plan"):
         raise _refuse(state, "ask", "a question comes before the plan")
+    if state.feedback_seen < len(state.feedback):  # something was said meanwhile: it comes before the question
+        return state, ()
     update: dict[str, object] = {"phase": "question", "owes": None, "question": command.question, "plan": None}
     return state.model_copy(update=update), (ApprovalMove("question", "pending"),)
 
@@ -360,6 +362,8 @@ def _propose(state: NodeState, command: Propose, at: datetime) -> Step:
         )
     update: dict[str, object] = {"phase": "plan", "owes": None, "plan": command.plan, "plan_accepted": False}
     update["style"] = state.style or command.plan.style
+    if state.feedback_seen < len(state.feedback):  # something was said meanwhile: the plan must take it in
+        return state.model_copy(update=update | {"owes": "plan"}), ()
     return state.model_copy(update=update), (ApprovalMove("plan", "pending"),)
 
 

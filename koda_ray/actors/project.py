@@ -19,8 +19,7 @@ from pydantic import JsonValue
 from koda_ray.actors.core import SessionCore
 from koda_ray.errors import KodaError, SandboxNotFound
 from koda_ray.events import NewEvent
-from koda_ray.sandbox import sync
-from koda_ray.sandbox.base import Sandbox, SandboxProvider
+from koda_ray.sandbox.base import FileStamp, Sandbox, SandboxProvider
 from koda_ray.state import checkpoint
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import AssetRecord, Batch, CheckpointRecord, SandboxRecord
@@ -49,6 +48,8 @@ class Project:
         self._storage = storage
         self._sandbox: Sandbox | None = None
         self._manifest: checkpoint.Manifest | None = None
+        self._stamps: dict[str, FileStamp] | None = None
+        self._files: dict[str, bytes] = {}
         self._acquiring = asyncio.Lock()
         self._saving = asyncio.Lock()
 
@@ -62,6 +63,7 @@ class Project:
         async with self._acquiring:
             if self._sandbox is not None and await self._sandbox.is_alive():
                 return self._sandbox
+            self._stamps, self._files = None, {}
             self._sandbox = await self._reconnect() or await self._create()
             return self._sandbox
 
@@ -117,7 +119,7 @@ class Project:
         if pointer is not None:
             self._manifest = await checkpoint.load(self._storage, pointer.manifest_key)
             files = await checkpoint.read_files(self._storage, self._manifest)
-            await sync.restore(sandbox, files)
+            await sandbox.restore(files)
             count = len(files)
         assets = await self.assets()
         if assets:
@@ -141,7 +143,7 @@ class Project:
             if sandbox is None:
                 return Batch()
             try:
-                files = await sync.collect(sandbox)
+                files = await self._collect(sandbox)
             except SandboxNotFound:
                 self._sandbox = None
                 return Batch()
@@ -149,7 +151,7 @@ class Project:
             state = self._core.state.model_copy(
                 update={"theatre_state": _theatre_state(files), "sandbox_id": None, "sandbox_status": None}
             )
-            saved = await checkpoint.save(
+            manifest, key = await checkpoint.save(
                 self._storage,
                 user_id=self._core.user_id,
                 project_id=self._core.project_id,
@@ -159,14 +161,14 @@ class Project:
                 event_seq=self._core.seq,
                 previous=self._manifest,
             )
-            if saved.manifest is self._manifest:
+            if manifest is self._manifest:
                 return Batch()
-            self._manifest = saved.manifest
+            self._manifest = manifest
             pointer = CheckpointRecord(
-                id=saved.manifest.id,
+                id=manifest.id,
                 session_id=self._core.session_id,
                 user_id=self._core.user_id,
-                manifest_key=saved.key,
+                manifest_key=key,
                 trigger=trigger,
                 event_seq=self._core.seq,
                 file_count=len(files),
@@ -175,6 +177,14 @@ class Project:
             )
             data: dict[str, JsonValue] = {"trigger": trigger, "files": len(files)}
             return Batch(checkpoint=pointer, events=[NewEvent(type="checkpoint", data=data)])
+
+    async def _collect(self, sandbox: Sandbox) -> dict[str, bytes]:
+        """Read what changed since the last time; the rest is remembered."""
+        snapshot = await sandbox.snapshot(known=self._stamps)
+        files = {path: data for path, data in self._files.items() if path in snapshot.stamps}
+        self._files = files | snapshot.changed
+        self._stamps = snapshot.stamps
+        return dict(self._files)
 
     async def save(self, trigger: str) -> None:
         """Take a checkpoint and commit its pointer."""

@@ -103,5 +103,6 @@ def ui_tools(bench: Workbench) -> list[Tool]:
             effect="pure",
             run=request_approval,
             timeout_s=10,
+            asks=True,
         ),
     ]

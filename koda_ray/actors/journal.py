@@ -1,0 +1,58 @@
+"""The agents' history and ledger, kept in the session's store under its fence.
+
+It also notes what the agents have been told: a change that was asked for counts as seen from the first answer whose
+request could hold it. Until then a finished preview does not end the work.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from pydantic import JsonValue
+
+from koda_ray.actors.core import SessionCore
+from koda_ray.commands import Deliver
+from koda_ray.events import NewEvent
+from koda_ray.llm.base import Block
+from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
+
+__all__ = ["SessionJournal"]
+
+
+def _last_words(message: MessageRecord) -> str | None:
+    """Read what an agent says to the person at the end of its turn; words beside tool calls are its own affair."""
+    blocks = cast("list[Block]", message.content)
+    if any(block["type"] == "tool_use" for block in blocks):
+        return None
+    return "\n\n".join(block["text"] for block in blocks if block["type"] == "text").strip() or None
+
+
+class SessionJournal:
+    """Implements `koda_ray.agent.transcript.Journal` for one session."""
+
+    def __init__(self, core: SessionCore) -> None:
+        self._core = core
+        self._told = 0
+
+    def telling(self) -> None:
+        """Note that a request is being made: it holds all that has been said so far."""
+        self._told = len(self._core.state.feedback)
+
+    async def messages(self, agent: str) -> list[MessageRecord]:
+        """Read an agent's messages."""
+        return await self._core.store.messages(self._core.session_id, agent=agent)
+
+    async def tool_calls(self) -> list[ToolCallRecord]:
+        """Read the ledger."""
+        return await self._core.store.tool_calls(self._core.session_id)
+
+    async def commit(self, batch: Batch) -> None:
+        """Commit under the fence."""
+        answers = [message for message in batch.messages if message.role == "assistant"]
+        for answer in answers:
+            if (words := _last_words(answer)) is not None:
+                data: dict[str, JsonValue] = {"role": "assistant", "content": words}
+                batch.events = [*batch.events, NewEvent(type="message", data=data, cause_id=answer.id)]
+        if answers and self._told > self._core.state.feedback_seen:
+            batch.moves = [Deliver(self._told), *batch.moves]
+        await self._core.commit(batch)

@@ -1,0 +1,62 @@
+"""Opening what a session needs, from settings: database, storage, sandboxes, model provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from koda_ray.actors.session import SessionParts
+from koda_ray.config import Settings
+from koda_ray.llm.base import ModelProvider
+from koda_ray.render.protocol import RenderExecutor
+from koda_ray.sandbox.base import SandboxProvider
+from koda_ray.state.storage import Storage
+from koda_ray.state.store import Store
+
+__all__ = ["model_provider", "open_parts", "open_store", "sandbox_provider"]
+
+
+async def open_store(settings: Settings) -> Store:
+    """Connect to the database, bringing its schema up to date."""
+    from koda_ray.state.sql import SqlStore
+
+    store = SqlStore.from_settings(settings)
+    await store.open()
+    return store
+
+
+def sandbox_provider(settings: Settings) -> SandboxProvider:
+    """Choose the sandbox provider."""
+    from koda_ray.sandbox.service import provider_from
+
+    return provider_from(settings)
+
+
+def model_provider(settings: Settings) -> ModelProvider:
+    """Choose who answers: Claude with a key, the offline director without."""
+    from koda_ray.llm.registry import provider_for
+    from koda_ray.studio.offline import OfflineDirector
+
+    return provider_for(settings, offline=OfflineDirector())
+
+
+async def open_parts(
+    settings: Settings, *, executor: RenderExecutor, host: str, ended: Callable[[], None]
+) -> SessionParts:
+    """Open everything a session is made with.
+
+    Args:
+        settings: Where everything is.
+        executor: Renders; Ray's on a cluster, this process's own otherwise.
+        host: This process, for the session's row.
+        ended: Called once the session is over.
+    """
+    return SessionParts(
+        settings=settings,
+        store=await open_store(settings),
+        storage=Storage.from_settings(settings),
+        sandboxes=sandbox_provider(settings),
+        provider=model_provider(settings),
+        executor=executor,
+        host=host,
+        ended=ended,
+    )

@@ -1,0 +1,378 @@
+"""A session: one animation from its first sentence to its video, as a plain class without Ray.
+
+The database and storage are the session; this object is its cache, and only while its epoch is the newest. Commands
+are recorded in one transaction with the phase they lead to and the words the agents are told; the work itself runs in
+a task of this object, so no request ever owns it. Left alone for a while, it saves, destroys its sandbox and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import cast
+
+import structlog
+from pydantic import JsonValue
+
+from koda_ray import phases
+from koda_ray.actors.bench import SessionBench
+from koda_ray.actors.core import After, SessionCore
+from koda_ray.actors.journal import SessionJournal
+from koda_ray.actors.orders import parse_order
+from koda_ray.actors.project import Project
+from koda_ray.actors.renders import Renders
+from koda_ray.actors.work import Work
+from koda_ray.agent.loop import AgentLoop
+from koda_ray.agent.toolkit import Toolkit
+from koda_ray.commands import (
+    Accept,
+    Answer,
+    Cancel,
+    CancelJob,
+    Command,
+    Reject,
+    ReleaseSandbox,
+    RequestChanges,
+    Retry,
+    Say,
+    Start,
+    StopWork,
+)
+from koda_ray.config import Settings
+from koda_ray.errors import Conflict, Fenced, KodaError, NotFound
+from koda_ray.events import NewEvent
+from koda_ray.llm.base import ModelProvider
+from koda_ray.render.protocol import RenderExecutor
+from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
+from koda_ray.state.storage import Storage
+from koda_ray.state.store import Batch, CommandRecord, Store, ToolCallRecord
+from koda_ray.studio.codegen import CodeGenerator
+from koda_ray.studio.orchestrator import instructions, opening, orchestrator_tools, state_block
+from koda_ray.types import NodeState, new_id, now
+
+__all__ = ["Session", "SessionParts"]
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionParts:
+    """What a session is made with. ``host`` names the process in its row, ``ended`` is called once it is over."""
+
+    settings: Settings
+    store: Store
+    storage: Storage
+    sandboxes: SandboxProvider
+    provider: ModelProvider
+    executor: RenderExecutor
+    host: str
+    ended: Callable[[], None]
+
+
+class Session:
+    """The one activation of a session. Make it, `start` it, `submit` to it, `close` it."""
+
+    def __init__(self, session_id: str, parts: SessionParts) -> None:
+        self.session_id = session_id
+        self._parts = parts
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._work: asyncio.Task[None] | None = None
+        self._submitting = asyncio.Lock()
+        self._watchers = 0
+        self._active_at = time.monotonic()
+        self._closed = False
+
+    async def start(self) -> None:
+        """Take the session over, and take up whatever it owes.
+
+        Raises:
+            NotFound: There is no such session.
+        """
+        settings, parts = self._parts.settings, self._parts
+        record = await parts.store.activate(self.session_id, host=parts.host, lease_until=self._lease())
+        self._core = SessionCore(
+            store=parts.store, record=record, after=self._after, changed=self._kick, fenced=self._fenced
+        )
+        self._project = Project(self._core, provider=parts.sandboxes, storage=parts.storage)
+        self._renders = Renders(self._core, storage=parts.storage, executor=parts.executor)
+        self._bench = SessionBench(
+            self._core,
+            project=self._project,
+            renders=self._renders,
+            generator=CodeGenerator(
+                provider=parts.provider, model=settings.codegen_model, instructions=instructions("code_generator")
+            ),
+            executor=parts.executor,
+            storage=parts.storage,
+            ready_timeout_s=settings.page_ready_timeout_s,
+        )
+        self._journal = SessionJournal(self._core)
+        self._assets = await self._project.assets()
+        self._agents = AgentLoop(
+            agent="orchestrator",
+            provider=parts.provider,
+            model=settings.orchestrator_model,
+            system=instructions("orchestrator"),
+            toolkit=Toolkit(orchestrator_tools(self._bench)),
+            journal=self._journal,
+            session_id=self.session_id,
+            user_id=record.user_id,
+            context=self._context,
+        )
+        await self._core.emit(NewEvent(type="activated", data={"host": parts.host, "epoch": record.epoch}))
+        self._spawn(self._heartbeat())
+        self._kick()
+
+    @property
+    def state(self) -> NodeState:
+        """The state as last committed."""
+        return self._core.state
+
+    @property
+    def closed(self) -> bool:
+        """Whether this activation is over."""
+        return self._closed
+
+    # --- commands -------------------------------------------------------------------------------------------------
+
+    async def submit(self, *, name: str, body: Mapping[str, JsonValue], key: str, user_id: str) -> CommandRecord:
+        """Record a command and what follows from it; the same key gives the first answer again.
+
+        Raises:
+            NotFound: The session is another user's.
+            Conflict: The key was used for something else.
+            InvalidInput: The command or its body is not known.
+            InvalidTransition: The phase does not take it.
+        """
+        if user_id != self._core.user_id:
+            raise NotFound(f"there is no session {self.session_id}", context={"session_id": self.session_id})
+        async with self._submitting:
+            before = await self._parts.store.find_command(self.session_id, key)
+            if before is not None:
+                if before.name != name or before.body != dict(body):
+                    raise Conflict(f"the idempotency key {key!r} was used for another command; use a new one")
+                return before
+            self._active_at = time.monotonic()
+            command = parse_order(name, body)
+            if isinstance(command, Cancel):
+                phases.apply(self.state, command, now())  # refused before anything is stopped
+                await self._stop_work()
+            after, _ = phases.apply(self.state, command, now())
+            record = CommandRecord(
+                id=new_id("cmd"),
+                session_id=self.session_id,
+                user_id=user_id,
+                key=key,
+                name=name,
+                body=dict(body),
+                result={"phase": after.phase, "owes": after.owes},
+                created_at=now(),
+            )
+            await self._tell(command, Batch(moves=[command], command=record, touch=True))
+            return record
+
+    async def _tell(self, command: Command, batch: Batch) -> None:
+        """Commit a command together with what the agents hear of it."""
+        waits = await self._agents.waiting()
+        asked = self.state.phase in ("question", "plan") and self.state.owes is None
+        if waits is not None and asked and (result := _result(command)) is not None:
+            await self._agents.resolve(waits.id, json.dumps(result, ensure_ascii=False), batch)
+            return
+        if isinstance(command, Cancel):
+            batch.tool_calls = [_cut_off(call) for call in await self._open_calls()]
+        words = _words(command, self.state)
+        if words is None:
+            await self._core.commit(batch)
+        else:
+            await self._agents.add_user(words, batch)
+
+    async def _open_calls(self) -> list[ToolCallRecord]:
+        return await self._parts.store.tool_calls(self.session_id, status=("started",))
+
+    # --- what others ask ------------------------------------------------------------------------------------------
+
+    async def preview(self, user_id: str) -> PreviewEndpoint:
+        """Return the live dev server, started where needed."""
+        if user_id != self._core.user_id:
+            raise NotFound(f"there is no session {self.session_id}", context={"session_id": self.session_id})
+        self._active_at = time.monotonic()
+        return await self._bench.endpoint()
+
+    async def watch(self, watchers: int) -> None:
+        """Note how many people follow; when the last one leaves, the work so far is saved."""
+        left = self._watchers > 0 and watchers == 0
+        self._watchers = watchers
+        self._active_at = time.monotonic()
+        if left:
+            await self._project.save("disconnect")
+
+    async def forget_assets(self) -> None:
+        """Read the list of uploaded files again."""
+        self._assets = await self._project.assets()
+
+    # --- work -----------------------------------------------------------------------------------------------------
+
+    def _context(self) -> str:
+        self._journal.telling()
+        return state_block(self.state, self._assets)
+
+    def _kick(self) -> None:
+        if self._closed or self._core.lost or self.state.owes is None:
+            return
+        if self._work is None or self._work.done():
+            self._active_at = time.monotonic()
+            self._work = self._spawn(Work(self._core, loop=self._agents, renders=self._renders).run())
+            self._work.add_done_callback(lambda _: self._kick_later())
+
+    def _kick_later(self) -> None:
+        self._active_at = time.monotonic()
+        with contextlib.suppress(RuntimeError):  # the event loop is closing
+            asyncio.get_running_loop().call_soon(self._kick)
+
+    async def _stop_work(self) -> None:
+        work = self._work
+        if work is not None and not work.done():
+            work.cancel()
+            await asyncio.wait({work})
+
+    def _after(self, effect: After) -> None:
+        match effect:
+            case StopWork():
+                if self._work is not None and not self._work.done():
+                    self._work.cancel()
+            case CancelJob(job_id=job_id):
+                self._spawn(self._renders.cancelled(job_id))
+            case ReleaseSandbox(linger=False):
+                self._spawn(self._project.release("destroy"))
+            case ReleaseSandbox():
+                self._spawn(self._linger())
+
+    async def _linger(self) -> None:
+        """Destroy the sandbox some minutes after the final video, if nobody went on working."""
+        finished = self.state.completed_at
+        await asyncio.sleep(self._parts.settings.sandbox_linger_s)
+        if self.state.phase == "complete" and self.state.completed_at == finished:
+            await self._project.release("destroy")
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    def _lease(self) -> datetime:
+        return now() + timedelta(seconds=self._parts.settings.lease_s)
+
+    async def _heartbeat(self) -> None:
+        """Keep the lease, save now and then, and end when nobody needs this activation."""
+        settings = self._parts.settings
+        saved_at = time.monotonic()
+        while not self._closed:
+            await asyncio.sleep(settings.lease_s / 3)
+            await self._core.commit(Batch(lease_until=self._lease()))
+            if time.monotonic() - saved_at >= settings.heartbeat_s:
+                saved_at = time.monotonic()
+                await self._project.save("heartbeat")
+            if self._is_idle():
+                self._parts.ended()
+                return
+
+    def _is_idle(self) -> bool:
+        if self.state.owes is not None or (self._work is not None and not self._work.done()):
+            return False
+        if self._watchers and self.state.phase in ("question", "plan", "preview"):
+            return False
+        return time.monotonic() - self._active_at >= self._parts.settings.idle_timeout_s
+
+    def _fenced(self) -> None:
+        """Stop at once, touching nothing: another activation owns row and sandbox."""
+        _log.warning("fenced", session_id=self.session_id, epoch=self._core.epoch)
+        self._closed = True
+        self._project.forget()
+        for task in self._tasks:
+            task.cancel()
+        self._parts.ended()
+
+    async def close(self) -> None:
+        """End this activation: stop work, save, destroy the sandbox, give the lease up. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._stop_work()
+        current = asyncio.current_task()
+        others = {task for task in self._tasks if task is not current}
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others)
+        try:
+            await self._project.release("idle")
+            await self._core.emit(NewEvent(type="passivated", data={"epoch": self._core.epoch}))
+            await self._parts.store.release(self.session_id, self._core.epoch)
+        except (Fenced, NotFound):
+            self._project.forget()
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self._guard(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _guard(self, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        except (Fenced, asyncio.CancelledError):
+            pass
+        except NotFound:  # the session was deleted
+            self._fenced()
+        except KodaError as error:
+            _log.warning("background task failed", session_id=self.session_id, code=error.code, error=error.message)
+        except Exception:
+            _log.exception("background task failed", session_id=self.session_id)
+
+
+def _result(command: Command) -> dict[str, JsonValue] | None:
+    """What a waiting question or plan gives back to the agents."""
+    match command:
+        case Answer(option_id=option_id, text=text):
+            return {"status": "answered", "optionId": option_id, "text": text}
+        case Accept():
+            return {"status": "accepted"}
+        case Reject(feedback=feedback):
+            return {"status": "rejected", "feedback": feedback}
+        case RequestChanges(feedback=feedback):
+            return {"status": "changes", "feedback": feedback}
+        case Say(text=text):
+            return {"status": "answered", "optionId": None, "text": text, "feedback": text}
+        case _:
+            return None
+
+
+def _words(command: Command, state: NodeState) -> str | None:
+    """What the agents hear of a command when nothing waits for it; None when it does not concern them."""
+    match command:
+        case Start(prompt=prompt):
+            return opening(state.model_copy(update={"prompt": prompt or state.prompt}))
+        case Answer(option_id=option_id, text=text):
+            return text or f"My answer: {option_id}"
+        case Accept() if state.phase == "plan":
+            return "I accept the plan."
+        case Reject(feedback=feedback):
+            return feedback or "I reject this plan. Ask me again."
+        case RequestChanges(feedback=feedback):
+            return feedback
+        case Say(text=text):
+            return text
+        case Retry() if state.error is not None and state.error.owes != "render_final":
+            details = f"\n{state.error.details}" if state.error.details else ""
+            return f"That failed ({state.error.code}): {state.error.message}{details}\nTry again."
+        case _:
+            return None
+
+
+def _cut_off(call: ToolCallRecord) -> ToolCallRecord:
+    """Close a call that a person's cancel has ended."""
+    content = f"{call.name} was ended because the person cancelled; what it did is in the project's files."
+    result = cast("JsonValue", {"content": content, "isError": True, "retryable": True})
+    return replace(call, status="interrupted", result=result, ended_at=now())

@@ -1,0 +1,152 @@
+"""Doing what a session owes: run the agents until a person is needed, or render the accepted animation.
+
+What is owed stands in the state, so this can be cut off anywhere and begun again: the agents go on from their
+history and ledger, a render from the units that are stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import structlog
+from pydantic import JsonValue
+
+from koda_ray.actors.core import SessionCore
+from koda_ray.actors.renders import Renders
+from koda_ray.agent.loop import AgentLoop, LoopOutcome
+from koda_ray.commands import Fail, Finished
+from koda_ray.errors import Fenced, InvalidTransition, KodaError, RenderError
+from koda_ray.events import NewEvent
+from koda_ray.render.spec import Preset, RenderSpec
+from koda_ray.state.store import Batch
+from koda_ray.studio.orchestrator import opening
+from koda_ray.types import NodeState, Output, RenderOptions
+
+__all__ = ["MAX_NUDGES", "Work", "final_spec"]
+
+MAX_NUDGES = 2
+"""How often agents that stop short are told what is still owed."""
+MAX_LOWER = 2
+"""How often a failed final render is tried again at lower quality."""
+_log = structlog.get_logger()
+
+_OWED = {
+    "analyze": "Nobody has been asked anything yet: call request_approval with a question or a plan.",
+    "plan": "The plan is still missing: call request_approval with type plan.",
+    "execute": "The preview is still missing: finish the todos and call render_preview.",
+}
+
+
+class Work:
+    """One session's work, a piece at a time."""
+
+    def __init__(self, core: SessionCore, *, loop: AgentLoop, renders: Renders) -> None:
+        self._core = core
+        self._loop = loop
+        self._renders = renders
+
+    async def run(self) -> None:
+        """Do what is owed until nothing is; what cannot be done becomes the error phase."""
+        while (owes := self._core.state.owes) is not None:
+            try:
+                if owes == "render_final":
+                    await self._render_final()
+                else:
+                    await self._run_agents()
+            except Fenced:
+                raise
+            except InvalidTransition:
+                # a person changed the phase while an outcome was on its way: look again at what is owed
+                if self._core.state.owes == owes:
+                    raise
+            except KodaError as error:
+                await self._fail(error.message, error.code)
+            except Exception as error:
+                _log.exception("work failed", session_id=self._core.session_id, owes=owes)
+                await self._fail(f"an internal error ended the work: {type(error).__name__}", "INTERNAL", str(error))
+
+    async def _fail(self, message: str, code: str, details: str | None = None) -> None:
+        await self._core.commit(Batch(moves=[Fail(message=message, code=code, details=details)]))
+
+    async def _run_agents(self) -> None:
+        nudges = 0
+        if not await self._core.store.messages(self._core.session_id, agent="orchestrator"):
+            await self._loop.add_user(opening(self._core.state))
+        while (owes := self._core.state.owes) in _OWED:
+            outcome = await self._loop.run()
+            if self._core.state.owes not in _OWED:
+                return
+            if outcome.kind == "suspended":
+                await self._carry_on(outcome)
+            elif outcome.kind == "end_turn" and nudges < MAX_NUDGES:
+                nudges += 1
+                await self._loop.add_user(_OWED[owes or "execute"])
+            else:
+                said = f": {outcome.text}" if outcome.text else ""
+                code = "AGENT_STUCK" if outcome.kind == "stuck" else "AGENT_STOPPED"
+                await self._fail(f"the agents stopped before they were done{said[:500]}", code)
+                return
+
+    async def _carry_on(self, outcome: LoopOutcome) -> None:
+        """Answer a call that waits for a person who has spoken already."""
+        said = list(self._core.state.feedback[self._core.state.feedback_seen :])
+        content: dict[str, JsonValue] = {"status": "changes", "feedback": "\n".join(said)}
+        await self._loop.resolve(outcome.suspended_call_id or "", json.dumps(content, ensure_ascii=False))
+
+    async def _render_final(self) -> None:
+        state = self._core.state
+        if state.preview is None or state.output is None:
+            raise InvalidTransition("a final render needs an accepted preview")
+        job_id = state.output.job_id
+        spec = await self._spec(state)
+        for lower in range(MAX_LOWER + 1):
+            try:
+                result = await self._renders.run(spec, job_id=job_id, kind="final")
+                break
+            except RenderError as error:
+                if lower == MAX_LOWER:
+                    raise
+                spec = spec.at_lower_quality()
+                words = f"The render failed ({error.code}); trying {spec.width}x{spec.height} at {spec.fps} fps."
+                _log.warning("final render failed", session_id=self._core.session_id, code=error.code, lower=lower)
+                await self._core.emit(NewEvent(type="message", data={"role": "assistant", "content": words}))
+        else:
+            raise AssertionError("unreachable: the last try returns or raises")
+        base = f"/v1/sessions/{self._core.session_id}"
+        output = Output(
+            job_id=job_id,
+            video_url=f"{base}/video?kind=final&job={job_id}",
+            thumbnail_url=f"{base}/thumbnail?kind=final&job={job_id}",
+            duration=result.duration_s,
+            resolution=f"{result.width}x{result.height}",
+            file_size=result.size_bytes,
+        )
+        await self._core.commit(Batch(moves=[Finished(output)]))
+
+    async def _spec(self, state: NodeState) -> RenderSpec:
+        preview = state.preview
+        assert preview is not None
+        job = await self._core.store.get_job(preview.job_id)
+        return final_spec(state.render or RenderOptions(), preview.bundle, job.spec)
+
+
+def final_spec(options: RenderOptions, bundle: str, preview_spec: Mapping[str, JsonValue]) -> RenderSpec:
+    """Turn what a person asked for into a render spec, in the accepted preview's aspect and duration.
+
+    Args:
+        options: Resolution, frames per second and format.
+        bundle: Content hash of the accepted bundle.
+        preview_spec: The preview's spec as stored with its job.
+    """
+    shown = RenderSpec.from_json(dict(preview_spec))
+    preset: Preset = options.resolution
+    return RenderSpec.from_preset(
+        preset,
+        bundle=bundle,
+        duration_s=shown.duration_s,
+        size=(shown.width, shown.height),
+        fps=options.fps,
+        format=options.format,
+        moves=shown.moves,
+    )
