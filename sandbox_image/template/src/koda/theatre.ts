@@ -1,0 +1,28 @@
+// Theatre on the page's clock: a raf driver that only the page ticks, and sheets whose playhead only the page moves.
+import { createRafDriver, type IRafDriver, type ISheet } from '@theatre/core';
+
+/** Pass it wherever Theatre takes a driver (`onChange(pointer, callback, rafDriver)`), so that it follows the clock. */
+export const rafDriver: IRafDriver = createRafDriver({ name: 'koda' });
+
+let sheets: readonly ISheet[] = [];
+
+export function adoptSheets(next: readonly ISheet[]): void {
+  sheets = next;
+}
+
+/** The sheet that src/theatre/project.ts exports. */
+export function mainSheet(): ISheet {
+  const sheet = sheets[0];
+  if (!sheet) throw new Error('src/theatre/project.ts must export `sheet`, made by getProject(...).sheet("Main")');
+  return sheet;
+}
+
+/** Move every sheet's playhead; a sheet that is shorter stays on its last frame. */
+export function moveSheets(seconds: number): void {
+  for (const sheet of sheets) sheet.sequence.position = seconds;
+}
+
+/** Let Theatre tell its listeners what changed. */
+export function tickTheatre(seconds: number): void {
+  rafDriver.tick(seconds * 1000);
+}

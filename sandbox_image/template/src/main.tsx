@@ -1,0 +1,19 @@
+// Starts the page. The contract comes first; the app is imported after it, so that what fails in there is reported.
+import './koda/boot';
+import { markFailed } from './koda/contract';
+import { record } from './koda/errors';
+
+async function start(): Promise<void> {
+  if (import.meta.env.DEV && new URLSearchParams(window.location.search).has('studio')) {
+    const { startStudio } = await import('./koda/studio');
+    startStudio();
+  }
+  const { mount } = await import('./koda/mount');
+  await mount();
+}
+
+start().catch((thrown: unknown) => {
+  record(thrown, 'ready');
+  console.error(thrown);
+  markFailed(thrown instanceof Error ? thrown : new Error(String(thrown)));
+});
