@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import timedelta
 
 import structlog
@@ -81,15 +80,12 @@ class Janitor:
     async def clear(self) -> list[str]:
         """Destroy sandboxes that are provably ours and that nobody needs; drop worthless events."""
         gone: list[str] = []
-        rows = {row.id: row for row in await self._store.sandboxes()}
         for info in await self._sandboxes.list():
-            row = rows.pop(info.id, None)
             if await self._needed(info.session_id, info.id):
                 continue
             await self._sandboxes.destroy(info.id)
+            await self._store.sandbox_destroyed(info.id)
             gone.append(info.id)
-            if row is not None:
-                await self._store.save_sandbox(replace(row, status="destroyed"))
         await self._store.prune_events(now() - EVENTS_KEPT)
         return gone
 
