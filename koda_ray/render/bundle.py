@@ -1,0 +1,183 @@
+"""A built page as one content-addressed object: the same files give the same hash and the same bytes.
+
+A bundle is untrusted (generated code built it), so what goes in and what comes out are both held to limits on paths,
+sizes and counts, and a stored bundle is checked against its hash each time it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import mimetypes
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from koda_ray.errors import InvalidInput, InvalidPath, StorageError
+from koda_ray.state.storage import Storage, bundle_key
+
+__all__ = ["MAX_BUNDLE_BYTES", "MAX_FILES", "Bundle", "load_bundle", "read_folder", "store_bundle"]
+
+MAX_BUNDLE_BYTES = 256 * 1024 * 1024
+MAX_FILES = 4096
+MAX_PATH_BYTES = 512
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+# mimetypes reads the machine's tables, which differ; these decide whether a browser runs a file
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".svg": "image/svg+xml",
+    ".wasm": "application/wasm",
+    ".woff2": "font/woff2",
+    ".woff": "font/woff",
+    ".ttf": "font/ttf",
+    ".otf": "font/otf",
+    ".glb": "model/gltf-binary",
+    ".gltf": "model/gltf+json",
+    ".hdr": "application/octet-stream",
+    ".exr": "application/octet-stream",
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".webp": "image/webp",
+    ".mp3": "audio/mpeg",
+    ".mp4": "video/mp4",
+    ".webm": "video/webm",
+}
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The files of a built page, by relative path with forward slashes.
+
+    Raises:
+        InvalidInput: Empty, too many files or too many bytes.
+        InvalidPath: A path that is absolute, leaves the bundle or is too long.
+    """
+
+    files: Mapping[str, bytes]
+
+    def __post_init__(self) -> None:
+        if not self.files:
+            raise InvalidInput("the bundle has no files: build the project first")
+        if len(self.files) > MAX_FILES:
+            raise InvalidInput(f"the bundle has {len(self.files)} files; at most {MAX_FILES} can be rendered")
+        total = sum(map(len, self.files.values()))
+        if total > MAX_BUNDLE_BYTES:
+            raise InvalidInput(f"the bundle has {total} bytes; at most {MAX_BUNDLE_BYTES} can be rendered")
+        for path in self.files:
+            _check_path(path)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over the sorted paths and the files' own hashes."""
+        digest = hashlib.sha256()
+        for path in sorted(self.files):
+            digest.update(f"{path}\0{hashlib.sha256(self.files[path]).hexdigest()}\n".encode())
+        return digest.hexdigest()
+
+    def pack(self) -> bytes:
+        """Return the bundle as a zip whose bytes depend on the files alone."""
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for path in sorted(self.files):
+                archive.writestr(zipfile.ZipInfo(path, _ZIP_EPOCH), self.files[path], zipfile.ZIP_DEFLATED, 1)
+        return buffer.getvalue()
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Bundle:
+        """Read what `pack` wrote, or another zip of a built page.
+
+        Raises:
+            InvalidInput: Not a zip, or over a limit; nothing is unpacked beyond one.
+            InvalidPath: As the constructor.
+        """
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+                if len(entries) > MAX_FILES:
+                    raise InvalidInput(f"the zip has {len(entries)} files; at most {MAX_FILES} can be rendered")
+                files: dict[str, bytes] = {}
+                left = MAX_BUNDLE_BYTES
+                for entry in entries:
+                    # the sizes in a zip's directory are claims: read one byte beyond what is left and see
+                    with archive.open(entry) as file:
+                        content = file.read(left + 1)
+                    left -= len(content)
+                    if left < 0:
+                        raise InvalidInput(f"the zip unpacks to over {MAX_BUNDLE_BYTES} bytes")
+                    files[entry.filename] = content
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+            raise InvalidInput(f"the bundle is not a readable zip: {error}") from error
+        return cls(files)
+
+    @staticmethod
+    def content_type(path: str) -> str:
+        """Return the media type to serve a file with."""
+        suffix = Path(path).suffix.lower()
+        return _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
+
+
+def _check_path(path: str) -> None:
+    parts = path.split("/")
+    if not path or path.startswith("/") or "\\" in path or "\0" in path or any(p in ("", ".", "..") for p in parts):
+        raise InvalidPath(f"bundle path {path[:200]!r} must be relative, with forward slashes and without '..'")
+    if len(path.encode(errors="surrogatepass")) > MAX_PATH_BYTES:
+        raise InvalidPath(f"bundle path {path[:80]!r}... is longer than {MAX_PATH_BYTES} bytes")
+
+
+def read_folder(root: Path) -> Bundle:
+    """Read a built page from a folder (a ``dist/``); links are not followed.
+
+    Raises:
+        InvalidInput: The folder has no index.html, or is over a limit.
+    """
+    files: dict[str, bytes] = {}
+    left = MAX_BUNDLE_BYTES
+    for path in sorted(root.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        left -= path.stat().st_size
+        if left < 0 or len(files) >= MAX_FILES:
+            raise InvalidInput(f"{root} is over {MAX_FILES} files or {MAX_BUNDLE_BYTES} bytes: not a built page")
+        files[path.relative_to(root).as_posix()] = path.read_bytes()
+    if "index.html" not in files:
+        raise InvalidInput(f"{root} has no index.html: give the folder of a built page, such as dist/")
+    return Bundle(files)
+
+
+async def store_bundle(storage: Storage, user_id: str, bundle: Bundle) -> str:
+    """Put a bundle into storage, unless it is there.
+
+    Returns:
+        Its content hash.
+    """
+    content_hash = await asyncio.to_thread(lambda: bundle.hash)
+    key = bundle_key(user_id, content_hash)
+    if not await storage.exists(key):
+        await storage.put(key, await asyncio.to_thread(bundle.pack))
+    return content_hash
+
+
+async def load_bundle(storage: Storage, user_id: str, content_hash: str) -> Bundle:
+    """Read a bundle and check that it is what its name says.
+
+    Raises:
+        NotFound: There is no such bundle.
+        StorageError: Its bytes are not those that were stored.
+    """
+    data = await storage.get(bundle_key(user_id, content_hash))
+
+    def check() -> Bundle:
+        bundle = Bundle.unpack(data)
+        if bundle.hash != content_hash:
+            raise StorageError(f"bundle {content_hash} in storage is damaged: store it again", retryable=False)
+        return bundle
+
+    return await asyncio.to_thread(check)

@@ -1,0 +1,99 @@
+"""The fingerprint of everything outside the bundle that decides a pixel or an encoded byte.
+
+Two machines with one fingerprint give the same video; units of two fingerprints are never joined. It is made from
+versions and file identities, so that asking for it costs no browser start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from koda_ray.render.browser import CHROMIUM_FLAGS, graphics_flags
+from koda_ray.render.encode import ENCODER_VERSION
+from koda_ray.render.page import CAPTURE_VERSION, clock_source
+from koda_ray.render.programs import find_browser, find_program, version_of
+from koda_ray.render.protocol import Environment
+
+__all__ = ["read_environment"]
+
+_FONT_TIMEOUT_S = 30
+_MESA_PATTERNS = ("libgallium*.so*", "dri/swrast_dri.so", "libEGL_mesa.so*", "libLLVM*.so*")
+
+
+@cache
+def read_environment(chromium_path: Path | None = None) -> Environment:
+    """Return what this machine renders with. Blocks for about 0.3 s on the first call.
+
+    Args:
+        chromium_path: The configured browser, if any.
+
+    Raises:
+        Missing: Browser or FFmpeg is not installed.
+    """
+    binary = find_browser(chromium_path)
+    chromium = f"{binary.kind} {version_of(str(binary.path), '--version')}"
+    ffmpeg = version_of(find_program("ffmpeg"), "-version")
+    graphics = _graphics()
+    fonts = _fonts()
+    backend = "begin-frame" if binary.kind == "shell" else "screenshot"
+    digest = hashlib.sha256()
+    for part in (
+        CAPTURE_VERSION,
+        ENCODER_VERSION,
+        clock_source(),
+        chromium,
+        backend,
+        " ".join((*CHROMIUM_FLAGS, *graphics_flags())),
+        graphics,
+        ffmpeg,
+        fonts,
+    ):
+        digest.update(part.encode() + b"\0")
+    return Environment(
+        chromium=chromium,
+        backend=backend,
+        graphics=graphics,
+        ffmpeg=ffmpeg,
+        fonts=fonts,
+        fingerprint=digest.hexdigest()[:32],
+    )
+
+
+def _graphics() -> str:
+    """Name Mesa's libraries by their real file names and sizes: their versions without starting a browser."""
+    found: set[str] = set()
+    for folder in (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu"), Path("/usr/lib64")):
+        for pattern in _MESA_PATTERNS:
+            for path in folder.glob(pattern):
+                real = path.resolve()
+                if real.is_file():
+                    found.add(f"{real.name}:{real.stat().st_size}")
+    return " ".join([*sorted(found), _vector_width()])
+
+
+def _vector_width() -> str:
+    """Name the widest vectors of the processor: software graphics compile for them, and may round differently."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text(errors="replace").partition("\nflags")[2].partition("\n")[0].split()
+    except OSError:
+        flags = []
+    return next((name for name in ("avx512f", "avx2", "avx", "sse4_2") if name in flags), "baseline")
+
+
+def _fonts() -> str:
+    try:
+        done = subprocess.run(
+            [find_program("fc-list"), "--format", "%{file}\n"],
+            capture_output=True,
+            text=True,
+            timeout=_FONT_TIMEOUT_S,
+            check=True,
+        )
+    except subprocess.SubprocessError:
+        return "unknown"
+    files = sorted({Path(line) for line in done.stdout.splitlines()})
+    listing = "\n".join(f"{path}:{path.stat().st_size}" for path in files if path.is_file())
+    return hashlib.sha256(listing.encode()).hexdigest()[:16]

@@ -1,0 +1,90 @@
+"""FFmpeg as a child that we own: command lines from ffmpeg-python, processes from asyncio, ends that are certain."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from koda_ray.errors import EncodeFailed
+from koda_ray.render.programs import find_program
+
+__all__ = ["command_line", "ended", "run"]
+
+_STDERR_CHARS = 1500
+_KILL_WAIT_S = 5.0
+
+
+def command_line(
+    source: str, source_options: Mapping[str, object], target: str, target_options: Mapping[str, object]
+) -> list[str]:
+    """Return FFmpeg's arguments for one input and one output, without the program's name.
+
+    Args:
+        source: Input file or ``pipe:``.
+        source_options: Options before ``-i``; ``format`` is ``-f``.
+        target: Output file or ``pipe:``.
+        target_options: Options of the output.
+    """
+    import ffmpeg  # pyright: ignore[reportMissingTypeStubs] - builds lists of strings, and has no types
+
+    library = cast("Any", ffmpeg)
+    stream = library.input(source, **source_options).output(target, **target_options)
+    arguments = cast("list[str]", stream.overwrite_output().get_args())
+    return ["-hide_banner", "-loglevel", "error", *arguments]
+
+
+async def run(program: str, arguments: Sequence[str], *, timeout_s: float) -> bytes:
+    """Run ffmpeg or ffprobe to its end.
+
+    Args:
+        program: ``ffmpeg`` or ``ffprobe``.
+        arguments: Without the program's name.
+        timeout_s: Then it is killed.
+
+    Returns:
+        What it wrote to standard output.
+
+    Raises:
+        Missing: It is not installed.
+        EncodeFailed: It exited with an error or took too long; code DISK_FULL where that is why.
+    """
+    process = await asyncio.create_subprocess_exec(
+        find_program(program),
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, errors = await process.communicate()
+    except TimeoutError:
+        raise EncodeFailed(f"{program} did not end in {timeout_s:g} s", retryable=True) from None
+    finally:
+        await ended(process)
+    if process.returncode:
+        raise failed(program, process.returncode, errors)
+    return output
+
+
+async def ended(process: asyncio.subprocess.Process) -> None:
+    """Make sure that a child is gone, also when the caller is being cancelled."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    wait = asyncio.ensure_future(process.wait())
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_KILL_WAIT_S):
+            await asyncio.shield(wait)
+
+
+def failed(program: str, code: int | None, errors: bytes) -> EncodeFailed:
+    """Return the error for a child that ended badly, with its last words."""
+    text = errors.decode(errors="replace").strip()[-_STDERR_CHARS:]
+    if "No space left on device" in text or "Disk quota exceeded" in text:
+        return EncodeFailed(f"{program}: the disk is full; free some space and try again", code="DISK_FULL")
+    # a signal (memory, a kill) may not happen again; a refusal will
+    return EncodeFailed(f"{program} ended with {code}: {text or 'it said nothing'}", retryable=bool(code and code < 0))

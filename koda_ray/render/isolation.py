@@ -1,0 +1,187 @@
+"""A browser without a network: the bubblewrap command it runs under, and the folders it leaves nothing in.
+
+The page is generated code, so its browser gets its own network, process, IPC and host name spaces, an ordinary user,
+an empty environment, and only the folders a browser reads. Loopback is the dangerous place (Ray's dashboard and GCS
+listen there); inside there is none but its own. It dies with the process that started it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from koda_ray.errors import Missing
+from koda_ray.render.programs import find_program
+
+__all__ = ["WorkFolder", "browser_command", "check_isolation", "nested_sandbox_works", "sweep_dead_folders"]
+
+NOBODY = 65534
+_ROOT = "koda-render"
+_READ_ONLY = (
+    "/usr",
+    "/etc/fonts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/alternatives",
+    "/etc/glvnd",
+    "/etc/drirc",
+    "/var/cache/fontconfig",
+    "/opt/google",
+)
+_LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
+_TRIAL_TIMEOUT_S = 20
+
+
+def browser_command(binary: Path, folder: Path) -> str:
+    """Return the text of a launcher that runs a browser in isolation, with the arguments it is given.
+
+    Args:
+        binary: The browser.
+        folder: The one folder it may write to: its profile, in the place where the caller knows it.
+
+    Raises:
+        Missing: bubblewrap is not installed, or the machine does not let it make namespaces.
+    """
+    prefix = [*_drop_user(), find_program("bwrap"), *_isolation_arguments()]
+    for extra in {binary.parent, binary.resolve().parent}:
+        if not extra.is_relative_to("/usr"):
+            prefix += ["--ro-bind", str(extra), str(extra)]
+    prefix += ["--bind", str(folder), str(folder), "--chdir", str(folder)]
+    return f'#!/bin/sh\nexec {shlex.join(prefix)} {shlex.quote(str(binary))} "$@"\n'
+
+
+@cache
+def _isolation_arguments() -> tuple[str, ...]:
+    arguments = ["--unshare-user", "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+    arguments += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--hostname", "koda"]
+    if os.geteuid() == 0 and not _drop_user():
+        arguments += ["--uid", str(NOBODY), "--gid", str(NOBODY)]
+    for path in _READ_ONLY:
+        if Path(path).exists():
+            arguments += ["--ro-bind", path, path]
+    for name in _LINKS:
+        top = Path("/", name)
+        if top.is_symlink():
+            arguments += ["--symlink", os.readlink(top), str(top)]
+        elif top.is_dir():
+            arguments += ["--ro-bind", str(top), str(top)]
+    # a shared memory folder of its own: browsers of other jobs share the machine's
+    arguments += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", "/dev/shm"]
+    arguments += ["--clearenv", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin:/bin"]
+    arguments += ["--setenv", "LANG", "C.UTF-8", "--setenv", "TZ", "UTC"]
+    return tuple(arguments)
+
+
+@cache
+def _drop_user() -> tuple[str, ...]:
+    """Return the command that stops being root, where there is root to lose and the machine lets others isolate."""
+    if os.geteuid() != 0:
+        return ()
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        return ()
+    drop = (setpriv, "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "--no-new-privs")
+    return drop if _runs((*drop, *_TRIAL)) else ()
+
+
+_TRIAL = ("bwrap", "--unshare-user", "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true")
+
+
+def _runs(command: tuple[str, ...]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, timeout=_TRIAL_TIMEOUT_S, check=False).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+def check_isolation() -> None:
+    """Find out early whether browsers can be isolated here.
+
+    Raises:
+        Missing: bubblewrap is missing, or the machine refuses namespaces; the message says how to allow them.
+    """
+    find_program("bwrap")
+    if not _drop_user() and not _runs(_TRIAL):
+        raise Missing(
+            "bubblewrap may not make namespaces here: in a container allow user namespaces (seccomp), on Ubuntu 24.04 "
+            "add an AppArmor profile for bwrap or set kernel.apparmor_restrict_unprivileged_userns=0",
+            context={"program": "bwrap"},
+        )
+
+
+@cache
+def nested_sandbox_works() -> bool:
+    """Whether Chromium's own sandbox can be made inside ours: a second wall where the machine allows it."""
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return False
+    return _runs(
+        (*_drop_user(), find_program("bwrap"), *_isolation_arguments(), unshare, "-U", "-p", "-n", "-f", "true")
+    )
+
+
+class WorkFolder:
+    """A temporary folder that is known to belong to this process, so that a later start can clean up after a kill.
+
+    Its name holds the owner's machine, process id and start time; `close` removes it.
+    """
+
+    def __init__(self, purpose: str) -> None:
+        root = _root()
+        root.mkdir(mode=0o711, parents=True, exist_ok=True)
+        if root.is_symlink() or root.stat().st_uid != os.geteuid():
+            raise Missing(f"{root} belongs to somebody else: remove it, or set TMPDIR to a folder of your own")
+        owner = f"{_host()}-{os.getpid()}-{_start_time(os.getpid())}"
+        self.path = Path(tempfile.mkdtemp(prefix=f"{owner}-{purpose}-", dir=root))
+
+    def writable_by_browser(self, name: str) -> Path:
+        """Make a folder inside that the browser's user owns; the way to it can be walked but not read."""
+        folder = self.path / name
+        folder.mkdir(mode=0o700)
+        if _drop_user():
+            self.path.chmod(0o711)
+            os.chown(folder, NOBODY, NOBODY)
+        return folder
+
+    def close(self) -> None:
+        """Remove the folder with everything in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def sweep_dead_folders() -> int:
+    """Remove work folders whose owner is gone; return how many there were."""
+    swept = 0
+    root = _root()
+    for folder in root.iterdir() if root.is_dir() else ():
+        host, pid, started, *_ = (*folder.name.split("-"), "", "")
+        if host == _host() and pid.isdecimal() and _start_time(int(pid)) != started:
+            shutil.rmtree(folder, ignore_errors=True)
+            swept += 1
+    return swept
+
+
+def _root() -> Path:
+    return Path(tempfile.gettempdir()) / f"{_ROOT}-{os.geteuid()}"
+
+
+@cache
+def _host() -> str:
+    """Name this machine or container; others may share the temporary folder, and their process ids mean nothing."""
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+def _start_time(pid: int) -> str:
+    """Return when a process started, in clock ticks since boot, or nothing when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]

@@ -1,0 +1,296 @@
+"""One video from spec to stored file: plan, find what exists, capture what is missing, join, verify, report.
+
+The coordinator holds no frames and starts no process; it talks to an executor and to storage, so the same code runs
+under a test, in a session's actor and behind the API. What is finished is in storage under its key: a job that starts
+again finds it there, and a job that was cancelled leaves nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, replace
+from typing import cast
+
+from pydantic import JsonValue
+
+from koda_ray.errors import KodaError, NotFound, RenderError
+from koda_ray.render.progress import ProgressMeter
+from koda_ray.render.protocol import (
+    Environment,
+    JoinResult,
+    JoinTask,
+    Progress,
+    RenderExecutor,
+    RenderResult,
+    UnitResult,
+    UnitTask,
+)
+from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, plan_units, unit_hash
+from koda_ray.render.stored import read_unit
+from koda_ray.state.storage import Storage, bundle_key, report_key
+
+__all__ = ["RenderJob"]
+
+_WINDOW_PER_WORKER = 2
+_LOOKUPS = 16
+_RETRY_DELAY_S = 0.2
+_MAX_REJOINS = 3
+
+
+class RenderJob:
+    """Renders one video.
+
+    Args:
+        spec: The video.
+        storage: Where the bundle lies, and where units and the video go.
+        executor: Who does the work.
+        job_id: Names the video's objects.
+        user_id: Whose they are.
+        on_progress: Hears how far the job is, a few times a second at most.
+        on_unit: Hears of each stored unit, found or made; for the job's chunk rows.
+        attempts: How often a unit or the join is tried before its error ends the job.
+    """
+
+    def __init__(
+        self,
+        spec: RenderSpec,
+        *,
+        storage: Storage,
+        executor: RenderExecutor,
+        job_id: str,
+        user_id: str,
+        on_progress: Callable[[Progress], Awaitable[None]] | None = None,
+        on_unit: Callable[[UnitResult], Awaitable[None]] | None = None,
+        attempts: int = 3,
+    ) -> None:
+        self._spec = spec
+        self._storage = storage
+        self._executor = executor
+        self._job_id = job_id
+        self._user_id = user_id
+        self._on_unit = on_unit
+        self._attempts = attempts
+        self._meter = ProgressMeter(spec.frame_count, on_progress)
+        self._failures: list[str] = []
+
+    async def run(self) -> RenderResult:
+        """Render the video. Cancelling this ends every process that works for it.
+
+        Raises:
+            NotFound: There is no such bundle.
+            Missing: Browser, FFmpeg or isolation is not there.
+            PageError: The page threw.
+            PageNotReady: The page did not become ready.
+            RenderError: A unit failed as often as it may; or the video was refused (QualityRejected).
+            StorageError: Storage failed.
+        """
+        started = time.perf_counter()
+        if not await self._storage.exists(bundle_key(self._user_id, self._spec.bundle)):
+            raise NotFound(f"there is no bundle {self._spec.bundle} in storage: build the project first")
+        environment = await self._executor.environment()
+        async with self._meter:
+            units = await self._capture_all(environment, "seek", {})
+            captured_s = time.perf_counter() - started
+            reused = sum(unit.reused for unit in units)
+            breaks = _breaks(units)
+            replayed: list[int] = []
+            if breaks:
+                # the first unit is made the same way in both modes
+                replayed = breaks
+                again = await self._capture_all(environment, "replay", {0: units[0]})
+                units, breaks = again, _breaks(again)
+            units, joined = await self._join(environment, units, "replay" if replayed else "seek")
+            await self._meter.stage("uploading", 0.99)
+            report = self._report(environment, units, joined, replayed, breaks)
+            report["seconds"] = {
+                "capture": round(captured_s, 3),
+                "total": round(time.perf_counter() - started, 3),
+                **{name: round(ms / 1000, 3) for name, ms in joined.timings_ms.items()},
+            }
+            report["unitsReused"] = reused
+            await self._storage.put(report_key(self._user_id, self._job_id), json.dumps(report, indent=1).encode())
+            await self._meter.done()
+        return RenderResult(
+            video_key=joined.video_key,
+            thumbnail_key=joined.thumbnail_key,
+            duration_s=joined.duration_s,
+            frame_count=joined.frame_count,
+            width=self._spec.width,
+            height=self._spec.height,
+            size_bytes=joined.size_bytes,
+            frame_hash=_digest(units),
+            report=report,
+        )
+
+    async def _capture_all(
+        self, environment: Environment, mode: CaptureMode, have: dict[int, UnitResult]
+    ) -> list[UnitResult]:
+        """Return every unit of the video, from storage where it is there."""
+        plan = plan_units(self._spec)
+        await self._meter.restart()
+        gate = asyncio.Semaphore(_LOOKUPS)
+
+        async def look(unit: Unit) -> tuple[Unit, UnitResult | None]:
+            if unit.index in have:
+                return unit, have[unit.index]
+            key = unit_hash(self._spec, unit, environment=environment.fingerprint, mode=mode)
+            async with gate:
+                return unit, await read_unit(self._storage, self._user_id, key)
+
+        done: dict[int, UnitResult] = {}
+        missing: list[Unit] = []
+        for unit, found in await asyncio.gather(*map(look, plan)):
+            if found is None:
+                missing.append(unit)
+                continue
+            done[unit.index] = replace(found, unit=unit)
+            self._meter.found(unit.frame_count)
+            if self._on_unit is not None and unit.index not in have:
+                await self._on_unit(done[unit.index])
+        window = asyncio.Semaphore(max(1, self._executor.workers * _WINDOW_PER_WORKER))
+
+        async def make(unit: Unit) -> None:
+            async with window:
+                done[unit.index] = await self._capture(environment, unit, mode)
+            if self._on_unit is not None:
+                await self._on_unit(done[unit.index])
+
+        await _all_or_cancel([make(unit) for unit in missing])
+        return [done[unit.index] for unit in plan]
+
+    async def _capture(self, environment: Environment, unit: Unit, mode: CaptureMode) -> UnitResult:
+        """Capture a unit, again where that may help."""
+        task = UnitTask(
+            storage=self._storage,
+            user_id=self._user_id,
+            job_id=self._job_id,
+            spec=self._spec,
+            unit=unit,
+            mode=mode,
+            environment=environment.fingerprint,
+            key=unit_hash(self._spec, unit, environment=environment.fingerprint, mode=mode),
+        )
+        while True:
+            try:
+                return await self._executor.capture(task, lambda frames: self._meter.captured(unit.index, frames))
+            except KodaError as error:
+                self._failures.append(f"unit {unit.index}, attempt {task.attempt}: {error.code}: {error.message}")
+                if not error.retryable:
+                    raise
+                if task.attempt >= self._attempts:
+                    raise _gave_up(
+                        error, f"unit {unit.index} (frames {unit.start} to {unit.stop - 1})", task
+                    ) from error
+            self._meter.captured(unit.index, 0)
+            await asyncio.sleep(_RETRY_DELAY_S * task.attempt)
+            task = replace(task, attempt=task.attempt + 1)
+
+    async def _join(
+        self, environment: Environment, units: list[UnitResult], mode: CaptureMode
+    ) -> tuple[list[UnitResult], JoinResult]:
+        attempt = 1
+        while True:
+            await self._meter.stage("joining", 0.94)
+            task = JoinTask(
+                storage=self._storage, user_id=self._user_id, job_id=self._job_id, spec=self._spec, units=tuple(units)
+            )
+            try:
+                joined = await self._executor.join(task)
+            except KodaError as error:
+                self._failures.append(f"join, attempt {attempt}: {error.code}: {error.message}")
+                if not error.retryable or attempt >= self._attempts:
+                    raise
+                attempt += 1
+                await asyncio.sleep(_RETRY_DELAY_S)
+                continue
+            if not joined.torn:
+                return units, joined
+            self._failures += [f"unit {key} was torn in storage and is captured again" for key in joined.torn]
+            if attempt >= _MAX_REJOINS:
+                raise RenderError(f"units are damaged in storage as soon as they are written: {', '.join(joined.torn)}")
+            attempt += 1
+            torn = set(joined.torn)
+            redone = await asyncio.gather(
+                *(self._capture(environment, unit.unit, unit.mode) for unit in units if unit.key in torn)
+            )
+            fresh = {unit.key: unit for unit in redone}
+            units = [fresh.get(unit.key, unit) for unit in units]
+
+    def _report(
+        self,
+        environment: Environment,
+        units: Sequence[UnitResult],
+        joined: JoinResult,
+        replayed: Sequence[int],
+        breaks: Sequence[int],
+    ) -> dict[str, JsonValue]:
+        report: dict[str, object] = {
+            "spec": self._spec.to_json(),
+            "environment": asdict(environment),
+            "frames": joined.frame_count,
+            "durationS": joined.duration_s,
+            "frameHash": _digest(units),
+            "sha256": joined.sha256,
+            "sizeBytes": joined.size_bytes,
+            "replayed": bool(replayed),
+            "replayedBecauseOfUnits": list(replayed),
+            "unstableUnits": list(breaks),
+            "failures": self._failures,
+            "units": [
+                {
+                    "index": unit.unit.index,
+                    "start": unit.unit.start,
+                    "stop": unit.unit.stop,
+                    "key": unit.key,
+                    "mode": unit.mode,
+                    "reused": unit.reused,
+                    "attempts": unit.attempts,
+                    "sizeBytes": unit.size_bytes,
+                    "worker": unit.worker,
+                    "ms": unit.timings_ms,
+                }
+                for unit in units
+            ],
+        }
+        return cast("dict[str, JsonValue]", report)
+
+
+def _breaks(units: Sequence[UnitResult]) -> list[int]:
+    """Return the units that begin with another picture than the one before ended with."""
+    return [
+        unit.unit.index for before, unit in itertools.pairwise(units) if unit.before_hash != before.frame_hashes[-1]
+    ]
+
+
+def _digest(units: Sequence[UnitResult]) -> str:
+    digest = hashlib.sha256()
+    for unit in units:
+        for frame in unit.frame_hashes:
+            digest.update(frame.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _gave_up(error: KodaError, task: UnitTask) -> RenderError:
+    unit = task.unit
+    return RenderError(
+        f"unit {unit.index} (frames {unit.start} to {unit.stop - 1}) failed {task.attempt} times, "
+        f"last with {error.code}: {error.message}",
+        code=error.code,
+        context={**error.context, "unit": unit.index, "attempts": task.attempt},
+    )
+
+
+async def _all_or_cancel(work: Sequence[Awaitable[None]]) -> None:
+    """Await all; the first error, or our own cancelling, cancels the rest and waits until they have ended."""
+    tasks = [asyncio.ensure_future(item) for item in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

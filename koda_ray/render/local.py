@@ -1,0 +1,160 @@
+"""An executor in this process: browsers kept warm in slots, for one machine without Ray and for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from koda_ray.errors import BrowserCrashed, PageError, PageNotReady, RenderError
+from koda_ray.render.browser import Browser
+from koda_ray.render.bundle import Bundle, load_bundle
+from koda_ray.render.capture import capture_unit
+from koda_ray.render.environment import read_environment
+from koda_ray.render.join import join_video
+from koda_ray.render.probe import probe_page
+from koda_ray.render.protocol import (
+    Environment,
+    JoinResult,
+    JoinTask,
+    ProbeReport,
+    ProbeTask,
+    UnitResult,
+    UnitTask,
+)
+from koda_ray.state.storage import Storage
+
+__all__ = ["LocalExecutor", "check_environment"]
+
+MAX_FRAMES_PER_BROWSER = 3000
+MAX_BUNDLES = 4
+T = TypeVar("T")
+
+
+class LocalExecutor:
+    """Renders in this process. Close it when done: it keeps browsers.
+
+    Args:
+        workers: How many units at once; as many as there are processors when None.
+        chromium_path: The configured browser, if any.
+    """
+
+    def __init__(self, *, workers: int | None = None, chromium_path: Path | None = None) -> None:
+        self._workers = workers or os.cpu_count() or 1
+        self._chromium_path = chromium_path
+        self._gate = asyncio.Semaphore(self._workers)
+        self._idle: list[Browser] = []
+        self._bundles: dict[tuple[str, str], Bundle] = {}
+        self._running: set[asyncio.Task[Any]] = set()
+
+    @property
+    def workers(self) -> int:
+        """How many units can be under way at once."""
+        return self._workers
+
+    async def environment(self) -> Environment:
+        """What this machine renders with."""
+        return await asyncio.to_thread(read_environment, self._chromium_path)
+
+    async def capture(self, task: UnitTask, on_frames: Callable[[int], None] | None = None) -> UnitResult:
+        """Capture, encode and store one unit. Raises as `capture_unit`."""
+
+        async def work() -> UnitResult:
+            check_environment(task, await self.environment())
+            bundle = await self._bundle(task.storage, task.user_id, task.spec.bundle)
+            async with self._browser() as browser:
+                return await capture_unit(task, browser, bundle, on_frames=on_frames)
+
+        return await self._owned(work())
+
+    async def join(self, task: JoinTask) -> JoinResult:
+        """Join, verify and store the video. Raises as `join_video`."""
+        return await self._owned(join_video(task))
+
+    async def probe(self, task: ProbeTask) -> ProbeReport:
+        """Look at a page. Raises as `probe_page`."""
+
+        async def work() -> ProbeReport:
+            bundle = await self._bundle(task.storage, task.user_id, task.bundle)
+            async with self._browser() as browser:
+                return await probe_page(task, browser, bundle)
+
+        return await self._owned(work())
+
+    async def cancel_all(self) -> None:
+        """End everything that is under way, with its processes."""
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def close(self) -> None:
+        """End what is under way and every browser."""
+        await self.cancel_all()
+        browsers, self._idle = self._idle, []
+        await asyncio.gather(*(browser.close() for browser in browsers))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _owned(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            return await task
+        finally:
+            # a caller that is cancelled waits until the processes behind the call are gone
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    @contextlib.asynccontextmanager
+    async def _browser(self) -> AsyncGenerator[Browser]:
+        async with self._gate:
+            browser = self._idle.pop() if self._idle else await Browser.launch(chromium_path=self._chromium_path)
+            keep = False
+            try:
+                yield browser
+                keep = True
+            except (PageError, PageNotReady, BrowserCrashed):
+                raise  # its renderer may hang or be gone: the next unit gets another browser
+            except RenderError:
+                keep = True
+                raise
+            finally:
+                if keep and browser.frames_painted < MAX_FRAMES_PER_BROWSER:
+                    self._idle.append(browser)
+                else:
+                    await browser.close()
+
+    async def _bundle(self, storage: Storage, user_id: str, content_hash: str) -> Bundle:
+        key = (user_id, content_hash)
+        if key not in self._bundles:
+            while len(self._bundles) >= MAX_BUNDLES:
+                del self._bundles[next(iter(self._bundles))]
+            self._bundles[key] = await load_bundle(storage, user_id, content_hash)
+        return self._bundles[key]
+
+
+def check_environment(task: UnitTask, environment: Environment) -> None:
+    """Refuse a unit that was planned for another environment: one video never mixes two.
+
+    Raises:
+        RenderError: They differ; another worker may be right.
+    """
+    if task.environment != environment.fingerprint:
+        raise RenderError(
+            f"this worker renders with {environment.fingerprint} ({environment.chromium}), the video was begun with "
+            f"{task.environment}: give all render nodes the same browser, FFmpeg and fonts",
+            retryable=True,
+        )

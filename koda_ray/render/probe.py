@@ -1,0 +1,70 @@
+"""Opens a built page, looks at a few of its moments, and reports what is wrong before anything is rendered.
+
+This is what the agents correct themselves by: messages are the page's own, places are those of the original source.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from koda_ray.errors import PageError, PageNotReady
+from koda_ray.render.browser import Browser
+from koda_ray.render.bundle import Bundle
+from koda_ray.render.page import PageFacts, RenderPage
+from koda_ray.render.protocol import ProbeReport, ProbeTask
+
+__all__ = ["probe_page"]
+
+_LOOKS = 5
+_FPS = 10
+_DEFAULT_DURATION_S = 2.0
+_MAX_STEPPED_S = 4.0
+_LATE_ERRORS_S = 0.05
+
+
+async def probe_page(task: ProbeTask, browser: Browser, bundle: Bundle) -> ProbeReport:
+    """Look at a page.
+
+    Args:
+        task: Which, and for how long.
+        browser: A running browser.
+        bundle: The bundle that the task names.
+
+    Raises:
+        InvalidInput: The bundle has no such page.
+        BrowserCrashed: The browser ended, which says nothing about the page.
+    """
+    page = await RenderPage.open(
+        browser, bundle, width=task.width, height=task.height, scale=task.scale, entry=task.entry
+    )
+    facts: PageFacts | None = None
+    pictures: set[str] = set()
+    try:
+        facts = await page.wait_ready(task.ready_timeout_s)
+        duration_s = task.duration_s or facts.duration_s or _DEFAULT_DURATION_S
+        if not facts.contract:
+            # every frame in between is run, so a long page is looked at where it begins
+            duration_s = min(duration_s, _MAX_STEPPED_S)
+        last = max(1, round(duration_s * _FPS) - 1)
+        for frame in sorted({round(last * look / (_LOOKS - 1)) for look in range(_LOOKS)}):
+            await page.go(frame, _FPS)
+            pictures.add(hashlib.sha256(await page.picture()).hexdigest())
+        await asyncio.sleep(_LATE_ERRORS_S)  # rejections nobody handled are reported after the task that made them
+    except PageNotReady as error:
+        if facts is not None:
+            page.problems.add("not_ready", error.message)
+    except PageError as error:
+        if not page.problems.all:
+            page.problems.add("exception", error.message)
+    finally:
+        await page.close()
+    return ProbeReport(
+        ready=facts is not None,
+        problems=page.problems.all,
+        duration_s=facts.duration_s if facts else None,
+        fps=round(facts.fps) if facts and facts.fps else None,
+        width=round(facts.width) if facts and facts.width else None,
+        height=round(facts.height) if facts and facts.height else None,
+        moves=len(pictures) > 1,
+    )

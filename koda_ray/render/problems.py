@@ -1,0 +1,120 @@
+"""What goes wrong in a page, gathered from the browser's own reports and placed in the original source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+from urllib.parse import unquote, urlsplit
+
+from koda_ray.render.protocol import PageProblem, ProblemKind
+from koda_ray.render.sourcemap import SourceMaps
+
+__all__ = ["Problems"]
+
+MAX_PROBLEMS = 50
+MAX_MESSAGE_CHARS = 4000
+MAX_STACK_LINES = 30
+_HARMLESS = ("ResizeObserver loop",)
+
+
+class Problems:
+    """Takes the protocol's events and keeps the first fifty problems, without repeats.
+
+    Args:
+        files: The bundle's files, for their source maps.
+        origin: The origin that the bundle is served at.
+    """
+
+    def __init__(self, files: Mapping[str, bytes], origin: str) -> None:
+        self._maps = SourceMaps(files)
+        self._files = files
+        self._origin = origin
+        self._found: list[PageProblem] = []
+
+    @property
+    def all(self) -> tuple[PageProblem, ...]:
+        """Everything so far, in order."""
+        return tuple(self._found)
+
+    @property
+    def fatal(self) -> PageProblem | None:
+        """The first uncaught exception, if any."""
+        return next((problem for problem in self._found if problem.kind == "exception"), None)
+
+    def add(self, kind: ProblemKind, message: str, *, stack: str = "") -> None:
+        """Note a problem that the browser did not report itself."""
+        self._keep(PageProblem(kind=kind, message=message[:MAX_MESSAGE_CHARS], stack=stack))
+
+    def on_exception(self, event: Mapping[str, object]) -> None:
+        """Take ``Runtime.exceptionThrown``."""
+        details = _mapping(event.get("exceptionDetails"))
+        exception = _mapping(details.get("exception"))
+        description = str(exception.get("description") or exception.get("value") or details.get("text") or "error")
+        frames = _frames(details.get("stackTrace"))
+        if not frames and details.get("url"):
+            frames = [{**details, "functionName": ""}]
+        self._report("exception", description.partition("\n    at ")[0], frames)
+
+    def on_console(self, event: Mapping[str, object]) -> None:
+        """Take ``Runtime.consoleAPICalled``; only errors and failed assertions count."""
+        if event.get("type") not in ("error", "assert"):
+            return
+        arguments = [_mapping(argument) for argument in _sequence(event.get("args"))]
+        texts = [str(argument.get("value", argument.get("description", ""))) for argument in arguments]
+        self._report("console", " ".join(texts).partition("\n    at ")[0], _frames(event.get("stackTrace")))
+
+    def _report(self, kind: ProblemKind, message: str, frames: Sequence[Mapping[str, object]]) -> None:
+        if message.startswith(_HARMLESS) or any(word in message[:200] for word in _HARMLESS):
+            return
+        lines: list[str] = []
+        first: tuple[str | None, int | None, int | None] = (None, None, None)
+        for frame in frames[:MAX_STACK_LINES]:
+            file, line, column, own = self._place(frame)
+            if file is None:
+                continue
+            name = str(frame.get("functionName") or "(anonymous)")
+            lines.append(f"{name} ({file}:{line}:{column})")
+            # the place to mend is in the project, not in a library that was handed something wrong
+            if first[0] is None or (own and "node_modules/" in str(first[0])):
+                first = (file, line, column)
+        self._keep(
+            PageProblem(
+                kind=kind,
+                message=message[:MAX_MESSAGE_CHARS],
+                file=first[0],
+                line=first[1],
+                column=first[2],
+                stack="\n".join(lines),
+            )
+        )
+
+    def _place(self, frame: Mapping[str, object]) -> tuple[str | None, int, int, bool]:
+        url = str(frame.get("url") or "")
+        line, column = _number(frame.get("lineNumber")) + 1, _number(frame.get("columnNumber")) + 1
+        if not url.startswith(self._origin):
+            return None, line, column, False
+        path = unquote(urlsplit(url).path).lstrip("/") or "index.html"
+        original = self._maps.original(path, line, column)
+        if original is not None:
+            return original.file, original.line, original.column, "node_modules/" not in original.file
+        return path, line, column, True
+
+    def _keep(self, problem: PageProblem) -> None:
+        if problem not in self._found and len(self._found) < MAX_PROBLEMS:
+            self._found.append(problem)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def _sequence(value: object) -> Sequence[object]:
+    return cast("Sequence[object]", value) if isinstance(value, list) else ()
+
+
+def _frames(trace: object) -> list[Mapping[str, object]]:
+    return [_mapping(frame) for frame in _sequence(_mapping(trace).get("callFrames"))]
+
+
+def _number(value: object) -> int:
+    return int(value) if isinstance(value, int | float) else 0

@@ -1,0 +1,223 @@
+"""What a render job says to whoever does its work, and what it hears back.
+
+Tasks are self-contained and survive pickle: a worker gets the storage it reads and writes and nothing else. Frames
+never appear here; a unit's pictures go from browser to encoder in the worker, and only its file and hashes leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from pydantic import JsonValue
+
+from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
+from koda_ray.state.storage import Storage
+
+__all__ = [
+    "Environment",
+    "JoinResult",
+    "JoinTask",
+    "PageProblem",
+    "ProbeReport",
+    "ProbeTask",
+    "ProblemKind",
+    "Progress",
+    "RenderExecutor",
+    "RenderResult",
+    "Stage",
+    "UnitResult",
+    "UnitTask",
+]
+
+Stage = Literal["capturing", "encoding", "joining", "uploading"]
+ProblemKind = Literal["exception", "console", "resource", "contract", "not_ready"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What a worker renders with; units of one video never mix two of them."""
+
+    chromium: str
+    backend: str
+    graphics: str
+    ffmpeg: str
+    fonts: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitTask:
+    """Capture and encode one unit, and store it.
+
+    Args:
+        storage: Where bundle and units lie.
+        user_id: Whose they are.
+        job_id: For logs.
+        spec: The video.
+        unit: The frames.
+        mode: How the first frame is reached.
+        environment: The fingerprint that the worker must have.
+        key: The unit's hash, which names its objects.
+        attempt: 1 for the first.
+    """
+
+    storage: Storage
+    user_id: str
+    job_id: str
+    spec: RenderSpec
+    unit: Unit
+    mode: CaptureMode
+    environment: str
+    key: str
+    attempt: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitResult:
+    """A stored unit.
+
+    ``before_hash`` is of the frame before the first, captured only to be compared with the neighbour's last; None for
+    the first unit. ``frame_hashes`` are of the pictures before encoding.
+    """
+
+    unit: Unit
+    key: str
+    mode: CaptureMode
+    frame_hashes: tuple[str, ...]
+    before_hash: str | None
+    sha256: str
+    size_bytes: int
+    worker: str
+    attempts: int = 1
+    reused: bool = False
+    timings_ms: dict[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinTask:
+    """Join stored units into the video, make its thumbnail, and refuse it if it is not what was asked."""
+
+    storage: Storage
+    user_id: str
+    job_id: str
+    spec: RenderSpec
+    units: tuple[UnitResult, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinResult:
+    """A verified video in storage. ``torn`` names units whose stored bytes were not theirs; then there is no video."""
+
+    video_key: str
+    thumbnail_key: str
+    size_bytes: int
+    sha256: str
+    duration_s: float
+    frame_count: int
+    torn: tuple[str, ...] = ()
+    timings_ms: dict[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeTask:
+    """Open a page, look at a few moments, and say what is wrong with it."""
+
+    storage: Storage
+    user_id: str
+    bundle: str
+    entry: str = "index.html"
+    width: int = 640
+    height: int = 360
+    scale: float = 1.0
+    duration_s: float | None = None
+    ready_timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageProblem:
+    """Something wrong in a page, in the words of its original source where source maps say so.
+
+    ``line`` and ``column`` count from 1; ``stack`` is one frame a line.
+    """
+
+    kind: ProblemKind
+    message: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    stack: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeReport:
+    """What a page says of itself and what was seen; seconds and pixels, None where the page says nothing."""
+
+    ready: bool
+    problems: tuple[PageProblem, ...]
+    duration_s: float | None
+    fps: int | None
+    width: int | None
+    height: int | None
+    moves: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a job is. ``seconds_left`` is None until there is something to reckon with."""
+
+    percent: float
+    stage: Stage
+    frames_done: int
+    frames_total: int
+    frames_per_s: float | None
+    seconds_left: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderResult:
+    """A finished, verified and stored video.
+
+    ``frame_hash`` is a digest over all captured frames' hashes in order; ``report`` is plain JSON with timings by
+    stage, attempts, environment and whether the page had to be replayed.
+    """
+
+    video_key: str
+    thumbnail_key: str
+    duration_s: float
+    frame_count: int
+    width: int
+    height: int
+    size_bytes: int
+    frame_hash: str
+    report: dict[str, JsonValue]
+
+
+class RenderExecutor(Protocol):
+    """Whoever does the work: this process, or a Ray cluster. Cancelling a call ends the processes behind it."""
+
+    @property
+    def workers(self) -> int:
+        """How many units can be under way at once."""
+        ...
+
+    async def environment(self) -> Environment:
+        """What the workers render with."""
+        ...
+
+    async def capture(self, task: UnitTask, on_frames: Callable[[int], None] | None = None) -> UnitResult:
+        """Capture, encode and store one unit; ``on_frames`` hears how many of its frames are captured so far."""
+        ...
+
+    async def join(self, task: JoinTask) -> JoinResult:
+        """Join, verify and store the video."""
+        ...
+
+    async def probe(self, task: ProbeTask) -> ProbeReport:
+        """Look at a page."""
+        ...
+
+    async def cancel_all(self) -> None:
+        """End everything that is under way, with its processes."""
+        ...

@@ -1,0 +1,49 @@
+"""Units in storage: the coded frames, and beside them, written last, what is known of them.
+
+A unit without its second object was not finished; one whose bytes are not those that were promised is torn. Both are
+captured again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, cast
+
+from koda_ray.errors import NotFound
+from koda_ray.render.protocol import UnitResult
+from koda_ray.render.spec import Unit
+from koda_ray.state.storage import Storage, unit_key, unit_meta_key
+
+__all__ = ["read_unit", "write_unit"]
+
+
+async def write_unit(storage: Storage, user_id: str, unit: UnitResult, data: bytes) -> None:
+    """Store a unit so that it is there whole or not at all.
+
+    Raises:
+        StorageError: It could not be stored.
+    """
+    await storage.put(unit_key(user_id, unit.key), data)
+    await storage.put(unit_meta_key(user_id, unit.key), json.dumps(asdict(unit)).encode())
+
+
+async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | None:
+    """Return a unit that was stored before, or None where there is none that looks whole.
+
+    Its bytes are compared with its hash when they are joined.
+
+    Raises:
+        StorageError: Storage could not be read.
+    """
+    try:
+        data = cast("dict[str, Any]", json.loads(await storage.get(unit_meta_key(user_id, key))))
+        data["unit"] = Unit(**data["unit"])
+        data["frame_hashes"] = tuple(data["frame_hashes"])
+        data["reused"] = True
+        unit = UnitResult(**data)
+        size_bytes = await storage.size(unit_key(user_id, key))
+    except (NotFound, ValueError, KeyError, TypeError):
+        return None
+    whole = size_bytes == unit.size_bytes and len(unit.frame_hashes) == unit.unit.frame_count and unit.key == key
+    return unit if whole else None
