@@ -1,0 +1,294 @@
+"""What every model provider must do, whoever it talks to.
+
+`check_stream` holds for any provider, scripted or not (the offline director too). `ProviderConformance` is for those
+behind a protocol server: a subclass gives the fixture ``lab``, which makes a provider over a script. Its scripts are
+the blocks of `tests.llm.server`, whatever the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import pytest
+
+from koda_ray.errors import KodaError, ModelAuth, ModelError, ModelOverloaded, ModelStreamBroken
+from koda_ray.llm.base import (
+    INVALID_INPUT,
+    Completed,
+    Message,
+    ModelEvent,
+    ModelProvider,
+    ModelRequest,
+    TextDelta,
+    ToolInputDelta,
+    ToolSpec,
+)
+from tests.llm.server import ApiError, Call, ModelServer, Reply, Say, ScriptedModel, Step, call, reply
+
+__all__ = ["Bench", "Lab", "ProviderConformance", "ask", "check_stream", "collect", "user"]
+
+READ = ToolSpec(
+    name="read",
+    description="Read a file.",
+    input_schema={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+)
+WRITE = ToolSpec(
+    name="write",
+    description="Write a file.",
+    input_schema={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+)
+
+
+def user(text: str) -> Message:
+    return Message(role="user", content=({"type": "text", "text": text},))
+
+
+def ask(*messages: Message, **options: Any) -> ModelRequest:
+    options = {"agent": "orchestrator", "model": "a-model", "system": ("Be brief.",), "tools": (READ, WRITE)} | options
+    return ModelRequest(messages=messages or (user("Hello"),), **options)
+
+
+async def collect(provider: ModelProvider, request: ModelRequest) -> list[ModelEvent]:
+    async with aclosing(cast("Any", provider.stream(request))) as events:
+        return [event async for event in events]
+
+
+async def check_stream(provider: ModelProvider, request: ModelRequest) -> Completed:
+    """Ask once and check what holds for every answer: deltas, then one whole message that they add up to."""
+    events = await collect(provider, request)
+    assert isinstance(events[-1], Completed)
+    assert not any(isinstance(event, Completed) for event in events[:-1])
+    done = events[-1]
+    assert done.message.role == "assistant"
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert text == "".join(block["text"] for block in done.message.content if block["type"] == "text")
+    calls = [block for block in done.message.content if block["type"] == "tool_use"]
+    assert len({block["id"] for block in calls}) == len(calls)
+    for block in calls:
+        streamed = "".join(e.partial_json for e in events if isinstance(e, ToolInputDelta) and e.id == block["id"])
+        if streamed and INVALID_INPUT not in block["input"]:
+            assert json.loads(streamed) == block["input"]
+        assert json.loads(json.dumps(block["input"])) == block["input"]
+    assert (done.stop_reason == "tool_use") == bool(calls) or done.stop_reason in ("max_tokens", "refusal")
+    assert done.usage.output_tokens > 0
+    return done
+
+
+@dataclass
+class Bench:
+    """A provider and the server that it talks to."""
+
+    provider: ModelProvider
+    server: ModelServer
+
+
+class Lab(Protocol):
+    """Makes a provider over a script; tries twice, waits briefly, gives up on silence after half a second."""
+
+    def __call__(
+        self, steps: Sequence[Step] | Callable[[Any], Any], *, key: str = ...
+    ) -> AbstractAsyncContextManager[Bench]: ...
+
+
+class ProviderConformance:
+    """Subclass it, name it Test..., and give the fixture ``lab``."""
+
+    async def test_text_streams_and_adds_up(self, lab: Lab) -> None:
+        async with lab([reply("Hello from the model, at some length; ünïcode 動画 🎬 too.")]) as bench:
+            events = await collect(bench.provider, ask())
+            assert sum(isinstance(event, TextDelta) for event in events) > 3
+            done = cast("Completed", events[-1])
+            assert done.stop_reason == "end_turn"
+            assert done.message.content == (
+                {"type": "text", "text": "Hello from the model, at some length; ünïcode 動画 🎬 too."},
+            )
+
+    async def test_parallel_tool_calls_keep_order_and_inputs(self, lab: Lab) -> None:
+        script = [reply("Looking.", Call("read", {"path": "ä/b.tsx"}), Call("read", {"path": "c"}), Call("write"))]
+        async with lab(script) as bench:
+            done = await check_stream(bench.provider, ask())
+        assert done.stop_reason == "tool_use"
+        calls = [block for block in done.message.content if block["type"] == "tool_use"]
+        assert [(b["name"], b["input"]) for b in calls] == [
+            ("read", {"path": "ä/b.tsx"}),
+            ("read", {"path": "c"}),
+            ("write", {}),
+        ]
+
+    async def test_results_go_back_with_the_call(self, lab: Lab) -> None:
+        async with lab([call("read", {"path": "a"}), reply("Done.")]) as bench:
+            first = await check_stream(bench.provider, ask())
+            used = next(block for block in first.message.content if block["type"] == "tool_use")
+            answer = Message(
+                role="user",
+                content=(
+                    {"type": "tool_result", "tool_use_id": used["id"], "content": "42", "is_error": False},
+                    {"type": "text", "text": "and hurry"},
+                ),
+            )
+            done = await check_stream(bench.provider, ask(user("Hello"), first.message, answer))
+        assert done.message.content == ({"type": "text", "text": "Done."},)
+
+    async def test_overload_is_tried_again_before_anything_streamed(self, lab: Lab) -> None:
+        script = [ApiError(429, "rate_limit_error", retry_after=0.02), reply("Hello")]
+        async with lab(script) as bench:
+            done = await check_stream(bench.provider, ask())
+            assert len(bench.server.requests) == 2
+        assert done.message.content == ({"type": "text", "text": "Hello"},)
+
+    @pytest.mark.parametrize("status", [429, 500, 503, 529])
+    async def test_lasting_overload_says_so(self, lab: Lab, status: int) -> None:
+        async with lab(lambda _: ApiError(status, "overloaded_error")) as bench:
+            with pytest.raises(ModelOverloaded) as raised:
+                await collect(bench.provider, ask())
+            assert len(bench.server.requests) == 2
+        assert raised.value.retryable
+        assert raised.value.context["status"] == status
+        assert raised.value.context["attempts"] == 2
+
+    async def test_no_server_is_unreachable(self, lab: Lab) -> None:
+        async with lab([]) as bench:
+            bench.server.close()
+            with pytest.raises(ModelOverloaded) as raised:
+                await collect(bench.provider, ask())
+        assert raised.value.code == "MODEL_UNREACHABLE"
+
+    @pytest.mark.parametrize("broken", ["cut", "end", "api_error"])
+    async def test_a_stream_that_breaks_after_output_is_not_tried_again(self, lab: Lab, broken: str) -> None:
+        async with lab([reply("Hello there, this is long enough", break_after=1, broken=broken)]) as bench:
+            events: list[ModelEvent] = []
+            with pytest.raises(ModelStreamBroken) as raised:
+                await _into(events, bench.provider.stream(ask()))
+            assert len(bench.server.requests) == 1
+        assert raised.value.retryable
+        assert [type(event) for event in events] == [TextDelta]
+
+    @pytest.mark.parametrize("broken", ["cut", "end"])
+    async def test_a_message_without_its_end_is_broken(self, lab: Lab, broken: str) -> None:
+        async with lab([reply("short", break_after=1, broken=broken)]) as bench:
+            with pytest.raises(ModelStreamBroken):
+                await collect(bench.provider, ask())
+
+    async def test_a_stream_that_breaks_before_output_is_tried_again(self, lab: Lab) -> None:
+        async with lab([reply("Hello", break_after=0), reply("Hello")]) as bench:
+            await check_stream(bench.provider, ask())
+            assert len(bench.server.requests) == 2
+
+    async def test_an_overload_in_the_middle_is_an_overload(self, lab: Lab) -> None:
+        script = [reply("Hello there, this is long enough", break_after=1, broken="overloaded_error")]
+        async with lab(script) as bench:
+            with pytest.raises(ModelOverloaded):
+                await collect(bench.provider, ask())
+            assert len(bench.server.requests) == 1
+
+    async def test_a_tool_input_cut_in_the_middle_is_a_broken_stream(self, lab: Lab) -> None:
+        async with lab([call("read", {"path": "a/very/long/path/indeed.tsx"}, break_after=3)]) as bench:
+            with pytest.raises(ModelStreamBroken):
+                await collect(bench.provider, ask())
+
+    @pytest.mark.parametrize("raw", ['{"path": "a', "[1]", '"a"', '{"path": }', "null"])
+    async def test_a_whole_input_that_is_no_object_is_kept_as_its_text(self, lab: Lab, raw: str) -> None:
+        async with lab([reply(Call("read", raw=raw))]) as bench:
+            done = await check_stream(bench.provider, ask())
+        assert [b["input"] for b in done.message.content if b["type"] == "tool_use"] == [{INVALID_INPUT: raw}]
+
+    async def test_the_token_limit_is_told(self, lab: Lab) -> None:
+        async with lab([reply("cut", stop_reason="max_tokens")]) as bench:
+            assert (await check_stream(bench.provider, ask())).stop_reason == "max_tokens"
+
+    async def test_a_refusal_is_told(self, lab: Lab) -> None:
+        async with lab([reply("I can't.", stop_reason="refusal")]) as bench:
+            assert (await check_stream(bench.provider, ask())).stop_reason == "refusal"
+
+    async def test_a_wrong_key_is_never_repeated_or_tried_again(self, lab: Lab) -> None:
+        key = "sk-secret-0123456789"
+        async with lab([], key=key) as bench:
+            with pytest.raises(ModelAuth) as raised:
+                await collect(bench.provider, ask())
+            assert len(bench.server.requests) == 1
+        import traceback
+
+        told = "".join(traceback.format_exception(raised.value)) + repr(raised.value.context) + repr(bench.provider)
+        assert key not in told
+
+    async def test_a_conversation_that_is_too_long_has_its_own_code(self, lab: Lab) -> None:
+        message = "prompt is too long: 210000 tokens > 200000 maximum"
+        async with lab([ApiError(400, "invalid_request_error", message)]) as bench:
+            with pytest.raises(ModelError) as raised:
+                await collect(bench.provider, ask())
+        assert raised.value.code == "MODEL_CONTEXT_OVERFLOW"
+        assert not raised.value.retryable
+
+    async def test_an_unknown_model_is_named(self, lab: Lab) -> None:
+        async with lab([ApiError(404, "not_found_error", "model: a-model")]) as bench:
+            with pytest.raises(ModelError, match="a-model"):
+                await collect(bench.provider, ask())
+
+    async def test_closing_the_iterator_closes_the_connection(self, lab: Lab) -> None:
+        async with lab([reply("Hello", hang=True)]) as bench:
+            events = bench.provider.stream(ask())
+            assert isinstance(await anext(events), TextDelta)
+            await cast("Any", events).aclose()
+            await asyncio.to_thread(
+                bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left", timeout_s=10
+            )
+
+    async def test_cancelling_the_reader_closes_the_connection(self, lab: Lab) -> None:
+        async with lab([reply("Hello", hang=True)]) as bench:
+            began = asyncio.Event()
+
+            async def read() -> None:
+                async with aclosing(cast("Any", bench.provider.stream(ask()))) as events:
+                    async for _ in events:
+                        began.set()
+
+            task = asyncio.create_task(read())
+            await asyncio.wait_for(began.wait(), 10)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await asyncio.to_thread(
+                bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left", timeout_s=10
+            )
+
+    async def test_a_slow_stream_is_no_broken_one(self, lab: Lab) -> None:
+        async with lab([reply("four deltas of this", delta_chars=5, pause_s=0.2)]) as bench:
+            await check_stream(bench.provider, ask())
+
+    async def test_close_twice_and_go_on(self, lab: Lab) -> None:
+        async with lab([reply("one"), reply("two")]) as bench:
+            await check_stream(bench.provider, ask())
+            await bench.provider.close()
+            await bench.provider.close()
+            await check_stream(bench.provider, ask())
+
+    async def test_many_at_once_do_not_mix(self, lab: Lab) -> None:
+        def echo(request: Any) -> Reply:
+            return reply(Say(request["messages"][-1]["content"][-1]["text"] * 20), pause_s=0.001)
+
+        async with lab(echo) as bench:
+            done = await asyncio.gather(*(check_stream(bench.provider, ask(user(f"<{n}>"))) for n in range(8)))
+        assert [d.message.content[0] for d in done] == [{"type": "text", "text": f"<{n}>" * 20} for n in range(8)]
+
+    async def test_errors_survive_pickle(self, lab: Lab) -> None:
+        async with lab([ApiError(400, "invalid_request_error", "bad")]) as bench:
+            with pytest.raises(ModelError) as raised:
+                await collect(bench.provider, ask())
+        copy = cast("KodaError", pickle.loads(pickle.dumps(raised.value)))
+        assert (type(copy), copy.code, copy.context) == (ModelError, "MODEL_ERROR", raised.value.context)
+
+
+async def _into(events: list[ModelEvent], stream: AsyncIterator[ModelEvent]) -> None:
+    async with aclosing(cast("Any", stream)) as reading:
+        async for event in reading:
+            events.append(event)
+
+
+def script_of(steps: Sequence[Step] | Callable[[Any], Any]) -> ScriptedModel:
+    return ScriptedModel(steps)

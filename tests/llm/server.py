@@ -1,0 +1,552 @@
+"""A server that speaks the Messages API's event stream, with a script in the model's place.
+
+Real HTTP on loopback, so the real SDK talks to it, from this process or another (`ModelServer.base_url`). A script's
+step is a reply, or a callable that gets the request's JSON and returns one: a test can hand out the fix only if the
+request holds the real error. It is as strict as the API about histories, and counts cache reads from the prefixes it
+really received; it replays no numbers.
+
+    with ModelServer(ScriptedModel([reply("Hello"), lambda request: call("read", {"path": "a"})])) as server:
+        provider = AnthropicProvider("test-key", base_url=server.base_url)
+
+Run on its own: ``python -m tests.llm.server package.module:script --port-file FILE``.
+
+Source: Anthropic Messages API, streaming events, errors and prompt caching.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+__all__ = [
+    "ApiError",
+    "Call",
+    "ModelServer",
+    "Recorded",
+    "Reply",
+    "Routed",
+    "Say",
+    "Script",
+    "ScriptedModel",
+    "Step",
+    "Think",
+    "call",
+    "last_text",
+    "reply",
+    "results",
+    "system_of",
+    "texts",
+]
+
+Json = dict[str, Any]
+
+
+# --- what a script answers ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Say:
+    """Words."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call; ``raw`` is sent as the input's text in place of ``input``, valid JSON or not."""
+
+    name: str
+    input: Json = field(default_factory=dict)
+    raw: str | None = None
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class Think:
+    """Reasoning with the signature that must come back unchanged."""
+
+    text: str
+    signature: str = "sig"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A message, and what goes wrong while it streams.
+
+    Args:
+        blocks: Its content.
+        stop_reason: As the API names it; from the blocks when None.
+        delta_chars: Characters in one delta.
+        break_after: Deltas after which it breaks; None for never.
+        broken: How: ``cut`` drops the connection, ``end`` closes it in good order without the message's end, any
+            other word is the type of an ``error`` event.
+        pause_s: Wait before each delta, with a ping first.
+        hang: Ping for ever after ``break_after`` deltas (all when None), until the reader goes away.
+    """
+
+    blocks: tuple[Say | Call | Think, ...]
+    stop_reason: str | None = None
+    delta_chars: int = 12
+    break_after: int | None = None
+    broken: str = "cut"
+    pause_s: float = 0.0
+    hang: bool = False
+
+
+@dataclass(frozen=True)
+class ApiError:
+    """An answer with an error status; ``retry_after`` in seconds, or the header's text."""
+
+    status: int
+    type: str = "api_error"
+    message: str = "scripted"
+    retry_after: float | str | None = None
+
+
+Answer = Reply | ApiError | Say | Call | Sequence[Say | Call | Think]
+Step = Answer | Callable[[Json], Answer]
+
+
+class Script(Protocol):
+    """Something that answers requests."""
+
+    def respond(self, request: Json) -> Answer: ...
+
+
+def reply(*blocks: Say | Call | Think | str, **options: Any) -> Reply:
+    """Make a reply from blocks; a string is words."""
+    return Reply(blocks=tuple(Say(b) if isinstance(b, str) else b for b in blocks), **options)
+
+
+def call(name: str, given: Json | None = None, **options: Any) -> Reply:
+    """Make a reply that calls one tool."""
+    return reply(Call(name, given or {}), **options)
+
+
+class ScriptedModel:
+    """Answers step by step; a callable in place of the list answers every request.
+
+    A step that raises, and a request after the last step, become failures that `ModelServer` raises when it closes.
+    """
+
+    def __init__(self, steps: Iterable[Step] | Callable[[Json], Answer]) -> None:
+        self._always = steps if callable(steps) else None
+        self._steps = [] if callable(steps) else list(steps)
+        self._lock = threading.Lock()
+        self.done = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether every step was used."""
+        return not self._steps
+
+    def respond(self, request: Json) -> Answer:
+        with self._lock:
+            self.done += 1
+            if self._always is not None:
+                return self._always(request)
+            if not self._steps:
+                raise AssertionError(f"the script has no step left for request {self.done}: {last_text(request)[:400]}")
+            step = self._steps.pop(0)
+        return step(request) if callable(step) else step
+
+
+class Routed:
+    """Chooses a script for each request, such as one for each agent."""
+
+    def __init__(self, by: Callable[[Json], str], scripts: dict[str, Script]) -> None:
+        self._by = by
+        self._scripts = scripts
+
+    def respond(self, request: Json) -> Answer:
+        return self._scripts[self._by(request)].respond(request)
+
+
+# --- reading requests ---------------------------------------------------------------------------------------------
+
+
+def system_of(request: Json) -> str:
+    """Join the system prompt's parts."""
+    system = request.get("system", [])
+    return system if isinstance(system, str) else "\n".join(part["text"] for part in system)
+
+
+def texts(request: Json) -> list[str]:
+    """List the user's words, in order."""
+    return [b["text"] for m in request["messages"] if m["role"] == "user" for b in m["content"] if b["type"] == "text"]
+
+
+def last_text(request: Json) -> str:
+    """Read the last of the user's words."""
+    return (texts(request) or [""])[-1]
+
+
+def results(request: Json, name: str | None = None) -> list[Json]:
+    """List tool results, in order, of one tool when named; each has the call's ``name`` and ``input`` added."""
+    calls = {b["id"]: b for m in request["messages"] for b in m["content"] if b["type"] == "tool_use"}
+    found = [
+        {**b, "name": calls[b["tool_use_id"]]["name"], "input": calls[b["tool_use_id"]]["input"]}
+        for m in request["messages"]
+        for b in m["content"]
+        if b["type"] == "tool_result"
+    ]
+    return [each for each in found if name is None or each["name"] == name]
+
+
+# --- the server ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Recorded:
+    """One request as it came, and what became of it."""
+
+    json: Json
+    headers: dict[str, str]
+    status: int = 0
+    usage: Json = field(default_factory=dict)
+    outcome: Literal["open", "sent", "broken", "reader_left"] = "open"
+
+
+class ModelServer:
+    """Serves a script at ``base_url`` until closed.
+
+    Args:
+        script: What answers.
+        api_key: The only key that is let in.
+        port: Where; a free one when 0.
+    """
+
+    def __init__(self, script: Script, *, api_key: str = "test-key", port: int = 0) -> None:
+        self.script = script
+        self.api_key = api_key
+        self.requests: list[Recorded] = []
+        self.failures: list[BaseException] = []
+        self.cache = PromptCache()
+        self.closing = threading.Event()
+        self.lock = threading.Lock()
+        self._http = _Server(("127.0.0.1", port), _Handler)
+        self._http.owner = self
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), name="model-server", daemon=True)
+
+    @property
+    def base_url(self) -> str:
+        """Where a client of any process finds it."""
+        return f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def start(self) -> ModelServer:
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Stop serving and raise the first failure of the script."""
+        if not self.closing.is_set():
+            self.closing.set()
+            self._http.shutdown()
+            self._http.server_close()
+            self._thread.join(10)
+        if self.failures:
+            raise self.failures[0]
+
+    def wait_for(self, happened: Callable[[], bool], *, timeout_s: float = 10.0) -> None:
+        """Wait until something has happened on the server's side."""
+        deadline = time.monotonic() + timeout_s
+        while not happened():
+            if time.monotonic() > deadline:
+                raise AssertionError("it did not happen in time")
+            self.closing.wait(0.005)
+
+    def __enter__(self) -> ModelServer:
+        return self.start()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close()
+        except BaseException as failure:
+            if error is None:
+                raise
+            error.add_note(f"the script failed first: {failure!r}")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    owner: ModelServer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A reader that goes away is no error of the server."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+    def do_POST(self) -> None:
+        owner = self.server.owner
+        raw = self.rfile.read(int(self.headers.get("content-length", "0")))
+        record = Recorded(json=json.loads(raw or b"{}"), headers={k.lower(): v for k, v in self.headers.items()})
+        with owner.lock:
+            owner.requests.append(record)
+        answer = self._decide(owner, record)
+        if isinstance(answer, ApiError):
+            record.status, record.outcome = answer.status, "sent"
+            self._error(answer)
+            return
+        record.status = 200
+        with owner.lock:
+            record.usage = owner.cache.count(record.json)
+        try:
+            record.outcome = self._stream(owner, answer, record)
+        except OSError:
+            record.outcome = "reader_left"
+            self.close_connection = True
+
+    def _decide(self, owner: ModelServer, record: Recorded) -> Reply | ApiError:
+        if self.path.partition("?")[0] != "/v1/messages":
+            return ApiError(404, "not_found_error", f"no such path {self.path}")
+        # the SDK's second major version sends the key as a bearer token
+        key = record.headers.get("x-api-key") or record.headers.get("authorization", "").removeprefix("Bearer ")
+        if key != owner.api_key:
+            # a careless proxy echoes the key; nobody else may
+            return ApiError(401, "authentication_error", f"invalid x-api-key {key}")
+        if (complaint := complaint_about(record.json)) is not None:
+            return ApiError(400, "invalid_request_error", complaint)
+        try:
+            answer = owner.script.respond(record.json)
+            if isinstance(answer, Say | Call):
+                return reply(answer)
+            return answer if isinstance(answer, Reply | ApiError) else reply(*answer)
+        except BaseException as failure:
+            with owner.lock:
+                owner.failures.append(failure)
+            return ApiError(400, "invalid_request_error", f"script: {failure!r}")
+
+    def _error(self, answer: ApiError) -> None:
+        body = json.dumps({"type": "error", "error": {"type": answer.type, "message": answer.message}}).encode()
+        self.send_response(answer.status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.send_header("request-id", "req_scripted")
+        if answer.retry_after is not None:
+            self.send_header("retry-after", str(answer.retry_after))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self, owner: ModelServer, answer: Reply, record: Recorded) -> Literal["sent", "broken", "reader_left"]:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream; charset=utf-8")
+        self.send_header("cache-control", "no-cache")
+        self.send_header("request-id", "req_scripted")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        deltas = 0
+        for kind, event in events(answer, record.json["model"], record.usage):
+            due = answer.break_after is not None and deltas >= answer.break_after
+            if due and kind in ("content_block_delta", "message_delta"):
+                return self._break(owner, answer)
+            if kind == "content_block_delta":
+                deltas += 1
+                if answer.pause_s:
+                    self._send("ping", {"type": "ping"})
+                    owner.closing.wait(answer.pause_s)
+            elif kind == "message_delta" and answer.hang:
+                return self._hang(owner)
+            self._send(kind, event)
+        self.wfile.write(b"0\r\n\r\n")
+        return "sent"
+
+    def _break(self, owner: ModelServer, answer: Reply) -> Literal["broken", "reader_left"]:
+        if answer.hang:
+            return self._hang(owner)
+        self.close_connection = True
+        if answer.broken == "cut":
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_RDWR)
+        elif answer.broken == "end":
+            self.wfile.write(b"0\r\n\r\n")
+        else:
+            self._send("error", {"type": "error", "error": {"type": answer.broken, "message": "scripted"}})
+            self.wfile.write(b"0\r\n\r\n")
+        return "broken"
+
+    def _hang(self, owner: ModelServer) -> Literal["reader_left"]:
+        while not owner.closing.wait(0.02):
+            self._send("ping", {"type": "ping"})
+        return "reader_left"
+
+    def _send(self, kind: str, event: Json) -> None:
+        data = f"event: {kind}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+
+def events(answer: Reply, model: str, usage: Json) -> Iterable[tuple[str, Json]]:
+    """Write a message as the API's events."""
+    stop = answer.stop_reason or ("tool_use" if any(isinstance(b, Call) for b in answer.blocks) else "end_turn")
+    message = {
+        "id": f"msg_{uuid.uuid4().hex}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {**usage, "output_tokens": 1},
+    }
+    yield "message_start", {"type": "message_start", "message": message}
+    produced = 1
+    for index, block in enumerate(answer.blocks):
+        start, deltas = _parts(block, answer.delta_chars)
+        yield "content_block_start", {"type": "content_block_start", "index": index, "content_block": start}
+        if index == 0:
+            yield "ping", {"type": "ping"}
+        for delta in deltas:
+            produced += 1
+            yield "content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}
+        yield "content_block_stop", {"type": "content_block_stop", "index": index}
+    delta = {"stop_reason": stop, "stop_sequence": None}
+    yield "message_delta", {"type": "message_delta", "delta": delta, "usage": {"output_tokens": produced}}
+    yield "message_stop", {"type": "message_stop"}
+
+
+def _parts(block: Say | Call | Think, size: int) -> tuple[Json, list[Json]]:
+    if isinstance(block, Say):
+        return {"type": "text", "text": ""}, [{"type": "text_delta", "text": t} for t in _cut(block.text, size)]
+    if isinstance(block, Think):
+        deltas: list[Json] = [{"type": "thinking_delta", "thinking": t} for t in _cut(block.text, size)]
+        deltas.append({"type": "signature_delta", "signature": block.signature})
+        return {"type": "thinking", "thinking": "", "signature": ""}, deltas
+    text = json.dumps(block.input, ensure_ascii=False) if block.raw is None else block.raw
+    start = {"type": "tool_use", "id": block.id or f"toolu_{uuid.uuid4().hex[:24]}", "name": block.name, "input": {}}
+    if text == "{}":
+        return start, []
+    return start, [{"type": "input_json_delta", "partial_json": t} for t in ["", *_cut(text, size)]]
+
+
+def _cut(text: str, size: int) -> list[str]:
+    return [text[i : i + size] for i in range(0, len(text), size)]
+
+
+# --- what the API refuses -----------------------------------------------------------------------------------------
+
+
+def complaint_about(request: Json) -> str | None:
+    """Say why the API would refuse a request; None when it would not."""
+    for name in ("model", "max_tokens", "messages"):
+        if not request.get(name):
+            return f"{name}: Field required"
+    messages: list[Json] = request["messages"]
+    if messages[0]["role"] != "user":
+        return "messages: first message must use the user role"
+    if messages[-1]["role"] != "user":
+        return "messages: the last message must use the user role (no prefill)"
+    marks = sum("cache_control" in part for part, _ in _prefix_parts(request))
+    if marks > 4:
+        return f"A maximum of 4 blocks with cache_control may be provided. Found {marks}."
+    seen: set[str] = set()
+    for index, message in enumerate(messages):
+        blocks: list[Json] = message["content"]
+        if index and message["role"] == messages[index - 1]["role"]:
+            return f"messages.{index}: roles must alternate"
+        if not blocks:
+            return f"messages.{index}: content must not be empty"
+        for block in blocks:
+            if block["type"] == "text" and not block["text"].strip():
+                return f"messages.{index}: text content blocks must be non-empty"
+        asked = [b["id"] for b in messages[index - 1]["content"] if b["type"] == "tool_use"] if index else []
+        answered = [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
+        if asked != answered:
+            return (
+                f"messages.{index}: `tool_use` ids {asked} without exactly their `tool_result` blocks; got {answered}"
+            )
+        if [b["type"] for b in blocks[: len(answered)]] != ["tool_result"] * len(answered):
+            return f"messages.{index}: `tool_result` blocks must come first"
+        uses = [b["id"] for b in blocks if b["type"] == "tool_use"]
+        if seen.intersection(uses) or len(uses) != len(set(uses)):
+            return f"messages.{index}: `tool_use` ids must be unique"
+        seen.update(uses)
+        if not all(isinstance(b["input"], dict) for b in blocks if b["type"] == "tool_use"):
+            return f"messages.{index}: input should be an object"
+    return None
+
+
+# --- prompt caching -----------------------------------------------------------------------------------------------
+
+
+class PromptCache:
+    """Counts what a request reads from and writes to the cache, from the prefixes received so far."""
+
+    LOOKBACK = 20
+    """Blocks before a breakpoint at which an older entry is still found."""
+
+    def __init__(self) -> None:
+        self._entries: set[str] = set()
+
+    def count(self, request: Json) -> Json:
+        parts = list(_prefix_parts(request))
+        digest = hashlib.sha256(request["model"].encode())
+        hashes: list[str] = []
+        sizes: list[int] = []
+        for part, kind in parts:
+            plain = json.dumps({k: v for k, v in part.items() if k != "cache_control"}, sort_keys=True)
+            digest.update(f"{kind}\0{plain}\0".encode())
+            hashes.append(digest.hexdigest())
+            sizes.append(max(1, len(plain) // 4))
+        marks = [i for i, (part, _) in enumerate(parts) if "cache_control" in part]
+        read_to = max(
+            (i for mark in marks for i in range(mark, max(-1, mark - self.LOOKBACK), -1) if hashes[i] in self._entries),
+            default=-1,
+        )
+        write_to = max(marks, default=-1)
+        self._entries.update(hashes[mark] for mark in marks)
+        return {
+            "cache_read_input_tokens": sum(sizes[: read_to + 1]),
+            "cache_creation_input_tokens": sum(sizes[read_to + 1 : write_to + 1]),
+            "input_tokens": sum(sizes[max(read_to, write_to) + 1 :]),
+        }
+
+
+def _prefix_parts(request: Json) -> Iterable[tuple[Json, str]]:
+    for tool in request.get("tools", []):
+        yield tool, "tool"
+    system = request.get("system", [])
+    for part in [{"type": "text", "text": system}] if isinstance(system, str) else system:
+        yield part, "system"
+    for message in request["messages"]:
+        for block in message["content"]:
+            yield block, message["role"]
+
+
+def main() -> None:
+    """Serve a script until ended; the address is written to the port file once it answers."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("script", help="package.module:name of a Script, or of a callable that makes one")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--port-file", type=Path)
+    options = parser.parse_args()
+    module, _, name = options.script.partition(":")
+    script = getattr(importlib.import_module(module), name)
+    server = ModelServer(script() if callable(script) else script, port=options.port).start()
+    if options.port_file is not None:
+        part = options.port_file.with_suffix(".part")
+        part.write_text(server.base_url)
+        part.rename(options.port_file)
+    server.closing.wait()
+
+
+if __name__ == "__main__":
+    from tests.llm import server  # one module, not two: the script's classes are those of the import
+
+    server.main()
