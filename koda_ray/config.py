@@ -19,7 +19,7 @@ from koda_ray.errors import InvalidInput
 __all__ = ["DEFAULT_MODEL", "REPO_ROOT", "Settings"]
 
 REPO_ROOT = Path(__file__).resolve().parent.parent
-DEFAULT_MODEL = "claude-sonnet-4-5"
+DEFAULT_MODEL = "claude-sonnet-5-5"
 
 
 class Settings(BaseSettings):
