@@ -7,7 +7,7 @@ import difflib
 import socket
 import sqlite3
 import uuid
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPException
 from ipaddress import ip_address
 from pathlib import Path
@@ -28,6 +28,7 @@ _LAUNCHER = frozenset({"KODA_SKIP_SYSTEM", "KODA_TEST_REQUIRE"})
 _HEALTH_TIMEOUT_S = 2.0
 _HEALTH_BYTES = 4096
 _STORAGE_TIMEOUT_S = 10.0
+_DATABASE_TIMEOUT_S = 2.0
 
 
 def load_settings() -> tuple[Settings, list[Finding]]:
@@ -119,14 +120,15 @@ def _database(examination: Examination) -> list[Finding]:
             with connection:
                 connection.execute("CREATE TABLE probe (value INTEGER)")
         if path.exists():
-            with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=2)) as connection:
+            with path.open("r+b"), closing(sqlite3.connect(path, timeout=_DATABASE_TIMEOUT_S)) as connection:
                 connection.execute("PRAGMA schema_version").fetchone()
     except (OSError, sqlite3.Error) as error:
         remedy = "make that folder writable, or set DATABASE_PATH"
         return [Finding(_PLACES, name, "missing", f"{path} cannot be written: {error}", remedy)]
     finally:
         for leftover in (probe, probe.with_name(f"{probe.name}-wal"), probe.with_name(f"{probe.name}-shm")):
-            leftover.unlink(missing_ok=True)
+            with suppress(OSError):
+                leftover.unlink()
         _remove_empty(created)
     if mode != "wal":
         detail = f"{path}: this disk does not take SQLite's WAL mode (it answered {mode})"

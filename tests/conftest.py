@@ -1,0 +1,69 @@
+"""What every test gets: a world of its own, a check that nothing is left behind, and services that may be missing.
+
+- Settings of whoever runs the tests (keys, paths, a .env) never reach a test.
+- A test that leaves a process or a temporary folder behind fails, with the name of what it left.
+- ``@pytest.mark.needs("ffmpeg", "chromium")`` skips a test where a service is missing, and fails it where
+  ``KODA_TEST_REQUIRE`` (names with commas, or ``all``) says that it has to be there. The markers ``browser`` and
+  ``sandbox`` imply what they need.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from koda_ray.config import Settings
+from tests import leaks, services
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+
+_IMPLIED = {"browser": ("chromium", "bwrap"), "sandbox": ("bwrap", "node")}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for field in Settings.model_fields.values():
+        # node, the template and the browser stay where the launcher found them
+        if str(field.validation_alias) not in ("KODA_CHROMIUM_PATH", "KODA_NODE_MODULES_PATH"):
+            os.environ.pop(str(field.validation_alias), None)
+    Settings.model_config["env_file"] = None
+    folder = Path(tempfile.mkdtemp(prefix="kt-"))
+    folder.chmod(0o711)  # sandboxes and browsers run as another user and walk through it
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    os.environ[leaks.MARK] = folder.name
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    folder = Path(tempfile.gettempdir())
+    if folder.name.startswith("kt-"):
+        os.environ.pop("TMPDIR", None)
+        tempfile.tempdir = None
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    wanted = [name for marker in item.iter_markers("needs") for name in marker.args]
+    wanted += [name for marker, names in _IMPLIED.items() if item.get_closest_marker(marker) for name in names]
+    services.need(*dict.fromkeys(wanted))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    before = leaks.Snapshot.take()
+    yield
+    left = before.left_behind()
+    if left:
+        pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_left_at_the_end() -> Iterator[None]:
+    yield
+    left = leaks.strays()
+    if left:
+        pytest.fail("the tests left processes behind:\n  " + "\n  ".join(left), pytrace=False)

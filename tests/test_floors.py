@@ -1,0 +1,107 @@
+"""The shape of the code: floors, names, versions. What a person would otherwise have to notice in review."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import TypeGuard
+
+import pytest
+
+import koda_ray
+from koda_ray.config import REPO_ROOT
+
+_PYPROJECT = tomllib.loads((REPO_ROOT / "pyproject.toml").read_text())
+# Run by another program, inside a sandbox: not modules of ours.
+_GUESTS = ("koda_ray/sandbox/guest", "koda_ray/state/migrations", "koda_ray/__main__.py")
+_MODULES = sorted(
+    ".".join(path.relative_to(REPO_ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in (REPO_ROOT / "koda_ray").rglob("*.py")
+    if not str(path.relative_to(REPO_ROOT)).startswith(_GUESTS)
+)
+
+
+def test_imports_go_downwards_only() -> None:
+    program = Path(sys.executable).parent / "lint-imports"
+    done = subprocess.run(
+        [str(program), "--no-cache"], cwd=REPO_ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _load(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("koda_ray"):
+            raise
+        pytest.skip(f"needs the optional package {error.name}")
+
+
+def _is_public(node: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        # a decorated function is registered somewhere: a route, a command of the CLI
+        return not node.name.startswith("_") and not node.decorator_list
+    return isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+
+
+@pytest.mark.parametrize("name", _MODULES)
+def test_exported_members(name: str) -> None:
+    module = _load(name)
+    tree = ast.parse(Path(str(module.__file__)).read_text())
+    public = {node.name for node in tree.body if _is_public(node)}
+    exported = getattr(module, "__all__", None)
+    if exported is None:
+        assert not public, f"{name} defines {sorted(public)} and has no __all__"
+        return
+    assert len(exported) == len(set(exported)), f"{name}.__all__ names something twice"
+    assert [entry for entry in exported if not hasattr(module, entry)] == []
+    assert sorted(public - set(exported)) == [], "public names belong in __all__, others begin with an underscore"
+
+
+@pytest.mark.parametrize("name", _MODULES)
+def test_every_module_says_what_it_is(name: str) -> None:
+    module = _load(name)
+    source = Path(str(module.__file__)).read_text()
+    assert ast.get_docstring(ast.parse(source)) or not source.strip()
+
+
+def test_one_version() -> None:
+    project = _PYPROJECT["project"]
+    assert koda_ray.__version__ == project["version"]
+    assert f"## [{project['version']}]" in (REPO_ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock", "requirements-node.lock"])
+def test_locks_hold_hashes_and_no_address(lock: str) -> None:
+    text = (REPO_ROOT / lock).read_text()
+    assert "://" not in text and "--index" not in text and "--find-links" not in text
+    entries = text.replace("\\\n", " ").strip().splitlines()
+    assert entries and all("==" in entry and "--hash=sha256:" in entry for entry in entries)
+
+
+def test_the_locks_agree_and_hold_every_dependency() -> None:
+    plain, dev = (_versions(name) for name in ("requirements.lock", "requirements-dev.lock"))
+    assert plain.items() <= dev.items()
+    project = _PYPROJECT["project"]
+    extras = project["optional-dependencies"]
+    assert {_name(entry) for entry in (*project["dependencies"], *extras["s3"])} <= set(plain)
+    assert {_name(entry) for entry in extras["dev"]} <= set(dev)
+
+
+def _versions(lock: str) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for line in (REPO_ROOT / lock).read_text().splitlines():
+        if line[:1].isalnum():
+            name, _, version = line.removesuffix(" \\").partition("==")
+            found.setdefault(name, set()).add(version)
+    return {name: frozenset(versions) for name, versions in found.items()}
+
+
+def _name(requirement: str) -> str:
+    return requirement.partition("[")[0].partition(">")[0].strip().lower()

@@ -1,0 +1,230 @@
+"""The launcher, run for real in copies of the repository: what it sets up, what it leaves alone, how it fails.
+
+The copies hold the real launcher and a project of one module, so that a whole set-up takes seconds and no network.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from koda_ray.config import REPO_ROOT
+
+# What the launcher itself calls, and nothing that it could find a browser, a package manager or a Python with.
+_TOOLS = ("sh", "dirname", "readlink", "cat", "cksum", "id", "sed", "cut", "tr", "grep", "head", "tail", "mkdir", "mv")
+_TOOLS += ("date", "flock", "rm", "ln", "chmod", "cp", "env", "uname")
+_CLI = "import os, sys\nprint('cli', os.getcwd(), *sys.argv[1:])\n"
+_TIMEOUT_S = 120
+
+
+class Copy:
+    """A copy of the repository that holds the launcher, and a PATH of chosen programs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "repository"
+        self.tools = folder / "tools"
+        package = self.root / "koda_ray"
+        package.mkdir(parents=True)
+        shutil.copy(REPO_ROOT / "koda", self.root / "koda")
+        (package / "__init__.py").touch()
+        (package / "__main__.py").write_text(_CLI)
+        for lock in ("requirements.lock", "requirements-dev.lock", "requirements-node.lock"):
+            (self.root / lock).write_text("# nothing\n")
+        self.tools.mkdir()
+        self.offer(*_TOOLS)
+
+    def offer(self, *programs: str) -> None:
+        """Put programs of this machine on the copy's PATH."""
+        for program in programs:
+            found = shutil.which(program)
+            if found is None:
+                pytest.skip(f"needs {program}: not on PATH")
+            (self.tools / program).symlink_to(found)
+
+    def write(self, program: str, script: str) -> None:
+        """Put a script on the copy's PATH."""
+        path = self.tools / program
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def complete(self) -> None:
+        """Offer everything that the main job needs, so that no step has anything to install."""
+        self.offer("ffmpeg", "bwrap", "tmux", "node", "npm", "fc-list", "ldconfig", "chromium-headless-shell")
+        (self.tools / "python3").symlink_to(sys.executable)
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(self.root / "koda"), *arguments],
+            env={"PATH": str(self.tools), "HOME": str(self.root), "LC_ALL": "C.UTF-8", **environment},
+            cwd=self.root.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        with self.start(*arguments, **environment) as process:
+            out, err = process.communicate(timeout=_TIMEOUT_S)
+            return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def set_up_once(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    copy = Copy(tmp_path_factory.mktemp("launcher"))
+    copy.complete()
+    done = copy.run("create", "a ball", "--out", "here")
+    assert done.returncode == 0, done.stderr
+    assert "[1/4] System packages already there" in done.stderr
+    assert "[2/4] Python packages done" in done.stderr
+    assert done.stdout == f"cli {copy.root.parent} create a ball --out here\n"
+    return copy
+
+
+def test_it_is_plain_posix_shell() -> None:
+    assert os.access(REPO_ROOT / "koda", os.X_OK)
+    assert (REPO_ROOT / "koda").read_text().startswith("#!/bin/sh\n")
+    for program, arguments in (("dash", ("-n",)), ("shellcheck", ())):
+        if shutil.which(program):
+            done = subprocess.run([program, *arguments, "koda"], cwd=REPO_ROOT, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_without_apt_it_names_every_package_and_changes_nothing_else(copy: Copy) -> None:
+    done = copy.run("demo")
+    assert done.returncode == 1 and done.stdout == ""
+    for package in ("python3-venv", "ffmpeg", "bubblewrap", "tmux", "chromium-headless-shell", "fonts-noto-cjk"):
+        assert package in done.stderr
+    assert "no apt-get" in done.stderr and "KODA_SKIP_SYSTEM=1" in done.stderr
+    assert not (copy.root / ".koda" / "venv").exists()
+
+
+def test_the_doctor_answers_without_python_and_changes_nothing(copy: Copy) -> None:
+    done = copy.run("doctor")
+    assert done.returncode == 1
+    assert "not set up here yet" in done.stderr and "ffmpeg" in done.stderr and "python3-venv" in done.stderr
+    assert not (copy.root / ".koda").exists()
+
+
+def test_an_old_python_is_named_with_the_versions_that_will_do(copy: Copy) -> None:
+    copy.offer("ffmpeg", "bwrap", "tmux", "chromium-headless-shell")
+    copy.write("python3", 'case "$*" in *version_info*) exit 1 ;; *) echo 3.9.2 ;; esac')
+    done = copy.run("demo")
+    assert done.returncode == 1
+    assert "Found Python 3.9.2; Python 3.11, 3.12, 3.13 or 3.14" in done.stderr
+
+
+def test_a_user_who_may_not_install_is_told_what_an_administrator_can_run(copy: Copy) -> None:
+    copy.write("id", "echo 1000")
+    copy.write("apt-get", "exit 1")
+    done = copy.run("demo")
+    assert done.returncode == 1
+    assert "An administrator can, with:\n  apt-get install --no-install-recommends" in done.stderr
+
+
+def test_a_failing_apt_shows_the_end_of_its_log_and_the_way_out(copy: Copy) -> None:
+    copy.write("id", "echo 0")
+    copy.write("apt-cache", "echo '  Candidate: 1.0'")
+    copy.write("apt-get", "echo 'E: Unable to fetch some archives'; exit 100")
+    done = copy.run("demo")
+    assert done.returncode == 1
+    assert "    | E: Unable to fetch some archives" in done.stderr
+    assert "By hand: apt-get install --no-install-recommends" in done.stderr
+    assert str(copy.root / ".koda" / "log" / "system.log") in done.stderr
+
+
+def test_a_second_run_sets_nothing_up(set_up_once: Copy) -> None:
+    done = set_up_once.run("list", "--all")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"cli {set_up_once.root.parent} list --all\n"
+
+
+def test_a_changed_lock_installs_again_and_nothing_else(set_up_once: Copy) -> None:
+    with (set_up_once.root / "requirements.lock").open("a") as lock:
+        lock.write("# changed\n")
+    done = set_up_once.run("setup")
+    assert done.returncode == 0 and "[2/4] Python packages done" in done.stderr
+    assert "[1/4] System packages already there" in done.stderr
+    assert set_up_once.run("setup").stderr == "koda: ready\n"
+
+
+def test_an_interrupted_installation_is_begun_again(set_up_once: Copy) -> None:
+    (set_up_once.root / ".koda" / "stamps" / "python.started").touch()
+    for stamp in ("python", "ready"):
+        (set_up_once.root / ".koda" / "stamps" / stamp).unlink()
+    relic = set_up_once.root / ".koda" / "venv" / "half-installed"
+    relic.touch()
+    done = set_up_once.run("list")
+    assert done.returncode == 0, done.stderr
+    assert not relic.exists()
+
+
+def test_a_package_that_was_removed_is_noticed(set_up_once: Copy) -> None:
+    (set_up_once.tools / "ffmpeg").unlink()
+    done = set_up_once.run("list")
+    assert done.returncode == 1 and "Debian package: ffmpeg" in done.stderr
+    skipped = set_up_once.run("list", KODA_SKIP_SYSTEM="1")
+    assert skipped.returncode == 0 and skipped.stdout.endswith(" list\n")
+    set_up_once.offer("ffmpeg")
+
+
+def test_modules_never_come_from_the_folder_one_is_in(set_up_once: Copy) -> None:
+    stray = set_up_once.root.parent / "koda_ray.py"
+    stray.write_text("raise SystemExit('the wrong module')")
+    assert set_up_once.run("list").stdout.startswith("cli ")
+    stray.unlink()
+
+
+def test_it_can_be_reached_through_a_link(set_up_once: Copy, tmp_path: Path) -> None:
+    (tmp_path / "koda").symlink_to(set_up_once.root / "koda")
+    done = subprocess.run(
+        [tmp_path / "koda", "list"],
+        env={"PATH": str(set_up_once.tools)},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=_TIMEOUT_S,
+    )
+    assert (done.stdout, done.stderr) == (f"cli {tmp_path} list\n", "")
+
+
+def test_two_at_once_wait_for_each_other(copy: Copy) -> None:
+    copy.complete()
+    (copy.root / ".koda").mkdir()
+    with (copy.root / ".koda" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with copy.start("list") as second:
+            assert second.stderr is not None
+            assert "another set-up is under way" in second.stderr.readline()
+            assert second.poll() is None
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            out, err = second.communicate(timeout=_TIMEOUT_S)
+    assert second.returncode == 0, err
+    assert out.endswith(" list\n")
+
+
+def test_a_folder_that_is_not_ours_is_refused_with_its_name(copy: Copy) -> None:
+    copy.complete()
+    (copy.root / ".koda").write_text("a file in the way")
+    done = copy.run("demo")
+    assert done.returncode == 1
+    assert f"cannot write to {copy.root}/.koda" in done.stderr
+
+
+def test_setting_up_leaves_no_lock_to_the_cli(set_up_once: Copy) -> None:
+    (set_up_once.root / ".koda" / "stamps" / "ready").unlink()
+    (set_up_once.root / "koda_ray" / "__main__.py").write_text("print(open('/proc/self/fd/9').name)")
+    done = set_up_once.run("list")
+    (set_up_once.root / "koda_ray" / "__main__.py").write_text(_CLI)
+    assert "No such file or directory: '/proc/self/fd/9'" in done.stderr

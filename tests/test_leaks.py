@@ -1,0 +1,70 @@
+"""The leak check itself: a check that cannot fail is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests import leaks, services
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaks, "_DEADLINE_S", 0.2)
+
+
+def test_a_process_that_is_left_is_named_and_ended(quick: None) -> None:
+    before = leaks.Snapshot.take()
+    with subprocess.Popen([sys.executable, "-c", "input('a stray')"], stdin=subprocess.PIPE) as process:
+        assert any("a stray" in line for line in before.left_behind())
+        assert process.wait(timeout=10) == -9
+
+
+def test_what_a_longer_lived_process_starts_is_its_own_business(quick: None) -> None:
+    parent = "import subprocess, sys; input(); p = subprocess.Popen(['cat']); print(flush=True); p.wait()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", parent], **pipes) as process:
+        before = leaks.Snapshot.take()
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        assert before.left_behind() == []
+        process.stdin.close()  # ends its cat, which ends it
+
+
+def test_a_process_that_left_the_family_is_found(quick: None) -> None:
+    fork = "import os, sys\nif os.fork() == 0:\n    os.setsid()\n    os.execvp('sleep', ['sleep', '3600'])"
+    subprocess.run([sys.executable, "-c", fork], check=True)
+    assert any("sleep 3600" in line for line in leaks.strays())
+    assert leaks.strays() == []
+
+
+def test_a_temporary_folder_that_is_left_is_named_and_removed(quick: None) -> None:
+    before = leaks.Snapshot.take()
+    folder = Path(tempfile.mkdtemp(prefix="stray-"))
+    assert before.left_behind() == [f"temporary file {folder}"]
+    assert not folder.exists()
+
+
+def test_a_missing_service_skips_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(services.SERVICES, "absent", lambda: "it was never there")
+    monkeypatch.delenv("KODA_TEST_REQUIRE", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="needs absent: it was never there"):
+        services.need("absent")
+
+
+def test_a_missing_service_fails_where_it_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(services.SERVICES, "wanted", lambda: "it was never there")
+    monkeypatch.setenv("KODA_TEST_REQUIRE", "ffmpeg, wanted")
+    with pytest.raises(pytest.fail.Exception, match="KODA_TEST_REQUIRE asks for: it was never there"):
+        services.need("wanted")
+
+
+def test_an_unknown_service_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown service 'ffmpge'"):
+        services.need("ffmpge")
