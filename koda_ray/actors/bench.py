@@ -79,7 +79,7 @@ class SessionBench:
         """Ask the code generator, with all the files it may need to see."""
         request: dict[str, JsonValue] = {k: v for k, v in task.items() if k != "files"}
         request["targets"] = task.get("files") or []
-        request |= request_context(self.state, await self._project.assets())
+        request |= request_context(self.state, await self._project.place_assets())
         request["files"] = cast("JsonValue", await self._project.use(self._read_written))
         answer = await self._generator.generate(request, emit=self.emit, on_usage=self._usage, cause_id=cause_id)
         return Generated(files={file.path: file.content for file in answer.files}, summary=answer.summary)

@@ -50,6 +50,7 @@ class Project:
         self._manifest: checkpoint.Manifest | None = None
         self._stamps: dict[str, FileStamp] | None = None
         self._files: dict[str, bytes] = {}
+        self._placed: set[str] = set()
         self._acquiring = asyncio.Lock()
         self._saving = asyncio.Lock()
 
@@ -121,11 +122,22 @@ class Project:
             files = await checkpoint.read_files(self._storage, self._manifest)
             await sandbox.restore(files)
             count = len(files)
-        assets = await self.assets()
-        if assets:
-            data = [await self._storage.get(asset.key) for asset in assets]
-            await sandbox.write_files({asset_path(a): d for a, d in zip(assets, data, strict=True)})
+        self._placed.clear()
+        await self._place(sandbox)
         return count
+
+    async def _place(self, sandbox: Sandbox) -> None:
+        """Write uploaded files that are not in the sandbox yet."""
+        new = [asset for asset in await self.assets() if asset.id not in self._placed]
+        if new:
+            data = [await self._storage.get(asset.key) for asset in new]
+            await sandbox.write_files({asset_path(a): d for a, d in zip(new, data, strict=True)})
+            self._placed.update(asset.id for asset in new)
+
+    async def place_assets(self) -> list[AssetRecord]:
+        """Bring the sandbox up to date with what the person uploaded; returns all of it."""
+        await self.use(self._place)
+        return await self.assets()
 
     async def assets(self) -> list[AssetRecord]:
         """List what the person uploaded for this session."""

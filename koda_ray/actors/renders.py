@@ -6,11 +6,9 @@ does what is missing. Its row and its events are written under the session's fen
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal, cast
+from typing import Literal
 
 from pydantic import JsonValue
 
@@ -20,7 +18,7 @@ from koda_ray.events import NewEvent
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.storage import Storage, report_key
+from koda_ray.state.storage import Storage
 from koda_ray.state.store import Batch, ChunkRecord, JobRecord, JobStatus
 from koda_ray.types import now
 
@@ -87,7 +85,6 @@ class Renders:
             failure: dict[str, JsonValue] = {"code": error.code, "message": error.message}
             await self._core.commit(Batch(jobs=[replace(row, status=status, error=failure, updated_at=now())]))
             raise
-        await self._storage.put(report_key(self._core.user_id, job_id), _json(result.report))
         done = _result(result)
         await self._core.commit(
             Batch(
@@ -147,7 +144,7 @@ class _Watch:
             status="done",
             attempts=unit.attempts,
             total_bytes=unit.size_bytes,
-            wall_ms=round(unit.timings_ms.get("wall", 0.0)),
+            wall_ms=round(unit.timings_ms.get("total", 0.0)),
             worker=unit.worker,
             created_at=now(),
         )
@@ -169,7 +166,3 @@ def _result(result: RenderResult) -> dict[str, JsonValue]:
         "fileSize": result.size_bytes,
         "frameHash": result.frame_hash,
     }
-
-
-def _json(report: Mapping[str, JsonValue]) -> bytes:
-    return json.dumps(cast("JsonValue", dict(report)), indent=2).encode()

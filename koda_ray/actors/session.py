@@ -50,7 +50,7 @@ from koda_ray.llm.base import ModelProvider
 from koda_ray.render.protocol import RenderExecutor
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import Batch, CommandRecord, Store, ToolCallRecord
+from koda_ray.state.store import AssetRecord, Batch, CommandRecord, Store, ToolCallRecord
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import instructions, opening, orchestrator_tools, state_block
 from koda_ray.types import NodeState, new_id, now
@@ -112,7 +112,7 @@ class Session:
             ready_timeout_s=settings.page_ready_timeout_s,
         )
         self._journal = SessionJournal(self._core)
-        self._assets = await self._project.assets()
+        self._assets: list[AssetRecord] = []
         self._agents = AgentLoop(
             agent="orchestrator",
             provider=parts.provider,
@@ -211,10 +211,6 @@ class Session:
         if left:
             await self._project.save("disconnect")
 
-    async def forget_assets(self) -> None:
-        """Read the list of uploaded files again."""
-        self._assets = await self._project.assets()
-
     # --- work -----------------------------------------------------------------------------------------------------
 
     def _context(self) -> str:
@@ -226,8 +222,12 @@ class Session:
             return
         if self._work is None or self._work.done():
             self._active_at = time.monotonic()
-            self._work = self._spawn(Work(self._core, loop=self._agents, renders=self._renders).run())
+            self._work = self._spawn(self._do_owed())
             self._work.add_done_callback(lambda _: self._kick_later())
+
+    async def _do_owed(self) -> None:
+        self._assets = await self._project.assets()
+        await Work(self._core, loop=self._agents, renders=self._renders).run()
 
     def _kick_later(self) -> None:
         self._active_at = time.monotonic()

@@ -1,0 +1,144 @@
+"""A studio without Ray: real store, storage, sandbox, browser and encoder; a scripted model behind the real SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koda_ray.actors.parts import sandbox_provider
+from koda_ray.actors.session import Session, SessionParts
+from koda_ray.config import Settings
+from koda_ray.llm.anthropic import AnthropicProvider
+from koda_ray.llm.base import ModelProvider
+from koda_ray.render.local import LocalExecutor
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.storage import Storage
+from koda_ray.types import NodeState, new_id
+from tests.actors.script import studio_model
+from tests.llm.server import Answer, ModelServer, ScriptedModel
+
+__all__ = ["Studio"]
+
+
+class Studio:
+    """Makes sessions and waits for them."""
+
+    def __init__(self, folder: Path, executor: LocalExecutor) -> None:
+        self.settings = Settings(
+            storage_path=folder / "storage",
+            database_path=folder / "koda.db",
+            sandbox_path=folder / "sandboxes",
+            page_ready_timeout_s=15,
+        )
+        self.store = SqlStore(self.settings.database_path)
+        self.storage = Storage.from_settings(self.settings)
+        self.sandboxes = sandbox_provider(self.settings)
+        self.executor = executor
+        self.sessions: list[Session] = []
+        self.ended = 0
+        self._servers: list[ModelServer] = []
+        self._providers: list[ModelProvider] = []
+
+    def model(self, respond: Callable[[dict[str, Any]], Answer]) -> ModelProvider:
+        """Put a script behind the real SDK."""
+        server = ModelServer(ScriptedModel(respond)).__enter__()
+        provider = AnthropicProvider("test-key", base_url=server.base_url)
+        self._servers.append(server)
+        self._providers.append(provider)
+        return provider
+
+    async def row(self, prompt: str = "a dot crosses, smooth", **fields: object) -> str:
+        """Insert a session's row as the API does."""
+        session_id = new_id("ses")
+        await self.store.ensure_user("local")
+        await self.store.ensure_project("local", "local", "local")
+        state = NodeState.model_validate(
+            {
+                "node_id": new_id("nod"),
+                "user_id": "local",
+                "project_id": "local",
+                "session_id": session_id,
+                "owes": "analyze",
+                "prompt": prompt,
+                **fields,
+            }
+        )
+        await self.store.create_session(state, key=session_id, body={"prompt": prompt})
+        return session_id
+
+    async def activate(self, session_id: str, provider: ModelProvider, **settings: object) -> Session:
+        """Activate a session in this process."""
+        parts = SessionParts(
+            settings=self.settings.model_copy(update=settings),
+            store=self.store,
+            storage=self.storage,
+            sandboxes=self.sandboxes,
+            provider=provider,
+            executor=self.executor,
+            host="test:0",
+            ended=self._ended,
+        )
+        session = Session(session_id, parts)
+        await session.start()
+        self.sessions.append(session)
+        return session
+
+    def _ended(self) -> None:
+        self.ended += 1
+
+    async def open(
+        self, prompt: str = "a dot crosses, smooth", respond: Callable[[dict[str, Any]], Answer] | None = None
+    ) -> Session:
+        """Make and activate a session with a script of its own."""
+        return await self.activate(await self.row(prompt), self.model(respond or studio_model()))
+
+    async def until(self, session: Session, *phases: str, limit_s: float = 120) -> NodeState:
+        """Wait until a session rests in one of these phases, owing nothing."""
+        deadline = time.monotonic() + limit_s
+        while session.state.phase not in phases or session.state.owes is not None:
+            assert time.monotonic() < deadline, f"still {session.state.phase} owing {session.state.owes}"
+            assert session.state.phase != "error" or "error" in phases, session.state.error
+            await asyncio.sleep(0.02)  # states are polled as clients do it
+        return session.state
+
+    async def event(self, session: Session, kind: str, count: int = 1, limit_s: float = 60) -> None:
+        """Wait until a session has told so many events of a kind."""
+        async with asyncio.timeout(limit_s):
+            while len(await self.events(session, kind)) < count:  # noqa: ASYNC110 - another process may write them
+                await asyncio.sleep(0.02)
+
+    async def say(self, session: Session, name: str, **body: Any) -> None:
+        """Give a command as the person."""
+        await session.submit(name=name, body=body, key=new_id("cmd"), user_id="local")
+
+    async def events(self, session: Session, *types: str) -> list[dict[str, Any]]:
+        """Read the data of events, of some types when named."""
+        found = await self.store.events(session.session_id, limit=10_000)
+        return [dict(event.data) for event in found if not types or event.type in types]
+
+    async def close(self) -> None:
+        """Close everything."""
+        for session in self.sessions:
+            await session.close()
+        for provider in self._providers:
+            await provider.close()
+        for server in self._servers:
+            server.__exit__(None, None, None)
+        await self.store.close()
+
+
+@pytest.fixture
+async def studio(tmp_path: Path) -> AsyncIterator[Studio]:
+    tmp_path.chmod(0o755)
+    async with LocalExecutor(workers=2) as executor:
+        made = Studio(tmp_path, executor)
+        await made.store.open()
+        try:
+            yield made
+        finally:
+            await made.close()

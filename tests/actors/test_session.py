@@ -1,0 +1,230 @@
+"""One session from its first sentence to its video, and what people say to it on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
+from koda_ray.state import checkpoint
+from tests.actors.conftest import Studio
+from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
+
+
+async def to_preview(studio: Studio, session: Any) -> None:
+    await studio.until(session, "plan")
+    await studio.say(session, "accept")
+    await studio.until(session, "preview")
+
+
+async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(studio: Studio) -> None:
+    session = await studio.open("a dot crosses", studio_model(asks=True))
+    asked = await studio.until(session, "question")
+    assert asked.question is not None and [o.id for o in asked.question.options] == ["playful", "smooth"]
+    await studio.say(session, "answer", optionId="smooth")
+    planned = await studio.until(session, "plan")
+    assert planned.style == "smooth" and planned.plan is not None
+    await studio.say(session, "accept")
+    previewed = await studio.until(session, "preview")
+    assert previewed.preview is not None and previewed.preview.duration == 2
+    assert previewed.execution is not None
+    assert {todo.status for todo in previewed.execution.todos} == {"done"}
+    await studio.say(session, "render", resolution="720p", fps=30)
+    done = await studio.until(session, "complete")
+    assert done.output is not None and done.output.resolution == "1280x720"
+    job = await studio.store.get_job(done.output.job_id)
+    assert job.result is not None and job.result["frames"] == 60
+    assert await studio.storage.size(str(job.result["videoKey"])) == done.output.file_size
+
+    beads = await studio.store.beads(session.session_id)
+    assert [bead.status for bead in beads] == ["closed"] * 3
+    kinds = {(a.kind, a.status) for a in await studio.store.approvals(session.session_id)}
+    assert kinds == {("question", "approved"), ("plan", "approved"), ("preview", "approved")}
+    events = await studio.store.events(session.session_id, limit=10_000)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert {"code_chunk", "file_written", "todo_update", "thinking", "render_progress", "preview_ready"} <= {
+        event.type for event in events
+    }
+    chunks = [event.data for event in events if event.type == "code_chunk" and event.data["path"] == "src/App.tsx"]
+    assert "".join(str(chunk["delta"]) for chunk in chunks) == APP
+    assert [int(str(c["offset"])) for c in chunks] == sorted(int(str(c["offset"])) for c in chunks)
+
+
+async def test_a_change_touches_only_its_file_and_always_renders_again(studio: Studio) -> None:
+    session = await studio.open()
+    await to_preview(studio, session)
+    before = session.state.preview
+    await studio.say(session, "message", text="make it red")
+    after = (await studio.until(session, "preview")).preview
+    assert before is not None and after is not None and after.job_id != before.job_id
+    written = [event["path"] for event in await studio.events(session, "file_written")]
+    assert written.count("src/theatre/project.ts") == 1 and written.count("src/App.tsx") == 2
+    pointer = await studio.store.latest_checkpoint(session.session_id)
+    assert pointer is not None
+    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
+    assert b"#EF4444" in await checkpoint.read_file(studio.storage, manifest, "src/App.tsx")
+
+
+async def test_a_build_error_is_corrected_from_its_file_line_and_message(studio: Studio) -> None:
+    broken = APP.replace("const time = useCurrentTime();", "const time = useCurrentTime(;")
+    line = next(n for n, text in enumerate(broken.splitlines(), 1) if "useCurrentTime(;" in text)
+    seen: list[dict[str, Any]] = []
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        errors = request.get("errors") or []
+        if errors and errors[0]["file"] == "src/App.tsx" and errors[0]["line"] == line and errors[0]["message"]:
+            seen.extend(errors)
+            return {"src/App.tsx": APP}
+        return {**GOOD_FILES, "src/App.tsx": broken} if request["task"] == "initial_setup" else good_code(request)
+
+    session = await studio.open("a dot", studio_model(code))
+    await to_preview(studio, session)
+    assert seen and seen[0]["stage"] == "build"
+
+
+async def test_a_page_that_throws_is_corrected_from_the_place_in_its_source(studio: Studio) -> None:
+    throwing = APP.replace("  return (", "  if (time > 0.5) throw new Error('the dot is lost');\n  return (", 1)
+    line = next(n for n, text in enumerate(throwing.splitlines(), 1) if "the dot is lost" in text)
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        for error in request.get("errors") or []:
+            if error["file"] == "src/App.tsx" and error["line"] == line and "the dot is lost" in error["message"]:
+                return {"src/App.tsx": APP}
+        return {**GOOD_FILES, "src/App.tsx": throwing} if request["task"] == "initial_setup" else good_code(request)
+
+    session = await studio.open("a dot", studio_model(code))
+    await to_preview(studio, session)
+
+
+async def test_code_that_never_compiles_ends_in_an_error_that_can_be_retried(studio: Studio) -> None:
+    mended = False
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        if mended:
+            return GOOD_FILES
+        return {**GOOD_FILES, "src/App.tsx": "export default function App( {"}
+
+    session = await studio.open("a dot", studio_model(code))
+    await studio.until(session, "plan")
+    await studio.say(session, "accept")
+    failed = await studio.until(session, "error")
+    assert failed.error is not None and failed.error.code == "BUILD_FAILED" and failed.error.can_retry
+    assert "src/App.tsx" in failed.error.message and "3 corrections" in failed.error.message
+    mended = True
+    await studio.say(session, "retry")
+    await studio.until(session, "preview")
+
+
+async def test_a_page_that_never_becomes_ready_is_named(studio: Studio) -> None:
+    stuck = APP.replace(
+        "export default function App() {",
+        "const never = new Promise<void>(() => undefined);\nexport default function App() {\n  throw never;",
+    )
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        return {**GOOD_FILES, "src/App.tsx": stuck}
+
+    session = await studio.activate(await studio.row(), studio.model(studio_model(code)), page_ready_timeout_s=2.0)
+    await studio.until(session, "plan")
+    await studio.say(session, "accept")
+    failed = await studio.until(session, "error")
+    assert failed.error is not None and failed.error.code == "PAGE_NOT_READY", failed.error
+
+
+async def test_rejecting_a_plan_asks_and_changing_it_plans_again(studio: Studio) -> None:
+    session = await studio.open()
+    await studio.until(session, "plan")
+    await studio.say(session, "changes", feedback="slower please")
+    replanned = await studio.until(session, "plan")
+    assert replanned.feedback == ("slower please",)
+    await studio.say(session, "reject", feedback="no, something else")
+    again = await studio.until(session, "plan", "question")
+    assert again.feedback[-1] == "no, something else"
+
+
+async def test_cancel_stops_the_work_and_accepting_again_takes_it_up(studio: Studio) -> None:
+    session = await studio.open("a dot", studio_model(pause_s=0.15))
+    await studio.until(session, "plan")
+    await studio.say(session, "accept")
+    await studio.event(session, "code_chunk")
+    await studio.say(session, "cancel")
+    assert (session.state.phase, session.state.owes) == ("plan", None)
+    await studio.say(session, "accept")
+    await studio.until(session, "preview")
+    calls = await studio.store.tool_calls(session.session_id)
+    assert next(c.status for c in calls if c.name == "generate_code") == "interrupted"
+
+
+async def test_words_during_the_work_are_taken_in_before_it_ends(studio: Studio) -> None:
+    session = await studio.open("a dot", studio_model(pause_s=0.05))
+    await studio.until(session, "plan")
+    await studio.say(session, "accept")
+    await studio.event(session, "file_written")
+    await studio.say(session, "message", text="make it red")
+    state = await studio.until(session, "preview")
+    assert state.feedback_seen == 1
+    sandbox = await session._project.sandbox()
+    assert b"#EF4444" in await sandbox.read_file("src/App.tsx")
+
+
+async def test_a_command_is_recorded_once_whatever_how_often_it_is_sent(studio: Studio) -> None:
+    session = await studio.open()
+    await studio.until(session, "plan")
+    first = await session.submit(name="accept", body={}, key="k1", user_id="local")
+    again = await session.submit(name="accept", body={}, key="k1", user_id="local")
+    assert first.id == again.id and first.result == {"phase": "executing", "owes": "execute"}
+    with pytest.raises(Conflict, match="k1"):
+        await session.submit(name="cancel", body={}, key="k1", user_id="local")
+    with pytest.raises(InvalidTransition):
+        await session.submit(name="accept", body={}, key="k2", user_id="local")
+    with pytest.raises(InvalidInput, match="the commands are"):
+        await session.submit(name="dance", body={}, key="k3", user_id="local")
+    with pytest.raises(NotFound):
+        await session.submit(name="cancel", body={}, key="k4", user_id="usr_other")
+
+
+async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(studio: Studio) -> None:
+    session = await studio.open()
+    await to_preview(studio, session)
+    sandbox_id = session.state.sandbox_id
+    await session.close()
+    assert await studio.sandboxes.list() == []
+    row = await studio.store.get_session(session.session_id)
+    assert (row.status, row.lease_until) == ("suspended", None)
+    again = await studio.activate(session.session_id, studio.model(studio_model()))
+    await studio.say(again, "message", text="make it red")
+    await studio.until(again, "preview")
+    assert again.state.sandbox_id not in (None, sandbox_id)
+    sandbox = await again._project.sandbox()
+    assert b"duration: 2" in await sandbox.read_file("src/theatre/project.ts")
+    assert b"#EF4444" in await sandbox.read_file("src/App.tsx")
+
+
+async def test_a_sandbox_that_dies_during_the_work_is_replaced_with_nothing_lost(studio: Studio) -> None:
+    session = await studio.open("a dot", studio_model(scenes=3, pause_s=0.03))
+    await studio.until(session, "plan")
+    await studio.say(session, "accept")
+    await studio.event(session, "file_written", 3)
+    lost = session.state.sandbox_id
+    assert lost is not None
+    await studio.sandboxes.destroy(lost)
+    await studio.until(session, "preview")
+    assert session.state.sandbox_id != lost
+    sandbox = await session._project.sandbox()
+    assert await sandbox.read_file("src/App.tsx") == APP.encode()
+
+
+async def test_generated_code_cannot_replace_the_template(studio: Studio) -> None:
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        return {"src/koda/contract.ts": "export {}"} if request["task"] == "initial_setup" else good_code(request)
+
+    session = await studio.open("a dot", studio_model(code))
+    await studio.until(session, "plan")
+    await studio.say(session, "accept")
+    failed = await studio.until(session, "error", "preview")
+    calls = await studio.store.tool_calls(session.session_id)
+    result = next(c.result for c in calls if c.name == "generate_code")
+    assert isinstance(result, dict) and "belongs to the template" in str(result["content"]), failed
