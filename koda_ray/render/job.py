@@ -19,6 +19,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from koda_ray.errors import KodaError, NotFound, RenderError
+from koda_ray.render.owned import all_or_cancel
 from koda_ray.render.progress import ProgressMeter
 from koda_ray.render.protocol import (
     Environment,
@@ -160,7 +161,7 @@ class RenderJob:
             if self._on_unit is not None:
                 await self._on_unit(done[unit.index])
 
-        await _all_or_cancel([make(unit) for unit in missing])
+        await all_or_cancel([make(unit) for unit in missing])
         return [done[unit.index] for unit in plan]
 
     async def _capture(self, environment: Environment, unit: Unit, mode: CaptureMode) -> UnitResult:
@@ -183,9 +184,7 @@ class RenderJob:
                 if not error.retryable:
                     raise
                 if task.attempt >= self._attempts:
-                    raise _gave_up(
-                        error, f"unit {unit.index} (frames {unit.start} to {unit.stop - 1})", task
-                    ) from error
+                    raise _gave_up(error, task) from error
             self._meter.captured(unit.index, 0)
             await asyncio.sleep(_RETRY_DELAY_S * task.attempt)
             task = replace(task, attempt=task.attempt + 1)
@@ -215,10 +214,12 @@ class RenderJob:
                 raise RenderError(f"units are damaged in storage as soon as they are written: {', '.join(joined.torn)}")
             attempt += 1
             torn = set(joined.torn)
-            redone = await asyncio.gather(
-                *(self._capture(environment, unit.unit, unit.mode) for unit in units if unit.key in torn)
-            )
-            fresh = {unit.key: unit for unit in redone}
+            fresh: dict[str, UnitResult] = {}
+
+            async def again(unit: UnitResult, fresh: dict[str, UnitResult] = fresh) -> None:
+                fresh[unit.key] = await self._capture(environment, unit.unit, unit.mode)
+
+            await all_or_cancel([again(unit) for unit in units if unit.key in torn])
             units = [fresh.get(unit.key, unit) for unit in units]
 
     def _report(
@@ -283,14 +284,3 @@ def _gave_up(error: KodaError, task: UnitTask) -> RenderError:
         code=error.code,
         context={**error.context, "unit": unit.index, "attempts": task.attempt},
     )
-
-
-async def _all_or_cancel(work: Sequence[Awaitable[None]]) -> None:
-    """Await all; the first error, or our own cancelling, cancels the rest and waits until they have ended."""
-    tasks = [asyncio.ensure_future(item) for item in work]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from koda_ray.errors import BrowserCrashed, PageError, PageNotReady, RenderError
 from koda_ray.render.browser import Browser
@@ -16,6 +16,7 @@ from koda_ray.render.bundle import Bundle, load_bundle
 from koda_ray.render.capture import capture_unit
 from koda_ray.render.environment import read_environment
 from koda_ray.render.join import join_video
+from koda_ray.render.owned import end_all, own
 from koda_ray.render.probe import probe_page
 from koda_ray.render.protocol import (
     Environment,
@@ -32,7 +33,6 @@ __all__ = ["LocalExecutor", "check_environment"]
 
 MAX_FRAMES_PER_BROWSER = 3000
 MAX_BUNDLES = 4
-T = TypeVar("T")
 
 
 class LocalExecutor:
@@ -69,11 +69,11 @@ class LocalExecutor:
             async with self._browser() as browser:
                 return await capture_unit(task, browser, bundle, on_frames=on_frames)
 
-        return await self._owned(work())
+        return await own(work(), self._running)
 
     async def join(self, task: JoinTask) -> JoinResult:
         """Join, verify and store the video. Raises as `join_video`."""
-        return await self._owned(join_video(task))
+        return await own(join_video(task), self._running)
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
         """Look at a page. Raises as `probe_page`."""
@@ -83,14 +83,11 @@ class LocalExecutor:
             async with self._browser() as browser:
                 return await probe_page(task, browser, bundle)
 
-        return await self._owned(work())
+        return await own(work(), self._running)
 
     async def cancel_all(self) -> None:
         """End everything that is under way, with its processes."""
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await end_all(self._running)
 
     async def close(self) -> None:
         """End what is under way and every browser."""
@@ -105,18 +102,6 @@ class LocalExecutor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    async def _owned(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        try:
-            return await task
-        finally:
-            # a caller that is cancelled waits until the processes behind the call are gone
-            if not task.done():
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
 
     @contextlib.asynccontextmanager
     async def _browser(self) -> AsyncGenerator[Browser]:

@@ -1,0 +1,238 @@
+"""The render executor on Ray: a unit is a task, a browser is a resource, and Ray retries nothing.
+
+A capture is a streaming task: it yields counts of frames while it works and its result last, both small; frames stay
+in the worker. Expected failures are yielded too, as values, so that they arrive as what they are. The job retries,
+because only it knows what is left to do and what may not be tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import ray
+from ray.exceptions import RayError, TaskCancelledError
+
+from koda_ray.errors import Cancelled, KodaError, Missing, RenderError
+from koda_ray.render.owned import end_all, own
+from koda_ray.render.protocol import (
+    Environment,
+    JoinResult,
+    JoinTask,
+    ProbeReport,
+    ProbeTask,
+    UnitResult,
+    UnitTask,
+)
+
+__all__ = ["CHROMIUM_RESOURCE", "RayExecutor"]
+
+CHROMIUM_RESOURCE = "chromium"
+"""How many browsers a node runs at once; start Ray with ``resources={"chromium": N}``."""
+
+CAPTURE_CPUS = 1
+CAPTURE_MEMORY_BYTES = 1024**3
+JOIN_CPUS = 1
+JOIN_MEMORY_BYTES = 512 * 1024**2
+MAX_RETRIES = 0
+
+_TELL_EVERY_S = 0.5
+_POLL_S = 0.1
+_CANCEL_S = 3.0
+_LOST = "WORKER_LOST"
+T = TypeVar("T")
+
+
+def _run(work: Callable[[Callable[[int], None]], Coroutine[Any, Any, object]]) -> Iterator[object]:
+    """Run a coroutine in a thread; yield what it tells, then what it returns or the KodaError that it raises.
+
+    The task itself stays in the main thread, where Ray's cancelling arrives; it then cancels the coroutine and waits
+    until its processes are gone.
+    """
+    told: queue.SimpleQueue[object] = queue.SimpleQueue()
+    loop = asyncio.new_event_loop()
+    outcome: list[object] = []
+    main: list[asyncio.Task[object]] = []
+
+    async def body() -> None:
+        main.append(cast("asyncio.Task[object]", asyncio.current_task()))
+        try:
+            outcome.append(await work(told.put))
+        except KodaError as error:
+            outcome.append(error)
+
+    def thread() -> None:
+        with contextlib.suppress(asyncio.CancelledError), asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(body())
+
+    worker = threading.Thread(target=thread, name="render", daemon=True)
+    worker.start()
+    last = time.monotonic()
+    frames: object = None
+    try:
+        while worker.is_alive():
+            with contextlib.suppress(queue.Empty):
+                frames = told.get(timeout=_POLL_S)
+            if frames is not None and time.monotonic() - last >= _TELL_EVERY_S:
+                last = time.monotonic()
+                yield frames
+                frames = None
+    finally:
+        if worker.is_alive() and main:
+            loop.call_soon_threadsafe(main[0].cancel)
+        worker.join()
+    if not outcome:
+        raise RuntimeError("the render worker's thread ended without an outcome")
+    yield outcome[0]
+
+
+def _capture(task: UnitTask, chromium_path: Path | None) -> Iterator[object]:
+    from koda_ray.render.local import LocalExecutor
+
+    async def work(tell: Callable[[int], None]) -> UnitResult:
+        async with LocalExecutor(workers=1, chromium_path=chromium_path) as local:
+            return await local.capture(task, tell)
+
+    yield from _run(work)
+
+
+def _probe(task: ProbeTask, chromium_path: Path | None) -> Iterator[object]:
+    from koda_ray.render.local import LocalExecutor
+
+    async def work(_tell: Callable[[int], None]) -> ProbeReport:
+        async with LocalExecutor(workers=1, chromium_path=chromium_path) as local:
+            return await local.probe(task)
+
+    yield from _run(work)
+
+
+def _join(task: JoinTask) -> Iterator[object]:
+    from koda_ray.render.join import join_video
+
+    yield from _run(lambda _tell: join_video(task))
+
+
+def _environment(chromium_path: Path | None) -> Iterator[object]:
+    from koda_ray.render.environment import read_environment
+
+    yield from _run(lambda _tell: asyncio.to_thread(read_environment, chromium_path))
+
+
+def _remote(function: Callable[..., Iterator[object]], *, cpus: float, memory: int, chromium: float) -> Any:
+    options: dict[str, Any] = {
+        "num_cpus": cpus,
+        "memory": memory,
+        "max_retries": MAX_RETRIES,
+        "num_returns": "streaming",
+        "resources": {CHROMIUM_RESOURCE: chromium} if chromium else {},
+    }
+    return cast("Any", ray.remote(**options)(function))
+
+
+class RayExecutor:
+    """Renders on the Ray cluster that this process is connected to.
+
+    Args:
+        workers: How many units at once; the cluster's ``chromium`` resource when None.
+        chromium_path: The configured browser, if any; the same on every node.
+
+    Raises:
+        Missing: No node of the cluster has the ``chromium`` resource.
+    """
+
+    def __init__(self, *, workers: int | None = None, chromium_path: Path | None = None) -> None:
+        browsers = int(cast("dict[str, float]", ray.cluster_resources()).get(CHROMIUM_RESOURCE, 0))
+        if browsers < 1:
+            raise Missing(
+                f"no Ray node has the resource {CHROMIUM_RESOURCE!r}: start Ray with "
+                f'resources={{"{CHROMIUM_RESOURCE}": 2}} (browsers at once on that node)'
+            )
+        self._workers = workers or browsers
+        self._chromium_path = chromium_path
+        self._environment: Environment | None = None
+        self._running: set[asyncio.Task[Any]] = set()
+        capture = {"cpus": CAPTURE_CPUS, "memory": CAPTURE_MEMORY_BYTES, "chromium": 1.0}
+        self._capture = _remote(_capture, **cast("dict[str, Any]", capture))
+        self._probe = _remote(_probe, **cast("dict[str, Any]", capture))
+        self._join = _remote(_join, cpus=JOIN_CPUS, memory=JOIN_MEMORY_BYTES, chromium=0)
+        # a sliver of a browser: asked on a node that renders, without waiting for one that is free
+        self._read_environment = _remote(_environment, cpus=0, memory=JOIN_MEMORY_BYTES, chromium=0.0001)
+
+    @property
+    def workers(self) -> int:
+        """How many units can be under way at once."""
+        return self._workers
+
+    async def environment(self) -> Environment:
+        """What the render nodes render with; asked of one of them."""
+        if self._environment is None:
+            self._environment = await self._result(
+                self._read_environment.remote(self._chromium_path), Environment, "reading the environment"
+            )
+        return self._environment
+
+    async def capture(self, task: UnitTask, on_frames: Callable[[int], None] | None = None) -> UnitResult:
+        """Capture, encode and store one unit in a task.
+
+        Raises:
+            RenderError: As `koda_ray.render.capture.capture_unit`; code WORKER_LOST when the task's process ended.
+        """
+        what = f"unit {task.unit.index}"
+        return await self._result(self._capture.remote(task, self._chromium_path), UnitResult, what, on_frames)
+
+    async def join(self, task: JoinTask) -> JoinResult:
+        """Join, verify and store the video in a task. Raises as `koda_ray.render.join.join_video`."""
+        return await self._result(self._join.remote(task), JoinResult, "the join")
+
+    async def probe(self, task: ProbeTask) -> ProbeReport:
+        """Look at a page in a task. Raises as `koda_ray.render.probe.probe_page`."""
+        return await self._result(self._probe.remote(task, self._chromium_path), ProbeReport, "the probe")
+
+    async def cancel_all(self) -> None:
+        """End every task of this executor with its processes."""
+        await end_all(self._running)
+
+    async def _result(self, stream: Any, kind: type[T], what: str, on_frames: Callable[[int], None] | None = None) -> T:
+        return await own(self._follow(stream, kind, what, on_frames), self._running)
+
+    async def _follow(self, stream: Any, kind: type[T], what: str, on_frames: Callable[[int], None] | None) -> T:
+        """Follow a task to its last value; cancelling this ends the task."""
+        try:
+            async for reference in stream:
+                value = await reference
+                if isinstance(value, kind):
+                    return value
+                if isinstance(value, KodaError):
+                    raise value
+                if on_frames is not None and isinstance(value, int):
+                    on_frames(value)
+        except asyncio.CancelledError:
+            await _end(stream)
+            raise
+        except TaskCancelledError as error:
+            raise Cancelled(f"{what} was cancelled") from error
+        except RayError as error:
+            first = (str(error).strip().splitlines() or [""])[0]
+            raise RenderError(f"{what}: its worker was lost: {first}", code=_LOST, retryable=True) from error
+        raise RenderError(f"{what}: its task ended without a result", code=_LOST, retryable=True)
+
+
+async def _end(stream: Any) -> None:
+    """Ask a task to end, which lets it clean up; kill its process when it does not."""
+    ended = stream.completed()
+    _cancel(stream)
+    ready, _ = await asyncio.to_thread(_wait, [ended], timeout=_CANCEL_S)
+    if not ready:
+        _cancel(stream, force=True)
+        await asyncio.to_thread(_wait, [ended], timeout=_CANCEL_S)
+
+
+# Ray's own types for these are incomplete
+_cancel = cast("Callable[..., None]", ray.cancel)  # pyright: ignore[reportUnknownMemberType]
+_wait = cast("Callable[..., tuple[list[object], list[object]]]", ray.wait)  # pyright: ignore[reportUnknownMemberType]
