@@ -53,6 +53,15 @@ _RETRY_STATUSES = frozenset({502, 503, 504})
 _CODES: dict[str, type[KodaError]] = {
     found.code: found for name in errors.__all__ if issubclass(found := getattr(errors, name), KodaError)
 }
+_STATUSES: dict[int, type[KodaError]] = {
+    400: errors.InvalidInput,
+    404: NotFound,
+    409: errors.Conflict,
+    413: errors.InvalidInput,
+    415: errors.InvalidInput,
+    422: errors.InvalidInput,
+    503: errors.Missing,
+}
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
@@ -283,7 +292,7 @@ class KodaClient:
 
     async def read_file(self, session_id: str, path: str) -> bytes:
         """Read one of the project's files. Raises NotFound and InvalidPath."""
-        return (await self._send("GET", f"{_session(session_id)}/files/{quote(path, safe='/')}")).content
+        return (await self._send("GET", f"{_session(session_id)}/files/{_escaped(path)}")).content
 
     async def download(
         self,
@@ -576,6 +585,12 @@ def _session(session_id: str) -> str:
     return f"/v1/sessions/{quote(session_id, safe='')}"
 
 
+def _escaped(path: str) -> str:
+    """Escape a file's path for an address; dots too, where they would be tidied away instead of refused."""
+    parts = [part.replace(".", "%2E") if part in (".", "..") else quote(part, safe="") for part in path.split("/")]
+    return "/".join(parts)
+
+
 def _pause(failures: int) -> float:
     """Seconds to wait before trying again: doubling, with a spread so that clients do not come back together."""
     longest = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** max(0, failures - 1))
@@ -614,4 +629,5 @@ def _error(response: httpx.Response) -> KodaError:
         return KodaError(
             f"{response.url} answered {status}: {text}", code=f"HTTP_{status}", retryable=status in _RETRY_STATUSES
         )
-    return _CODES.get(code, KodaError)(detail, code=code, context={"status": status, **context}, retryable=retryable)
+    found = _CODES.get(code) or _STATUSES.get(status, KodaError)
+    return found(detail, code=code, context={"status": status, **context}, retryable=retryable)

@@ -1,12 +1,13 @@
 """A limit on request bodies, refused by their declared length before a byte of them is read.
 
-A body without a length is counted as it comes. What is over the limit gets a problem document and a closed
-connection: reading on, only to throw it away, would be work for whoever sends it.
+A body without a length is counted as it comes. What is over the limit gets a problem document and a closed connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,6 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from koda_ray.serve.problem import problem_response
 
 __all__ = ["BodyLimit", "BodyTooLarge"]
+
+
+_DISCARD_S = 5.0
 
 
 class BodyTooLarge(Exception):
@@ -56,7 +60,9 @@ class BodyLimit:
 
         async def watched(message: Message) -> None:
             nonlocal started
-            started = started or message["type"] == "http.response.start"
+            if seen > limit and not started:
+                raise BodyTooLarge  # frameworks turn the first one into a response of their own
+            started = True
             await send(message)
 
         try:
@@ -64,7 +70,7 @@ class BodyLimit:
         except BodyTooLarge:
             if started:
                 raise
-            await _refuse(scope, receive, send, limit, f"over {limit}")
+            await _refuse(scope, receive, send, limit, f"over {limit:,}")
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, limit: int, seen: str) -> None:
@@ -76,4 +82,16 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, limit: int, seen: 
         context={"limitBytes": limit},
         headers={"Connection": "close"},
     )
-    await response(scope, receive, send)
+    await send({"type": "http.response.start", "status": 413, "headers": response.raw_headers})
+    await send({"type": "http.response.body", "body": bytes(response.body), "more_body": True})
+    # most clients listen only once they have sent everything: closing now would cost them the reason. So read on, as
+    # much as would have been taken anyway
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARD_S):
+            left = limit
+            while left > 0:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body"):
+                    break
+                left -= len(message.get("body", b""))
+    await send({"type": "http.response.body", "body": b""})

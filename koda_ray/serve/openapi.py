@@ -6,7 +6,7 @@ bearer token.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
@@ -57,10 +57,9 @@ def _complete(schema: dict[str, Any], extra_models: tuple[type[BaseModel], ...])
 
 def _problems(responses: dict[str, Any]) -> None:
     """Say that errors come as problem documents: FastAPI writes its own media type beside ours."""
+    problem = {PROBLEM_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}
     for status, response in responses.items():
-        content = cast("dict[str, Any]", response.get("content", {}))
-        if status == "422" and PROBLEM_TYPE not in content:
-            response["description"] = "A value is not valid"
-            content = response["content"] = {PROBLEM_TYPE: {}}
-        if PROBLEM_TYPE in content:
-            response["content"] = {PROBLEM_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}
+        if PROBLEM_TYPE in response.get("content", {}):
+            response["content"] = problem
+        elif status == "422":
+            response.update(description="A value is not valid", content=problem)

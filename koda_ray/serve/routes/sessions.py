@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from koda_ray.errors import InvalidInput, NotFound
+from koda_ray.errors import KodaError, NotFound
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, SessionId, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
@@ -55,9 +55,13 @@ async def create_session(
         render=body.render,
         asset_ids=body.asset_ids,
     )
-    row, _ = await deps.store.create_session(state, key=key, body=body.model_dump(mode="json"))
-    if body.asset_ids:
+    row, made = await deps.store.create_session(state, key=key, body=body.model_dump(mode="json"))
+    try:
         await deps.store.attach_assets(body.asset_ids, user_id=user, session_id=row.id)
+    except KodaError:
+        if made:
+            await deps.store.delete_session(row.id, user_id=user)
+        raise
     if row.owes is not None:
         background_of(request).spawn(deps.directory.wake(row.id), what="wake")
     state_url = f"/v1/sessions/{row.id}"
@@ -159,13 +163,8 @@ def _summary(row: SessionRecord) -> SessionSummary:
 async def _check_assets(deps: ApiDeps, body: CreateSession, user: str) -> None:
     for asset_id in body.asset_ids:
         try:
-            asset = await deps.store.get_asset(asset_id, user_id=user)
+            await deps.store.get_asset(asset_id, user_id=user)
         except NotFound as error:
             raise NotFound(
                 f"there is no asset {asset_id!r}; upload the file first: POST /v1/assets", context={"assetId": asset_id}
             ) from error
-        if asset.session_id is not None:
-            raise InvalidInput(
-                f"asset {asset_id!r} belongs to session {asset.session_id} already; upload the file again",
-                context={"assetId": asset_id},
-            )

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import subprocess
+import wave
+from pathlib import Path
+
+import httpx
+import pytest
+from PIL import Image
+
+from koda_ray.client import KodaClient
+from koda_ray.errors import Conflict, InvalidInput, NotFound
+from koda_ray.serve.uploads import SNIFF_BYTES, check_type, clean_name, sniff
+
+from .test_sessions import PROMPT
+from .world import World, world
+
+
+def picture(kind: str) -> bytes:
+    target = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(target, kind)
+    return target.getvalue()
+
+
+def sound() -> bytes:
+    target = io.BytesIO()
+    with wave.open(target, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(struct.pack("<h", 0) * 8000)
+    return target.getvalue()
+
+
+def encoded(extension: str, folder: Path) -> bytes:
+    target = folder / f"tone.{extension}"
+    command = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "sine=d=0.2", str(target)]
+    subprocess.run(command, check=True, timeout=60)
+    return target.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_pictures_are_told_by_their_bytes(kind: str) -> None:
+    found = sniff(picture(kind)[:SNIFF_BYTES])
+    assert found is not None and found.name == f"image/{kind.lower()}" and found.kind == "image"
+
+
+@pytest.mark.parametrize(
+    ("extension", "name"),
+    [("mp3", "audio/mpeg"), ("ogg", "audio/ogg"), ("flac", "audio/flac"), ("m4a", "audio/mp4"), ("aac", "audio/aac")],
+)
+def test_sounds_are_told_by_their_bytes(extension: str, name: str, tmp_path: Path) -> None:
+    found = sniff(encoded(extension, tmp_path)[:SNIFF_BYTES])
+    assert found is not None and found.name == name and found.kind == "audio"
+    wav = sniff(sound())
+    assert wav is not None and wav.name == "audio/wav"
+
+
+@pytest.mark.parametrize(
+    ("head", "declared", "says"),
+    [
+        (b"", "image/png", "empty"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'>", "image/png", "SVG"),
+        (b"\xef\xbb\xbf<?xml version='1.0'?><svg/>"[3:], None, "SVG"),
+        (b"\x89PNG\r\n\x1a\n", "image/svg+xml", "SVG"),
+        (b"\x89PNG\r\n\x1a\n", "image/jpeg", "says it is image/jpeg and is image/png"),
+        (b"%PDF-1.7", "image/png", "not a picture"),
+        (b"MZ\x90\x00", "application/octet-stream", "not a picture"),
+        (b"<html>", "text/html", "not a picture"),
+        (b"RIFF\x00\x00\x00\x00AVI ", "audio/wav", "not a picture"),
+        (b"\x00\x00\x00\x18ftypisom", "audio/mp4", "not a picture"),
+    ],
+)
+def test_anything_else_is_refused(head: bytes, declared: str | None, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says) as error:
+        check_type(head, name="thing", declared=declared)
+    assert error.value.code == "UNSUPPORTED_TYPE"
+
+
+@pytest.mark.parametrize(
+    ("name", "clean"),
+    [
+        ("logo.png", "logo.png"),
+        ("../../etc/passwd", "passwd.png"),
+        ("C:\\Users\\me\\my logo.PNG", "my-logo.png"),
+        ("画像.jpeg", "画像.png"),
+        ("evil\0\n.svg", "evil.png"),
+        ("..", "image.png"),
+        ("", "image.png"),
+        ("a.tar.gz", "a.tar.png"),
+    ],
+)
+def test_names_are_made_safe(name: str, clean: str) -> None:
+    png = sniff(b"\x89PNG\r\n\x1a\n")
+    assert png is not None
+    assert clean_name(name, png) == clean
+    assert len(clean_name("x" * 5000, png)) <= 104
+
+
+async def test_an_upload_before_the_session(koda: World, client: KodaClient, tmp_path: Path) -> None:
+    koda.directory.hold = {"analyze"}
+    file = tmp_path / "my logo.png"
+    file.write_bytes(picture("PNG"))
+    asset = await client.upload(file)
+    assert (asset.name, asset.media_type, asset.session_id) == ("my-logo.png", "image/png", None)
+    assert asset.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+    made = await client.create("Animate this picture", asset_ids=(asset.id,))
+    (attached,) = (await client.assets(made.session_id)).assets
+    assert (attached.id, attached.session_id) == (asset.id, made.session_id)
+    assert (await client.session(made.session_id)).state.asset_ids == (asset.id,)
+    record = await koda.store.get_asset(asset.id, user_id="local")
+    assert await koda.storage.get(record.key) == file.read_bytes()
+    with pytest.raises(Conflict, match="upload the file again"):
+        await client.create("Again", asset_ids=(asset.id,))
+    assert len((await client.sessions()).sessions) == 1
+
+
+async def test_a_repeat_with_an_asset_is_still_a_repeat(koda: World, client: KodaClient, tmp_path: Path) -> None:
+    koda.directory.hold = {"analyze"}
+    file = tmp_path / "a.png"
+    file.write_bytes(picture("PNG"))
+    asset = await client.upload(file)
+    first = await client.create(PROMPT, asset_ids=(asset.id,), key="k")
+    assert await client.create(PROMPT, asset_ids=(asset.id,), key="k") == first
+
+
+async def test_an_upload_for_a_session_that_exists(koda: World, client: KodaClient, tmp_path: Path) -> None:
+    koda.directory.hold = {"analyze"}
+    file = tmp_path / "beat.wav"
+    file.write_bytes(sound())
+    made = await client.create(PROMPT)
+    asset = await client.upload(file, session_id=made.session_id, media_type="audio/x-wav")
+    assert (await client.assets(made.session_id)).assets == (asset,)
+    with pytest.raises(NotFound):
+        await client.upload(file, session_id="ses_unknown")
+
+
+async def test_an_asset_that_is_not_there(client: KodaClient) -> None:
+    with pytest.raises(NotFound, match="ast_unknown"):
+        await client.create(PROMPT, asset_ids=("ast_unknown",))
+
+
+async def test_refusals_over_http(http: httpx.AsyncClient) -> None:
+    svg = {"file": ("a.png", b"<svg onload='alert(1)'/>", "image/png")}
+    response = await http.post("/v1/assets", files=svg)
+    assert (response.status_code, response.json()["code"]) == (415, "UNSUPPORTED_TYPE")
+    assert (await http.post("/v1/assets", data={"x": "y"})).status_code == 422
+
+
+async def test_an_upload_over_the_limit(tmp_path: Path) -> None:
+    async with world(tmp_path, KODA_MAX_BODY_MB=1) as koda, httpx.AsyncClient(base_url=koda.url) as http:
+        data = picture("PNG") + bytes(1024 * 1024)
+        response = await http.post("/v1/assets", files={"file": ("big.png", data, "image/png")})
+        assert (response.status_code, response.json()["code"]) == (413, "BODY_TOO_LARGE")
+        data = picture("PNG") + bytes(1000 * 1024)
+        assert (await http.post("/v1/assets", files={"file": ("fits.png", data)})).status_code == 201
+
+
+async def test_two_users_do_not_share_assets(tmp_path: Path) -> None:
+    keys = "ada=" + "a" * 32 + ",bob=" + "b" * 32
+    file = tmp_path / "a.png"
+    file.write_bytes(picture("PNG"))
+    async with (
+        world(tmp_path, KODA_API_KEYS=keys) as koda,
+        KodaClient(koda.url, key="a" * 32) as ada,
+        KodaClient(koda.url, key="b" * 32) as bob,
+    ):
+        asset = await ada.upload(file)
+        with pytest.raises(NotFound):
+            await bob.create(PROMPT, asset_ids=(asset.id,))

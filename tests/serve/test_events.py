@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from koda_ray import commands
+from koda_ray.client import KodaClient, SseDecoder
+from koda_ray.events import Envelope, NewEvent
+from koda_ray.serve.api import create_app
+
+from .test_sessions import PROMPT, until
+from .world import World, free_port, reached, serving, world
+
+
+async def take(http: httpx.AsyncClient, path: str, count: int, **headers: str) -> list[tuple[str, str, str]]:
+    """Read raw server-sent events until there are enough."""
+    decoder, found = SseDecoder(), []
+    async with http.stream("GET", path, headers=headers) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        async for block in response.aiter_raw():
+            found += decoder.feed(block)
+            if len(found) >= count:
+                return found[:count]
+    return found
+
+
+async def held(koda: World, client: KodaClient) -> str:
+    """Make a session whose agents wait, so that a test says everything that happens."""
+    koda.directory.hold = {"analyze"}
+    return (await client.create(PROMPT)).session_id
+
+
+async def test_events_carry_number_name_and_envelope(koda: World, client: KodaClient, http: httpx.AsyncClient) -> None:
+    session_id = await held(koda, client)
+    await koda.directory.move(session_id, commands.Think("Looking at \u2028 lines\nand more"))
+    events = await take(http, f"/v1/sessions/{session_id}/events", 2)
+    assert [(name, event) for name, event, _ in events] == [("1", "STATE_CHANGE"), ("2", "THINKING")]
+    envelope = Envelope.model_validate_json(events[1][2])
+    assert envelope.seq == 2 and envelope.stream_id == session_id
+    assert envelope.data["message"] == "Looking at \u2028 lines\nand more"
+    assert json.loads(events[1][2])["streamId"] == session_id
+
+
+async def test_a_stream_goes_on_after_the_number_it_is_given(
+    koda: World, client: KodaClient, http: httpx.AsyncClient
+) -> None:
+    session_id = await held(koda, client)
+    for n in range(5):
+        await koda.directory.move(session_id, commands.Think(f"thought {n}"))
+    path = f"/v1/sessions/{session_id}/events"
+    assert [e[0] for e in await take(http, path, 2, **{"Last-Event-ID": "4"})] == ["5", "6"]
+    assert [e[0] for e in await take(http, f"{path}?after=5", 1)] == ["6"]
+    assert [e[0] for e in await take(http, f"{path}?after=1", 1, **{"Last-Event-ID": "5"})] == ["6"]
+    for bad in ("x", "-1", "9" * 30):
+        response = await http.get(path, headers={"Last-Event-ID": bad})
+        assert (response.status_code, response.json()["code"]) == (422, "INVALID_INPUT")
+
+
+async def test_new_events_come_as_they_happen(koda: World, client: KodaClient) -> None:
+    session_id = await held(koda, client)
+    events = client.follow(session_id)
+    assert (await anext(events)).type == "state_change"
+    for n in range(3):
+        coming = asyncio.ensure_future(anext(events))
+        await koda.directory.move(session_id, commands.Think(f"thought {n}"))
+        assert (await asyncio.wait_for(coming, 2)).data["message"] == f"thought {n}"
+    await events.aclose()
+
+
+async def test_the_log_has_no_gap_over_a_whole_job(koda: World, client: KodaClient) -> None:
+    koda.directory.asks = False
+    made = await client.create(PROMPT)
+    await until(client, made.session_id, "plan")
+    await client.accept(made.session_id)
+    state = await until(client, made.session_id, "preview")
+    newest = (await client.session(made.session_id)).seq
+    seen: list[int] = []
+    async for envelope in client.follow(made.session_id):
+        seen.append(envelope.seq)
+        if envelope.seq == newest:
+            break
+    assert seen == list(range(1, newest + 1))
+    assert state.preview is not None
+
+
+async def test_many_may_follow_and_are_counted(koda: World, client: KodaClient) -> None:
+    session_id = await held(koda, client)
+    streams = [client.follow(session_id) for _ in range(3)]
+    for stream in streams:
+        await anext(stream)
+    assert koda.directory.watchers[session_id] == 3
+    for stream in streams:
+        await stream.aclose()
+    await reached(lambda: koda.directory.watchers[session_id] == 0)
+
+
+async def test_a_client_that_hangs_up_cancels_nothing(koda: World, client: KodaClient) -> None:
+    koda.directory.pace_s = 0.01
+    koda.directory.asks = False
+    made = await client.create(PROMPT)
+    async for _ in client.follow(made.session_id):
+        break
+    await until(client, made.session_id, "plan")
+    path = f"{koda.url}/v1/sessions/{made.session_id}/accept"
+    async with httpx.AsyncClient(trust_env=False) as hasty:
+        with suppress(httpx.ReadTimeout):
+            await hasty.post(path, timeout=httpx.Timeout(5, read=0.001))
+    await until(client, made.session_id, "preview")
+
+
+async def test_a_stream_ends_after_delete(koda: World, client: KodaClient) -> None:
+    session_id = await held(koda, client)
+    events = client.follow(session_id)
+    await anext(events)
+    await client.delete(session_id)
+    with pytest.raises(StopAsyncIteration):
+        await asyncio.wait_for(anext(events), 5)
+
+
+async def test_following_survives_a_server_that_comes_back(tmp_path: Path) -> None:
+    port = free_port()
+    async with world(tmp_path, serve=False) as koda, KodaClient(f"http://127.0.0.1:{port}") as client:
+        app = create_app(koda.deps)
+        async with serving(app, port):
+            session_id = await held(koda, client)
+            events = client.follow(session_id)
+            assert (await anext(events)).seq == 1
+        koda.deps.draining.clear()
+        coming = asyncio.ensure_future(anext(events))
+        await koda.directory.move(session_id, commands.Think("while nobody listened"))
+        async with serving(create_app(koda.deps), port):
+            envelope = await asyncio.wait_for(coming, 10)
+            assert (envelope.seq, envelope.data["message"]) == (2, "while nobody listened")
+            await events.aclose()
+
+
+async def test_open_streams_do_not_hold_up_a_shutdown(tmp_path: Path) -> None:
+    async with world(tmp_path, serve=False) as koda:
+        loop = asyncio.get_running_loop()
+        async with serving(create_app(koda.deps)) as url, KodaClient(url) as client:
+            session_id = await held(koda, client)
+            events = client.follow(session_id)
+            await anext(events)
+            began = loop.time()
+        assert loop.time() - began < 3
+        await events.aclose()
+
+
+async def test_a_node_id_is_an_alias(koda: World, client: KodaClient, http: httpx.AsyncClient) -> None:
+    session_id = await held(koda, client)
+    node_id = (await client.session(session_id)).node_id
+    assert node_id != session_id
+    assert (await take(http, f"/api/nodes/{node_id}/events", 1))[0][:2] == ("1", "STATE_CHANGE")
+
+
+async def frames(url: str, count: int) -> list[dict[str, object]]:
+    async with connect(url, proxy=None) as socket:
+        return [json.loads(await asyncio.wait_for(socket.recv(), 5)) for _ in range(count)]
+
+
+async def test_the_same_over_a_websocket(koda: World, client: KodaClient) -> None:
+    session_id = await held(koda, client)
+    await koda.directory.move(session_id, commands.Think("one"))
+    base = f"{koda.url.replace('http', 'ws')}/v1/sessions/{session_id}/ws"
+    first, second = await frames(base, 2)
+    assert (first["type"], first["seq"]) == ("STATE_CHANGE", 1)
+    assert Envelope.model_validate(second["payload"]).data == {"message": "one"}
+    assert (await frames(f"{base}?after=1", 1))[0]["seq"] == 2
+    await reached(lambda: koda.directory.watchers[session_id] == 0)
+
+
+async def test_a_websocket_is_refused_like_a_request(koda: World, client: KodaClient) -> None:
+    base = koda.url.replace("http", "ws")
+    with pytest.raises(InvalidStatus) as refused:
+        await frames(f"{base}/v1/sessions/ses_unknown/ws", 1)
+    assert refused.value.response.status_code == 404
+    assert json.loads(refused.value.response.body or b"{}")["code"] == "NOT_FOUND"
+
+
+async def test_a_websocket_ends_after_delete(koda: World, client: KodaClient) -> None:
+    session_id = await held(koda, client)
+    url = f"{koda.url.replace('http', 'ws')}/v1/sessions/{session_id}/ws"
+    async with connect(url, proxy=None) as socket:
+        await socket.recv()
+        await client.delete(session_id)
+        async with asyncio.timeout(5):
+            await socket.wait_closed()
+        assert socket.close_code == 1000
+
+
+async def test_events_of_kinds_that_a_client_does_not_know_are_skipped(koda: World, client: KodaClient) -> None:
+    session_id = await held(koda, client)
+    await koda.directory.move(session_id, events=(NewEvent(type="usage", data={"new": {"fields": [1]}}),))
+    seen: list[int] = []
+
+    async def numbers() -> AsyncIterator[int]:
+        async for envelope in client.follow(session_id):
+            yield envelope.seq
+
+    async for seq in numbers():
+        seen.append(seq)
+        if seq == 2:
+            break
+    assert seen == [1, 2]

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koda_ray.client import KodaClient
+from koda_ray.errors import InvalidPath, NotFound
+from koda_ray.serve.media import Span, parse_range
+from koda_ray.types import RenderOptions
+
+from .test_sessions import PROMPT, until
+from .world import CODE, VIDEO, World
+
+FINAL = VIDEO["final"]
+
+
+@pytest.fixture
+async def finished(koda: World, client: KodaClient) -> str:
+    koda.directory.asks = False
+    made = await client.create(PROMPT)
+    await until(client, made.session_id, "plan")
+    await client.accept(made.session_id)
+    await until(client, made.session_id, "preview")
+    await client.accept(made.session_id)
+    await until(client, made.session_id, "complete")
+    return made.session_id
+
+
+@pytest.mark.parametrize(
+    ("header", "size", "expected"),
+    [
+        (None, 10, None),
+        ("bytes=0-", 10, Span(0, 10)),
+        ("bytes=2-4", 10, Span(2, 5)),
+        ("bytes=9-9", 10, Span(9, 10)),
+        ("bytes=2-99", 10, Span(2, 10)),
+        ("bytes=-3", 10, Span(7, 10)),
+        ("bytes=-99", 10, Span(0, 10)),
+        ("bytes=10-", 10, "unsatisfiable"),
+        ("bytes=-0", 10, "unsatisfiable"),
+        ("bytes=0-", 0, "unsatisfiable"),
+        ("bytes=5-2", 10, None),
+        ("bytes=-", 10, None),
+        ("bytes=0-1,3-4", 10, None),
+        ("frames=0-1", 10, None),
+        ("bytes=a-b", 10, None),
+    ],
+)
+def test_ranges(header: str | None, size: int, expected: object) -> None:
+    assert parse_range(header, size) == expected
+
+
+@given(st.text(max_size=20) | st.from_regex(r"bytes=\d{0,4}-\d{0,4}", fullmatch=True), st.integers(0, 5000))
+def test_a_range_is_never_outside_the_object(header: str, size: int) -> None:
+    span = parse_range(header, size)
+    if isinstance(span, Span):
+        assert 0 <= span.start < span.stop <= size
+
+
+async def test_a_whole_video(http: httpx.AsyncClient, finished: str) -> None:
+    response = await http.get(f"/v1/sessions/{finished}/video")
+    assert response.status_code == 200 and response.content == FINAL
+    assert response.headers["content-type"] == "video/mp4"
+    assert response.headers["content-length"] == str(len(FINAL))
+    assert response.headers["accept-ranges"] == "bytes"
+    assert response.headers["content-disposition"].startswith("inline")
+    head = await http.head(f"/v1/sessions/{finished}/video?download=true")
+    assert head.headers["content-length"] == str(len(FINAL)) and head.content == b""
+    assert head.headers["content-disposition"].startswith("attachment")
+
+
+async def test_part_of_a_video(http: httpx.AsyncClient, finished: str) -> None:
+    url = f"/v1/sessions/{finished}/video?kind=final"
+    middle = await http.get(url, headers={"Range": "bytes=300000-700000"})
+    assert middle.status_code == 206 and middle.content == FINAL[300_000:700_001]
+    assert middle.headers["content-range"] == f"bytes 300000-700000/{len(FINAL)}"
+    assert middle.headers["content-length"] == "400001"
+    outside = await http.get(url, headers={"Range": f"bytes={len(FINAL)}-"})
+    assert outside.status_code == 416
+    assert outside.headers["content-range"] == f"bytes */{len(FINAL)}"
+    assert outside.json()["code"] == "RANGE_NOT_SATISFIABLE"
+
+
+async def test_validators(http: httpx.AsyncClient, finished: str) -> None:
+    url = f"/v1/sessions/{finished}/video"
+    tag = (await http.head(url)).headers["etag"]
+    unchanged = await http.get(url, headers={"If-None-Match": tag})
+    assert unchanged.status_code == 304 and unchanged.content == b""
+    same = await http.get(url, headers={"Range": "bytes=0-9", "If-Range": tag})
+    other = await http.get(url, headers={"Range": "bytes=0-9", "If-Range": '"older"'})
+    assert (same.status_code, other.status_code, len(other.content)) == (206, 200, len(FINAL))
+
+
+async def test_preview_and_thumbnail(http: httpx.AsyncClient, finished: str) -> None:
+    preview = await http.get(f"/v1/sessions/{finished}/video?kind=preview")
+    assert preview.content == VIDEO["preview"]
+    picture = await http.get(f"/v1/sessions/{finished}/thumbnail")
+    assert picture.headers["content-type"] == "image/jpeg" and picture.content.startswith(b"\xff\xd8\xff")
+
+
+async def test_another_format_is_another_type(client: KodaClient, http: httpx.AsyncClient, finished: str) -> None:
+    await client.render(finished, RenderOptions(format="webm", resolution="720p", fps=30))
+    await until(client, finished, "complete")
+    response = await http.get(f"/v1/sessions/{finished}/video")
+    assert (response.status_code, response.headers["content-type"]) == (200, "video/webm")
+
+
+async def test_a_video_that_is_not_there_yet(koda: World, client: KodaClient, http: httpx.AsyncClient) -> None:
+    koda.directory.hold = {"analyze"}
+    made = await client.create(PROMPT)
+    response = await http.get(f"/v1/sessions/{made.session_id}/video")
+    assert (response.status_code, response.json()["code"]) == (404, "VIDEO_NOT_READY")
+    assert response.json()["retryable"] is True
+
+
+async def test_a_download_resumes_where_it_broke(
+    koda: World, client: KodaClient, finished: str, tmp_path: Path
+) -> None:
+    seen: list[tuple[int, int]] = []
+    size = await client.download(finished, tmp_path / "out" / "video.mp4", on_bytes=lambda *now: seen.append(now))
+    assert size == len(FINAL) and (tmp_path / "out" / "video.mp4").read_bytes() == FINAL
+    assert seen[-1] == (len(FINAL), len(FINAL))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["video.mp4"]
+
+
+async def test_the_projects_files(client: KodaClient, http: httpx.AsyncClient, finished: str) -> None:
+    listing = await client.files(finished)
+    assert [file.path for file in listing.files] == ["src/scenes/S1.tsx", "src/scenes/Setup.tsx"]
+    assert listing.files[0].size_bytes == len(CODE)
+    assert await client.read_file(finished, "src/scenes/S1.tsx") == CODE.encode()
+    response = await http.get(f"/v1/sessions/{finished}/files/src/scenes/S1.tsx")
+    assert response.headers["content-type"].startswith("text/plain")
+    assert response.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_a_page_of_the_project_never_runs_here(
+    koda: World, client: KodaClient, http: httpx.AsyncClient, finished: str
+) -> None:
+    page = b"<script>alert(1)</script>"
+    await koda.directory.checkpoint(finished, {"index.html": page, "logo.svg": page, "a.js": page, "日本.bin": page})
+    for path in ("index.html", "logo.svg", "a.js", "日本.bin"):
+        response = await http.get(f"/v1/sessions/{finished}/files/{path}")
+        kind = response.headers["content-type"]
+        assert response.content == page
+        assert kind.startswith(("text/plain", "application/octet-stream")), (path, kind)
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "../../koda.db", "src/../../koda.db", "..", ".", "src//a", "a\0b", "x" * 5000, "src/"]
+)
+async def test_a_path_that_leaves_the_project_is_refused(client: KodaClient, finished: str, path: str) -> None:
+    with pytest.raises(InvalidPath) as error:
+        await client.read_file(finished, path)
+    assert error.value.context["status"] == 422 and len(error.value.message) < 500
+
+
+async def test_a_file_that_does_not_exist(client: KodaClient, finished: str) -> None:
+    with pytest.raises(NotFound) as error:
+        await client.read_file(finished, "src/None.tsx")
+    assert error.value.code == "FILE_NOT_FOUND"
+
+
+async def test_jobs(client: KodaClient, finished: str) -> None:
+    jobs = (await client.jobs(finished)).jobs
+    assert [job.kind for job in jobs] == ["final", "preview"]
+    assert (await client.job(jobs[0].id)).status == "succeeded"

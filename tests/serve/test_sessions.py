@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from koda_ray.client import KodaClient
+from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
+from koda_ray.types import NodeState, RenderOptions, SessionOptions
+
+from .world import World, reached, world
+
+PROMPT = "Create a bouncing ball animation"
+
+
+async def until(client: KodaClient, session_id: str, phase: str) -> NodeState:
+    async with asyncio.timeout(10):
+        while True:
+            state = (await client.session(session_id)).state
+            if state.phase == phase and state.owes is None:
+                return state
+            await asyncio.sleep(0.01)
+
+
+async def test_a_prompt_becomes_a_finished_video(client: KodaClient) -> None:
+    made = await client.create(PROMPT)
+    question = (await until(client, made.session_id, "question")).question
+    assert question is not None and question.options[0].id == "playful"
+    await client.answer(made.session_id, option_id="playful")
+    await until(client, made.session_id, "plan")
+    await client.accept(made.session_id)
+    await until(client, made.session_id, "preview")
+    await client.changes(made.session_id, "make the ball red")
+    await until(client, made.session_id, "preview")
+    await client.accept(made.session_id)
+    state = await until(client, made.session_id, "complete")
+    assert state.output is not None and state.output.duration == 5.0
+
+
+async def test_create_answers_202_with_a_location(http: httpx.AsyncClient) -> None:
+    response = await http.post("/v1/sessions", json={"prompt": PROMPT, "options": {"duration": 5, "aspect": "16:9"}})
+    assert response.status_code == 202
+    body = response.json()
+    assert response.headers["location"] == body["stateUrl"] == f"/v1/sessions/{body['sessionId']}"
+    state = (await http.get(body["stateUrl"])).json()["state"]
+    assert state["prompt"] == PROMPT
+    assert state["options"] == {"duration": 5.0, "aspect": "16:9", "fps": None}
+    assert state["userId"] == state["projectId"] == "local"
+
+
+async def test_options_and_render_wishes_are_kept(client: KodaClient) -> None:
+    made = await client.create(
+        PROMPT, style="minimal", options=SessionOptions(fps=30), render=RenderOptions(resolution="720p", format="webm")
+    )
+    state = (await client.session(made.session_id)).state
+    assert (state.style, state.options.fps) == ("minimal", 30)
+    assert state.render == RenderOptions(resolution="720p", format="webm")
+
+
+async def test_the_same_key_makes_one_session(http: httpx.AsyncClient) -> None:
+    answers = [
+        await http.post("/v1/sessions", json={"prompt": PROMPT}, headers={"Idempotency-Key": "k1"}) for _ in range(2)
+    ]
+    assert answers[0].json() == answers[1].json()
+    other = await http.post("/v1/sessions", json={"prompt": "a logo"}, headers={"Idempotency-Key": "k1"})
+    assert (other.status_code, other.json()["code"]) == (409, "CONFLICT")
+    assert len((await http.get("/v1/sessions")).json()["sessions"]) == 1
+
+
+async def test_a_repeated_command_gets_the_same_answer_and_does_nothing_again(
+    koda: World, http: httpx.AsyncClient, client: KodaClient
+) -> None:
+    made = await client.create(PROMPT)
+    await until(client, made.session_id, "question")
+    path, headers = f"/v1/sessions/{made.session_id}/answer", {"Idempotency-Key": "once"}
+    first = await http.post(path, json={"optionId": "playful"}, headers=headers)
+    await until(client, made.session_id, "plan")
+    submits = koda.directory.submits
+    again = await http.post(path, json={"optionId": "playful"}, headers=headers)
+    assert first.status_code == again.status_code == 202
+    assert first.json() == again.json()
+    assert koda.directory.submits == submits
+    other = await http.post(path, json={"optionId": "minimal"}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (409, "CONFLICT")
+    elsewhere = await http.post(f"/v1/sessions/{made.session_id}/accept", headers=headers)
+    assert elsewhere.status_code == 409
+
+
+async def test_reads_never_activate(koda: World, client: KodaClient) -> None:
+    koda.directory.hold = {"analyze"}
+    made = await client.create(PROMPT)
+    await reached(lambda: koda.directory.activations > 0)
+    koda.directory.activations = 0
+    koda.directory._rows.clear()
+    await client.session(made.session_id)
+    await client.sessions()
+    await client.files(made.session_id)
+    await client.jobs(made.session_id)
+    async for _ in client.follow(made.session_id):
+        break
+    with pytest.raises(NotFound) as error:
+        await client.download(made.session_id, koda.settings.storage_path / "never.mp4")
+    assert error.value.code == "VIDEO_NOT_READY"
+    assert koda.directory.activations == 0
+
+
+async def test_a_list_comes_in_pages_newest_first(koda: World, client: KodaClient) -> None:
+    koda.directory.hold = {"analyze"}
+    made = [(await client.create(f"{PROMPT} {n}")).session_id for n in range(5)]
+    seen: list[str] = []
+    before = None
+    while True:
+        page = await client.sessions(limit=2, before=before)
+        assert len(page.sessions) <= 2
+        seen += [summary.id for summary in page.sessions]
+        before = page.next
+        if before is None:
+            break
+    assert seen == made[::-1]
+
+
+async def test_a_command_that_the_phase_does_not_take_says_what_it_does_take(client: KodaClient) -> None:
+    made = await client.create(PROMPT)
+    await until(client, made.session_id, "question")
+    with pytest.raises(InvalidTransition) as error:
+        await client.accept(made.session_id)
+    assert "question" in error.value.message
+    assert error.value.context["phase"] == "question"
+    with pytest.raises(InvalidInput, match="playful, minimal"):
+        await client.answer(made.session_id, option_id="loud")
+
+
+async def test_cancel_retry_and_error(koda: World, client: KodaClient) -> None:
+    koda.directory.fails = {"plan": "the page never became ready"}
+    made = await client.create(PROMPT)
+    await until(client, made.session_id, "question")
+    await client.answer(made.session_id, text="something else")
+    error = (await until(client, made.session_id, "error")).error
+    assert error is not None and error.message == "the page never became ready" and error.can_retry
+    await client.retry(made.session_id)
+    await until(client, made.session_id, "plan")
+    koda.directory.hold = {"execute"}
+    await client.accept(made.session_id)
+    await client.cancel(made.session_id)
+    await until(client, made.session_id, "plan")
+
+
+async def test_delete_is_final(client: KodaClient) -> None:
+    made = await client.create(PROMPT)
+    await client.delete(made.session_id)
+    with pytest.raises(NotFound):
+        await client.session(made.session_id)
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "problem"),
+    [
+        ({"prompt": ""}, "prompt", "empty"),
+        ({"prompt": " \n\t "}, "prompt", "empty"),
+        ({"prompt": "x" * 20_001}, "prompt", "20,001"),
+        ({}, "prompt", "required"),
+        ({"prompt": "a ball", "optoins": {}}, "optoins", "not permitted"),
+        ({"prompt": "a ball", "options": {"duration": -1}}, "options.duration", "greater"),
+        ({"prompt": "a ball", "options": {"duration": 7200}}, "options.duration", "300"),
+        ({"prompt": "a ball", "options": {"aspect": "wide"}}, "options.aspect", "16:9"),
+        ({"prompt": "a ball", "projectId": "../other"}, "projectId", "match"),
+    ],
+)
+async def test_a_bad_value_is_named(http: httpx.AsyncClient, body: dict[str, object], field: str, problem: str) -> None:
+    response = await http.post("/v1/sessions", json=body)
+    assert response.status_code == 422
+    assert response.headers["content-type"] == "application/problem+json"
+    document = response.json()
+    assert document["code"] == "INVALID_INPUT" and document["retryable"] is False
+    assert document["instance"] == "/v1/sessions"
+    assert [entry["field"] for entry in document["fields"]] == [field]
+    assert problem in document["detail"]
+    assert len(document["detail"]) < 400
+
+
+async def test_twenty_thousand_characters_are_taken(client: KodaClient) -> None:
+    prompt = "球がはねる" * 4000
+    made = await client.create(prompt)
+    assert (await client.session(made.session_id)).state.prompt == prompt
+    assert len((await client.sessions()).sessions[0].prompt) == 200
+
+
+@pytest.mark.parametrize("session_id", ["ses_unknown", "nope", "x" * 64])
+async def test_an_unknown_id_is_not_found_anywhere(http: httpx.AsyncClient, session_id: str) -> None:
+    base = f"/v1/sessions/{session_id}"
+    calls = [http.get(base + path) for path in ("", "/events", "/files", "/files/a", "/video", "/thumbnail", "/assets")]
+    calls += [http.post(base + path) for path in ("/accept", "/reject", "/cancel", "/retry", "/render", "/preview")]
+    calls += [
+        http.post(base + "/answer", json={"text": "x"}),
+        http.post(base + "/changes", json={"feedback": "x"}),
+        http.post(base + "/messages", json={"text": "x"}),
+        http.get("/v1/jobs/job_unknown"),
+        http.get(f"/api/nodes/{session_id}/events"),
+    ]
+    for response in await asyncio.gather(*calls):
+        assert (response.status_code, response.json()["code"]) == (404, "NOT_FOUND"), response.request.url
+
+
+async def test_a_path_that_does_not_exist_is_a_problem_too(http: httpx.AsyncClient) -> None:
+    for response in (await http.get("/v2/sessions"), await http.put("/v1/sessions")):
+        assert response.headers["content-type"] == "application/problem+json"
+        assert response.status_code in (404, 405)
+
+
+async def test_a_body_that_is_not_json(http: httpx.AsyncClient) -> None:
+    response = await http.post("/v1/sessions", content=b"{", headers={"Content-Type": "application/json"})
+    assert response.status_code == 422 and response.json()["code"] == "INVALID_INPUT"
+
+
+async def test_bodies_over_the_limit_are_refused_before_they_are_read(koda: World, http: httpx.AsyncClient) -> None:
+    response = await http.post("/v1/sessions", content=b"x" * (1024 * 1024 + 1))
+    assert (response.status_code, response.json()["code"]) == (413, "BODY_TOO_LARGE")
+
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(64):
+            yield b"x" * 65536
+
+    try:
+        response = await http.post("/v1/sessions", content=endless())
+        assert response.status_code == 413
+    except httpx.TransportError:
+        pass  # the server hung up while we were still sending: also a refusal
+    reader, writer = await asyncio.open_connection(*koda.url.removeprefix("http://").split(":"))
+    writer.write(b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
+    await writer.drain()
+    status = await asyncio.wait_for(reader.readline(), 5)
+    assert b" 413 " in status
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_an_idempotency_key_must_be_sendable(http: httpx.AsyncClient) -> None:
+    for key in ("", "x" * 256):
+        response = await http.post("/v1/sessions", json={"prompt": PROMPT}, headers={"Idempotency-Key": key})
+        assert response.status_code == 422, key
+
+
+async def test_a_repeat_with_another_session_is_independent(client: KodaClient) -> None:
+    first, second = await client.create(PROMPT), await client.create(PROMPT)
+    assert first.session_id != second.session_id
+    for made in (first, second):
+        await until(client, made.session_id, "question")
+        await client.answer(made.session_id, option_id="playful", key="same")
+
+
+async def test_a_conflict_survives_the_client(client: KodaClient) -> None:
+    await client.create(PROMPT, key="k")
+    with pytest.raises(Conflict):
+        await client.create("another", key="k")
+
+
+async def test_ready_says_what_is_wrong(koda: World, http: httpx.AsyncClient) -> None:
+    assert (await http.get("/v1/ready")).json() == {"ready": True, "parts": {"database": "ok", "storage": "ok"}}
+    koda.deps.draining.set()
+    response = await http.get("/v1/ready")
+    assert response.status_code == 503 and response.json()["parts"]["draining"] == "stopping"
+
+
+async def test_other_users_see_nothing_of_it(tmp_path: Path) -> None:
+    keys = "ada=" + "a" * 32 + ",bob=" + "b" * 32
+    async with (
+        world(tmp_path, KODA_API_KEYS=keys) as koda,
+        KodaClient(koda.url, key="a" * 32) as ada,
+        KodaClient(koda.url, key="b" * 32) as bob,
+    ):
+        made = await ada.create(PROMPT)
+        await until(ada, made.session_id, "question")
+        asset_calls = [
+            bob.session(made.session_id),
+            bob.accept(made.session_id),
+            bob.answer(made.session_id, option_id="playful"),
+            bob.files(made.session_id),
+            bob.read_file(made.session_id, "src/App.tsx"),
+            bob.assets(made.session_id),
+            bob.jobs(made.session_id),
+            bob.preview(made.session_id),
+            bob.delete(made.session_id),
+            anext(bob.follow(made.session_id)),
+        ]
+        for call in asset_calls:
+            with pytest.raises(NotFound):
+                await call
+        assert (await bob.sessions()).sessions == ()
+        assert len((await ada.sessions()).sessions) == 1
+        assert (await ada.session(made.session_id)).state.user_id == "ada"

@@ -1,0 +1,373 @@
+"""A whole server without Ray: real store, storage, HTTP, and sessions whose agents are a script.
+
+`ScriptedDirectory` stands where Ray actors stand otherwise. It goes through the same store, fence and phase machine;
+only what the agents and the renderer would think of is written down here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+
+import uvicorn
+from pydantic import JsonValue
+from starlette.types import ASGIApp
+
+from koda_ray import commands, phases
+from koda_ray.actors.orders import parse_order
+from koda_ray.commands import Command, Emit
+from koda_ray.config import Settings
+from koda_ray.errors import Fenced, NotFound
+from koda_ray.events import NewEvent
+from koda_ray.sandbox.base import PreviewEndpoint
+from koda_ray.serve.api import create_app
+from koda_ray.serve.auth import Authenticator, KeyRing
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.signing import Signer
+from koda_ray.state import checkpoint
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.storage import Storage, thumbnail_key, video_key
+from koda_ray.state.store import Batch, CheckpointRecord, CommandRecord, JobRecord, SessionRecord
+from koda_ray.types import NodeState, Option, Output, Plan, Preview, Question, RenderOptions, Scene, Todo, new_id, now
+
+CODE = "export function Ball() {\n  return <mesh>{/* round */}</mesh>;\n}\n"
+
+
+class QuietServer(uvicorn.Server):
+    """A server that leaves the test run's signal handlers alone."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, port: int = 0) -> AsyncGenerator[str]:
+    """Serve an application on loopback; yield its address."""
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=port, log_level="warning", lifespan="on", timeout_graceful_shutdown=5
+    )
+    server = QuietServer(config)
+    task = asyncio.create_task(server.serve())
+    async with asyncio.timeout(10):
+        while not server.started:
+            if task.done():
+                task.result()
+            await asyncio.sleep(0.005)
+    bound: socket.socket = server.servers[0].sockets[0]
+    try:
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+    finally:
+        deps = getattr(getattr(app, "state", None), "deps", None)
+        if deps is not None:
+            deps.draining.set()
+        server.should_exit = True
+        await task
+
+
+@dataclass
+class ScriptedDirectory:
+    """Sessions whose agents follow a script; ``hold`` names work that is begun and never finished."""
+
+    store: SqlStore
+    storage: Storage
+    socket_path: str = ""
+    hold: set[str] = field(default_factory=set)
+    asks: bool = True
+    fails: dict[str, str] = field(default_factory=dict)
+    pace_s: float = 0.0
+    activations: int = 0
+    submits: int = 0
+    watchers: dict[str, int] = field(default_factory=dict)
+    _rows: dict[str, SessionRecord] = field(default_factory=dict)
+    _work: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def submit(
+        self, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
+    ) -> CommandRecord:
+        self.submits += 1
+        await self.store.get_session(session_id, user_id=user_id)
+        order = parse_order(name, body)
+        async with self._lock:
+            row = await self._activated(session_id)
+            state, emits = _step(row.state, order)
+            record = CommandRecord(
+                id=new_id("cmd"),
+                session_id=session_id,
+                user_id=user_id,
+                key=key,
+                name=name,
+                body=dict(body),
+                result={"phase": state.phase, "owes": state.owes},
+                created_at=now(),
+            )
+            await self._store(row, Batch(state=state, events=emits, command=record))
+        if state.owes is None and session_id in self._work:
+            self._work[session_id].cancel()
+        self._go(session_id)
+        return record
+
+    async def wake(self, session_id: str) -> None:
+        async with self._lock:
+            await self._activated(session_id)
+        self._go(session_id)
+
+    async def preview(self, *, session_id: str, user_id: str) -> PreviewEndpoint:
+        await self.store.get_session(session_id, user_id=user_id)
+        return PreviewEndpoint(socket_path=self.socket_path)
+
+    async def watch(self, session_id: str, watchers: int) -> None:
+        self.watchers[session_id] = watchers
+
+    async def delete(self, *, session_id: str, user_id: str) -> None:
+        with suppress(NotFound):
+            await self.store.get_session(session_id, user_id=user_id)
+        if (work := self._work.pop(session_id, None)) is not None:
+            work.cancel()
+            await asyncio.wait({work})
+        self._rows.pop(session_id, None)
+        await self.store.delete_session(session_id, user_id=user_id)
+
+    async def close(self) -> None:
+        for work in self._work.values():
+            work.cancel()
+        await asyncio.gather(*self._work.values(), return_exceptions=True)
+
+    async def move(self, session_id: str, *orders: Command, events: tuple[NewEvent, ...] = ()) -> NodeState:
+        """Let the agents say something."""
+        async with self._lock:
+            row = await self._activated(session_id)
+            state, emits = row.state, list(events)
+            for order in orders:
+                state, more = _step(state, order)
+                emits += more
+            await self._store(row, Batch(state=state, events=emits))
+            return state
+
+    async def put_video(self, row: SessionRecord, job_id: str, data: bytes, extension: str = "mp4") -> None:
+        await self.storage.put(video_key(row.user_id, job_id, extension), data)
+        await self.storage.put(thumbnail_key(row.user_id, job_id), b"\xff\xd8\xff\xe0 a picture")
+
+    async def checkpoint(self, session_id: str, files: Mapping[str, bytes]) -> None:
+        async with self._lock:
+            row = await self._activated(session_id)
+            manifest, key = await checkpoint.save(
+                self.storage,
+                user_id=row.user_id,
+                project_id=row.project_id,
+                session_id=row.id,
+                files=files,
+                state=row.state,
+                event_seq=row.seq,
+            )
+            record = CheckpointRecord(
+                id=manifest.id,
+                session_id=row.id,
+                user_id=row.user_id,
+                manifest_key=key,
+                trigger="test",
+                event_seq=row.seq,
+                file_count=len(files),
+                total_bytes=manifest.total_bytes,
+                created_at=now(),
+            )
+            await self._store(row, Batch(checkpoint=record))
+
+    async def _activated(self, session_id: str) -> SessionRecord:
+        if session_id not in self._rows:
+            self.activations += 1
+            lease = now() + timedelta(seconds=60)
+            self._rows[session_id] = await self.store.activate(session_id, host="test", lease_until=lease)
+        return self._rows[session_id]
+
+    async def _store(self, row: SessionRecord, batch: Batch) -> None:
+        sent = await self.store.commit(row.id, row.epoch, batch)
+        self._rows[row.id] = replace(row, state=batch.state or row.state, seq=sent[-1].seq if sent else row.seq)
+
+    def _go(self, session_id: str) -> None:
+        running = self._work.get(session_id)
+        if running is None or running.done():
+            self._work[session_id] = asyncio.create_task(self._script(session_id))
+
+    async def _script(self, session_id: str) -> None:
+        with suppress(Fenced, NotFound):
+            while (row := self._rows[session_id]).state.owes is not None:
+                owes = str(row.state.owes)
+                if owes in self.hold:
+                    return
+                if owes in self.fails:
+                    await self.move(session_id, commands.Fail(self.fails.pop(owes), "RENDER_FAILED"))
+                    return
+                await getattr(self, f"_{owes}")(row)
+
+    async def _pause(self) -> None:
+        if self.pace_s:
+            await asyncio.sleep(self.pace_s)
+
+    async def _analyze(self, row: SessionRecord) -> None:
+        await self.move(row.id, commands.Think("Reading the prompt"))
+        await self._pause()
+        if self.asks and row.state.style is None:
+            options = (
+                Option(id="playful", label="Playful", description="Bright, bouncy, a little silly"),
+                Option(id="minimal", label="Minimal", description="Calm and quiet"),
+            )
+            await self.move(row.id, commands.Ask(Question(text="Which style do you want?", options=options)))
+        else:
+            await self._plan(row)
+
+    async def _plan(self, row: SessionRecord) -> None:
+        await self.move(row.id, commands.Think("Planning the scenes"))
+        await self._pause()
+        scenes = (
+            Scene(number=1, title="Drop in", duration=2.0, description="The ball falls from above"),
+            Scene(number=2, title="Bounce", duration=3.0, description="It bounces to rest"),
+        )
+        await self.move(
+            row.id, commands.Propose(Plan(scenes=scenes, total_duration=5.0, style=row.state.style or "playful"))
+        )
+
+    async def _execute(self, row: SessionRecord) -> None:
+        todos = (Todo(id="setup", label="Set up the project"), Todo(id="s1", label="Scene 1: Drop in"))
+        await self.move(row.id, commands.SetTodos(todos))
+        files: dict[str, bytes] = {}
+        for todo in todos:
+            path = f"src/scenes/{todo.id.title()}.tsx"
+            await self.move(row.id, commands.MoveTodo(todo.id, "active"), commands.Think(f"Writing {path}"))
+            for offset in range(0, len(CODE), 12):
+                data: dict[str, JsonValue] = {"path": path, "offset": offset, "delta": CODE[offset : offset + 12]}
+                await self.move(row.id, events=(NewEvent(type="code_chunk", data=data),))
+                await self._pause()
+            files[path] = CODE.encode()
+            await self.move(row.id, commands.Wrote(((path, len(CODE)),)), commands.MoveTodo(todo.id, "done"))
+        await self.checkpoint(row.id, files)
+        job_id = await self._render(row, "preview", "mp4")
+        url = f"/v1/sessions/{row.id}/video?kind=preview"
+        seen = commands.Deliver(len(self._rows[row.id].state.feedback))
+        preview = Preview(video_url=url, job_id=job_id, bundle="0" * 64, duration=5.0)
+        await self.move(row.id, seen, commands.Previewed(preview))
+
+    async def _render_final(self, row: SessionRecord) -> None:
+        assert row.state.output is not None
+        options = row.state.render or RenderOptions()
+        job_id = await self._render(row, "final", options.format, row.state.output.job_id)
+        output = Output(
+            job_id=job_id,
+            video_url=f"/v1/sessions/{row.id}/video?kind=final",
+            thumbnail_url=f"/v1/sessions/{row.id}/thumbnail",
+            duration=5.0,
+            resolution=options.resolution,
+            file_size=1,
+        )
+        await self.move(row.id, commands.Finished(output))
+
+    async def _render(self, row: SessionRecord, kind: str, extension: str, job_id: str | None = None) -> str:
+        job_id = job_id or new_id("job")
+        start: dict[str, JsonValue] = {"jobId": job_id, "quality": kind, "frames": 75, "width": 640, "height": 360}
+        await self.move(row.id, events=(NewEvent(type="render_start", data=start),))
+        for percent in (10.0, 55.0, 100.0):
+            stage = "capturing" if percent < 100 else "joining"
+            data: dict[str, JsonValue] = {"jobId": job_id, "quality": kind, "percent": percent, "stage": stage}
+            data |= {"secondsLeft": round((100 - percent) / 20, 1), "framesDone": 1, "framesTotal": 75}
+            await self.move(row.id, events=(NewEvent(type="render_progress", data=data),))
+            await self._pause()
+        await self.put_video(row, job_id, VIDEO[kind], extension)
+        at = now()
+        job = JobRecord(
+            id=job_id,
+            user_id=row.user_id,
+            project_id=row.project_id,
+            session_id=row.id,
+            kind="final" if kind == "final" else "preview",
+            spec={},
+            status="succeeded",
+            epoch=row.epoch,
+            result={"duration": 5.0},
+            created_at=at,
+            updated_at=at,
+        )
+        async with self._lock:
+            await self._store(self._rows[row.id], Batch(jobs=[job]))
+        await self.move(row.id, events=(NewEvent(type="render_complete", data={"jobId": job_id, "quality": kind}),))
+        return job_id
+
+
+VIDEO = {"preview": b"preview " * 1000, "final": bytes(range(256)) * 4096}
+
+
+def _step(state: NodeState, order: Command) -> tuple[NodeState, list[NewEvent]]:
+    new, effects = phases.apply(state, order, now())
+    emits = [NewEvent(type=effect.type, data=dict(effect.data)) for effect in effects if isinstance(effect, Emit)]
+    return new, emits
+
+
+@dataclass
+class World:
+    """Everything a test may want to look at."""
+
+    settings: Settings
+    store: SqlStore
+    storage: Storage
+    directory: ScriptedDirectory
+    deps: ApiDeps
+    url: str = ""
+
+
+@asynccontextmanager
+async def world(folder: Path, *, serve: bool = True, **settings: object) -> AsyncGenerator[World]:
+    """Start a server over a folder."""
+    made = Settings.model_validate(
+        {
+            "STORAGE_PATH": folder / "storage",
+            "DATABASE_PATH": folder / "koda.db",
+            "KODA_DIRECTOR": "offline",
+            **settings,
+        }
+    )
+    store = SqlStore.from_settings(made)
+    await store.open()
+    storage = Storage.from_settings(made)
+    directory = ScriptedDirectory(store, storage)
+    deps = ApiDeps(
+        settings=made,
+        store=store,
+        storage=storage,
+        directory=directory,
+        auth=Authenticator(KeyRing.from_settings(made), store),
+        signer=Signer.from_settings(made),
+        preview_port=made.preview_port,
+    )
+    found = World(made, store, storage, directory, deps)
+    try:
+        if serve:
+            async with serving(create_app(deps)) as url:
+                found.url = url
+                yield found
+        else:
+            yield found
+    finally:
+        await directory.close()
+        await store.close()
+
+
+async def reached(condition: Callable[[], bool], *, within_s: float = 5.0) -> None:
+    """Wait until something holds; fail after a while."""
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110 - a deadline is around it
+            await asyncio.sleep(0.01)
+
+
+def free_port() -> int:
+    """Find a port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+__all__ = ["CODE", "VIDEO", "QuietServer", "ScriptedDirectory", "World", "free_port", "reached", "serving", "world"]
