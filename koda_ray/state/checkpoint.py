@@ -102,7 +102,8 @@ async def save(
         path: StoredFile(sha256=digests[path], size=len(files[path]), mode=modes.get(path, DEFAULT_MODE))
         for path in sorted(files)
     }
-    if previous is not None and _same(previous, session_id, entries, kept_folders, state):
+    owner = (user_id, project_id, session_id)
+    if previous is not None and _same(previous, owner, entries, kept_folders, state):
         return previous, previous.key
     known = (
         {entry.sha256 for entry in previous.files.values()} if previous and previous.user_id == user_id else set[str]()
@@ -210,13 +211,19 @@ def _check_tree(files: Mapping[str, bytes], folders: Iterable[str]) -> None:
 
 
 def _same(
-    previous: Manifest, session_id: str, files: dict[str, StoredFile], folders: tuple[str, ...], state: NodeState
+    previous: Manifest,
+    owner: tuple[str, str, str],
+    files: dict[str, StoredFile],
+    folders: tuple[str, ...],
+    state: NodeState,
 ) -> bool:
     # the state carries the time of the checkpoint before, which alone must not make another one
-    same_state = previous.state == state.model_copy(
-        update={"last_checkpoint": previous.state.last_checkpoint, "updated_at": previous.state.updated_at}
+    times = {"last_checkpoint": previous.state.last_checkpoint, "updated_at": previous.state.updated_at}
+    return (
+        owner == (previous.user_id, previous.project_id, previous.session_id)
+        and (files, folders) == (previous.files, previous.folders)
+        and previous.state == state.model_copy(update=times)
     )
-    return previous.session_id == session_id and previous.files == files and previous.folders == folders and same_state
 
 
 def _verify(manifest: Manifest, path: str, data: bytes) -> None:

@@ -69,7 +69,7 @@ class Database:
         self._turn = threading.Lock() if self.is_sqlite else nullcontext()
 
     def __repr__(self) -> str:
-        return f"Database({self.url.render_as_string(hide_password=True)!r})"
+        return f"Database({self._where()!r})"
 
     async def open(self) -> None:
         """Connect, and bring the schema up to date; nothing happens when it is open.
@@ -164,7 +164,10 @@ class Database:
         return StorageError(f"the database {self._where()} failed: {why}")
 
     def _where(self) -> str:
-        return str(self.url.database) if self.is_sqlite and not self.url.host else self.url.render_as_string()
+        if self.is_sqlite and not self.url.host:
+            return str(self.url.database)
+        # built from parts: a URL hides its password, but not a token among its options
+        return f"{self.url.drivername}://{self.url.host}/{self.url.database or ''}"
 
     def _open(self) -> None:
         if self.is_sqlite and self.url.database and not self.url.host:

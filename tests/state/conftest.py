@@ -10,6 +10,8 @@ import pytest
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 
+pytest.register_assert_rewrite("tests.state.store_conformance")
+
 BUCKET = "koda-test"
 
 

@@ -1,0 +1,146 @@
+"""Processes that fight, and processes that are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from koda_ray.errors import Fenced
+from koda_ray.state import checkpoint
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.storage import Storage
+from koda_ray.state.store import Batch
+from koda_ray.types import now
+from tests.state.child import start
+from tests.state.records import SOON, active_session, new_session, say
+from tests.state.records import checkpoint as pointer
+
+
+def hear(child: subprocess.Popen[str]) -> dict[str, object]:
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    try:
+        return json.loads(line)
+    except ValueError:
+        pytest.fail(f"the child ended: {line}{child.stdout.read()}")
+
+
+def end(child: subprocess.Popen[str]) -> None:
+    child.kill()
+    child.communicate()
+
+
+async def test_two_processes_fight_for_a_session(store: SqlStore, tmp_path: Path) -> None:
+    mine = await new_session(store)
+    children = [start("fight", tmp_path / "koda.db", mine.id, name, 12) for name in ("left", "right")]
+    try:
+        for child in children:
+            await asyncio.to_thread(hear, child)
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        reports = [await asyncio.to_thread(hear, child) for child in children]
+    finally:
+        for child in children:
+            end(child)
+    acknowledged = sorted(tuple(item) for report in reports for item in report["acknowledged"])  # type: ignore[attr-defined]
+    stored = await store.events(mine.id, after=1, limit=10_000)
+    assert [(event.seq, event.epoch, event.data["text"]) for event in stored] == acknowledged
+    assert [event.seq for event in stored] == list(range(2, len(stored) + 2))
+    assert [event.epoch for event in stored] == sorted(event.epoch for event in stored)
+    after = await store.get_session(mine.id)
+    assert after.epoch == 24
+    assert after.seq == len(stored) + 1
+    assert sum(int(str(report["fenced"])) for report in reports) > 0
+
+
+async def test_a_partitioned_twin_cannot_write(store: SqlStore, tmp_path: Path) -> None:
+    mine = await active_session(store)
+    child = start("append", tmp_path / "koda.db", mine.id)
+    try:
+        await asyncio.to_thread(hear, child)
+        newer = await store.activate(mine.id, host="elsewhere", lease_until=now() + SOON)
+        output, _ = await asyncio.to_thread(child.communicate)
+    finally:
+        end(child)
+    assert Fenced.__name__ in output
+    told = [json.loads(line)["seq"] for line in output.splitlines() if line.startswith('{"seq"')]
+    last = (await store.get_session(mine.id)).seq
+    assert not told or told[-1] == last
+    (made,) = await store.commit(mine.id, newer.epoch, Batch(events=[say("mine")]))
+    assert made.seq == last + 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_what_was_acknowledged_survives_a_kill(store: SqlStore, tmp_path: Path, seed: int) -> None:
+    mine = await active_session(store)
+    child = start("append", tmp_path / "koda.db", mine.id)
+    try:
+        told = 0
+        for _ in range(random.Random(seed).randint(1, 60)):
+            told = int(str((await asyncio.to_thread(hear, child))["seq"]))
+    finally:
+        child.kill()
+        output, _ = await asyncio.to_thread(child.communicate)
+    for line in output.splitlines():
+        if line.endswith("}"):
+            told = json.loads(line)["seq"]
+    survivor = SqlStore(tmp_path / "koda.db")
+    await survivor.open()
+    stored = await survivor.events(mine.id, limit=10_000)
+    assert [event.seq for event in stored] == list(range(1, len(stored) + 1))
+    assert len(stored) >= told
+    assert (len(stored) - 1) % 3 == 0  # a batch is there whole or not at all
+    assert (await survivor.get_session(mine.id)).seq == len(stored)
+    await survivor.commit(mine.id, 1, Batch(events=[say("goes on")]))
+    await survivor.close()
+
+
+@pytest.mark.parametrize("step", ["blob", "manifest", "pointer", "done"])
+async def test_a_kill_inside_a_checkpoint_leaves_the_one_before(store: SqlStore, tmp_path: Path, step: str) -> None:
+    storage, mine = Storage(str(tmp_path / "storage")), await active_session(store)
+    files = {"src/App.tsx": b"app", "src/old.tsx": b"old"}
+    first, key = await checkpoint.save(
+        storage,
+        user_id="ann",
+        project_id=mine.project_id,
+        session_id=mine.id,
+        files=files,
+        state=mine.state,
+        event_seq=1,
+    )
+    record = pointer(mine, 0)
+    await store.commit(mine.id, 1, Batch(checkpoint=type(record)(**(vars(record) | {"manifest_key": key}))))
+    child = start("checkpoint", tmp_path / "koda.db", tmp_path / "storage", mine.id, step)
+    try:
+        assert await asyncio.to_thread(hear, child) == {"stopped": step}
+    finally:
+        await asyncio.to_thread(end, child)
+    latest = await store.latest_checkpoint(mine.id)
+    assert latest is not None
+    restored = await checkpoint.read_files(storage, await checkpoint.load(storage, latest.manifest_key))
+    if step == "done":
+        assert latest.manifest_key != key
+        assert "src/old.tsx" not in restored
+        assert len(restored) == 21
+    else:
+        assert latest.manifest_key == key
+        assert restored == files
+        # and whoever takes over saves on top of what the killed one left
+        second, _ = await checkpoint.save(
+            storage,
+            user_id="ann",
+            project_id=mine.project_id,
+            session_id=mine.id,
+            files={f"src/new{index}.tsx": f"new {index}".encode() for index in range(20)},
+            state=mine.state,
+            event_seq=2,
+            previous=first,
+        )
+        assert len(await checkpoint.read_files(storage, second)) == 20

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import pickle
+import sqlite3
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from koda_ray.config import Settings
+from koda_ray.errors import Missing, StorageError
+from koda_ray.state import migrate, schema
+from koda_ray.state.database import Database
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.store import Batch
+from koda_ray.types import now
+from tests.state.child import start
+from tests.state.records import SOON, active_session, new_session, say
+from tests.state.store_conformance import Connect, StoreConformance
+
+
+class TestSqlite(StoreConformance):
+    @pytest.fixture
+    async def connect(self, tmp_path: Path) -> AsyncIterator[Connect]:
+        stores: list[SqlStore] = []
+
+        async def connect() -> SqlStore:
+            store = SqlStore(tmp_path / "koda.db")
+            await store.open()
+            stores.append(store)
+            return store
+
+        yield connect
+        for store in stores:
+            await store.close()
+
+
+def database(store: SqlStore) -> Database:
+    return store._database
+
+
+def pragma(store: SqlStore, name: str) -> object:
+    engine = database(store)._engine
+    assert engine is not None
+    with engine.connect() as connection:
+        return connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+
+
+async def test_sqlite_is_set_up_to_keep_its_promises(store: SqlStore, tmp_path: Path) -> None:
+    assert pragma(store, "journal_mode") == "wal"
+    assert pragma(store, "synchronous") == 2  # FULL
+    assert pragma(store, "foreign_keys") == 1
+    assert pragma(store, "busy_timeout") == 15_000
+    assert {(tmp_path / name).stat().st_mode & 0o077 for name in ("koda.db", "koda.db-wal", "koda.db-shm")} == {0}
+
+
+async def test_the_migrations_make_the_schema(store: SqlStore) -> None:
+    engine = database(store)._engine
+    assert engine is not None
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+        indexes = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    for table in schema.metadata.tables.values():
+        assert {index.name for index in table.indexes} <= indexes
+
+
+async def test_migrations_go_down_and_up_again(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path / "koda.db")
+    await store.open()
+    await new_session(store)
+    writer = database(store)._writer
+    assert writer is not None
+    migrate.downgrade(writer, "base")
+    with writer.connect() as connection:
+        names = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert names == {"alembic_version"}
+    await store.close()
+    await store.open()
+    assert await store.list_sessions("ann") == []
+    await new_session(store)
+    await store.close()
+
+
+def test_the_stamp_is_the_newest_migration() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrate.__file__).with_name("migrations")))
+    assert ScriptDirectory.from_config(config).get_heads() == [schema.SCHEMA_VERSION]
+
+
+async def test_a_newer_database_is_left_alone(store: SqlStore, tmp_path: Path) -> None:
+    await store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "koda.db")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    with pytest.raises(StorageError, match=r"schema 9999, newer than .* upgrade koda_ray") as caught:
+        await store.open()
+    assert caught.value.code == "SCHEMA_NEWER"
+    assert not caught.value.retryable
+
+
+async def test_many_processes_open_a_new_database_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "koda.db"
+    children = [start("open", path, index) for index in range(5)]
+    for child in children:
+        output, _ = child.communicate(timeout=120)
+        assert child.returncode == 0, output
+    store = SqlStore(path)
+    await store.open()
+    assert {session.user_id for index in range(5) for session in await store.list_sessions(f"user-{index}")} == {
+        f"user-{index}" for index in range(5)
+    }
+    await store.close()
+
+
+def test_opening_a_current_database_is_cheap(tmp_path: Path) -> None:
+    path = tmp_path / "koda.db"
+    for _ in range(2):
+        child = start("cost", path)
+        output, _ = child.communicate(timeout=120)
+        assert child.returncode == 0, output
+    cost = json.loads(output.splitlines()[-1])
+    assert cost["alembic"] is False
+    assert cost["orm"] is False
+    assert cost["fsspec"] is False
+    assert cost["own_mb"] < 25
+
+
+async def test_readers_do_not_wait_for_a_writer(store: SqlStore, tmp_path: Path) -> None:
+    mine = await new_session(store)
+    with contextlib.closing(sqlite3.connect(tmp_path / "koda.db", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("UPDATE sessions SET epoch = 77")
+        async with asyncio.timeout(5):
+            assert (await store.get_session(mine.id)).epoch == 0
+            assert len(await store.events(mine.id)) == 1
+        commit = asyncio.create_task(store.activate(mine.id, host="h", lease_until=now() + SOON))
+        writer.execute("COMMIT")
+    assert (await commit).epoch == 78
+
+
+async def test_a_cancelled_caller_still_announces(store: SqlStore, tmp_path: Path) -> None:
+    mine = await active_session(store)
+    with contextlib.closing(sqlite3.connect(tmp_path / "koda.db", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with store.notifier.subscribe(mine.id) as changed:
+            commit = asyncio.create_task(store.commit(mine.id, 1, Batch(events=[say("x")])))
+            while not commit.done():
+                await asyncio.sleep(0)
+                commit.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await commit
+            writer.execute("COMMIT")
+            # cancelled before its thread took it, nothing happened; after, it happened and was announced
+            await store.close()
+            await store.open()
+            written = len(await store.events(mine.id)) == 2
+            await asyncio.sleep(0)
+            assert changed.is_set() == written
+
+
+async def test_a_full_disk_is_named_and_loses_nothing(small_disk: Path) -> None:
+    store = SqlStore(small_disk / "koda.db")
+    await store.open()
+    mine = await active_session(store)
+    acknowledged = 1
+    with pytest.raises(StorageError, match=r"koda\.db cannot grow: the disk is full") as caught:
+        for index in range(200):
+            await store.commit(mine.id, 1, Batch(events=[say("x" * 20_000, index=index)]))
+            acknowledged += 1
+    assert caught.value.code == "DISK_FULL"
+    assert acknowledged > 5
+    assert [event.seq for event in await store.events(mine.id, limit=1000)] == list(range(1, acknowledged + 1))
+    await store.close()
+    await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    await store.open()
+    (made,) = await store.commit(mine.id, 1, Batch(events=[say("room again")]))
+    assert made.seq == acknowledged + 1
+    await store.close()
+
+
+async def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "broken.db").write_bytes(b"this is not a database, however long it is" * 100)
+    with pytest.raises(StorageError, match=r"file/koda\.db cannot be opened: "):
+        await SqlStore(tmp_path / "file" / "koda.db").open()
+    with pytest.raises(StorageError, match=r"broken\.db failed: file is not a database"):
+        await SqlStore(tmp_path / "broken.db").open()
+    with pytest.raises(RuntimeError, match="not open"):
+        await SqlStore(tmp_path / "koda.db").list_sessions("ann")
+
+
+async def test_a_missing_driver_is_named() -> None:
+    with pytest.raises(Missing, match="nosuch"):
+        await SqlStore("postgresql+nosuch://u:p4ssw0rd@h/d").open()
+
+
+def test_it_travels_without_showing_its_password(tmp_path: Path) -> None:
+    url = "postgresql+psycopg://koda:p4ssw0rd@db.example/koda"
+    store = SqlStore.from_settings(
+        Settings.model_validate({"database_provider": "postgres", "database_url": url, "database_path": tmp_path})
+    )
+    assert "p4ssw0rd" not in repr(store)
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy._url == url
+    turso = SqlStore.from_settings(
+        Settings.model_validate(
+            {"database_provider": "turso", "turso_url": "libsql://koda.example", "turso_token": "t0ken"}
+        )
+    )
+    assert "t0ken" not in repr(turso)
+    assert database(turso).url.host == "koda.example"
+    local = SqlStore.from_settings(Settings.model_validate({"database_path": tmp_path / "a b.db"}))
+    assert database(local).url.database == str(tmp_path / "a b.db")
+    assert repr(pickle.loads(pickle.dumps(local))) == repr(local)
+
+
+async def test_keys_are_not_kept(store: SqlStore, tmp_path: Path) -> None:
+    key = await store.create_api_key("ann")
+    await store.close()
+    assert key.encode() not in (tmp_path / "koda.db").read_bytes()
