@@ -3,10 +3,10 @@
     python -m benchmarks.main_job [--quick] --json FILE
 
 A server of its own, over HTTP, with the offline director. Figures: ``preview_s`` (prompt to preview ready), ``total_s``
-(prompt to the verified final video), ``state_read_ms`` (median GET of a session's state, idle and while a render uses
-both cores), ``recover_s`` (SIGKILL of the session's process in the middle of a tool to the next durable event of another
-one), ``session_actor_mb`` (memory that is the session process's own) and ``activation_s`` (a command to a session that
-was put away, answered). ``--quick`` renders a shorter film at 720p30.
+(prompt to the verified final video), ``state_read_ms`` (median GET of a session's state; ``state_read_busy_ms`` while a
+render uses both cores), ``recover_s`` (SIGKILL of the session's process in the middle of a tool to the next durable
+event of another one), ``session_actor_mb`` (memory that is the session process's own) and ``activation_s`` (a command
+to a session that was put away, answered). ``--quick`` renders a shorter film at 720p30.
 """
 
 from __future__ import annotations
@@ -130,12 +130,12 @@ async def activation(client: KodaClient) -> Figures:
 async def measure(*, quick: bool) -> Figures:
     """Start a server in a folder of its own and take all figures."""
     with tempfile.TemporaryDirectory(prefix="koda-bench-", ignore_cleanup_errors=True) as folder:
-        async with Server(Path(folder), KODA_IDLE_TIMEOUT_S="3", KODA_DIRECTOR="offline") as server:
-            async with KodaClient(server.url) as client:
-                figures, session_id = await main_job(client, server, quick=quick)
-                await client.delete(session_id)
-                figures |= await recover(client, server)
-                figures |= await activation(client)
+        server = Server(Path(folder), KODA_IDLE_TIMEOUT_S="3", KODA_DIRECTOR="offline")
+        async with server, KodaClient(server.url) as client:
+            figures, session_id = await main_job(client, server, quick=quick)
+            await client.delete(session_id)
+            figures |= await recover(client, server)
+            figures |= await activation(client)
     return {name: round(value, 2) for name, value in figures.items()}
 
 

@@ -1,4 +1,4 @@
-"""A koda server of one's own for a benchmark or a test: started in a folder, asked over HTTP, ended with all under it."""
+"""A koda server of its own for a benchmark or a test: started in a folder, ended with everything under it."""
 
 from __future__ import annotations
 
@@ -93,6 +93,16 @@ class Server:
         finally:
             await store.close()
         return int(host.rsplit(":", 1)[1])
+
+    async def kill(self) -> None:
+        """SIGKILL the server and everything under it, Ray included, as a power cut would."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for victim in [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                victim.kill()
+        await process.wait()
 
     async def stop(self) -> None:
         """End the server and everything under it, politely first."""

@@ -20,7 +20,7 @@ from koda_ray.render.protocol import PageProblem, ProbeTask, RenderExecutor
 from koda_ray.render.spec import RenderSpec
 from koda_ray.sandbox.base import PreviewEndpoint, Sandbox
 from koda_ray.sandbox.build import build
-from koda_ray.sandbox.policy import normalize
+from koda_ray.sandbox.policy import writable
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Batch
 from koda_ray.studio.codegen import CodeGenerator
@@ -107,7 +107,7 @@ class SessionBench:
         """
         data: dict[str, bytes] = {}
         for path, content in files.items():
-            clean = normalize(path)
+            clean = writable(path)
             if clean.startswith(TEMPLATE_OWNED):
                 raise InvalidPath(
                     f"{clean} belongs to the template and cannot be replaced; write under src/components, src/scenes, "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import ray
@@ -105,7 +105,7 @@ class RayDirectory:
         handle = await self._find(session_id)
         await self._store.delete_session(session_id, user_id=user_id)
         if handle is not None:
-            await asyncio.to_thread(ray.kill, handle, no_restart=True)
+            await asyncio.to_thread(_kill, handle, no_restart=True)
         for box in boxes:
             await self._sandboxes.destroy(box.id)
         for job in jobs:
@@ -114,7 +114,7 @@ class RayDirectory:
 
     async def _find(self, session_id: str) -> Any | None:
         try:
-            return await asyncio.to_thread(ray.get_actor, session_name(session_id), namespace=NAMESPACE)
+            return await asyncio.to_thread(_get_actor, session_name(session_id), namespace=NAMESPACE)
         except ValueError:
             return None
 
@@ -141,3 +141,8 @@ class RayDirectory:
     def _activate(self, session_id: str) -> Any:
         options = {**SESSION_OPTIONS, "name": session_name(session_id)}
         return SessionHost.options(**options).remote(session_id, self._public)
+
+
+# Ray's own types for these are incomplete
+_kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
+_get_actor = cast("Callable[..., Any]", ray.get_actor)  # pyright: ignore[reportUnknownMemberType]

@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import ray
 from pydantic import JsonValue
+from ray.actor import exit_actor
 
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced
@@ -62,7 +63,7 @@ class _SessionHost:
         self._session_id = session_id
         self._settings = dict(settings)
         self._leaving: asyncio.Task[None] | None = None
-        self._me = ray.get_runtime_context().current_actor
+        self._me = cast("Any", ray.get_runtime_context()).current_actor
         self._starting = asyncio.get_running_loop().create_task(self._start())
 
     async def _start(self) -> Session:
@@ -71,7 +72,8 @@ class _SessionHost:
         from koda_ray.render.tasks import RayExecutor
 
         settings = Settings.model_validate(self._settings)
-        parts = await open_parts(settings, executor=RayExecutor(settings), host=_host(), ended=self._ended)
+        executor = RayExecutor(workers=settings.render_workers, chromium_path=settings.chromium_path)
+        parts = await open_parts(settings, executor=executor, host=_host(), ended=self._ended)
         session = Session(self._session_id, parts)
         await session.start()
         return session
@@ -95,7 +97,7 @@ class _SessionHost:
 
     async def exit(self) -> None:
         """End this process for good."""
-        ray.actor.exit_actor()
+        exit_actor()
 
     async def ping(self) -> int:
         """Wait until the session is active; returns the process id."""
@@ -154,5 +156,7 @@ class _JanitorHost:
         return os.getpid()
 
 
-SessionHost = ray.remote(_SessionHost)
-JanitorHost = ray.remote(_JanitorHost)
+# Ray's own types for these are incomplete
+_remote = cast("Callable[[type], Any]", ray.remote)
+SessionHost = _remote(_SessionHost)
+JanitorHost = _remote(_JanitorHost)

@@ -134,7 +134,7 @@ class Studio:
 
 @pytest.fixture
 async def studio(tmp_path: Path) -> AsyncIterator[Studio]:
-    tmp_path.chmod(0o755)
+    await asyncio.to_thread(tmp_path.chmod, 0o755)  # sandboxes run as another user
     async with LocalExecutor(workers=2) as executor:
         made = Studio(tmp_path, executor)
         await made.store.open()

@@ -44,7 +44,8 @@ GOOD_FILES = {"src/theatre/project.ts": PROJECT.format(duration=2), "src/App.tsx
 def good_code(request: Json) -> dict[str, str]:
     """Write a moving dot; feedback that names red turns it red."""
     if request["task"] == "initial_setup":
-        return GOOD_FILES
+        duration = request["plan"]["totalDuration"]
+        return {**GOOD_FILES, "src/theatre/project.ts": PROJECT.format(duration=f"{duration:g}")}
     if any("red" in words for words in request["feedback"]):
         return {"src/App.tsx": APP.replace("#3B82F6", "#EF4444")}
     return {"src/components/Note.tsx": f"export const note = {json.dumps(request.get('description') or '')};\n"}
@@ -74,7 +75,7 @@ def files_answer(files: dict[str, str], summary: str = "written") -> str:
 
 
 def studio_model(
-    code: Code = good_code, *, asks: bool = False, pause_s: float = 0.0, scenes: int = 1
+    code: Code = good_code, *, asks: bool = False, pause_s: float = 0.0, scenes: int = 1, duration: float = 2.0
 ) -> Callable[[Json], Answer]:
     """Make the script.
 
@@ -83,25 +84,26 @@ def studio_model(
         asks: Whether the style question comes first.
         pause_s: Wait before each streamed delta, to have time to break things.
         scenes: Todos between set-up and preview.
+        duration: Of the plan, in seconds.
     """
 
     def respond(request: Json) -> Answer:
         if not request.get("tools"):
             wanted = json.loads(request["messages"][0]["content"][0]["text"])
             return reply(files_answer(code(wanted)), delta_chars=80, pause_s=pause_s)
-        answer = _orchestrate(request, asks=asks, scenes=scenes)
+        answer = _orchestrate(request, asks=asks, scenes=scenes, duration=duration)
         return reply(*(answer if isinstance(answer, list) else [answer]), delta_chars=400, pause_s=pause_s)
 
     return respond
 
 
-def _orchestrate(request: Json, *, asks: bool, scenes: int) -> Call | Say | list[Call | Say]:
+def _orchestrate(request: Json, *, asks: bool, scenes: int, duration: float) -> Call | Say | list[Call | Say]:
     state = state_of(request)
     if not state["planAccepted"]:
         if asks and not state["answer"]:
             options = [{"id": "playful", "label": "Playful"}, {"id": "smooth", "label": "Smooth"}]
             return Call("request_approval", {"type": "question", "content": "Which style?", "options": options})
-        return Call("request_approval", {"type": "plan", "content": "The plan", "plan": plan_of()})
+        return Call("request_approval", {"type": "plan", "content": "The plan", "plan": plan_of(duration)})
     tail = _since_words(request)
     if state["hasPreview"] and state["feedback"]:
         if not any(name == "generate_code" for name, _ in tail):

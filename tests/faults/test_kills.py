@@ -1,0 +1,105 @@
+"""Processes are killed for real, in every phase; the job goes on, and nothing is done twice or lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+import pytest
+
+from koda_ray.state import checkpoint
+from koda_ray.state.storage import Storage
+from koda_ray.types import RenderOptions
+from tests.actors.script import APP, studio_model
+from tests.faults.conftest import Rig
+
+pytestmark = [pytest.mark.ray, pytest.mark.sandbox, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+async def nothing_twice_nothing_lost(rig: Rig, session_id: str) -> None:
+    events = await rig.store.events(session_id, limit=10_000)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    done = Counter(str(e.data["todoId"]) for e in events if e.type == "todo_update" and e.data["status"] == "done")
+    assert done and set(done.values()) == {1}, done
+    settled = Counter(str(e.data["callId"]) for e in events if e.type == "tool_end")
+    assert set(settled.values()) == {1}, settled
+    assert await rig.store.tool_calls(session_id, status=("started", "waiting")) == []
+    row = await rig.store.get_session(session_id)
+    pointer = await rig.store.latest_checkpoint(session_id)
+    assert pointer is not None and row.state.execution is not None
+    storage = Storage(str(rig.server.data / "storage"))
+    manifest = await checkpoint.load(storage, pointer.manifest_key)
+    assert set(row.state.execution.files) <= set(manifest.files)
+    assert await checkpoint.read_file(storage, manifest, "src/App.tsx") == APP.encode()
+
+
+async def test_the_session_is_killed_in_every_phase_and_the_job_goes_on(rig: Rig) -> None:
+    rig.respond = studio_model(asks=True, pause_s=0.1, scenes=2)
+    session_id = (await rig.client.create("a dot crosses")).session_id
+    await rig.event(session_id, lambda e: e.type == "activated")
+    epochs = [await rig.kill_session(session_id)]  # idle, owing an analysis
+
+    await rig.rests(session_id, "question")
+    epochs.append(await rig.kill_session(session_id))  # a question waits
+    await rig.client.answer(session_id, option_id="smooth")
+    epochs.append(await rig.kill_session(session_id))  # planning
+
+    await rig.rests(session_id, "plan")
+    epochs.append(await rig.kill_session(session_id))  # a plan waits
+    await rig.client.accept(session_id)
+    await rig.event(session_id, lambda e: e.type == "code_chunk")
+    epochs.append(await rig.kill_session(session_id))  # code is streaming
+
+    await rig.event(session_id, lambda e: e.type == "todo_update" and e.data["todoId"] == "scene-2")
+    epochs.append(await rig.kill_session(session_id))  # between tools
+    await rig.event(session_id, lambda e: e.type == "render_start")
+    epochs.append(await rig.kill_session(session_id))  # the preview is being rendered
+
+    await rig.rests(session_id, "preview")
+    epochs.append(await rig.kill_session(session_id))  # a preview waits
+    await rig.client.render(session_id, RenderOptions(resolution="720p", fps=30))
+    await rig.event(session_id, lambda e: e.type == "render_start" and e.data["quality"] == "final")
+    epochs.append(await rig.kill_session(session_id))  # the final video is being rendered
+
+    state = await rig.rests(session_id, "complete")
+    assert epochs == sorted(set(epochs)), "each kill met a newer activation"
+    assert state.output is not None and state.output.resolution == "1280x720"
+    await nothing_twice_nothing_lost(rig, session_id)
+    await rig.kill_session(session_id)  # complete
+    await rig.client.say(session_id, "make it red")
+    await rig.rests(session_id, "preview")
+    await rig.client.delete(session_id)
+
+
+async def test_a_killed_chunk_task_costs_only_its_own_unit(rig: Rig) -> None:
+    rig.respond = studio_model(duration=6.0)
+    session_id = (await rig.client.create("a dot crosses, smooth")).session_id
+    await rig.rests(session_id, "plan")
+    await rig.client.accept(session_id)
+    await rig.rests(session_id, "preview")
+    await rig.client.render(session_id, RenderOptions(resolution="720p", fps=60))
+    await rig.event(
+        session_id,
+        lambda e: e.type == "render_progress" and e.data["quality"] == "final" and int(str(e.data["framesDone"])) > 5,
+    )
+    victims = rig.workers("_capture")
+    assert victims
+    os.kill(victims[0].pid, signal.SIGKILL)
+    state = await rig.rests(session_id, "complete")
+    assert state.output is not None
+    chunks = await rig.store.chunks(state.output.job_id)
+    assert sorted(chunk.attempts for chunk in chunks) == [1, 1, 2]
+    await rig.client.delete(session_id)
+
+
+async def test_a_server_that_is_killed_whole_takes_its_work_up_when_it_is_back(rig: Rig) -> None:
+    rig.respond = studio_model(pause_s=0.1)
+    session_id = (await rig.client.create("a dot crosses, smooth")).session_id
+    await rig.rests(session_id, "plan")
+    await rig.client.accept(session_id)
+    await rig.event(session_id, lambda e: e.type == "file_written")
+    await rig.server.kill()
+    await rig.server.start()
+    await rig.rests(session_id, "preview")  # nobody asked for it
+    await nothing_twice_nothing_lost(rig, session_id)
