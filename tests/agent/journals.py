@@ -1,0 +1,123 @@
+"""Journals for tests: one in memory that survives a "crash", one over the real store."""
+
+from __future__ import annotations
+
+import copy
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from koda_ray.events import NewEvent
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
+from koda_ray.types import NodeState
+
+__all__ = ["Crash", "Disk", "MemoryJournal", "SqlJournal", "effects", "record_effect"]
+
+
+class Crash(BaseException):
+    """The process ends here; nothing may catch it."""
+
+
+@dataclass
+class Disk:
+    """What a dead process leaves."""
+
+    messages: dict[str, MessageRecord] = field(default_factory=dict[str, MessageRecord])
+    calls: dict[str, ToolCallRecord] = field(default_factory=dict[str, ToolCallRecord])
+    batches: list[Batch] = field(default_factory=list[Batch])
+
+    @property
+    def events(self) -> list[NewEvent]:
+        return [event for batch in self.batches for event in batch.events]
+
+    def history(self, agent: str = "orchestrator") -> list[MessageRecord]:
+        return sorted((m for m in self.messages.values() if m.agent == agent), key=lambda m: m.position)
+
+
+class MemoryJournal:
+    """A journal over a `Disk`; ``tick`` is called before and after each commit takes effect and may raise Crash."""
+
+    def __init__(self, disk: Disk, tick: Callable[[str], None] = lambda _: None) -> None:
+        self._disk = disk
+        self._tick = tick
+
+    async def messages(self, agent: str) -> list[MessageRecord]:
+        return copy.deepcopy(self._disk.history(agent))
+
+    async def tool_calls(self) -> list[ToolCallRecord]:
+        return copy.deepcopy(list(self._disk.calls.values()))
+
+    async def commit(self, batch: Batch) -> None:
+        self._tick("before commit")
+        batch = copy.deepcopy(batch)
+        for message in batch.messages:
+            assert message.id not in self._disk.messages, "history is append-only"
+            same = [
+                m for m in self._disk.messages.values() if (m.agent, m.position) == (message.agent, message.position)
+            ]
+            assert not same, "two messages at one position"
+            self._disk.messages[message.id] = message
+        for call in batch.tool_calls:
+            before = self._disk.calls.get(call.id)
+            if before is not None:
+                assert before.status in ("started", "waiting"), f"outcome {before.status} of {call.name} was rewritten"
+                assert call.attempt >= before.attempt
+            self._disk.calls[call.id] = call
+        self._disk.batches.append(batch)
+        self._tick("after commit")
+
+
+class SqlJournal:
+    """A journal over the real store, as the session makes it: fenced by the epoch of its activation."""
+
+    def __init__(self, store: SqlStore, session_id: str, epoch: int) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._epoch = epoch
+
+    @classmethod
+    async def activate(cls, store: SqlStore, session_id: str) -> SqlJournal:
+        from datetime import timedelta
+
+        from koda_ray.types import now
+
+        row = await store.activate(session_id, host="test", lease_until=now() + timedelta(seconds=30))
+        return cls(store, session_id, row.epoch)
+
+    async def messages(self, agent: str) -> list[MessageRecord]:
+        return await self._store.messages(self._session_id, agent=agent)
+
+    async def tool_calls(self) -> list[ToolCallRecord]:
+        return await self._store.tool_calls(self._session_id)
+
+    async def commit(self, batch: Batch) -> None:
+        await self._store.commit(self._session_id, self._epoch, batch)
+
+
+def state_of(session_id: str) -> NodeState:
+    return NodeState(node_id="nod_1", user_id="local", project_id="prj_1", session_id=session_id)
+
+
+def record_effect(path: Path, key: str, *, once: bool) -> None:
+    """Do something to the outside world that a crash does not undo: one row a time, or one row a key."""
+    with sqlite3.connect(path, isolation_level=None) as outside:
+        outside.execute("CREATE TABLE IF NOT EXISTS effects (n INTEGER PRIMARY KEY, key TEXT)")
+        outside.execute("CREATE TABLE IF NOT EXISTS keyed (key TEXT PRIMARY KEY)")
+        if once:
+            outside.execute("INSERT OR IGNORE INTO keyed VALUES (?)", (key,))
+        else:
+            outside.execute("INSERT INTO effects (key) VALUES (?)", (key,))
+    outside.close()
+
+
+def effects(path: Path) -> tuple[list[str], list[str]]:
+    """Read the outside world: effects in order, and keyed ones."""
+    if not path.exists():
+        return [], []
+    with sqlite3.connect(path) as outside:
+        plain = [row[0] for row in outside.execute("SELECT key FROM effects ORDER BY n")]
+        keyed = [row[0] for row in outside.execute("SELECT key FROM keyed ORDER BY key")]
+    outside.close()
+    return plain, keyed

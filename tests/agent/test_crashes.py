@@ -1,0 +1,170 @@
+"""Killed at every instant, an agent goes on: no effect twice, none missing, no outcome lost, every history valid."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koda_ray.agent.breakpoints import Breakpoint, derive
+from koda_ray.agent.ledger import recorded_result
+from koda_ray.agent.loop import AgentLoop, Limits
+from tests.agent.journals import Crash, Disk, MemoryJournal
+from tests.agent.scripted import Provider
+from tests.agent.world import MemoryWorld, job, toolkit
+
+
+class Clock:
+    """Counts instants and crashes at the chosen ones."""
+
+    def __init__(self, *crashes: int) -> None:
+        self.now = 0
+        self._crashes = set(crashes)
+        self.crashed_at: list[str] = []
+
+    def tick(self, what: str) -> None:
+        self.now += 1
+        if self.now in self._crashes:
+            self.crashed_at.append(what)
+            raise Crash(what)
+
+
+class Watched(AgentLoop):
+    """A loop that can be killed on entering any breakpoint."""
+
+    tick: Callable[[str], None]
+
+    def _move(self, to: Breakpoint) -> None:
+        super()._move(to)
+        self.tick(f"at {to}")
+
+
+class Life:
+    """One job, lived through as many processes as it takes."""
+
+    def __init__(self, *crashes: int) -> None:
+        self.disk = Disk()
+        self.world = MemoryWorld()
+        self.clock = Clock(*crashes)
+        self.lives = 0
+        self.text = ""
+
+    async def live(self) -> None:
+        """One process: from whatever is on disk to the end, or to a crash."""
+        self.lives += 1
+        provider = Provider(job, tick=self.clock.tick)
+        loop = Watched(
+            agent="orchestrator",
+            provider=provider,
+            model="m",
+            system=("Do the job.",),
+            toolkit=toolkit(self.world, self.clock.tick),
+            journal=MemoryJournal(self.disk, self.clock.tick),
+            session_id="ses_1",
+            user_id="local",
+            context=lambda: "<state>{}</state>",
+            # more lives than a poisonous call would be given
+            limits=Limits(call_attempts=50),
+        )
+        loop.tick = self.clock.tick
+        if not self.disk.messages:
+            await loop.add_user("Do the job.")
+        while True:
+            outcome = await loop.run()
+            if outcome.kind != "suspended":
+                break
+            assert outcome.suspended_call_id is not None
+            assert loop.breakpoint is Breakpoint.AWAITING_APPROVAL
+            await loop.resolve(outcome.suspended_call_id, '{"status": "accepted"}')
+        assert outcome.kind == "end_turn"
+        self.text = outcome.text
+
+    def run(self) -> None:
+        while True:
+            try:
+                asyncio.run(self.live())
+            except Crash:
+                self._sound()
+                assert self.lives < 60
+                continue
+            self._sound()
+            return
+
+    def _sound(self) -> None:
+        """What holds after every crash and at the end."""
+        history = self.disk.history()
+        answered = [
+            block["tool_use_id"]
+            for message in history
+            for block in message.content
+            if isinstance(block, dict) and block["type"] == "tool_result"
+        ]
+        assert len(answered) == len(set(answered)), "a call has two results"
+        for record in self.disk.calls.values():
+            assert (recorded_result(record) is not None) == (record.id in answered), "an outcome without its message"
+        derive(history, self.disk.calls)
+
+    def check(self) -> None:
+        assert self.text == "Done."
+        assert sorted(self.world.charges) == ["a", "b"], f"charged {self.world.charges}"
+        assert len(self.world.puts) == 1
+        assert derive(self.disk.history(), self.disk.calls) is Breakpoint.READY
+        assert all(recorded_result(record) is not None for record in self.disk.calls.values())
+
+
+def lived(*crashes: int) -> Life:
+    life = Life(*crashes)
+    life.run()
+    life.check()
+    return life
+
+
+INSTANTS = lived().clock.now
+
+
+def test_a_crash_at_every_instant_repeats_nothing_and_loses_nothing() -> None:
+    where: set[str] = set()
+    for instant in range(1, INSTANTS + 1):
+        life = lived(instant)
+        assert life.lives == 2
+        where.update(life.clock.crashed_at)
+    at = {name.removeprefix("at ") for name in where if name.startswith("at ")}
+    assert at == {str(point) for point in Breakpoint}
+    assert {"before commit", "after commit", "model asked", "model streaming", "charge begins", "charge done"} <= where
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sets(st.integers(1, INSTANTS * 3), min_size=2, max_size=12))
+def test_many_crashes_repeat_nothing_and_lose_nothing(instants: set[int]) -> None:
+    lived(*instants)
+
+
+def test_what_a_crash_leaves_says_where_to_go_on() -> None:
+    resumed: dict[str, Breakpoint] = {}
+    for instant in range(1, INSTANTS + 1):
+        life = Life(instant)
+        try:
+            asyncio.run(life.live())
+        except Crash as crash:
+            resumed.setdefault(str(crash), derive(life.disk.history(), life.disk.calls))
+    assert resumed["at STREAMING_MODEL"] is Breakpoint.PRE_MODEL
+    assert resumed["model streaming"] is Breakpoint.PRE_MODEL
+    assert resumed["at PRE_TOOL"] is Breakpoint.TOOL_PENDING
+    assert resumed["charge begins"] is Breakpoint.TOOL_EXECUTING
+    assert resumed["charge done"] is Breakpoint.TOOL_EXECUTING
+    assert resumed["at AWAITING_APPROVAL"] is Breakpoint.AWAITING_APPROVAL
+
+
+@pytest.mark.parametrize("effect_done", [False, True])
+def test_an_unsafe_call_that_was_cut_off_is_sealed_and_the_model_is_told(effect_done: bool) -> None:
+    what = "charge done" if effect_done else "charge begins"
+    instant = next(n for n in range(1, INSTANTS) if lived(n).clock.crashed_at == [what])
+    life = lived(instant)
+    first = next(record for record in life.disk.calls.values() if record.name == "charge")
+    assert first.status == "interrupted"
+    content, is_error = recorded_result(first) or ("", False)
+    assert is_error
+    assert "INTERRUPTED" in content and "all, part or none" in content
