@@ -92,6 +92,8 @@ class SandboxInfo:
     session_id: str
     user_id: str
     alive: bool
+    owner_alive: bool = True
+    """Whether the process that runs its processes is there; providers that cannot tell say yes."""
 
 
 class Sandbox(Protocol):
@@ -171,7 +173,11 @@ class Sandbox(Protocol):
         ...
 
     async def start_preview(self, *, timeout_s: float = 30.0) -> PreviewEndpoint:
-        """Start the dev server, or return the running one. Raises ServerFailed with its last lines."""
+        """Start the dev server, or return the running one.
+
+        Raises:
+            ServerFailed: SERVER_FAILED with its last lines, when it ended or did not answer in time.
+        """
         ...
 
     async def destroy(self) -> None:

@@ -1,0 +1,310 @@
+"""One confined process from its start to the moment when nothing that it started is left.
+
+The exit of a command is not the end of it: a daemon that it forked twice may live on. Every command has a process
+namespace of its own, so there is one thing to wait for, the namespace's first process: the kernel reports its end only
+after all others in the namespace are gone. A process dies with the thread that started it (``--die-with-parent``), so a
+killed owner leaves none behind; that also means: start processes from a thread that lives, such as the event loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from koda_ray.errors import SandboxError
+
+__all__ = ["Capture", "Confined", "wait_readable"]
+
+_READ_BYTES = 64 * 1024
+_BURST_BYTES = 4 * 1024 * 1024
+_BURST_PAUSE_S = 0.05
+_INFO_TIMEOUT_S = 10.0
+_END_TIMEOUT_S = 20.0
+_DRAIN_TIMEOUT_S = 1.0
+_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}  # the launcher's; this program's own never leaves it
+
+
+class Capture:
+    """Reads a pipe to its end and keeps the first and the last bytes of it.
+
+    Reading never stops, so a process that writes without end is not held up by a full pipe, but it is slowed down:
+    4 MB, then a pause of 50 ms, so that infinite output costs this program little.
+
+    Args:
+        fd: The pipe's reading end; owned and closed here.
+        head_bytes: How much of the beginning is kept.
+        tail_bytes: How much of the end is kept.
+    """
+
+    def __init__(self, fd: int, *, head_bytes: int, tail_bytes: int) -> None:
+        self._fd = fd
+        self._head_left = head_bytes
+        self._tail_bytes = tail_bytes
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self._burst = 0
+        self._dropped = 0
+        self._resume: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        os.set_blocking(fd, False)
+        self._loop.add_reader(fd, self._read)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether bytes in the middle were left out."""
+        return self._dropped > 0
+
+    def text(self) -> str:
+        """What was kept, as text; a line says how much was left out."""
+        head = self._head.decode("utf-8", "replace")
+        tail = b"".join(self._tail).decode("utf-8", "replace")
+        if not self._dropped:
+            return head + tail
+        mark = f"[... {self._dropped} bytes of output left out ...]\n"
+        return f"{head}\n{mark}{tail}" if head else f"{mark}{tail}"
+
+    async def drained(self) -> None:
+        """Wait for the end of the pipe, at most a second: one outside the namespace may hold it open. Then close."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_TIMEOUT_S):
+                await self._ended.wait()
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading; what was read stays."""
+        if self._fd < 0:
+            return
+        if self._resume is not None:
+            self._resume.cancel()
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        self._fd = -1
+        self._ended.set()
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._fd, _READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        self._keep(data)
+        self._burst += len(data)
+        if self._burst >= _BURST_BYTES:
+            self._burst = 0
+            self._loop.remove_reader(self._fd)
+            self._resume = self._loop.call_later(_BURST_PAUSE_S, self._rearm)
+
+    def _rearm(self) -> None:
+        if self._fd >= 0:
+            self._loop.add_reader(self._fd, self._read)
+
+    def _keep(self, data: bytes) -> None:
+        if self._head_left > 0:
+            self._head += data[: self._head_left]
+            data, self._head_left = data[self._head_left :], max(0, self._head_left - len(data))
+        if not data:
+            return
+        self._tail.append(data)
+        self._tail_size += len(data)
+        while self._tail_size > self._tail_bytes:
+            over = self._tail_size - self._tail_bytes
+            first = self._tail.popleft()
+            cut = min(over, len(first))
+            self._dropped += cut
+            self._tail_size -= cut
+            if cut < len(first):
+                self._tail.appendleft(first[cut:])
+
+
+class Confined:
+    """A running command line and everything below it.
+
+    Attributes:
+        stdout: What it has written.
+        stderr: The same for its errors; equal to ``stdout`` when both were asked to be one.
+    """
+
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        stdout: Capture,
+        stderr: Capture,
+        info_fd: int | None,
+        kill_strays: Callable[[], None] | None,
+    ) -> None:
+        self.stdout = stdout
+        self.stderr = stderr
+        self._popen = popen
+        self._started = time.monotonic()
+        self._ended_at: float | None = None
+        self._init_pidfd: int | None = None
+        self._finished = asyncio.create_task(self._finish(), name=f"sandbox-process-{popen.pid}")
+        self._info_fd = info_fd
+        self._kill_strays = kill_strays
+
+    @classmethod
+    def start(
+        cls,
+        command: Callable[[int], Sequence[str]],
+        *,
+        pass_fds: Sequence[int] = (),
+        merge: bool = False,
+        head_bytes: int,
+        tail_bytes: int,
+        kill_strays: Callable[[], None] | None = None,
+    ) -> Confined:
+        """Start a command line.
+
+        Args:
+            command: Makes the command line, given the descriptor to which bubblewrap writes the first process's id.
+            pass_fds: Further descriptors that stay open in it; the caller's to close afterwards.
+            merge: Whether errors go to the same capture as the output.
+            head_bytes: How much of the beginning of each output is kept.
+            tail_bytes: How much of the end of each output is kept.
+            kill_strays: For a command line that makes no process namespace: called at its end, to end what is left.
+
+        Raises:
+            SandboxError: PROVIDER_ERROR when the launcher could not be started.
+        """
+        out_read, out_write = os.pipe2(os.O_CLOEXEC)
+        err_read, err_write = (out_read, out_write) if merge else os.pipe2(os.O_CLOEXEC)
+        info_read, info_write = os.pipe2(os.O_CLOEXEC)
+        try:
+            popen = subprocess.Popen(
+                list(command(info_write)),
+                stdin=subprocess.DEVNULL,
+                stdout=out_write,
+                stderr=err_write,
+                pass_fds=(info_write, *pass_fds),
+                cwd="/",
+                env=_ENVIRONMENT,
+                start_new_session=kill_strays is not None,
+            )
+        except OSError as error:
+            for fd in {out_read, err_read, info_read}:
+                os.close(fd)
+            raise SandboxError(f"a sandboxed process could not be started: {error}") from error
+        finally:
+            for fd in {out_write, err_write, info_write}:
+                os.close(fd)
+        if kill_strays is not None:
+            os.close(info_read)
+        stdout = Capture(out_read, head_bytes=head_bytes, tail_bytes=tail_bytes)
+        stderr = stdout if merge else Capture(err_read, head_bytes=head_bytes, tail_bytes=tail_bytes)
+        return cls(popen, stdout, stderr, info_read if kill_strays is None else None, kill_strays)
+
+    @property
+    def pid(self) -> int:
+        """The launcher's process id on this machine."""
+        return self._popen.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, 128 + n for a signal n; None while it runs."""
+        return self._popen.returncode if self._popen.returncode is None else _exit_code(self._popen.returncode)
+
+    @property
+    def duration_s(self) -> float:
+        """How long it has run, or ran."""
+        return (self._ended_at or time.monotonic()) - self._started
+
+    async def wait(self) -> int:
+        """Wait until it and everything that it started have ended; a cancelled wait ends nothing."""
+        await asyncio.shield(self._finished)
+        return _exit_code(self._popen.wait())
+
+    async def kill(self) -> None:
+        """End it and everything that it started, at once, and wait until they are gone. May be called twice.
+
+        Raises:
+            SandboxError: PROVIDER_ERROR when the kernel does not let go of it within 20 s.
+        """
+        if self._init_pidfd is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._init_pidfd, signal.SIGKILL)
+        if self._popen.returncode is None:
+            with suppress(ProcessLookupError):
+                if self._kill_strays is not None:
+                    os.killpg(self._popen.pid, signal.SIGKILL)
+                self._popen.kill()
+        try:
+            async with asyncio.timeout(_END_TIMEOUT_S):
+                await asyncio.shield(self._finished)
+        except TimeoutError:
+            raise SandboxError(f"process {self._popen.pid} did not end {_END_TIMEOUT_S:g} s after SIGKILL") from None
+
+    async def _finish(self) -> None:
+        exited = os.pidfd_open(self._popen.pid)
+        try:
+            if self._info_fd is not None:
+                self._init_pidfd = await _init_pidfd(self._info_fd)
+            await wait_readable(exited)
+            self._popen.wait()
+            if self._init_pidfd is not None:
+                # the first process is killed with its parent; its end is the end of all others in the namespace
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._init_pidfd, signal.SIGKILL)
+                await wait_readable(self._init_pidfd)
+            elif self._kill_strays is not None:
+                await asyncio.to_thread(self._kill_strays)
+        finally:
+            os.close(exited)
+            if self._init_pidfd is not None:
+                os.close(self._init_pidfd)
+                self._init_pidfd = None
+        self._ended_at = time.monotonic()
+        await self.stdout.drained()
+        if self.stderr is not self.stdout:
+            await self.stderr.drained()
+
+
+async def wait_readable(fd: int) -> None:
+    """Wait until a descriptor is readable, without reading."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def fire() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(fd, fire)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(fd)
+
+
+async def _init_pidfd(info_fd: int) -> int | None:
+    """Read which process is the namespace's first, and hold on to it; None when there never was one."""
+    text = b""
+    os.set_blocking(info_fd, False)
+    try:
+        async with asyncio.timeout(_INFO_TIMEOUT_S):
+            while True:
+                await wait_readable(info_fd)
+                data = os.read(info_fd, 4096)
+                text += data
+                if not data or b"}" in text:
+                    break
+        return os.pidfd_open(int(json.loads(text)["child-pid"]))
+    except (TimeoutError, ValueError, KeyError, ProcessLookupError):
+        return None
+    finally:
+        os.close(info_fd)
+
+
+def _exit_code(code: int) -> int:
+    return 128 - code if code < 0 else code
