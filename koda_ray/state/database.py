@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -38,6 +39,7 @@ Insert = sqlite.Insert | postgresql.Insert
 
 _THREADS = 4
 _BUSY_TIMEOUT_S = 15.0
+_TURN_MIN_S, _TURN_MAX_S = 0.0005, 0.01
 _OPEN_TIMEOUT_S = 60.0
 _WAL_LIMIT_BYTES = 64 << 20
 _PACKAGES = {"psycopg": "psycopg[binary]", "libsql": "sqlalchemy-libsql"}
@@ -83,12 +85,13 @@ class Database:
 
     async def close(self) -> None:
         """Finish what is running and release every connection; may be called twice."""
-        engine, threads = self._engine, self._threads
+        engine, writer, threads = self._engine, self._writer, self._threads
         self._engine = self._writer = self._threads = None
         if threads is not None:
             await asyncio.to_thread(threads.shutdown)
-        if engine is not None:
-            engine.dispose()
+        for each in (engine, writer):
+            if each is not None:
+                each.dispose()
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Run queries. Raises StorageError."""
@@ -178,38 +181,39 @@ class Database:
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             except OSError as error:
                 raise StorageError(f"the database {path} cannot be opened: {error.strerror}") from error
-        engine = self._connect()
+        engine, writer = self._engines()
         try:
-            self._migrate(engine)
-        except DBAPIError as error:
+            self._migrate(engine, writer)
+        except BaseException as error:
             engine.dispose()
-            raise self._failed(error) from error
-        except BaseException:
-            engine.dispose()
+            writer.dispose()
+            if isinstance(error, DBAPIError):
+                raise self._failed(error) from error
             raise
-        self._engine = engine if self.is_sqlite else engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._writer = engine.execution_options(koda_write=True)
+        self._engine, self._writer = engine, writer
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="koda-store")
 
-    def _connect(self) -> Engine:
-        arguments: dict[str, object] = {}
-        if self.is_sqlite:
-            # isolation_level None: the driver begins nothing by itself
-            arguments = {"check_same_thread": False, "timeout": _BUSY_TIMEOUT_S, "isolation_level": None}
+    def _engines(self) -> tuple[Engine, Engine]:
+        """Build the engine that reads and the one that writes."""
         try:
-            engine = create_engine(
-                self.url, connect_args=arguments, pool_size=_THREADS, max_overflow=0, pool_pre_ping=not self.is_sqlite
-            )
+            if not self.is_sqlite:
+                engine = create_engine(self.url, pool_size=_THREADS, max_overflow=0, pool_pre_ping=True)
+                return engine.execution_options(isolation_level="AUTOCOMMIT"), engine
+            # isolation_level None: the driver begins nothing by itself
+            arguments = {"check_same_thread": False, "isolation_level": None, "timeout": _BUSY_TIMEOUT_S}
+            engine = create_engine(self.url, connect_args=arguments, pool_size=_THREADS, max_overflow=0)
+            writer = create_engine(self.url, connect_args=arguments, pool_size=1, max_overflow=0)
         except (NoSuchModuleError, ModuleNotFoundError) as error:
             driver = self.url.drivername.partition("+")[2]
             package = _PACKAGES.get(driver, driver or self.url.drivername)
             raise Missing(f"{self!r} needs a package: pip install {package!r}") from error
-        if self.is_sqlite:
-            event.listen(engine, "connect", _set_up)
-            event.listen(engine, "begin", _begin)
-        return engine
+        for each in (engine, writer):
+            event.listen(each, "connect", _set_up)
+        event.listen(writer, "connect", _never_sleep)
+        event.listen(writer, "begin", _begin)
+        return engine, writer
 
-    def _migrate(self, engine: Engine) -> None:
+    def _migrate(self, engine: Engine, writer: Engine) -> None:
         deadline = time.monotonic() + _OPEN_TIMEOUT_S
         while True:
             try:
@@ -230,7 +234,7 @@ class Database:
         if version != SCHEMA_VERSION:
             from koda_ray.state.migrate import upgrade  # Alembic: 11 MB that only the first process pays
 
-            upgrade(engine.execution_options(koda_write=True))
+            upgrade(writer)
 
 
 def _stamp(engine: Engine) -> str | None:
@@ -250,6 +254,30 @@ def _set_up(driver: _Driver, _record: object) -> None:
     cursor.close()
 
 
+def _never_sleep(driver: _Driver, _record: object) -> None:
+    cursor = driver.cursor()
+    cursor.execute("PRAGMA busy_timeout = 0")  # `_begin` does the waiting
+    cursor.close()
+
+
 def _begin(connection: Connection) -> None:
-    if connection.get_execution_options().get("koda_write"):
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    """Become the one writer of the file.
+
+    SQLite's own waiting sleeps longer and longer and so starves whoever came late, for seconds beside a busy writer;
+    this keeps looking, every few milliseconds, and takes its turn between two commits of the other.
+    """
+    driver = cast("_Driver", connection.connection)
+    deadline, pause = time.monotonic() + _BUSY_TIMEOUT_S, _TURN_MIN_S
+    while time.monotonic() < deadline:
+        cursor = driver.cursor()
+        try:
+            cursor.execute("BEGIN IMMEDIATE")
+            return
+        except connection.dialect.loaded_dbapi.OperationalError as error:
+            if "locked" not in str(error):
+                break
+        finally:
+            cursor.close()
+        time.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(pause * 1.5, _TURN_MAX_S)
+    connection.exec_driver_sql("BEGIN IMMEDIATE")  # once more, where SQLAlchemy gives the error its class

@@ -34,6 +34,8 @@ __all__ = [
     "IS_EPHEMERAL",
     "SCHEMA_VERSION",
     "SESSION_TABLES",
+    "Json",
+    "Utc",
     "api_keys",
     "approvals",
     "assets",

@@ -146,6 +146,19 @@ async def test_readers_do_not_wait_for_a_writer(store: SqlStore, tmp_path: Path)
     assert (await commit).epoch == 78
 
 
+async def test_a_writer_that_never_ends_is_named(
+    store: SqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("koda_ray.state.database._BUSY_TIMEOUT_S", 0.2)
+    mine = await active_session(store)
+    with contextlib.closing(sqlite3.connect(tmp_path / "koda.db", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StorageError, match=r"koda\.db failed: database is locked") as caught:
+            await store.commit(mine.id, 1, Batch(events=[say("x")]))
+        assert caught.value.retryable
+    await store.commit(mine.id, 1, Batch(events=[say("x")]))
+
+
 async def test_a_cancelled_caller_still_announces(store: SqlStore, tmp_path: Path) -> None:
     mine = await active_session(store)
     with contextlib.closing(sqlite3.connect(tmp_path / "koda.db", isolation_level=None)) as writer:
