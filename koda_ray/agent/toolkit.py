@@ -168,14 +168,19 @@ class Toolkit:
 
 
 def _rejection(name: str, error: ValidationError) -> ToolOutcome:
+    found = error.errors(include_url=False, include_context=False)
+    # a list whose only item is wrong is also reported as too short: the deeper one says it all
+    inner = [issue["loc"] for issue in found]
     issues: list[JsonValue] = [
         {
             "path": ".".join(str(part) for part in issue["loc"]) or "(input)",
             "problem": issue["msg"],
             "got": repr(issue["input"])[:_SHOWN_CHARS],
         }
-        for issue in error.errors(include_url=False, include_context=False)[:_MAX_ISSUES]
+        for issue in found
+        if not any(len(loc) > len(issue["loc"]) and loc[: len(issue["loc"])] == issue["loc"] for loc in inner)
     ]
+    del issues[_MAX_ISSUES:]
     first = issues[0] if issues and isinstance(issues[0], dict) else {"path": "(input)", "problem": "invalid"}
     return ToolOutcome.failure(
         "INVALID_INPUT",

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from koda_ray.agent.breakpoints import TRANSITIONS, Breakpoint, advance, derive
+from koda_ray.errors import InvalidTransition
+from koda_ray.state.store import ToolCallStatus
+from tests.agent.test_messages import record, row
+
+
+def test_every_pair_is_either_in_the_table_or_raises() -> None:
+    for at in Breakpoint:
+        for to in Breakpoint:
+            if to in TRANSITIONS[at]:
+                assert advance(at, to) is to
+            else:
+                with pytest.raises(InvalidTransition, match=str(at)):
+                    advance(at, to)
+
+
+def test_every_breakpoint_can_be_reached_and_left() -> None:
+    for point in Breakpoint:
+        assert TRANSITIONS[point]
+        assert any(point in targets for targets in TRANSITIONS.values())
+
+
+def test_a_tool_never_runs_without_its_start() -> None:
+    assert [at for at, targets in TRANSITIONS.items() if Breakpoint.TOOL_EXECUTING in targets] == [Breakpoint.PRE_TOOL]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (None, Breakpoint.TOOL_PENDING),
+        ("started", Breakpoint.TOOL_EXECUTING),
+        ("waiting", Breakpoint.AWAITING_APPROVAL),
+        ("succeeded", Breakpoint.TOOL_PENDING),
+        ("interrupted", Breakpoint.TOOL_PENDING),
+    ],
+)
+def test_an_open_call_is_read_back_from_its_row(status: ToolCallStatus | None, expected: Breakpoint) -> None:
+    history = [
+        record(1, "user", {"type": "text", "text": "Go"}),
+        record(2, "assistant", {"type": "tool_use", "id": "c1", "name": "do", "input": {}}),
+        record(3, "user", {"type": "text", "text": "and?"}),
+    ]
+    ledger = {} if status is None else {"c1": row("c1", status)}
+    assert derive(history, ledger) is expected
+
+
+def test_without_open_calls_the_last_speaker_decides() -> None:
+    history = [record(1, "user", {"type": "text", "text": "Go"})]
+    assert derive([], {}) is Breakpoint.READY
+    assert derive(history, {}) is Breakpoint.PRE_MODEL
+    assert derive([*history, record(2, "assistant", {"type": "text", "text": "Done"})], {}) is Breakpoint.READY
