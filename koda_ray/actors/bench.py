@@ -15,10 +15,10 @@ from koda_ray.commands import Think
 from koda_ray.errors import InvalidPath, KodaError
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Usage
-from koda_ray.render import bundle
+from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.protocol import PageProblem, ProbeTask, RenderExecutor
 from koda_ray.render.spec import RenderSpec
-from koda_ray.sandbox.base import PreviewEndpoint, Sandbox
+from koda_ray.sandbox.base import PREVIEW_BASE, PreviewEndpoint, Sandbox
 from koda_ray.sandbox.build import build
 from koda_ray.sandbox.policy import writable
 from koda_ray.state.storage import Storage
@@ -120,7 +120,7 @@ class SessionBench:
 
     async def endpoint(self) -> PreviewEndpoint:
         """Return the running dev server, started where needed."""
-        return await self._project.use(lambda sandbox: sandbox.start_preview())
+        return await self._project.use(lambda sandbox: sandbox.start_preview(env={"KODA_BASE": PREVIEW_BASE}))
 
     async def start_stream(self) -> str:
         """Start the dev server and announce where people ask for a link to it."""
@@ -181,7 +181,7 @@ class SessionBench:
                 Problem(stage="build", file=p.file, line=p.line, column=p.column, message=p.message)
                 for p in built.problems
             ]
-        digest = await bundle.store_bundle(self._storage, self._core.user_id, built.files)
+        digest = await store_bundle(self._storage, self._core.user_id, Bundle(built.files))
         plan = self.state.plan
         report = await self._executor.probe(
             ProbeTask(

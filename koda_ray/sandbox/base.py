@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 __all__ = [
+    "PREVIEW_BASE",
     "CommandResult",
     "FileEntry",
     "FileStamp",
@@ -21,6 +22,10 @@ __all__ = [
     "SandboxProvider",
     "Snapshot",
 ]
+
+
+PREVIEW_BASE = "/__koda_base__/"
+"""The dev server's base path (``KODA_BASE``): a string that occurs nowhere else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +86,7 @@ class PreviewEndpoint:
     """
 
     socket_path: str
-    base: str = "/__koda_base__/"
+    base: str = PREVIEW_BASE
 
 
 @dataclass(frozen=True, kw_only=True)

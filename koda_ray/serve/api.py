@@ -5,8 +5,8 @@ No Ray here. The same application runs under uvicorn in tests and inside Ray Ser
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
@@ -23,24 +23,33 @@ from koda_ray.serve.streams import Watchers
 
 __all__ = ["MAX_JSON_BYTES", "create_app"]
 
+
+@asynccontextmanager
+async def _nothing() -> AsyncGenerator[None]:
+    yield
+
+
 MAX_JSON_BYTES = 1024 * 1024
 """Limit for every body but an upload's: a prompt of 20,000 characters, each escaped, is a quarter of this."""
 
 
-def create_app(deps: ApiDeps) -> FastAPI:
+def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManager[None]] = _nothing) -> FastAPI:
     """Build the application.
 
-    The caller opens and closes the store. Set ``deps.draining`` before shutdown so that event streams end.
+    Args:
+        deps: Its parts. Set ``deps.draining`` before shutdown so that event streams end.
+        running: Entered while the application runs, to open and close the store; else the caller does that.
     """
     background = Background()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            deps.draining.set()
-            await background.close()
+        async with running():
+            try:
+                yield
+            finally:
+                deps.draining.set()
+                await background.close()
 
     uploads = deps.settings.max_body_mb * 1024 * 1024
 

@@ -288,7 +288,7 @@ class ScriptedDirectory:
             spec={},
             status="succeeded",
             epoch=row.epoch,
-            result={"duration": 5.0},
+            result={"duration": 5.0, "videoKey": video_key(row.user_id, job_id, extension)},
             created_at=at,
             updated_at=at,
         )

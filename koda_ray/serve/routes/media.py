@@ -8,17 +8,18 @@ from fastapi import APIRouter, Query, Request, Response
 
 from koda_ray.errors import NotFound
 from koda_ray.serve.context import Deps, OwnSession
+from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import blob_response
 from koda_ray.serve.problem import responses
 from koda_ray.state.storage import thumbnail_key, video_key
-from koda_ray.state.store import SessionRecord
+from koda_ray.state.store import JobRecord, SessionRecord
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
-Kind = Annotated[
-    Literal["preview", "final"] | None, Query(description="Else the final video where there is one, or the preview")
-]
+Kind = Literal["preview", "final"] | None
+KindParam = Annotated[Kind, Query(description="Else the final video where there is one, or the preview")]
+JobParam = Annotated[str | None, Query(max_length=64, description="The result of one render job, whatever came after")]
 Download = Annotated[bool, Query(description="Have a browser save it rather than show it")]
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _RANGED = {
@@ -37,18 +38,23 @@ _RANGED = {
 )
 @router.head("/video", include_in_schema=False)
 async def video(
-    request: Request, row: OwnSession, deps: Deps, kind: Kind = None, download: Download = False
+    request: Request,
+    row: OwnSession,
+    deps: Deps,
+    kind: KindParam = None,
+    job: JobParam = None,
+    download: Download = False,
 ) -> Response:
     """Send the video, or the part that `Range` asks for."""
-    job_id, found = _job(row, kind)
-    extension = row.state.render.format if found == "final" and row.state.render else "mp4"
+    found = await _finished(deps, row, kind, job)
+    extension = _extension(found)
     return await blob_response(
         request,
         deps.storage,
-        video_key(row.user_id, job_id, extension),
+        video_key(row.user_id, found.id, extension),
         media_type=f"video/{extension}",
-        etag=f"{job_id}.{extension}",
-        filename=f"{row.id}-{found}.{extension}",
+        etag=f"{found.id}.{extension}",
+        filename=f"{row.id}-{found.kind}.{extension}",
         download=download,
     )
 
@@ -62,27 +68,38 @@ async def video(
 )
 @router.head("/thumbnail", include_in_schema=False)
 async def thumbnail(
-    request: Request, row: OwnSession, deps: Deps, kind: Kind = None, download: Download = False
+    request: Request,
+    row: OwnSession,
+    deps: Deps,
+    kind: KindParam = None,
+    job: JobParam = None,
+    download: Download = False,
 ) -> Response:
     """Send the picture that stands for the video."""
-    job_id, found = _job(row, kind)
+    found = await _finished(deps, row, kind, job)
     return await blob_response(
         request,
         deps.storage,
-        thumbnail_key(row.user_id, job_id),
+        thumbnail_key(row.user_id, found.id),
         media_type="image/jpeg",
-        etag=f"{job_id}.jpg",
-        filename=f"{row.id}-{found}.jpg",
+        etag=f"{found.id}.jpg",
+        filename=f"{row.id}-{found.kind}.jpg",
         download=download,
     )
 
 
-def _job(row: SessionRecord, kind: Literal["preview", "final"] | None) -> tuple[str, Literal["preview", "final"]]:
+async def _finished(deps: ApiDeps, row: SessionRecord, kind: Kind, job_id: str | None) -> JobRecord:
+    """Find the render that is meant: a job by its id, else the newest video of the kind."""
     output, preview = row.state.output, row.state.preview
-    if kind != "preview" and output is not None and output.video_url is not None:
-        return output.job_id, "final"
-    if kind != "final" and preview is not None:
-        return preview.job_id, "preview"
+    if job_id is None and kind != "preview" and output is not None and output.video_url is not None:
+        job_id = output.job_id
+    if job_id is None and kind != "final" and preview is not None:
+        job_id = preview.job_id
+    job = None if job_id is None else await deps.store.get_job(job_id, user_id=row.user_id)
+    if job is not None and job.session_id != row.id:
+        raise NotFound(f"session {row.id} has no render job {job_id!r}")
+    if job is not None and job.status == "succeeded":
+        return job
     what = "video" if kind is None else f"{kind} video"
     under_way = f", {row.owes} is under way" if row.owes else ""
     raise NotFound(
@@ -92,3 +109,9 @@ def _job(row: SessionRecord, kind: Literal["preview", "final"] | None) -> tuple[
         context={"phase": row.state.phase, "owes": row.owes},
         retryable=row.owes is not None,
     )
+
+
+def _extension(job: JobRecord) -> str:
+    """Return how the job's video ends: its row names the key that it was stored under."""
+    key = (job.result or {}).get("videoKey")
+    return key.rpartition(".")[2] if isinstance(key, str) and key.endswith((".mp4", ".webm")) else "mp4"

@@ -1,0 +1,284 @@
+"""The server: the HTTP application on Ray Serve, the live preview beside it, and an orderly end for both.
+
+This is the only part of ``serve`` that knows Ray. The API runs in Serve's replicas and keeps nothing: state is in the
+store, work is in session actors. The preview proxy runs in this process, because a sandbox's socket is on its machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import ray
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from ray import serve
+
+from koda_ray.actors.directory import RayDirectory, public_settings, start_janitor
+from koda_ray.actors.host import JANITOR, NAMESPACE
+from koda_ray.actors.parts import sandbox_provider
+from koda_ray.config import Settings
+from koda_ray.errors import InvalidInput, KodaError
+from koda_ray.render.tasks import CHROMIUM_RESOURCE
+from koda_ray.serve import runfile
+from koda_ray.serve.api import create_app
+from koda_ray.serve.auth import Authenticator, KeyRing, check_exposure
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.preview import create_preview_app
+from koda_ray.serve.signing import Signer, signing_key
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.storage import Storage
+
+__all__ = ["build", "main", "run"]
+
+APP_NAME = "koda"
+REPLICA_OPTIONS: dict[str, Any] = {
+    "name": "api",
+    "num_replicas": 1,
+    "max_ongoing_requests": 1000,  # the default of 5 would be used up by five people watching
+    "graceful_shutdown_timeout_s": 10.0,
+    "graceful_shutdown_wait_loop_s": 0.5,
+    "health_check_period_s": 10.0,
+    "ray_actor_options": {"num_cpus": 0},  # it waits; the CPUs are for rendering
+}
+OBJECT_STORE_BYTES = 128 * 1024 * 1024
+"""Small values only: frames and files never pass through Ray."""
+PASSIVATE_S = 15.0
+_QUIET = {"log_level": "WARNING", "enable_access_log": False}
+# Ray's own types for these are incomplete
+_RAY = cast(Any, ray)
+_SERVE = cast(Any, serve)
+_log = structlog.get_logger(__name__)
+
+
+class _Api:
+    """The class around the application in each replica."""
+
+    app: FastAPI  # set by Serve
+
+    async def drain(self) -> None:
+        """End open event streams; their clients come back to whoever serves next."""
+        cast("ApiDeps", self.app.state.deps).draining.set()
+
+
+def build(settings: Settings, *, preview_port: int | None) -> Any:
+    """Describe the Serve application.
+
+    Args:
+        settings: Where everything is. Secrets are not sent: each replica reads those from its own environment.
+        preview_port: Where the live preview answers; None turns it off.
+
+    Returns:
+        What ``serve.run`` and Serve's config files take.
+    """
+    public = public_settings(settings)
+    os.environ.setdefault("KODA_SIGNING_KEY", signing_key(settings).hex())
+
+    def application() -> FastAPI:
+        return _application(Settings.model_validate(public), preview_port)
+
+    wrap = _SERVE.ingress
+    deploy = _SERVE.deployment
+    return deploy(**REPLICA_OPTIONS)(wrap(application)(_Api)).bind()
+
+
+def _application(settings: Settings, preview_port: int | None) -> FastAPI:
+    store = SqlStore.from_settings(settings)
+    storage = Storage.from_settings(settings)
+    deps = ApiDeps(
+        settings=settings,
+        store=store,
+        storage=storage,
+        directory=RayDirectory(settings, store=store, storage=storage, sandboxes=sandbox_provider(settings)),
+        auth=Authenticator(KeyRing.from_settings(settings), store),
+        signer=Signer.from_settings(settings),
+        preview_port=preview_port,
+    )
+
+    @asynccontextmanager
+    async def running() -> AsyncGenerator[None]:
+        await store.open()
+        try:
+            yield
+        finally:
+            await store.close()
+
+    return create_app(deps, running=running)
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT, then stop everything that this started.
+
+    Raises:
+        InvalidInput: A port is in use, or the settings would expose a server without keys.
+    """
+    asyncio.run(_check(settings))
+    port = _port(settings.host, settings.port, "KODA_PORT")
+    preview_port = _port(settings.host, settings.preview_port, "KODA_PREVIEW_PORT")
+    temp = _start_ray(settings)
+    try:
+        _SERVE.start(
+            proxy_location="HeadOnly",
+            http_options={"host": settings.host, "port": port, "keep_alive_timeout_s": 75},
+            logging_config=_QUIET,
+        )
+        handle = _SERVE.run(
+            build(settings, preview_port=preview_port),
+            name=APP_NAME,
+            route_prefix="/",
+            blocking=False,
+            logging_config=_QUIET,
+        )
+        asyncio.run(_attend(settings, handle, port=port, preview_port=preview_port))
+    finally:
+        with contextlib.suppress(Exception):  # an end is an end; what is left is killed with the cluster
+            _SERVE.shutdown()
+        _RAY.shutdown()
+        if temp is not None:
+            shutil.rmtree(temp, ignore_errors=True)
+
+
+async def _check(settings: Settings) -> None:
+    store = SqlStore.from_settings(settings)
+    await store.open()
+    try:
+        check_exposure(settings.host, keys=await Authenticator(KeyRing.from_settings(settings), store).required())
+    finally:
+        await store.close()
+
+
+def _port(host: str, port: int, name: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot listen on {host}:{port} ({error.strerror}): another server may run there; set {name} to a "
+                "free port, or to 0 for any"
+            ) from error
+        return int(probe.getsockname()[1])
+
+
+def _start_ray(settings: Settings) -> str | None:
+    """Join a cluster, or start one on this machine; return the folder to remove afterwards."""
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    init = _RAY.init
+    if settings.ray_address is not None:
+        init(address=settings.ray_address, namespace=NAMESPACE, log_to_driver=False)
+        return None
+    cpus = len(os.sched_getaffinity(0))
+    temp = tempfile.mkdtemp(prefix="koda-ray-", dir="/tmp")  # short: it holds sockets
+    init(
+        address="local",
+        namespace=NAMESPACE,
+        num_cpus=max(cpus, settings.render_workers or 0),
+        resources={CHROMIUM_RESOURCE: settings.render_workers or cpus},
+        include_dashboard=False,
+        object_store_memory=OBJECT_STORE_BYTES,
+        log_to_driver=True,
+        _temp_dir=temp,
+    )
+    return temp
+
+
+async def _attend(settings: Settings, handle: Any, *, port: int, preview_port: int) -> None:
+    """Run the preview proxy and wait for the end."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    store = SqlStore.from_settings(settings)
+    await store.open()
+    storage = Storage.from_settings(settings)
+    sandboxes = sandbox_provider(settings)
+    directory = RayDirectory(settings, store=store, storage=storage, sandboxes=sandboxes)
+    shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
+    path = runfile.runfile_path({"DATABASE_PATH": str(settings.database_path), **os.environ})
+    try:
+        await start_janitor(settings)
+        app = create_preview_app(directory, Signer.from_settings(settings), api_port=port)
+        config = uvicorn.Config(
+            app,
+            host=settings.host,
+            port=preview_port,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=2,
+        )
+        server = _Server(config)
+        preview = asyncio.create_task(server.serve())
+        url = f"http://{shown}:{port}"
+        runfile.write(path, url=url, preview_url=f"http://{shown}:{preview_port}")
+        _log.info("serving", url=url, preview_port=preview_port, pid=os.getpid())
+        try:
+            await asyncio.wait({preview, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            runfile.remove(path)
+            server.should_exit = True
+            await asyncio.wait_for(handle.drain.remote(), 5)
+            await preview
+            if settings.ray_address is None:
+                await _passivate()
+                for info in await sandboxes.list():
+                    await sandboxes.destroy(info.id)
+    finally:
+        await store.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to us."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+async def _passivate() -> None:
+    """Let every session save and end its sandbox, since this machine's cluster is about to go."""
+    named = _RAY.util.list_named_actors(all_namespaces=True)
+    get = _RAY.get_actor
+    names = [found["name"] for found in named if found["namespace"] == NAMESPACE]
+    if JANITOR in names:  # first, or it would wake what we put to sleep
+        _RAY.kill(get(JANITOR, namespace=NAMESPACE), no_restart=True)
+    closing = [
+        asyncio.ensure_future(get(name, namespace=NAMESPACE).close.remote())
+        for name in names
+        if name.startswith("session:")
+    ]
+    if closing:
+        _, late = await asyncio.wait(closing, timeout=PASSIVATE_S)
+        for task in late:
+            task.cancel()
+        if late:
+            _log.warning("sessions did not save in time; they go on from their last checkpoint", count=len(late))
+
+
+def main() -> int:
+    """Run a server with the environment's settings; return the exit status."""
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGTERM, _interrupted)  # until the loop takes over
+    try:
+        run(Settings())  # pyright: ignore[reportCallIssue] - every field has a default
+    except KodaError as error:
+        sys.stderr.write(f"koda serve: {error.message}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _interrupted(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
