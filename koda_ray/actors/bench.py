@@ -18,7 +18,7 @@ from koda_ray.llm.base import Usage
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.protocol import PageProblem, ProbeTask, RenderExecutor
 from koda_ray.render.spec import RenderSpec
-from koda_ray.sandbox.base import PREVIEW_BASE, PreviewEndpoint, Sandbox
+from koda_ray.sandbox.base import PreviewEndpoint, Sandbox
 from koda_ray.sandbox.build import build
 from koda_ray.sandbox.policy import writable
 from koda_ray.state.storage import Storage
@@ -120,7 +120,7 @@ class SessionBench:
 
     async def endpoint(self) -> PreviewEndpoint:
         """Return the running dev server, started where needed."""
-        return await self._project.use(lambda sandbox: sandbox.start_preview(env={"KODA_BASE": PREVIEW_BASE}))
+        return await self._project.use(lambda sandbox: sandbox.start_preview())
 
     async def start_stream(self) -> str:
         """Start the dev server and announce where people ask for a link to it."""
