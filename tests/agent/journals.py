@@ -13,7 +13,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
 from koda_ray.types import NodeState
 
-__all__ = ["Crash", "Disk", "MemoryJournal", "SqlJournal", "effects", "record_effect"]
+__all__ = ["Crash", "Disk", "MemoryJournal", "SqlJournal", "effects", "record_effect", "state_of"]
 
 
 class Crash(BaseException):
@@ -75,7 +75,7 @@ class SqlJournal:
     def __init__(self, store: SqlStore, session_id: str, epoch: int) -> None:
         self._store = store
         self._session_id = session_id
-        self._epoch = epoch
+        self.epoch = epoch
 
     @classmethod
     async def activate(cls, store: SqlStore, session_id: str) -> SqlJournal:
@@ -93,7 +93,7 @@ class SqlJournal:
         return await self._store.tool_calls(self._session_id)
 
     async def commit(self, batch: Batch) -> None:
-        await self._store.commit(self._session_id, self._epoch, batch)
+        await self._store.commit(self._session_id, self.epoch, batch)
 
 
 def state_of(session_id: str) -> NodeState:
