@@ -1,0 +1,147 @@
+"""What a person asked for, as one frozen value: the only thing the director's later steps look at.
+
+Parsing words and drawing pictures never meet: everything between them is a `Brief`, so the same brief gives the same
+bytes, and a change request is a function from brief to brief.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = [
+    "FPS",
+    "SIZES",
+    "STYLES",
+    "Aspect",
+    "Brief",
+    "Datum",
+    "Direction",
+    "Heard",
+    "Impossible",
+    "Style",
+    "Subject",
+    "known_style",
+]
+
+Subject = Literal[
+    "ball",
+    "shapes",
+    "particles",
+    "logo",
+    "title",
+    "steps",
+    "bars",
+    "line",
+    "pie",
+    "countdown",
+    "card",
+    "orbit",
+    "hero",
+    "image",
+    "kinetic",
+]
+Style = Literal["playful", "smooth", "cinematic"]
+Heard = Literal["explicit", "inferred", "unknown"]
+Direction = Literal["left", "right", "up", "down"]
+Aspect = Literal["16:9", "9:16", "1:1", "4:5"]
+Impossible = Literal["too_long", "live_action", "interactive"]
+
+STYLES: tuple[Style, ...] = ("playful", "smooth", "cinematic")
+SIZES: dict[Aspect, tuple[int, int]] = {
+    "16:9": (1920, 1080),
+    "9:16": (1080, 1920),
+    "1:1": (1080, 1080),
+    "4:5": (1080, 1350),
+}
+FPS = 60
+
+
+def known_style(name: str | None) -> Style | None:
+    """Return ``name`` as a style where it is one, else None."""
+    for style in STYLES:
+        if style == name:
+            return style
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Datum:
+    """One value of a chart; ``unit`` is what follows the number (``%``, ``k``) or leads it (``$``)."""
+
+    label: str
+    value: float
+    unit: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brief:
+    """A request, understood. Durations in seconds, sizes in pixels, ``speed`` and ``scale`` relative to 1."""
+
+    prompt: str
+    subject: Subject = "kinetic"
+    style: Style = "smooth"
+    style_heard: Heard = "unknown"
+    duration_s: float = 5.0
+    duration_heard: Heard = "unknown"
+    width: int = 1920
+    height: int = 1080
+    fps: int = FPS
+    seed: int = 0
+    language: Literal["en", "ja", "zh", "ko"] = "en"
+
+    accent: str | None = None
+    colours: tuple[str, ...] = ()
+    background: str | None = None
+    repaint: tuple[tuple[str, str], ...] = ()
+    """Colour overrides from change requests: (part, hex), the last one of a part wins."""
+
+    count: int | None = None
+    direction: Direction | None = None
+    speed: float = 1.0
+    scale: float = 1.0
+    bounce: float = 1.0
+    shadow: bool = True
+    particles: bool = False
+    particle_kind: str = "dust"
+    font: Literal["sans", "serif", "mono", "round"] | None = None
+    variant: int = 0
+    """Which of the compositions, on top of the one that the prompt's seed picks."""
+    easing: Style | None = None
+    """Curves of another style than the picture's, where a change request asked for that."""
+    tone: float = 0.0
+    """Brighter (above 0) or darker (below 0), in OKLCH lightness."""
+
+    heading: str = ""
+    """The words a person reads first: a title, a name, a chart's subject; empty where none was given."""
+    texts: tuple[str, ...] = ()
+    """Quoted texts beyond the heading: a caption, a tagline."""
+    words: tuple[str, ...] = ()
+    """The prompt's own words in phrases, for kinetic typography."""
+    data: tuple[Datum, ...] = ()
+    sample_data: bool = False
+    steps: tuple[str, ...] = ()
+    step_kickers: tuple[str, ...] = ()
+    price: str = ""
+    count_from: int = 5
+    count_to: int = 1
+    shapes: tuple[str, ...] = ()
+    hero: str = ""
+    hero_motion: Literal["cross", "rise", "fall", "bounce", "spin", "float"] = "cross"
+    image: str | None = None
+    """Address of an uploaded picture on the page, such as ``/assets/photo.jpg``."""
+
+    impossible: Impossible | None = None
+    notes: tuple[str, ...] = field(default=())
+    """What was assumed, clamped or left out: said to the person, never hidden."""
+
+    @property
+    def aspect(self) -> Literal["wide", "tall", "square"]:
+        """The picture's shape, for staging."""
+        ratio = self.width / self.height
+        return "wide" if ratio > 1.2 else "tall" if ratio < 0.84 else "square"
+
+    @property
+    def cjk(self) -> bool:
+        """Whether lines break between characters rather than between words."""
+        return self.language in ("ja", "zh")

@@ -1,0 +1,28 @@
+// Three lights and a room to reflect: a soft key, a fill from the ground, a rim that parts things from the background.
+import { Environment } from '@react-three/drei';
+import { lighten } from '../lib/colour';
+import { theme } from '../theme';
+
+interface LightsProps {
+  readonly mood: 'playful' | 'smooth' | 'cinematic';
+}
+
+export function Lights({ mood }: LightsProps) {
+  if (mood === 'cinematic')
+    return (
+      <>
+        <hemisphereLight args={[lighten(theme.ground.glow, 0.2), '#000000', 0.35]} />
+        <directionalLight position={[-4, 6, 3]} intensity={1.7} color="#fff3e2" />
+        <directionalLight position={[5, 3, -5]} intensity={3.4} color={lighten(theme.accent, 0.25)} />
+        <Environment preset="studio" environmentIntensity={0.28} />
+      </>
+    );
+  return (
+    <>
+      <hemisphereLight args={['#ffffff', theme.ground.bottom, mood === 'smooth' ? 0.75 : 0.85]} />
+      <directionalLight position={[-3.5, 6, 4.5]} intensity={1.35} color="#fffaf2" />
+      <directionalLight position={[5, 2.5, -3]} intensity={0.8} color={lighten(theme.ground.glow, 0.4)} />
+      <Environment preset={mood === 'smooth' ? 'soft' : 'studio'} environmentIntensity={0.42} />
+    </>
+  );
+}

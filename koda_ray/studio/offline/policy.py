@@ -1,0 +1,484 @@
+"""What the orchestrator does next: a pure function from the session's state and the conversation to one turn.
+
+It keeps nothing between calls, so a session can be stopped anywhere and go on in another process: todos that are done
+stay done, and a call whose result is in the conversation is not made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from pydantic import JsonValue
+
+from koda_ray.llm.base import Message
+from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.feedback import ANSWERS, apply_answer, apply_feedback, apply_options, find_conflict
+from koda_ray.studio.offline.lexicon import VOCABULARY
+from koda_ray.studio.offline.parse import parse_prompt
+from koda_ray.studio.offline.plan import describe_plan, make_plan
+from koda_ray.types import MAX_DURATION_S, Plan
+
+__all__ = ["Call", "SessionView", "Turn", "next_turn", "read_state"]
+
+_MAX_ATTEMPTS = 3
+_STATE = re.compile(r"<state>\s*(\{.*\})\s*</state>", re.S)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool to run."""
+
+    id: str
+    name: str
+    input: dict[str, JsonValue]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One assistant message: words, and the tools it wants run in order; no tools ends the turn."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionView:
+    """The session's state as the policy reads it; see `read_state`."""
+
+    prompt: str
+    style: str | None
+    answer: str | None
+    plan: Plan | None
+    plan_accepted: bool
+    todos: tuple[tuple[str, str], ...]
+    feedback: tuple[str, ...]
+    assets: tuple[dict[str, str], ...]
+    has_preview: bool
+    options: dict[str, object]
+    files: tuple[str, ...]
+
+
+def read_state(messages: Sequence[Message]) -> SessionView:
+    """Read the newest ``<state>`` block; what it lacks is taken as not there yet.
+
+    Without a block the conversation's first words are the prompt, so that the director also answers a bare request.
+    """
+    raw: dict[str, object] = {}
+    first_words = ""
+    for message in messages:
+        if message.role != "user":
+            continue
+        for block in message.content:
+            if block["type"] != "text":
+                continue
+            found = _STATE.search(block["text"])
+            if found:
+                raw = _object(found.group(1))
+            elif not first_words:
+                first_words = block["text"]
+    plan = raw.get("plan")
+    todos = [_mapping(t) for t in _list(raw.get("todos"))]
+    return SessionView(
+        prompt=str(raw.get("prompt") or first_words),
+        style=_text(raw.get("style")),
+        answer=_text(raw.get("answer")),
+        plan=Plan.model_validate(plan) if isinstance(plan, dict) else None,
+        plan_accepted=bool(raw.get("planAccepted")),
+        todos=tuple((str(t.get("id", "")), str(t.get("status", "pending"))) for t in todos),
+        feedback=tuple(str(f) for f in _list(raw.get("feedback"))),
+        assets=tuple({k: str(v) for k, v in _mapping(a).items()} for a in _list(raw.get("assets"))),
+        has_preview=bool(raw.get("hasPreview")),
+        options=dict(_mapping(raw.get("options"))),
+        files=tuple(str(f) for f in _list(raw.get("files"))),
+    )
+
+
+def _object(text: str) -> dict[str, object]:
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        return {}
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """A tool call and what came back; ``result`` is None while it has none. ``turn`` counts assistant messages."""
+
+    call: Call
+    result: str | None
+    failed: bool
+    turn: int
+
+
+def _exchanges(messages: Sequence[Message]) -> list[_Exchange]:
+    results: dict[str, tuple[str, bool]] = {}
+    for message in messages:
+        for block in message.content:
+            if block["type"] == "tool_result":
+                results[block["tool_use_id"]] = (block["content"], block["is_error"])
+    done: list[_Exchange] = []
+    for turn, message in enumerate(m for m in messages if m.role == "assistant"):
+        for block in message.content:
+            if block["type"] == "tool_use":
+                content, failed = results.get(block["id"], (None, False))
+                done.append(_Exchange(Call(block["id"], block["name"], block["input"]), content, failed, turn))
+    return done
+
+
+def _last_stop(messages: Sequence[Message]) -> int:
+    """Return the number of the last assistant message that ended its turn, or -1."""
+    last = -1
+    for turn, message in enumerate(m for m in messages if m.role == "assistant"):
+        if all(block["type"] != "tool_use" for block in message.content):
+            last = turn
+    return last
+
+
+class _Calls:
+    """Makes calls with ids that depend on the conversation's length and the call's place in it: unique and repeatable."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._turn = len(messages)
+        self._made: list[Call] = []
+
+    def add(self, tool: str, /, *, label: str = "", **values: JsonValue) -> None:
+        """Add a call; ``label`` goes into its id so that its result can be found again."""
+        digest = hashlib.sha256(f"{self._turn}:{len(self._made)}:{tool}:{label}".encode()).hexdigest()[:8]
+        self._made.append(Call(f"toolu_{label or tool}_{self._turn}_{digest}", tool, dict(values)))
+
+    def turn(self, text: str = "") -> Turn:
+        return Turn(text, tuple(self._made))
+
+
+def next_turn(messages: Sequence[Message]) -> Turn:
+    """Decide the next assistant message of the orchestrator.
+
+    Args:
+        messages: The conversation; the last user message holds a ``<state>`` block.
+
+    Returns:
+        Tools to run, or words alone where nothing is left to do.
+    """
+    view = read_state(messages)
+    past = _exchanges(messages)
+    calls = _Calls(messages)
+    approvals = [e for e in past if e.call.name == "request_approval" and e.result is not None]
+    latest = _object(approvals[-1].result or "") if approvals else {}
+    about_plan = bool(approvals) and approvals[-1].call.input.get("type") == "plan"
+    brief, words = _understood(view, approvals)
+    accepted = view.plan_accepted or (about_plan and latest.get("status") == "accepted")
+    if not accepted:
+        if _stuck(past, "request_approval", _last_stop(messages)):
+            return Turn(f"The request could not be put to you: {_why(past)}. Send it again to go on.")
+        return _before_execution(view, brief, words, latest, about_plan, bool(approvals), calls)
+    return _execute(view, brief, past, _last_stop(messages), calls)
+
+
+def _understood(view: SessionView, approvals: Sequence[_Exchange]) -> tuple[Brief, str]:
+    """Return the brief of everything said, and the free words of the last answer."""
+    brief = apply_options(parse_prompt(view.prompt, assets=view.assets), view.options)
+    answers: list[str] = []
+    feedback = list(view.feedback)
+    for exchange in approvals:
+        result = _object(exchange.result or "")
+        if result.get("status") == "answered":
+            answers += [a for a in (_text(result.get("optionId")), _text(result.get("text"))) if a]
+        elif result.get("status") in ("changes", "rejected"):
+            said = _text(result.get("feedback"))
+            if said and said not in feedback:
+                feedback.append(said)
+    answers += [a for a in (view.style, view.answer) if a]
+    words = ""
+    for answer in dict.fromkeys(a.strip() for a in answers):
+        brief = apply_answer(brief, answer)
+        known = answer.casefold() in {*ANSWERS, *(label.casefold() for label, _ in ANSWERS.values())}
+        if not known and not re.fullmatch(r"[a-z]+(-\d+)?", answer):
+            words = answer
+    for said in feedback:
+        brief, _ = apply_feedback(brief, said)
+    if answers and brief.style_heard == "unknown":
+        brief = replace(brief, style_heard="inferred")
+    return brief, words
+
+
+def _stuck(past: Sequence[_Exchange], name: str, since: int) -> bool:
+    failures = [e for e in past if e.call.name == name and e.turn > since][-_MAX_ATTEMPTS:]
+    return len(failures) == _MAX_ATTEMPTS and all(e.failed for e in failures)
+
+
+def _why(past: Sequence[_Exchange]) -> str:
+    failed = [e for e in past if e.failed]
+    return _error_words(failed[-1].result or "") if failed else "no reason was given"
+
+
+def _error_words(content: str) -> str:
+    value = _object(content)
+    inner = _mapping(value.get("error")) or value
+    message = _text(inner.get("message")) or _text(value.get("error")) or content
+    return re.sub(r"\s+", " ", message).strip()[:400]
+
+
+_IMPOSSIBLE = {
+    "too_long": (
+        f"A film of that length is beyond what can be made here: the limit is {MAX_DURATION_S / 60:g} minutes. The idea "
+        "itself can be told in less. Which of these shall it be?",
+        (
+            ("length-60", "A one-minute version", "The whole arc in five to twelve scenes"),
+            ("length-30", "A 30-second trailer", "The strongest moments only"),
+            ("length-300", "The longest possible: five minutes", "Takes correspondingly long to render"),
+        ),
+    ),
+    "live_action": (
+        "Filming real people and places is not possible here: everything is drawn by code. It can be told as an "
+        "animation, with moving type and drawn shapes. In which manner?",
+        (
+            ("cinematic", "Animated, cinematic", "Dark, deep, slow camera and light"),
+            ("playful", "Animated, playful", "Bright colours, bouncing motion"),
+            ("smooth", "Animated, minimal", "Calm type and few shapes"),
+        ),
+    ),
+    "interactive": (
+        "A video cannot be played or clicked. It can show the thing, as a trailer or a promotion. In which manner?",
+        (
+            ("cinematic", "A cinematic trailer", "Dark, deep, slow camera and light"),
+            ("playful", "A playful promo", "Bright colours, bouncing motion"),
+            ("smooth", "A minimal presentation", "Calm type and few shapes"),
+        ),
+    ),
+}
+
+
+def _options(rows: Sequence[tuple[str, str, str]]) -> list[JsonValue]:
+    return [{"id": id_, "label": label, "description": about} for id_, label, about in rows]
+
+
+def _before_execution(
+    view: SessionView,
+    brief: Brief,
+    words: str,
+    latest: Mapping[str, object],
+    about_plan: bool,
+    asked: bool,
+    calls: _Calls,
+) -> Turn:
+    if about_plan and latest.get("status") == "rejected":
+        calls.add("set_thinking", message="Asking what should be different")
+        calls.add(
+            "request_approval",
+            type="question",
+            reason="rejected",
+            content="What should be different? Choose a direction, or say it in your own words.",
+            options=_options([(k, *v) for k, v in ANSWERS.items()]),
+        )
+        return calls.turn()
+    if brief.impossible is not None:
+        content, rows = _IMPOSSIBLE[brief.impossible]
+        calls.add("set_thinking", message="Looking for what is possible instead")
+        calls.add(
+            "request_approval",
+            type="question",
+            reason="impossible",
+            content=content,
+            options=_options([*rows, ("other", "Something else", "Say it in your own words")]),
+        )
+        return calls.turn()
+    if brief.style_heard == "unknown" and not asked and not view.answer and not view.style:
+        calls.add("set_thinking", message="Choosing a style together")
+        calls.add(
+            "request_approval",
+            type="question",
+            reason="style",
+            content="Which style of animation do you have in mind?",
+            options=_options([(k, *v) for k, v in ANSWERS.items()]),
+        )
+        return calls.turn()
+    changes = view.feedback[-1] if view.feedback else ""
+    conflict = find_conflict(changes) if changes else None
+    if conflict and latest.get("status") == "changes":
+        calls.add("send_message", content=conflict)
+    plan = make_plan(brief)
+    if words:
+        plan = plan.model_copy(update={"style": f"{plan.style} — {words[:300]}"})
+    calls.add("set_thinking", message=f"Planning {len(plan.scenes)} scene{'s' if len(plan.scenes) > 1 else ''}")
+    calls.add(
+        "request_approval",
+        type="plan",
+        content=describe_plan(plan),
+        plan=cast("JsonValue", plan.model_dump(mode="json", by_alias=True)),
+    )
+    return calls.turn()
+
+
+def _initial_todos(plan: Plan, version: int) -> list[JsonValue]:
+    scenes = [{"id": f"v{version}-scene-{s.number}", "label": f"Scene {s.number}: {s.title}"} for s in plan.scenes]
+    return [
+        {"id": f"v{version}-setup", "label": "Set up the stage, the type and the palette"},
+        *cast("list[JsonValue]", scenes),
+        {"id": f"v{version}-finish", "label": "Finish: light, grain and framing"},
+        {"id": f"v{version}-preview", "label": "Render the preview"},
+    ]
+
+
+_TODO = re.compile(r"v(\d+)-(setup|finish|change|preview|scene-(\d+))$")
+
+
+def _execute(
+    view: SessionView, brief: Brief, past: Sequence[_Exchange], stopped: int, calls: _Calls
+) -> Turn:  # fmt: skip
+    plan = view.plan or make_plan(brief)
+    version = len(view.feedback)
+    ours = [(id_, status) for id_, status in view.todos if _TODO.fullmatch(id_)]
+    known = max((int(_TODO.fullmatch(id_).group(1)) for id_, _ in ours), default=-1)  # type: ignore[union-attr]
+    if _stuck(past, "set_todos", stopped):
+        return Turn(f"The list of steps could not be kept: {_why(past)}. Try again to go on.")
+    if not ours:
+        calls.add("set_todos", todos=_initial_todos(plan, version))
+        calls.add("set_thinking", message="Setting up the stage")
+        return calls.turn()
+    if known < version:
+        return _take_feedback(view, brief, known, version, ours, calls)
+    todo = next(((id_, status) for id_, status in ours if status != "done"), None)
+    finished: list[str] = []
+    pending = [t for t in ours if t[1] != "done"]
+    for id_, _status in pending:
+        last = _last_of(past, id_)
+        if last is None or last.result is None or last.failed:
+            todo = (id_, _status)
+            break
+        finished.append(id_)
+    else:
+        todo = None
+    for id_ in finished:
+        calls.add("update_todo", todo_id=id_, status="done")
+    if todo is None:
+        return calls.turn() if finished else Turn(_farewell(brief, plan))
+    id_, status = todo
+    attempts = [e for e in past if e.turn > stopped and e.failed and e.call.id.startswith(f"toolu_{id_}_")]
+    if len(attempts) >= _MAX_ATTEMPTS:
+        reason = _error_words(attempts[-1].result or "")
+        what = "The preview could not be made" if id_.endswith("preview") else "The code could not be written"
+        return Turn(f"{what} after {len(attempts)} attempts: {reason} Ask me to try again, or change the request.")
+    if status == "pending":
+        calls.add("update_todo", todo_id=id_, status="active")
+    _work(id_, view, brief, plan, calls)
+    return calls.turn()
+
+
+def _last_of(past: Sequence[_Exchange], todo: str) -> _Exchange | None:
+    mine = [e for e in past if e.call.id.startswith(f"toolu_{todo}_")]
+    return mine[-1] if mine else None
+
+
+def _work(id_: str, view: SessionView, brief: Brief, plan: Plan, calls: _Calls) -> None:
+    """Add the calls that do a todo."""
+    match = _TODO.fullmatch(id_)
+    kind = match.group(2) if match else "preview"
+    about = f"{brief.duration_s:g} s, {brief.width}x{brief.height}, {brief.fps} fps, {plan.style}"
+    if kind == "setup":
+        calls.add("set_thinking", message="Choosing palette, type and stage")
+        calls.add("generate_code", label=id_, task="initial_setup", description=about)
+    elif kind == "finish":
+        calls.add("set_thinking", message="Adding light, grain and framing")
+        calls.add("generate_code", label=id_, task="create_component", name="Finish", description=about)
+    elif kind == "change":
+        calls.add("set_thinking", message="Changing only what needs it")
+        said = list(dict.fromkeys(_unhandled(view, id_))) or list(view.feedback[-1:])
+        calls.add(
+            "generate_code",
+            label=id_,
+            task="modify_existing",
+            change="; ".join(said)[:2000],
+            files=cast("JsonValue", list(view.files)),
+            description=about,
+        )
+    elif kind == "preview":
+        calls.add("set_thinking", message="Rendering the preview")
+        calls.add("render_preview", label=id_)
+    else:
+        number = int(match.group(3)) if match else 1
+        scene = next((s for s in plan.scenes if s.number == number), plan.scenes[-1])
+        calls.add("set_thinking", message=f"Animating “{scene.title}”"[:50])
+        calls.add(
+            "generate_code",
+            label=id_,
+            task="create_scene",
+            scene=number,
+            name=scene.title,
+            description=f"{scene.description} {scene.animation_notes}",
+        )
+
+
+def _unhandled(view: SessionView, id_: str) -> Iterator[str]:
+    """Yield the change requests that a change todo answers: those after the previous change's."""
+    match = _TODO.fullmatch(id_)
+    version = int(match.group(1)) if match else len(view.feedback)
+    earlier = [int(m.group(1)) for t, _ in view.todos if (m := _TODO.fullmatch(t)) and int(m.group(1)) < version]
+    yield from view.feedback[max(earlier, default=version - 1) : version]
+
+
+def _take_feedback(
+    view: SessionView, brief: Brief, known: int, version: int, ours: Sequence[tuple[str, str]], calls: _Calls
+) -> Turn:
+    """Answer new change requests: say how they are read, keep unfinished steps, add the change and a preview."""
+    for said in view.feedback[known:]:
+        calls.add("send_message", content=_reading(view, said))
+    labels = {
+        t["id"]: t["label"] for t in cast("list[dict[str, str]]", _initial_todos(view.plan or make_plan(brief), 0))
+    }
+    kept: list[JsonValue] = []
+    for id_, status in ours:
+        kind = id_.split("-", 1)[1]
+        if status != "done" and kind not in ("preview", "change"):
+            kept.append({"id": id_, "label": labels.get(f"v0-{kind}", kind)})
+    last = view.feedback[-1].strip()
+    label = last if len(last) <= 60 else last[:57] + "…"
+    kept.append({"id": f"v{version}-change", "label": f"Change: {label}"})
+    kept.append({"id": f"v{version}-preview", "label": "Render the preview again"})
+    calls.add("set_todos", todos=kept)
+    return calls.turn()
+
+
+def _reading(view: SessionView, said: str) -> str:
+    """Say what a change request will do: how a contradiction is read, what was understood, or what was not."""
+    index = view.feedback.index(said)
+    before = apply_options(parse_prompt(view.prompt, assets=view.assets), view.options)
+    for answer in dict.fromkeys(a for a in (view.style, view.answer) if a):
+        before = apply_answer(before, answer)
+    for earlier in view.feedback[:index]:
+        before, _ = apply_feedback(before, earlier)
+    _, done = apply_feedback(before, said)
+    conflict = find_conflict(said)
+    if conflict:
+        return f"{conflict} Tell me if the balance should be another."
+    if done:
+        return f"Changing: {', '.join(done)}."
+    return (
+        f"I work with a fixed vocabulary and found nothing of it in “{said[:120]}”. I compose the picture anew, which is "
+        f"the nearest I can do. What I understand: {VOCABULARY}."
+    )
+
+
+def _farewell(brief: Brief, plan: Plan) -> str:
+    notes = f" {' '.join(brief.notes)}" if brief.notes else ""
+    return (
+        f"The preview is ready: {brief.duration_s:g} s, {plan.style.lower()}. Accept it for the final render, or say what "
+        f"to change.{notes}"
+    )

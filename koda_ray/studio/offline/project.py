@@ -1,0 +1,169 @@
+"""A film as the files of a project: theme, Theatre state, scene, parts and App, complete at every step of the plan.
+
+Each step's files compile and run on their own, because the live preview shows the project while it grows: first the
+empty stage, then the scene with its first keyframes, then more of them, at last the finish.
+"""
+
+from __future__ import annotations
+
+from koda_ray.studio.offline.colour import from_oklch, to_oklch
+from koda_ray.studio.offline.films.base import Film
+from koda_ray.studio.offline.tsx import Raw, fill, kit, literal
+
+__all__ = ["film_files"]
+
+_PROJECT = """// The animation's length, frame rate and size, and the Theatre project whose keyframes are in state.json.
+import {{ getProject }} from '@theatre/core';
+import state from './state.json';
+
+export const SEQUENCE_TIMINGS = {{ duration: {duration}, fps: {fps}, width: {width}, height: {height} }};
+
+export const project = getProject('koda', {{ state }});
+export const sheet = project.sheet('Main');
+export const sequence = sheet.sequence;
+"""
+
+
+def _theme(film: Film) -> str:
+    palette, brief = film.palette, film.brief
+    family, weight, tracking = _type(film)
+    value = {
+        "name": palette.name,
+        "dark": palette.dark,
+        "ground": {"top": palette.top, "bottom": palette.bottom, "glow": palette.glow},
+        "ink": palette.ink,
+        "muted": palette.muted,
+        "accent": palette.accent,
+        "colours": list(palette.colours),
+        "shade": _shade(film),
+        "type": {
+            "family": Raw(f"FONT.{family}"),
+            "text": Raw("FONT.mono" if brief.font == "mono" else "FONT.sans"),
+            "weight": weight,
+            "tracking": tracking,
+            "caps": film.type_caps,
+        },
+        "lettering": "many" if film.many_letter_colours else "one",
+    }
+    return (
+        "// How this film looks: every colour and the type. Change a value here and all that uses it follows.\n"
+        "import { FONT } from './koda/fonts';\n\n"
+        "export interface Theme {\n"
+        "  readonly name: string;\n"
+        "  readonly dark: boolean;\n"
+        "  readonly ground: { readonly top: string; readonly bottom: string; readonly glow: string };\n"
+        "  readonly ink: string;\n"
+        "  readonly muted: string;\n"
+        "  readonly accent: string;\n"
+        "  readonly colours: readonly string[];\n"
+        "  /** What shadows and edges are made of. */\n"
+        "  readonly shade: string;\n"
+        "  readonly type: {\n"
+        "    readonly family: string;\n"
+        "    readonly text: string;\n"
+        "    readonly weight: number;\n"
+        "    readonly tracking: number;\n"
+        "    readonly caps: boolean;\n"
+        "  };\n"
+        "  readonly lettering: 'one' | 'many';\n"
+        "}\n\n"
+        f"export const theme: Theme = {literal(value)};\n"
+    )
+
+
+def _shade(film: Film) -> str:
+    """Return what shadows are made of: the ground's own hue, far darker."""
+    lightness, chroma, hue = to_oklch(film.palette.bottom)
+    return from_oklch(min(0.36, lightness * 0.46), min(0.12, chroma * 0.9), hue)
+
+
+def _type(film: Film) -> tuple[str, int, float]:
+    """Return the title face: font name of the runtime, weight, tracking in em."""
+    brief = film.brief
+    family, weight, tracking = {
+        "playful": ("display", 800, -0.03),
+        "smooth": ("sans", 650, -0.035),
+        "cinematic": ("serif", 600, 0.02),
+    }[brief.style]
+    if brief.style == "smooth" and (brief.seed // 13 + brief.variant) % 3 == 1:
+        family, weight, tracking = "grotesk", 600, -0.035
+    if brief.style == "cinematic" and (brief.seed // 13 + brief.variant) % 3 == 1:
+        family, weight, tracking = "sans", 300, 0.16
+        film.type_caps = True
+    if brief.font is not None:
+        film.type_caps = False
+        family, weight, tracking = {
+            "serif": ("serif", 650, -0.01),
+            "sans": ("sans", 750, -0.03),
+            "mono": ("mono", 650, -0.03),
+            "round": ("soft", 700, -0.01),
+        }[brief.font]
+    if brief.language != "en":
+        family, tracking = ("sans" if brief.font is None else family), max(0.0, tracking)
+        weight = max(weight, 500) if brief.style == "cinematic" else weight
+    return film.type_family or family, film.type_weight or weight, film.type_tracking or tracking
+
+
+def _app(film: Film, *, scene: bool, finish: bool) -> str:
+    framing = film.framing
+    parts = ["Backdrop"]
+    imports = ["import { Stage } from './koda/Stage';", "import { Backdrop } from './components/Backdrop';"]
+    inside = [
+        f'<Backdrop motif="{framing.motif}" lightX={{{framing.light_x:g}}} lightY={{{framing.light_y:g}}} />',
+    ]
+    if scene:
+        imports.append(f"import {{ {film.scene} }} from './scenes/{film.scene}';")
+        inside.append(f"<{film.scene} />")
+        for name, jsx in film.overlays:
+            if name not in parts:
+                parts.append(name)
+                imports.append(f"import {{ {name} }} from './components/{name}';")
+            inside.append(jsx)
+    if finish:
+        imports.append("import { Finish } from './components/Finish';")
+        props = [f"grain={{{framing.grain:g}}}"]
+        if framing.vignette:
+            props.insert(0, f"vignette={{{framing.vignette:g}}}")
+        if framing.bars:
+            props.insert(1, f"bars={{{framing.bars:g}}}")
+        inside.append(f"<Finish {' '.join(props)} />")
+    imports.append("import { theme } from './theme';")
+    body = "\n".join(f"      {line}" for line in inside)
+    return (
+        "// The layers of the picture, from the ground up.\n"
+        + "\n".join(imports)
+        + "\n\nexport default function App() {\n  return (\n    <Stage background={theme.ground.bottom}>\n"
+        + body
+        + "\n    </Stage>\n  );\n}\n"
+    )
+
+
+def film_files(film: Film, *, until: int | None) -> dict[str, str]:
+    """Return the project's files after a step of the plan.
+
+    Args:
+        film: The whole film.
+        until: 0 for the stage alone, n for everything up to and with scene n, None for the finished film.
+    """
+    brief, timing = film.brief, film.timing
+    bounce = brief.bounce
+    end = None if until is None else (0.0 if until == 0 else timing.ends[until - 1])
+    files = {
+        "src/theatre/project.ts": _PROJECT.format(
+            duration=f"{timing.total:g}", fps=brief.fps, width=brief.width, height=brief.height
+        ),
+        "src/theatre/state.json": film.score.state(length_s=timing.total, until_s=end, bounce=bounce),
+    }
+    theme = _theme(film)
+    files["src/theme.ts"] = theme
+    shared = ("lib/frame.ts", "lib/colour.ts", "components/Backdrop.tsx")
+    for path in shared:
+        files[f"src/{path}"] = kit(path)
+    if until != 0:
+        for path in film.parts:
+            files[f"src/{path}"] = kit(path)
+        files[f"src/scenes/{film.scene}.tsx"] = fill(f"scenes/{film.scene}.tsx", **film.values)
+    if until is None:
+        files["src/components/Finish.tsx"] = kit("components/Finish.tsx")
+    files["src/App.tsx"] = _app(film, scene=until != 0, finish=until is None)
+    return files
