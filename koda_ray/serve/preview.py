@@ -41,6 +41,7 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_TEXT_BYTES = 32 * 1024 * 1024
 """Largest text whose base path is replaced; three.js with an inline source map is about 6 MiB."""
 _ENDPOINT_TTL_S = 10.0
+_UNUSED_S = 600.0
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 # named, not forwarded but for a list: cookies, keys and hop-by-hop headers have no business on the other side
 _REQUEST_HEADERS = frozenset({"accept", "accept-language", "content-type", "range", "if-range"})
@@ -65,28 +66,37 @@ class _Proxy:
     directory: SessionDirectory
     signer: Signer
     api_port: int
-    upstreams: dict[str, _Upstream] = field(default_factory=dict[str, _Upstream])
-    locks: dict[str, asyncio.Lock] = field(default_factory=dict[str, asyncio.Lock])
+    upstreams: dict[tuple[str, str], _Upstream] = field(default_factory=dict[tuple[str, str], _Upstream])
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def upstream(self, grant: Grant, *, fresh: bool = False) -> _Upstream:
-        async with self.locks.setdefault(grant.session_id, asyncio.Lock()):
-            known = self.upstreams.get(grant.session_id)
-            if known is not None and known.until > time.monotonic() and not fresh:
-                return known
-            endpoint = await self.directory.preview(session_id=grant.session_id, user_id=grant.user_id)
-            if known is not None and known.endpoint == endpoint and not fresh:
+    async def upstream(self, grant: Grant, *, failed: _Upstream | None = None) -> _Upstream:
+        """Return where a session's dev server answers; whose token it is has been asked with it."""
+        key = (grant.session_id, grant.user_id)
+        known = self.upstreams.get(key)
+        if known is not None and known.until > time.monotonic() and known is not failed:
+            return known
+        endpoint = await self.directory.preview(session_id=grant.session_id, user_id=grant.user_id)
+        async with self.lock:
+            known = self.upstreams.get(key)
+            if known is not None and known.endpoint == endpoint and known is not failed:
                 known.until = time.monotonic() + _ENDPOINT_TTL_S
                 return known
-            if known is not None:
-                await known.client.aclose()
+            await self._forget(key)
             client = httpx.AsyncClient(
                 transport=httpx.AsyncHTTPTransport(uds=endpoint.socket_path),
                 base_url="http://localhost",
                 timeout=_TIMEOUT,
             )
             found = _Upstream(endpoint, client, time.monotonic() + _ENDPOINT_TTL_S)
-            self.upstreams[grant.session_id] = found
+            self.upstreams[key] = found
             return found
+
+    async def _forget(self, key: tuple[str, str]) -> None:
+        """Close what is replaced, and what nobody has asked for in a while."""
+        old = [other for other, upstream in self.upstreams.items() if upstream.until < time.monotonic() - _UNUSED_S]
+        for gone in {key, *old}:
+            if (upstream := self.upstreams.pop(gone, None)) is not None:
+                await upstream.client.aclose()
 
     async def close(self) -> None:
         for upstream in self.upstreams.values():
@@ -155,7 +165,7 @@ async def _http(proxy: _Proxy, request: Request) -> Response:
         answer = await _ask(upstream, request, body)
     except httpx.TransportError:
         # the sandbox moved or its dev server was started anew: ask once more where it is
-        upstream = await proxy.upstream(grant, fresh=True)
+        upstream = await proxy.upstream(grant, failed=upstream)
         try:
             answer = await _ask(upstream, request, body)
         except httpx.TransportError as error:

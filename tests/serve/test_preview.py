@@ -1,0 +1,188 @@
+"""The proxy against a real dev server in a real sandbox, seen by a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from playwright.async_api import Page, async_playwright
+
+from koda_ray.client import KodaClient
+from koda_ray.config import Settings
+from koda_ray.errors import KodaError, NotFound
+from koda_ray.sandbox.base import PREVIEW_BASE, Sandbox
+from koda_ray.sandbox.service import provider_from
+from koda_ray.serve.preview import create_preview_app
+from koda_ray.serve.signing import Forbidden, Signer, signing_key
+from koda_ray.types import new_id, now
+
+from .test_sessions import PROMPT
+from .world import World, free_port, serving, world
+
+CHROMIUM = Path("/usr/bin/chromium-headless-shell")
+
+
+# --- tokens ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_says_whose_preview_until_when() -> None:
+    signer = Signer(b"k" * 32)
+    token, expires_at = signer.sign(session_id="ses_1", user_id="local", ttl_s=60)
+    grant = signer.check(token)
+    assert (grant.session_id, grant.user_id, grant.expires_at) == ("ses_1", "local", expires_at)
+
+
+def test_a_changed_or_foreign_or_old_token_opens_nothing() -> None:
+    signer = Signer(b"k" * 32)
+    token, _ = signer.sign(session_id="ses_1", user_id="local", ttl_s=60)
+    other, _ = Signer(b"j" * 32).sign(session_id="ses_1", user_id="local", ttl_s=60)
+    for bad in (
+        token.replace("ses_1", "ses_2"),
+        token[:-1] + ("A" if token[-1] != "A" else "B"),
+        other,
+        "",
+        "a.b",
+        "....",
+    ):
+        with pytest.raises(Forbidden):
+            signer.check(bad)
+    late = Signer(b"k" * 32, clock=lambda: now() + timedelta(seconds=61))
+    with pytest.raises(Forbidden, match="ran out") as error:
+        late.check(token)
+    assert error.value.code == "TOKEN_EXPIRED"
+
+
+def test_an_installation_keeps_its_key(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"DATABASE_PATH": tmp_path / "koda.db"})
+    key = signing_key(settings)
+    assert len(key) == 32 and signing_key(settings) == key
+    assert (tmp_path / "signing.key").stat().st_mode & 0o777 == 0o600
+    given = Settings.model_validate({"DATABASE_PATH": tmp_path / "koda.db", "KODA_SIGNING_KEY": "s" * 20})
+    assert signing_key(given) == b"s" * 20
+    with pytest.raises(KodaError, match="KODA_SIGNING_KEY"):
+        signing_key(Settings.model_validate({"KODA_SIGNING_KEY": "short"}))
+
+
+# --- the proxy ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def template() -> Settings:
+    settings = Settings.model_validate({})
+    if not settings.node_modules_path.is_dir():
+        pytest.skip(f"the template's packages are not installed at {settings.node_modules_path}; run ./koda setup")
+    return settings
+
+
+class Shown:
+    """A session whose page is running behind the proxy."""
+
+    def __init__(self, koda: World, sandbox: Sandbox, session_id: str, url: str) -> None:
+        self.koda, self.sandbox, self.session_id, self.url = koda, sandbox, session_id, url
+        self.token = urlsplit(url).path.split("/")[2]
+        self.origin = url.split("/p/")[0]
+
+
+@pytest.fixture
+async def shown(tmp_path: Path, template: Settings) -> AsyncIterator[Shown]:
+    port = free_port()
+    async with world(tmp_path, KODA_PREVIEW_PORT=port, SANDBOX_PATH=tmp_path / "sandboxes") as koda:
+        koda.directory.hold = {"analyze"}
+        provider = provider_from(koda.settings)
+        async with KodaClient(koda.url) as client:
+            session_id = (await client.create(PROMPT)).session_id
+            sandbox = await provider.create(sandbox_id=new_id("sbx"), session_id=session_id, user_id="local")
+            try:
+                endpoint = await sandbox.start_preview()
+                koda.directory.socket_path = endpoint.socket_path
+                api_port = urlsplit(koda.url).port or 0
+                app = create_preview_app(koda.directory, koda.deps.signer, api_port=api_port)
+                async with serving(app, port):
+                    link = await client.preview(session_id)
+                    assert link.expires_at > now()
+                    yield Shown(koda, sandbox, session_id, link.url)
+            finally:
+                await sandbox.destroy()
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Page]:
+    async with async_playwright() as driver:
+        browser = await driver.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader"]
+        )
+        yield await browser.new_page()
+        await browser.close()
+
+
+@pytest.mark.sandbox
+@pytest.mark.browser
+@pytest.mark.slow
+async def test_the_page_runs_and_reloads_as_files_change(shown: Shown, page: Page) -> None:
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    await page.goto(shown.url)
+    await page.wait_for_function("window.__koda !== undefined", timeout=60_000)
+    await page.evaluate("window.__koda.ready")
+    assert await page.evaluate("window.origin") == "null"
+    assert problems == []
+    source = (await shown.sandbox.read_file("src/App.tsx")).decode()
+    marked = f"document.title = 'changed by the agent';\n{source}"
+    await shown.sandbox.write_files({"src/App.tsx": marked.encode()})
+    await page.wait_for_function("document.title === 'changed by the agent'", timeout=30_000)
+
+
+@pytest.mark.sandbox
+@pytest.mark.slow
+async def test_what_comes_through_and_what_does_not(shown: Shown) -> None:
+    async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+        response = await http.get(shown.url, headers={"Accept": "text/html"})
+        assert response.status_code == 200
+        assert PREVIEW_BASE not in response.text and f"/p/{shown.token}/@vite/client" in response.text
+        policy = response.headers["content-security-policy"]
+        api_port = urlsplit(shown.koda.url).port
+        assert policy.startswith("sandbox allow-scripts;") and f"http://127.0.0.1:{api_port}" in policy
+        assert "allow-same-origin" not in policy
+        assert response.headers["referrer-policy"] == "no-referrer"
+        assert "set-cookie" not in response.headers
+        module = await http.get(f"{shown.url}src/main.tsx")
+        assert module.headers["content-type"].startswith("text/javascript") and PREVIEW_BASE not in module.text
+
+        other, _ = shown.koda.deps.signer.sign(session_id="ses_other", user_id="local")
+        stranger, _ = shown.koda.deps.signer.sign(session_id=shown.session_id, user_id="mallory")
+        old, _ = shown.koda.deps.signer.sign(session_id=shown.session_id, user_id="local", ttl_s=-5)
+        forged = shown.token.replace(shown.session_id, "ses_forged")
+        for token, status in ((forged, 403), ("what-is-this", 403), (old, 403), (other, 404), (stranger, 404)):
+            refused = await http.get(f"{shown.origin}/p/{token}/")
+            assert refused.status_code == status, token
+            assert token not in refused.text
+        shown_to_people = await http.get(f"{shown.origin}/p/{old}/", headers={"Accept": "text/html"})
+        assert shown_to_people.status_code == 403 and "<script" not in shown_to_people.text
+        assert (await http.get(f"{shown.origin}/")).status_code == 404
+        too_much = await http.post(shown.url, content=b"x" * (5 * 1024 * 1024))
+        assert too_much.status_code == 413
+
+
+async def test_a_dev_server_that_is_gone_is_said(tmp_path: Path) -> None:
+    async with world(tmp_path) as koda, KodaClient(koda.url) as client:
+        koda.directory.hold = {"analyze"}
+        session_id = (await client.create(PROMPT)).session_id
+        koda.directory.socket_path = str(tmp_path / "nobody.sock")
+        token, _ = koda.deps.signer.sign(session_id=session_id, user_id="local")
+        async with (
+            serving(create_preview_app(koda.directory, koda.deps.signer, api_port=1)) as url,
+            httpx.AsyncClient(trust_env=False) as http,
+        ):
+            response = await http.get(f"{url}/p/{token}/")
+            assert (response.status_code, response.json()["code"]) == (502, "SERVER_FAILED")
+            assert token not in response.text
+            assert (await http.get(f"{url}/p/{token}")).headers["location"] == f"/p/{token}/"
+        with pytest.raises(NotFound):
+            await client.preview("ses_unknown")
+        await asyncio.sleep(0)
