@@ -47,7 +47,8 @@ TRANSITIONS: Mapping[Breakpoint, frozenset[Breakpoint]] = {
     _B.STREAMING_MODEL: frozenset({_B.PRE_MODEL, _B.TOOL_PENDING, _B.READY}),
     # straight to POST_TOOL: refused input, a sealed call, an outcome that was recorded before a crash
     _B.TOOL_PENDING: frozenset({_B.PRE_TOOL, _B.AWAITING_APPROVAL, _B.POST_TOOL, _B.READY}),
-    _B.AWAITING_APPROVAL: frozenset({_B.PRE_TOOL, _B.POST_TOOL}),
+    # back to TOOL_PENDING: another run, and it waits still or was answered
+    _B.AWAITING_APPROVAL: frozenset({_B.PRE_TOOL, _B.POST_TOOL, _B.TOOL_PENDING}),
     _B.PRE_TOOL: frozenset({_B.TOOL_EXECUTING}),
     # back to TOOL_PENDING: found started after a crash, and decided about again
     _B.TOOL_EXECUTING: frozenset({_B.POST_TOOL, _B.AWAITING_APPROVAL, _B.TOOL_PENDING}),

@@ -9,79 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from collections.abc import Awaitable, Callable
 
 import structlog
 from pydantic import JsonValue
 
 from koda_ray.agent.answer import Answer, LoopEvent, ModelRetry
 from koda_ray.agent.breakpoints import Breakpoint, advance, derive
+from koda_ray.agent.calls import Calls
 from koda_ray.agent.context import prune, with_state
-from koda_ray.agent.ledger import (
-    next_step,
-    recorded_result,
-    refused,
-    result_block,
-    sealed,
-    settled,
-    started,
-    waiting,
-)
-from koda_ray.agent.messages import OpenCall, from_records, open_calls, repair, text_of, tool_uses
-from koda_ray.agent.runner import run_tool
+from koda_ray.agent.ledger import recorded_result, settled
+from koda_ray.agent.limits import Limits, LoopOutcome
+from koda_ray.agent.messages import from_records, open_calls, repair, text_of, tool_uses
 from koda_ray.agent.stuck import CUT_OFF, repeated_failure
-from koda_ray.agent.toolkit import BoundCall, ToolCall, Toolkit, ToolOutcome
+from koda_ray.agent.toolkit import Toolkit, ToolOutcome
 from koda_ray.agent.transcript import Journal, Transcript, merged
 from koda_ray.errors import InvalidInput, InvalidTransition, ModelOverloaded, ModelRefused, ModelStreamBroken, NotFound
 from koda_ray.events import NewEvent
-from koda_ray.llm.base import AgentName, Block, Completed, ModelProvider, ModelRequest
+from koda_ray.llm.base import AgentName, Completed, ModelProvider, ModelRequest
 from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
-from koda_ray.types import new_id, now
+from koda_ray.types import now
 
 __all__ = ["AgentLoop", "Journal", "Limits", "LoopEvent", "LoopOutcome", "ModelRetry"]
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Bounds of one run; a new run starts the counts anew.
-
-    Args:
-        turns: Answers of the model.
-        tool_calls: Calls that are run or refused.
-        model_attempts: Tries of one model call whose stream breaks.
-        call_attempts: Starts of one tool call that ends its process each time.
-        same_failures: Failures of one call with one input, nothing having changed in between.
-        parallel_pure: Pure calls of one message that run at the same time.
-        first_wait_s: Wait before the second try of a model call; it doubles from there.
-        max_tokens: Longest answer.
-    """
-
-    turns: int = 60
-    tool_calls: int = 300
-    model_attempts: int = 3
-    call_attempts: int = 3
-    same_failures: int = 3
-    parallel_pure: int = 4
-    first_wait_s: float = 0.5
-    max_tokens: int = 32_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopOutcome:
-    """Why a run ended.
-
-    ``end_turn``: the model has said its last word, in ``text``. ``suspended``: the call ``suspended_call_id`` waits
-    for a person. ``stuck`` and ``limit``: ``text`` says for a person what went round in circles or ran out; the
-    history is whole, and another run goes on.
-    """
-
-    kind: Literal["end_turn", "suspended", "stuck", "limit"]
-    text: str = ""
-    suspended_call_id: str | None = None
 
 
 class AgentLoop:
@@ -123,14 +74,21 @@ class AgentLoop:
         self._system = system
         self._toolkit = toolkit
         self._session_id = session_id
-        self._user_id = user_id
         self._context = context
         self._limits = limits or Limits()
         self._on_event = on_event
-        self._log = Transcript(journal, agent=agent)
         self._at = Breakpoint.READY
         self._running = False
-        self._calls_run = 0
+        self._log = Transcript(journal, agent=agent, session_id=session_id, user_id=user_id)
+        self._calls = Calls(
+            self._log,
+            toolkit,
+            self._limits,
+            agent=agent,
+            session_id=session_id,
+            user_id=user_id,
+            move=self._move,
+        )
 
     @property
     def breakpoint(self) -> Breakpoint:
@@ -147,7 +105,7 @@ class AgentLoop:
         if not text.strip():
             raise InvalidInput("the message is empty; say something")
         await self._log.refresh()
-        record = self._record("user", [{"type": "text", "text": text}])
+        record = self._log.record("user", [{"type": "text", "text": text}])
         await self._log.commit(merged(Batch(messages=[record]), batch))
         return record
 
@@ -186,7 +144,7 @@ class AgentLoop:
         if record.status != "waiting":
             raise InvalidTransition(f"call {call_id} of {record.name} is {record.status}, it waits for nobody")
         outcome = ToolOutcome(content=content, is_error=is_error, batch=batch)
-        await self._settle(settled(record, outcome, at=now()), outcome)
+        await self._calls.settle(settled(record, outcome, at=now()), outcome)
         if not self._running:
             self._at = derive(self._log.history, self._log.calls)
         return True
@@ -211,15 +169,15 @@ class AgentLoop:
             self._running = False
 
     async def _run(self) -> LoopOutcome:
-        turns, cut_off, self._calls_run = 0, 0, 0
+        turns, cut_off, self._calls.made = 0, 0, 0
         begun_at = len(self._log.history)
         while True:
             await self._log.refresh()
             history = self._log.history
             if open_ := open_calls(history):
-                if self._at not in (Breakpoint.TOOL_PENDING, Breakpoint.AWAITING_APPROVAL):
+                if self._at is not Breakpoint.TOOL_PENDING:
                     self._move(Breakpoint.TOOL_PENDING)
-                if (outcome := await self._answer(open_)) is not None:
+                if (outcome := await self._calls.answer(open_)) is not None:
                     return outcome
                 continue
             if not history:
@@ -289,7 +247,7 @@ class AgentLoop:
         await asyncio.sleep(wait_s)
 
     async def _keep(self, request: ModelRequest, position: int, completed: Completed) -> str:
-        usage, record = completed.usage, self._record("assistant", list(completed.message.content), position)
+        usage, record = completed.usage, self._log.record("assistant", list(completed.message.content), position)
         data: dict[str, JsonValue] = {
             "agent": self._agent,
             "model": request.model,
@@ -308,130 +266,12 @@ class AgentLoop:
         batch.messages.append(record)
         calls = tool_uses(completed.message)
         if completed.stop_reason == "max_tokens" and not calls:
-            batch.messages.append(self._record("user", [{"type": "text", "text": CUT_OFF}]))
+            batch.messages.append(self._log.record("user", [{"type": "text", "text": CUT_OFF}]))
         await self._log.commit(batch)
         self._move(Breakpoint.TOOL_PENDING if calls else Breakpoint.READY)
         return completed.stop_reason
 
-    # --- tools ----------------------------------------------------------------------------------------------------
-
-    async def _answer(self, open_: Sequence[OpenCall]) -> LoopOutcome | None:
-        """Answer the first open call, or the pure ones that lead, and say why the run must end, if it must."""
-        first = open_[0]
-        record = self._log.calls.get(first.block["id"])
-        effect = self._toolkit.effect(first.block["name"])
-        step = next_step(record, effect, max_attempts=self._limits.call_attempts)
-        if record is not None and step == "wait":
-            if self._at is not Breakpoint.AWAITING_APPROVAL:
-                self._move(Breakpoint.AWAITING_APPROVAL)
-            return LoopOutcome(kind="suspended", suspended_call_id=record.id)
-        if record is not None and step != "run":
-            await self._close_call(record, seal=step == "seal")
-            return None
-        if self._calls_run >= self._limits.tool_calls:
-            self._rest()
-            return LoopOutcome(kind="limit", text=f"Stopped at the limit of one run: {self._calls_run} tool calls.")
-        bound = self._toolkit.bind(first.block["name"], first.block["input"])
-        if isinstance(bound, ToolOutcome):
-            self._calls_run += 1
-            await self._settle(refused(first.message, first.block, bound, at=now()), bound)
-            self._move(Breakpoint.POST_TOOL)
-            return None
-        return await self._execute([(first, bound), *self._pure_after(open_, bound)])
-
-    def _pure_after(self, open_: Sequence[OpenCall], first: BoundCall) -> list[tuple[OpenCall, BoundCall]]:
-        """Pick the calls that may run beside the first: pure ones of the same message, without a gap."""
-        beside: list[tuple[OpenCall, BoundCall]] = []
-        room = min(self._limits.parallel_pure, self._limits.tool_calls - self._calls_run)
-        if first.tool.effect != "pure" or first.tool.asks:
-            return beside
-        for call in open_[1:room]:
-            bound = self._toolkit.bind(call.block["name"], call.block["input"])
-            record = self._log.calls.get(call.block["id"])
-            if call.message.id != open_[0].message.id or isinstance(bound, ToolOutcome):
-                break
-            if bound.tool.effect != "pure" or bound.tool.asks:
-                break
-            if next_step(record, "pure", max_attempts=self._limits.call_attempts) != "run":
-                break
-            beside.append((call, bound))
-        return beside
-
-    async def _execute(self, calls: Sequence[tuple[OpenCall, BoundCall]]) -> LoopOutcome | None:
-        self._move(Breakpoint.PRE_TOOL)
-        self._calls_run += len(calls)
-        rows = [self._start(call, bound) for call, bound in calls]
-        starts = [NewEvent(type="tool_start", data=_about(row, self._agent), cause_id=row.id) for row in rows]
-        await self._log.commit(Batch(tool_calls=rows, events=starts))
-        self._move(Breakpoint.TOOL_EXECUTING)
-        tasks = [
-            asyncio.ensure_future(run_tool(bound, self._call(row))) for (_, bound), row in zip(calls, rows, strict=True)
-        ]
-        try:
-            # run beside each other, recorded one after the other: what a later call says must not overtake
-            for row, task in zip(rows, tasks, strict=True):
-                outcome = await task
-                if outcome.suspend:
-                    await self._suspend(row, outcome)
-                    return LoopOutcome(kind="suspended", suspended_call_id=row.id)
-                await self._settle(settled(row, outcome, at=now()), outcome)
-        finally:
-            await _end(tasks)
-        self._move(Breakpoint.POST_TOOL)
-        return None
-
-    async def _suspend(self, row: ToolCallRecord, outcome: ToolOutcome) -> None:
-        await self._log.commit(merged(Batch(tool_calls=[waiting(row, outcome)]), outcome.batch))
-        self._move(Breakpoint.AWAITING_APPROVAL)
-
-    async def _settle(self, row: ToolCallRecord, outcome: ToolOutcome) -> None:
-        """Store an outcome, its result and its changes in one transaction."""
-        block = result_block(row.id, outcome.content, is_error=outcome.is_error)
-        data = {**_about(row, self._agent), "status": row.status, "isError": outcome.is_error}
-        if row.ended_at is not None:
-            data["durationMs"] = round((row.ended_at - row.started_at).total_seconds() * 1000)
-        own = Batch(tool_calls=[row], messages=[self._record("user", [block])])
-        batch = merged(own, outcome.batch)
-        batch.events = [*batch.events, NewEvent(type="tool_end", data=data, cause_id=row.id)]
-        await self._log.commit(batch)
-
-    async def _close_call(self, record: ToolCallRecord, *, seal: bool) -> None:
-        row = sealed(record, at=now()) if seal else record
-        content, is_error = recorded_result(row) or ("", True)
-        await self._settle(row, ToolOutcome(content=content, is_error=is_error))
-        self._move(Breakpoint.POST_TOOL)
-
-    def _start(self, call: OpenCall, bound: BoundCall) -> ToolCallRecord:
-        before = self._log.calls.get(call.block["id"])
-        attempt = 1 if before is None else before.attempt + 1
-        tool = bound.tool
-        return started(call.message, call.block, name=tool.name, effect=tool.effect, attempt=attempt, at=now())
-
-    def _call(self, row: ToolCallRecord) -> ToolCall:
-        return ToolCall(
-            id=row.id,
-            attempt=row.attempt,
-            agent=self._agent,
-            name=row.name,
-            session_id=self._session_id,
-            user_id=self._user_id,
-        )
-
     # --- small parts ----------------------------------------------------------------------------------------------
-
-    def _record(
-        self, role: Literal["user", "assistant"], content: Sequence[Block], position: int | None = None
-    ) -> MessageRecord:
-        return MessageRecord(
-            id=new_id("msg"),
-            session_id=self._session_id,
-            user_id=self._user_id,
-            agent=self._agent,
-            position=self._log.reserve() if position is None else position,
-            role=role,
-            content=cast("list[JsonValue]", list(content)),
-            created_at=now(),
-        )
 
     def _move(self, to: Breakpoint) -> None:
         self._at = advance(self._at, to)
@@ -439,19 +279,3 @@ class AgentLoop:
     def _rest(self) -> None:
         if self._at is not Breakpoint.READY:
             self._move(Breakpoint.READY)
-
-
-def _about(row: ToolCallRecord, agent: str) -> dict[str, JsonValue]:
-    return {"callId": row.id, "name": row.name, "agent": agent, "attempt": row.attempt, "effect": row.effect}
-
-
-async def _end(tasks: Sequence[asyncio.Task[ToolOutcome]]) -> None:
-    """Cancel what still runs and wait for it, so that no tool outlives its call."""
-    running = [task for task in tasks if not task.done()]
-    for task in running:
-        task.cancel()
-    if running:
-        await asyncio.wait(running)
-    for task in tasks:
-        if task.done() and not task.cancelled():
-            task.exception()

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from bisect import insort
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Protocol
+from typing import Literal, Protocol, cast
 
+from pydantic import JsonValue
+
+from koda_ray.llm.base import Block
 from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
+from koda_ray.types import new_id, now
 
 __all__ = ["Journal", "Transcript", "merged"]
 
@@ -39,11 +44,15 @@ class Transcript:
     Args:
         journal: Where it is kept.
         agent: Whose messages.
+        session_id: Written into every row.
+        user_id: Written into every row.
     """
 
-    def __init__(self, journal: Journal, *, agent: str) -> None:
+    def __init__(self, journal: Journal, *, agent: str, session_id: str, user_id: str) -> None:
         self._journal = journal
         self._agent = agent
+        self._session_id = session_id
+        self._user_id = user_id
         self._lock = asyncio.Lock()
         self._current = False
         self._next = 1
@@ -70,6 +79,21 @@ class Transcript:
         position = self._next
         self._next += 1
         return position
+
+    def record(
+        self, role: Literal["user", "assistant"], content: Sequence[Block], position: int | None = None
+    ) -> MessageRecord:
+        """Make a row for something said, at the next position or at one that was reserved."""
+        return MessageRecord(
+            id=new_id("msg"),
+            session_id=self._session_id,
+            user_id=self._user_id,
+            agent=self._agent,
+            position=self.reserve() if position is None else position,
+            role=role,
+            content=cast("list[JsonValue]", list(content)),
+            created_at=now(),
+        )
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch and then apply it here.
