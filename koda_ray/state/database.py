@@ -170,7 +170,7 @@ class Database:
         if self.is_sqlite and not self.url.host:
             return str(self.url.database)
         # built from parts: a URL hides its password, but not a token among its options
-        return f"{self.url.drivername}://{self.url.host}/{self.url.database or ''}"
+        return f"{self.url.drivername}://{self.url.host or ''}/{self.url.database or ''}"
 
     def _open(self) -> None:
         if self.is_sqlite and self.url.database and not self.url.host:
@@ -197,12 +197,17 @@ class Database:
         """Build the engine that reads and the one that writes."""
         try:
             if not self.is_sqlite:
-                engine = create_engine(self.url, pool_size=_THREADS, max_overflow=0, pool_pre_ping=True)
+                engine = create_engine(
+                    self.url, pool_size=_THREADS, max_overflow=0, pool_pre_ping=True, hide_parameters=True
+                )
                 return engine.execution_options(isolation_level="AUTOCOMMIT"), engine
-            # isolation_level None: the driver begins nothing by itself
+            # isolation_level None: the driver begins nothing by itself; parameters are people's prompts, so an error
+            # does not show them
             arguments = {"check_same_thread": False, "isolation_level": None, "timeout": _BUSY_TIMEOUT_S}
-            engine = create_engine(self.url, connect_args=arguments, pool_size=_THREADS, max_overflow=0)
-            writer = create_engine(self.url, connect_args=arguments, pool_size=1, max_overflow=0)
+            engine, writer = (
+                create_engine(self.url, connect_args=arguments, pool_size=size, max_overflow=0, hide_parameters=True)
+                for size in (_THREADS, 1)
+            )
         except (NoSuchModuleError, ModuleNotFoundError) as error:
             driver = self.url.drivername.partition("+")[2]
             package = _PACKAGES.get(driver, driver or self.url.drivername)

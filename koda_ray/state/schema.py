@@ -36,6 +36,7 @@ __all__ = [
     "SESSION_TABLES",
     "Json",
     "Utc",
+    "Words",
     "api_keys",
     "approvals",
     "assets",
@@ -65,8 +66,6 @@ metadata = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-
-_ID = String(200)
 
 
 class Json(TypeDecorator[JsonValue]):
@@ -105,6 +104,26 @@ class Utc(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
+class Words(TypeDecorator[str]):
+    """Text from outside: an id or a name that a model or a person chose.
+
+    Postgres refuses NUL and no database takes half a surrogate pair; a title that holds one must not stop a session,
+    so it is mended on the way in, and in comparisons alike.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Replace what cannot be stored."""
+        if value is None:
+            return None
+        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+_ID = Words()
+
+
 def _session_key(*, primary: bool = True) -> Column[str]:
     return Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=primary, nullable=False)
 
@@ -125,7 +144,7 @@ api_keys = Table(
     metadata,
     Column("key_hash", String(64), primary_key=True),
     Column("user_id", _ID, ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("name", Text, nullable=False),
+    Column("name", Words, nullable=False),
     Column("created_at", Utc, nullable=False),
     Column("revoked_at", Utc),
 )
@@ -135,7 +154,7 @@ projects = Table(
     metadata,
     Column("id", _ID, primary_key=True),
     Column("user_id", _ID, ForeignKey("users.id"), nullable=False, index=True),
-    Column("name", Text, nullable=False),
+    Column("name", Words, nullable=False),
     Column("created_at", Utc, nullable=False),
 )
 
@@ -153,7 +172,7 @@ sessions = Table(
     Column("seq", BigInteger, nullable=False),
     Column("host", Text),
     Column("lease_until", Utc),
-    Column("create_key", Text, nullable=False),
+    Column("create_key", Words, nullable=False),
     Column("create_hash", String(64), nullable=False),
     Column("last_activity", Utc, nullable=False),
     Column("created_at", Utc, nullable=False),
@@ -172,7 +191,7 @@ commands = Table(
     "commands",
     metadata,
     _session_key(),
-    Column("key", Text, primary_key=True),
+    Column("key", Words, primary_key=True),
     Column("id", _ID, nullable=False),
     _user(),
     Column("name", String(64), nullable=False),
@@ -240,7 +259,7 @@ beads = Table(
     Column("id", _ID, primary_key=True),
     _user(),
     Column("type", String(16), nullable=False),
-    Column("title", Text, nullable=False),
+    Column("title", Words, nullable=False),
     Column("status", String(16), nullable=False),
     Column("position", Integer, nullable=False),
     Column("depends_on", Json, nullable=False),
@@ -312,7 +331,7 @@ chunks = Table(
     Column("total_bytes", BigInteger, nullable=False),
     Column("wall_ms", Integer, nullable=False),
     Column("worker", Text, nullable=False),
-    Column("error", Text),
+    Column("error", Words),
     Column("created_at", Utc, nullable=False),
 )
 
@@ -323,8 +342,8 @@ assets = Table(
     _user(),
     Column("project_id", _ID, ForeignKey("projects.id"), nullable=False),
     Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE"), index=True),
-    Column("name", Text, nullable=False),
-    Column("media_type", String(100), nullable=False),
+    Column("name", Words, nullable=False),
+    Column("media_type", Words, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("sha256", String(64), nullable=False),
     Column("key", Text, nullable=False),

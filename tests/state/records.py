@@ -22,7 +22,8 @@ from koda_ray.state.store import (
 from koda_ray.types import Execution as ExecutionState
 from koda_ray.types import NodeState, Todo, new_id, now
 
-WORDS = "Fast élan 日本語 🎬 \x00 \u2028 'quoted' \"twice\" % ? :name"
+NAME = "Fast élan 日本語 🎬 \u2028 'quoted' \"twice\" % ? :name"
+WORDS = f"{NAME} \x00"
 SOON = timedelta(seconds=30)
 
 
@@ -111,7 +112,7 @@ def bead(of: SessionRecord, bead_id: str, position: int) -> BeadRecord:
         session_id=of.id,
         user_id=of.user_id,
         type="task",
-        title=WORDS,
+        title=NAME,
         status="open",
         position=position,
         depends_on=["0"],

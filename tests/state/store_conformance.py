@@ -211,6 +211,16 @@ class StoreConformance:
         assert await store.list_jobs(session_id=mine.id) == batch.jobs
         assert await store.chunks(batch.jobs[0].id) == batch.chunks[::-1]
 
+    async def test_names_that_no_database_takes_are_mended(self, store: Store) -> None:
+        mine = await active_session(store)
+        call = records.tool_call(mine, "call\0\ud83d")
+        odd = dataclasses.replace(records.bead(mine, "1\0", 0), title="half \ud83d and \0", data={"t": "\ud83d\0"})
+        for _ in range(2):
+            await store.commit(mine.id, 1, Batch(beads=[odd], tool_calls=[call]))
+        (bead,) = await store.beads(mine.id)
+        assert (bead.id, bead.title, bead.data) == ("1\ufffd", "half ? and \ufffd", odd.data)
+        assert [item.id for item in await store.tool_calls(mine.id)] == ["call\ufffd?"]
+
     async def test_records_are_replaced_by_id_and_keep_their_place(self, store: Store) -> None:
         mine = await active_session(store)
         calls = [records.tool_call(mine, call_id) for call_id in ("c", "b", "a")]

@@ -10,7 +10,7 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-ID = sa.String(length=200)
+ID = sa.Text()
 TIME = sa.DateTime(timezone=True)
 
 
@@ -120,7 +120,7 @@ def upgrade() -> None:
         sa.Column("project_id", ID, nullable=False),
         sa.Column("session_id", ID, nullable=True),
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("media_type", sa.String(length=100), nullable=False),
+        sa.Column("media_type", sa.Text(), nullable=False),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("sha256", sa.String(length=64), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
