@@ -24,7 +24,8 @@ __all__ = ["CHECKS", "examine", "run"]
 
 def _places(examination: Examination) -> list[Finding]:
     """Run what makes and removes folders where the settings point: at the same time they would see each other's."""
-    return [*services.places(examination), *machine.sandboxes(examination), *machine.room(examination)]
+    checks: tuple[Check, ...] = (services.places, machine.sandboxes, machine.room)
+    return [finding for check in checks for finding in _guarded(check, examination)]
 
 
 CHECKS: tuple[Check, ...] = (

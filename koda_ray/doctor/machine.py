@@ -64,7 +64,7 @@ def _allow_name_spaces() -> str:
     if _kernel("user/max_user_namespaces") == "0":
         return "allow user name spaces: sudo sysctl -w user.max_user_namespaces=10000"
     return (
-        "this looks like a container whose seccomp profile forbids name spaces: start it with "
+        "a container's seccomp profile or a chroot forbids them: start the container with "
         "--security-opt seccomp=unconfined (Docker), or run koda on the machine itself"
     )
 
