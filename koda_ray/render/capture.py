@@ -28,8 +28,12 @@ from koda_ray.state.storage import sha256
 
 __all__ = ["IMAGE", "capture_unit"]
 
-IMAGE: Literal["png", "jpeg"] = "png"
-"""How pictures travel from browser to encoder; what was seen is what is hashed."""
+IMAGE: Literal["png", "jpeg"] = "jpeg"
+"""How pictures travel from browser to encoder; what travels is what is hashed.
+
+JPEG 95 has the video's own halved colour planes and takes a third of PNG's time on a 1080p WebGL scene; after CRF 18
+it is 51 dB from the lossless original, where PNG is 57: neither can be seen.
+"""
 
 _QUEUE_FRAMES = 4
 _HASH_DIGITS = 32

@@ -208,11 +208,17 @@
       contract = { get ready() { return window.__exportReady === true ? "yes" : "pending"; }, seek: (s) => window.__exportSeekTo(s), name: "window.__exportReady" };
     }
   };
+  const waitsFor = () => {
+    try {
+      const names = window.__koda.pending();
+      return names.length ? ` (${names.slice(0, MAX_PENDING_NAMES).join(", ")})` : "";
+    } catch { return ""; } // only some pages can say
+  };
   const status = () => {
     findContract();
     const pending = coming();
     const waits = contract && contract.ready === "pending";
-    if (waits) pending.push(contract.name);
+    if (waits) pending.push(contract.name + waitsFor());
     return {
       pending, contract: !!contract, stuck: waits && pending.length === 1,
       failed: contract && contract.ready !== "pending" && contract.ready !== "yes" ? contract.ready : null,

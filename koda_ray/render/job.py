@@ -32,7 +32,7 @@ from koda_ray.render.protocol import (
     UnitTask,
 )
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, plan_units, unit_hash
-from koda_ray.render.stored import read_unit
+from koda_ray.render.stored import needs_replay, note_replay, read_unit
 from koda_ray.state.storage import Storage, bundle_key, report_key
 
 __all__ = ["RenderJob"]
@@ -41,6 +41,14 @@ _WINDOW_PER_WORKER = 2
 _LOOKUPS = 16
 _RETRY_DELAY_S = 0.2
 _MAX_REJOINS = 3
+
+
+class _SeekingFails(Exception):
+    """The page shows another picture when it is sought than when it is played."""
+
+    def __init__(self, unit: int) -> None:
+        super().__init__(unit)
+        self.unit = unit
 
 
 class RenderJob:
@@ -78,6 +86,7 @@ class RenderJob:
         self._attempts = attempts
         self._meter = ProgressMeter(spec.frame_count, on_progress)
         self._failures: list[str] = []
+        self._told: set[str] = set()
 
     async def run(self) -> RenderResult:
         """Render the video. Cancelling this ends every process that works for it.
@@ -95,25 +104,25 @@ class RenderJob:
             raise NotFound(f"there is no bundle {self._spec.bundle} in storage: build the project first")
         environment = await self._executor.environment()
         async with self._meter:
-            units = await self._capture_all(environment, "seek", {})
+            known = await needs_replay(self._storage, self._user_id, self._spec.bundle)
+            mode: CaptureMode = "replay" if known else "seek"
+            found: int | None = None
+            try:
+                units = await self._capture_all(environment, mode)
+            except _SeekingFails as failure:
+                found = failure.unit
+                await note_replay(self._storage, self._user_id, self._spec.bundle)
+                mode = "replay"
+                units = await self._capture_all(environment, mode)
             captured_s = time.perf_counter() - started
-            reused = sum(unit.reused for unit in units)
-            breaks = _breaks(units)
-            replayed: list[int] = []
-            if breaks:
-                # the first unit is made the same way in both modes
-                replayed = breaks
-                again = await self._capture_all(environment, "replay", {0: units[0]})
-                units, breaks = again, _breaks(again)
-            units, joined = await self._join(environment, units, "replay" if replayed else "seek")
+            units, joined = await self._join(environment, units)
             await self._meter.stage("uploading", 0.99)
-            report = self._report(environment, units, joined, replayed, breaks)
+            report = self._report(environment, units, joined, replayed=mode == "replay", found=found)
             report["seconds"] = {
                 "capture": round(captured_s, 3),
                 "total": round(time.perf_counter() - started, 3),
                 **{name: round(ms / 1000, 3) for name, ms in joined.timings_ms.items()},
             }
-            report["unitsReused"] = reused
             await self._storage.put(report_key(self._user_id, self._job_id), json.dumps(report, indent=1).encode())
             await self._meter.done()
         return RenderResult(
@@ -128,20 +137,29 @@ class RenderJob:
             report=report,
         )
 
-    async def _capture_all(
-        self, environment: Environment, mode: CaptureMode, have: dict[int, UnitResult]
-    ) -> list[UnitResult]:
-        """Return every unit of the video, from storage where it is there."""
+    async def _capture_all(self, environment: Environment, mode: CaptureMode) -> list[UnitResult]:
+        """Return every unit of the video, from storage where it is there.
+
+        Raises:
+            _SeekingFails: Two neighbours do not meet, and the units were sought; what was under way has ended.
+        """
         plan = plan_units(self._spec)
         await self._meter.restart()
         gate = asyncio.Semaphore(_LOOKUPS)
 
         async def look(unit: Unit) -> tuple[Unit, UnitResult | None]:
-            if unit.index in have:
-                return unit, have[unit.index]
-            key = unit_hash(self._spec, unit, environment=environment.fingerprint, mode=mode)
+            key = self._key(environment, unit, mode)
             async with gate:
                 return unit, await read_unit(self._storage, self._user_id, key)
+
+        async def tell(unit: UnitResult) -> None:
+            if self._on_unit is not None and unit.key not in self._told:
+                self._told.add(unit.key)
+                await self._on_unit(unit)
+            if mode == "seek":
+                for before, after in itertools.pairwise(done.get(unit.unit.index + step) for step in (-1, 0, 1)):
+                    if before is not None and after is not None and _breaks(before, after):
+                        raise _SeekingFails(after.unit.index)
 
         done: dict[int, UnitResult] = {}
         missing: list[Unit] = []
@@ -151,18 +169,20 @@ class RenderJob:
                 continue
             done[unit.index] = replace(found, unit=unit)
             self._meter.found(unit.frame_count)
-            if self._on_unit is not None and unit.index not in have:
-                await self._on_unit(done[unit.index])
+            await tell(done[unit.index])
         window = asyncio.Semaphore(max(1, self._executor.workers * _WINDOW_PER_WORKER))
 
         async def make(unit: Unit) -> None:
             async with window:
                 done[unit.index] = await self._capture(environment, unit, mode)
-            if self._on_unit is not None:
-                await self._on_unit(done[unit.index])
+            await tell(done[unit.index])
 
         await all_or_cancel([make(unit) for unit in missing])
         return [done[unit.index] for unit in plan]
+
+    def _key(self, environment: Environment, unit: Unit, mode: CaptureMode) -> str:
+        # the first unit begins at frame 0 in both modes
+        return unit_hash(self._spec, unit, environment=environment.fingerprint, mode=mode if unit.start else "seek")
 
     async def _capture(self, environment: Environment, unit: Unit, mode: CaptureMode) -> UnitResult:
         """Capture a unit, again where that may help."""
@@ -172,9 +192,9 @@ class RenderJob:
             job_id=self._job_id,
             spec=self._spec,
             unit=unit,
-            mode=mode,
+            mode=mode if unit.start else "seek",
             environment=environment.fingerprint,
-            key=unit_hash(self._spec, unit, environment=environment.fingerprint, mode=mode),
+            key=self._key(environment, unit, mode),
         )
         while True:
             try:
@@ -189,9 +209,7 @@ class RenderJob:
             await asyncio.sleep(_RETRY_DELAY_S * task.attempt)
             task = replace(task, attempt=task.attempt + 1)
 
-    async def _join(
-        self, environment: Environment, units: list[UnitResult], mode: CaptureMode
-    ) -> tuple[list[UnitResult], JoinResult]:
+    async def _join(self, environment: Environment, units: list[UnitResult]) -> tuple[list[UnitResult], JoinResult]:
         attempt = 1
         while True:
             await self._meter.stage("joining", 0.94)
@@ -227,8 +245,9 @@ class RenderJob:
         environment: Environment,
         units: Sequence[UnitResult],
         joined: JoinResult,
-        replayed: Sequence[int],
-        breaks: Sequence[int],
+        *,
+        replayed: bool,
+        found: int | None,
     ) -> dict[str, JsonValue]:
         report: dict[str, object] = {
             "spec": self._spec.to_json(),
@@ -238,10 +257,11 @@ class RenderJob:
             "frameHash": _digest(units),
             "sha256": joined.sha256,
             "sizeBytes": joined.size_bytes,
-            "replayed": bool(replayed),
-            "replayedBecauseOfUnits": list(replayed),
-            "unstableUnits": list(breaks),
+            "replayed": replayed,
+            "replayedBecauseOfUnit": found,
+            "unstableUnits": [unit.unit.index for before, unit in itertools.pairwise(units) if _breaks(before, unit)],
             "failures": self._failures,
+            "unitsReused": sum(unit.reused for unit in units),
             "units": [
                 {
                     "index": unit.unit.index,
@@ -261,11 +281,9 @@ class RenderJob:
         return cast("dict[str, JsonValue]", report)
 
 
-def _breaks(units: Sequence[UnitResult]) -> list[int]:
-    """Return the units that begin with another picture than the one before ended with."""
-    return [
-        unit.unit.index for before, unit in itertools.pairwise(units) if unit.before_hash != before.frame_hashes[-1]
-    ]
+def _breaks(before: UnitResult, unit: UnitResult) -> bool:
+    """Whether a unit was begun from another picture than the one before it ended with."""
+    return unit.before_hash != before.frame_hashes[-1]
 
 
 def _digest(units: Sequence[UnitResult]) -> str:

@@ -13,9 +13,12 @@ from typing import Any, cast
 from koda_ray.errors import NotFound
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
-from koda_ray.state.storage import Storage, unit_key, unit_meta_key
+from koda_ray.state.storage import Storage, bundle_key, unit_key, unit_meta_key
 
-__all__ = ["read_unit", "write_unit"]
+__all__ = ["needs_replay", "note_replay", "read_unit", "write_unit"]
+
+
+_REPLAY_NOTE = "replay.json"
 
 
 async def write_unit(storage: Storage, user_id: str, unit: UnitResult, data: bytes) -> None:
@@ -47,3 +50,17 @@ async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | No
         return None
     whole = size_bytes == unit.size_bytes and len(unit.frame_hashes) == unit.unit.frame_count and unit.key == key
     return unit if whole else None
+
+
+async def note_replay(storage: Storage, user_id: str, bundle: str) -> None:
+    """Remember that a bundle's page does not restore its state when it is sought.
+
+    Raises:
+        StorageError: It could not be stored.
+    """
+    await storage.put(bundle_key(user_id, bundle, _REPLAY_NOTE), b"{}")
+
+
+async def needs_replay(storage: Storage, user_id: str, bundle: str) -> bool:
+    """Whether an earlier job found that out: a final video need not find it again at its price."""
+    return await storage.exists(bundle_key(user_id, bundle, _REPLAY_NOTE))
