@@ -32,6 +32,7 @@ __all__ = [
 
 _WANTED = ("memory", "pids", "cpu")
 _PERIOD_US = 100_000
+_WEIGHT = 50  # of 100: sandboxes may use what is idle, and give way to this program where it is not
 _REMOVE_TIMEOUT_S = 10.0
 
 
@@ -100,9 +101,11 @@ def make(root: CgroupRoot, name: str, *, memory_bytes: int, pids: int, cpus: flo
             with suppress(OSError):
                 _write(group / "cpu.cfs_period_us", _PERIOD_US)
                 _write(group / "cpu.cfs_quota_us", quota)
+                _write(group / "cpu.shares", _WEIGHT * 1024 // 100)
         else:
             with suppress(OSError):
                 _write(group / "cpu.max", f"{quota} {_PERIOD_US}")
+                _write(group / "cpu.weight", _WEIGHT)
     return tuple(made)
 
 

@@ -129,9 +129,7 @@ class LocalProvider:
                 f"there is no sandbox {sandbox_id[:80]!r}; make another and restore the last checkpoint into it",
                 context={"sandbox_id": sandbox_id[:80]},
             )
-        record = replace(record, owner=Owner.this_process())
-        await asyncio.to_thread(record.write, self._root / sandbox_id)
-        return await self._hold(record)
+        return await self._hold(await asyncio.to_thread(self._take_over, record))
 
     async def destroy(self, sandbox_id: str) -> None:
         """End all processes of a sandbox, whoever started them, and remove its files; may be called twice."""
@@ -205,7 +203,7 @@ class LocalProvider:
             state="creating",
             disk="tmpfs" if tmpfs else "directory",
             user=sandbox_user(sandbox_id) if isolated else None,
-            groups=() if groups_root is None else tuple(map(str, cgroup.plan(groups_root, f"koda-{sandbox_id}"))),
+            groups=_planned(groups_root, sandbox_id),
             owner=Owner.this_process(),
             preview_socket=socket_path(directory),
         )
@@ -215,13 +213,7 @@ class LocalProvider:
             directory.chmod(0o700)
             record.write(directory)
             if groups_root is not None:
-                cgroup.make(
-                    groups_root,
-                    f"koda-{sandbox_id}",
-                    memory_bytes=self._limits.memory_bytes,
-                    pids=self._limits.pids,
-                    cpus=self._limits.cpus,
-                )
+                self._make_groups(groups_root, sandbox_id)
             if tmpfs:
                 mount_tmpfs(disk, size_bytes=self._limits.tmpfs_bytes, inodes=self._limits.inodes)
             self._fill(directory, record.user, isolated)
@@ -229,6 +221,27 @@ class LocalProvider:
             record.write(directory)
         except OSError as error:
             raise SandboxError(f"the sandbox {sandbox_id} could not be made in {self._root}: {error}") from error
+        return record
+
+    def _make_groups(self, root: cgroup.CgroupRoot, sandbox_id: str) -> None:
+        limits = self._limits
+        cgroup.make(
+            root,
+            f"koda-{sandbox_id}",
+            memory_bytes=limits.memory_bytes,
+            pids=limits.pids,
+            cpus=limits.cpus,
+        )
+
+    def _take_over(self, record: Record) -> Record:
+        """Become the owner; groups that went away with the process that made them are made again."""
+        record = replace(record, owner=Owner.this_process())
+        if not all(os.path.isdir(group) for group in record.groups):
+            root = cgroup.find()
+            record = replace(record, groups=_planned(root, record.id))
+            if root is not None:
+                self._make_groups(root, record.id)
+        record.write(self._root / record.id)
         return record
 
     def _fill(self, directory: Path, user: int | None, isolated: bool) -> None:
@@ -286,6 +299,10 @@ class LocalProvider:
         if record is not None and not record.preview_socket.startswith(f"{directory}/"):
             shutil.rmtree(Path(record.preview_socket).parent, ignore_errors=True)
         remove_tree(directory)
+
+
+def _planned(root: cgroup.CgroupRoot | None, sandbox_id: str) -> tuple[str, ...]:
+    return () if root is None else tuple(map(str, cgroup.plan(root, f"koda-{sandbox_id}")))
 
 
 def sandbox_user(sandbox_id: str) -> int | None:

@@ -193,10 +193,12 @@ class Confined:
                 env=_ENVIRONMENT,
                 start_new_session=kill_strays is not None,
             )
-        except OSError as error:
+        except BaseException as error:
             for fd in {out_read, err_read, info_read}:
                 os.close(fd)
-            raise SandboxError(f"a sandboxed process could not be started: {error}") from error
+            if isinstance(error, OSError):
+                raise SandboxError(f"a sandboxed process could not be started: {error}") from error
+            raise
         finally:
             for fd in {out_write, err_write, info_write}:
                 os.close(fd)

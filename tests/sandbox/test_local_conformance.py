@@ -1,0 +1,25 @@
+"""The local provider under the suite of all providers: with hard limits, with the watchdog's, and without isolation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.local import LocalProvider
+from tests.sandbox.conformance import SandboxConformance
+
+pytestmark = pytest.mark.sandbox
+
+
+class TestLocal(SandboxConformance):
+    """As this machine and user allow it."""
+
+
+class TestLocalWithoutGroupsAndMounts(SandboxConformance):
+    """As a user finds it who may neither mount nor make control groups."""
+
+    @pytest.fixture
+    def provider(self, boxes: Path, template: Path, node_modules: Path, limits: Limits) -> LocalProvider:
+        return LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, soft=True)
