@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -30,7 +31,7 @@ _KEPT = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The processes below this one and the temporary folders, at one moment."""
+    """The processes below this one, the temporary files and what is mounted among them, at one moment."""
 
     processes: frozenset[psutil.Process]
     folders: frozenset[Path]
@@ -44,7 +45,7 @@ class Snapshot:
         """Say what is new and does not go away by itself; end those processes and remove those folders."""
         processes = _wait(lambda: [process for process in _below() if self._is_new(process)])
         folders = _wait(lambda: sorted(_folders() - self.folders))
-        return [*_end(processes), *(f"temporary file {path}" for path in _remove(folders))]
+        return [*_end(processes), *(f"{path}" for path in _remove(folders))]
 
     def _is_new(self, process: psutil.Process) -> bool:
         try:
@@ -99,6 +100,10 @@ def _folders() -> set[Path]:
             continue
         # folders that a process keeps for good (koda-render-0) count by what is in them
         found.update(path.iterdir() if path.name.startswith("koda-") and path.is_dir() else [path])
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        mounted = Path(line.split()[1])
+        if mounted.is_relative_to(root):
+            found.add(mounted)
     return found
 
 
@@ -122,7 +127,9 @@ def _end(processes: Iterable[psutil.Process]) -> list[str]:
 
 def _remove(paths: list[Path]) -> list[Path]:
     for path in paths:
-        if path.is_dir() and not path.is_symlink():
+        if path.is_mount():
+            subprocess.run(["umount", "-l", str(path)], check=False)
+        elif path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 from pydantic import SecretStr
 
 from koda_ray import doctor
-from koda_ray.config import Settings
+from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.doctor import Examination, Finding, machine, programs, services
 from koda_ray.wire import Health
 
@@ -172,6 +173,13 @@ def test_a_value_that_is_no_setting_names_variable_and_value(
 def test_a_misspelt_variable_is_noticed(settings: Settings) -> None:
     found = services.settings(Examination(settings, {"KODA_PROT": "80"}))
     assert only(found, "KODA_PROT").remedy == "did you mean KODA_PORT?"
+
+
+def test_every_variable_that_the_program_reads_is_known(settings: Settings) -> None:
+    sources = [REPO_ROOT / "koda", *(REPO_ROOT / "koda_ray").rglob("*.py")]
+    names = {name for path in sources for name in re.findall(r"\bKODA_[A-Z][A-Z_]*[A-Z]\b", path.read_text())}
+    found = services.settings(Examination(settings, dict.fromkeys(names, "x")))
+    assert [finding.name for finding in found if finding.name in names] == []
 
 
 def test_an_open_server_without_keys_is_warned_about(settings: Settings) -> None:

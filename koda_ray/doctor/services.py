@@ -24,7 +24,20 @@ __all__ = ["agents", "load_settings", "places", "ports", "settings"]
 
 _SETTINGS = "Settings"
 _PLACES = "Places"
-_LAUNCHER = frozenset({"KODA_SKIP_SYSTEM", "KODA_TEST_REQUIRE"})
+# Read by the launcher, the client, a running server and the tests; not part of Settings.
+_OTHERS = frozenset(
+    {
+        "KODA_API_KEY",
+        "KODA_BASE",
+        "KODA_RUNFILE",
+        "KODA_SANDBOX_PROCESS",
+        "KODA_SERVER",
+        "KODA_SKIP_SYSTEM",
+        "KODA_TEST_REQUIRE",
+        "KODA_TEST_RUN",
+        "KODA_TEST_SEED",
+    }
+)
 _HEALTH_TIMEOUT_S = 2.0
 _HEALTH_BYTES = 4096
 _STORAGE_TIMEOUT_S = 10.0
@@ -70,7 +83,7 @@ def settings(examination: Examination) -> list[Finding]:
     }
     shown = ", ".join(f"{name} {'set' if isinstance(value, SecretStr) else 'unset'}" for name, value in keys.items())
     findings = [Finding(_SETTINGS, "keys", "ok", shown)]
-    known = {str(field.validation_alias) for field in Settings.model_fields.values()} | _LAUNCHER
+    known = {str(field.validation_alias) for field in Settings.model_fields.values()} | _OTHERS
     for name in sorted(examination.environment):
         if name.startswith("KODA_") and name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -78,7 +91,7 @@ def settings(examination: Examination) -> list[Finding]:
             findings.append(Finding(_SETTINGS, name, "warning", "is not a setting and has no effect", remedy))
     if not _is_loopback(values.host) and values.api_keys is None:
         detail = f"KODA_HOST={values.host} can be reached by other machines and KODA_API_KEYS is unset"
-        remedy = "set KODA_API_KEYS, or leave KODA_HOST out to listen on this machine only"
+        remedy = "the server starts only with keys: set KODA_API_KEYS, or leave KODA_HOST out to stay on this machine"
         findings.append(Finding(_SETTINGS, "access", "warning", detail, remedy))
     return findings
 
