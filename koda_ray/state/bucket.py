@@ -30,6 +30,9 @@ class Bucket:
         Missing: The package for this kind of URL is not installed.
     """
 
+    parallel = 32
+    """How many objects are worth moving at once: each waits for the network most of its time."""
+
     def __init__(self, url: str, options: Mapping[str, JsonValue]) -> None:
         try:
             fs, root = fsspec.core.url_to_fs(  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -92,8 +95,9 @@ class Bucket:
     def list(self, prefix: str) -> list[str]:
         """List the keys below a prefix, unsorted."""
         skip = len(self._root) + 1
-        folder = f"{self._at(prefix)}/" if prefix else self._root
-        return [str(path)[skip:] for path in self._fs.find(folder)]
+        keys = [str(path)[skip:] for path in self._fs.find(self._at(prefix))]
+        # asked below an object, a bucket names the object itself
+        return [key for key in keys if key.startswith(f"{prefix}/")] if prefix else keys
 
     def delete(self, key: str) -> None:
         """Remove an object; nothing happens when it is not there."""

@@ -30,6 +30,9 @@ class Disk:
         root: The folder; made on the first write.
     """
 
+    parallel = 8
+    """How many objects are worth moving at once."""
+
     def __init__(self, root: Path) -> None:
         self.root = root
 
@@ -102,8 +105,6 @@ class Disk:
         path = self.root / prefix
         if path.is_dir():
             shutil.rmtree(path, onerror=_skip_missing)
-        else:
-            path.unlink(missing_ok=True)
 
     def sweep(self, older_than_s: float) -> int:
         """Remove what killed writers left behind; return how many files went."""

@@ -11,17 +11,18 @@ import errno
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pydantic import JsonValue
 
-from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, InvalidPath, KodaError, NotFound, StorageError
 from koda_ray.state.disk import TEMP_FOLDER, Disk
 
 if TYPE_CHECKING:
+    from koda_ray.config import Settings
     from koda_ray.state.bucket import Bucket
 
 __all__ = [
@@ -46,7 +47,6 @@ __all__ = [
 
 MAX_KEY_BYTES = 1024
 MAX_COMPONENT_BYTES = 255
-_PARALLEL = 8
 _SWEEP_AGE_S = 3600.0
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -142,7 +142,7 @@ class Storage:
             for key, data in share:
                 self._call("put", key, lambda backend: backend.put(key, data))  # noqa: B023 - called before the next
 
-        await _spread(work, items)
+        await self._spread(work, items)
 
     async def put_file(self, key: str, path: Path) -> None:
         """Store a file's bytes without reading them into memory. Raises as `put`."""
@@ -168,7 +168,7 @@ class Storage:
 
         for key in wanted:
             check_key(key)
-        await _spread(work, wanted)
+        await self._spread(work, wanted)
         return found
 
     async def get_range(self, key: str, start: int, stop: int) -> bytes:
@@ -231,6 +231,24 @@ class Storage:
         except Exception as error:  # botocore and aiohttp have trees of their own, and s3fs lets both through
             raise _failed(operation, key, error) from error
 
+    async def _spread(self, work: Callable[[list[T]], None], items: list[T]) -> None:
+        """Share items out over threads and wait for all of them, also when one fails."""
+        if not items:
+            return
+        backend = await asyncio.to_thread(self._backend)
+        shares = [share for start in range(backend.parallel) if (share := items[start :: backend.parallel])]
+        # threads of its own: the loop's few are for everybody's single calls
+        threads = ThreadPoolExecutor(len(shares), thread_name_prefix="koda-storage")
+        try:
+            loop = asyncio.get_running_loop()
+            calls = [loop.run_in_executor(threads, work, share) for share in shares]
+            results = await asyncio.gather(*calls, return_exceptions=True)
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
     def _backend(self) -> Backend:
         if self._disk is not None:
             return self._disk
@@ -240,15 +258,6 @@ class Storage:
 
             self._bucket = Bucket(self.url, self._options)
         return self._bucket
-
-
-async def _spread(work: Callable[[list[T]], None], items: list[T]) -> None:
-    """Share items out over a few threads and wait for all of them, also when one fails."""
-    shares = [share for start in range(_PARALLEL) if (share := items[start::_PARALLEL])]
-    results = await asyncio.gather(*(asyncio.to_thread(work, share) for share in shares), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
 
 
 def _failed(operation: str, key: str, error: Exception) -> StorageError:

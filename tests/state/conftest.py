@@ -9,6 +9,7 @@ import pytest
 
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
+from tests import services
 
 pytest.register_assert_rewrite("tests.state.store_conformance")
 
@@ -17,6 +18,7 @@ BUCKET = "koda-test"
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
+    services.need("s3")
     import boto3
     from moto.server import ThreadedMotoServer
 

@@ -44,7 +44,7 @@ async def test_list_is_sorted_and_knows_folders_from_prefixes(storage: Storage) 
     await storage.put_many(dict.fromkeys(("users/b/2", "users/a/z", "users/ab/1", "users/a/deep/er/y", "top"), b"x"))
     assert await storage.list() == ["top", "users/a/deep/er/y", "users/a/z", "users/ab/1", "users/b/2"]
     assert await storage.list("users/a") == await storage.list("users/a/") == ["users/a/deep/er/y", "users/a/z"]
-    assert await storage.list("nobody") == []
+    assert await storage.list("nobody") == await storage.list("top") == []
 
 
 async def test_what_is_not_there(storage: Storage) -> None:
@@ -64,6 +64,7 @@ async def test_delete_is_idempotent_and_keeps_neighbours(storage: Storage) -> No
     await storage.delete_prefix("a")
     await storage.delete_prefix("a/")
     assert await storage.list() == ["a.txt", "ab/3"]
+    await storage.delete_prefix("a.txt")  # an object, not a folder
     with pytest.raises(InvalidPath):
         await storage.delete_prefix("")
     assert await storage.list() == ["a.txt", "ab/3"]
