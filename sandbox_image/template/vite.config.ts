@@ -5,6 +5,7 @@
 import { realpathSync } from 'node:fs';
 import path from 'node:path';
 import type { UserConfig } from 'vite';
+import { shortImports } from './vite/barrels';
 import { bundledFonts } from './vite/fonts';
 import { runtimeInFront } from './vite/redirect';
 import { theatreState } from './vite/theatre-state';
@@ -25,7 +26,7 @@ export default async ({ command }: { command: 'build' | 'serve' }): Promise<User
     root,
     base: command === 'build' ? './' : basePath(env.KODA_BASE),
     cacheDir: '.vite',
-    plugins: [react(), runtimeInFront(root), bundledFonts(root), theatreState(root)],
+    plugins: [react(), runtimeInFront(root), shortImports(root), bundledFonts(root), theatreState(root)],
     resolve: { dedupe: ['react', 'react-dom', 'three', '@react-three/fiber', '@theatre/core'] },
     build: {
       target: 'es2022',

@@ -2,11 +2,11 @@
 //
 // A scene written in the usual way, `import { Canvas } from '@react-three/fiber'` or `import { Text, Environment } from
 // '@react-three/drei'`, must run on the page's clock and without a network. So those imports get src/koda/fiber.ts and
-// src/koda/drei.tsx, which re-export the package with the few components replaced that would not.
+// src/koda/drei.ts, which re-export the package with the few components replaced that would not.
 import path from 'node:path';
 import type { Plugin } from 'vite';
 
-const FRONTS: Record<string, string> = {
+export const FRONTS: Record<string, string> = {
   '@react-three/fiber': 'src/koda/fiber.ts',
   '@react-three/drei': 'src/koda/drei.ts',
 };
