@@ -1,0 +1,75 @@
+"""Pages, storage and executors for tests of rendering, and a check for processes that outlived their parents."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from koda_ray.render.bundle import Bundle, read_folder, store_bundle
+from koda_ray.render.local import LocalExecutor
+from koda_ray.render.spec import RenderSpec
+from koda_ray.state.storage import Storage
+
+PAGES = Path(__file__).parent / "pages"
+USER = "local"
+LEAK_DEADLINE_S = 10.0
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of the processes that name a folder: browsers, their isolation and encoders all do."""
+    found: list[str] = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if str(folder) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(f"{process.pid}: {line[:200]}")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_orphans() -> Iterator[None]:
+    """After a test no browser, isolation or encoder works in a folder of ours, also none that lost its parents."""
+    yield
+    root = Path(tempfile.gettempdir(), f"koda-render-{os.geteuid()}")
+    deadline = time.monotonic() + LEAK_DEADLINE_S
+    while (left := processes_of(root)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not left, left
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage(str(tmp_path / "storage"))
+
+
+@pytest.fixture
+async def local() -> AsyncIterator[LocalExecutor]:
+    async with LocalExecutor(workers=2) as executor:
+        yield executor
+
+
+async def put_page(storage: Storage, page: str | Bundle) -> str:
+    """Store a page of tests/render/pages by name, or HTML text, or a bundle; return its hash."""
+    if isinstance(page, str):
+        page = Bundle({"index.html": page.encode()}) if page.lstrip().startswith("<") else read_folder(PAGES / page)
+    return await store_bundle(storage, USER, page)
+
+
+def small(bundle: str, **fields: object) -> RenderSpec:
+    """A spec that renders quickly: 160x90 at 10 fps, 1 s."""
+    values: dict[str, object] = {"duration_s": 1.0, "width": 160, "height": 90, "fps": 10, "crf": 28} | fields
+    return RenderSpec(bundle=bundle, **values)  # type: ignore[arg-type]
+
+
+async def until(condition: object, *, seconds: float = 20.0) -> None:
+    """Poll until a callable is true."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not condition():  # type: ignore[operator]
+        assert asyncio.get_running_loop().time() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.02)
