@@ -12,9 +12,8 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import cast
 
 import structlog
 from pydantic import JsonValue
@@ -50,7 +49,7 @@ from koda_ray.llm.base import ModelProvider
 from koda_ray.render.protocol import RenderExecutor
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import AssetRecord, Batch, CommandRecord, Store, ToolCallRecord
+from koda_ray.state.store import AssetRecord, Batch, CommandRecord, Store
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import instructions, opening, orchestrator_tools, state_block
 from koda_ray.types import NodeState, new_id, now
@@ -86,6 +85,7 @@ class Session:
         self._watchers = 0
         self._active_at = time.monotonic()
         self._closed = False
+        self._held = False
 
     async def start(self) -> None:
         """Take the session over, and take up whatever it owes.
@@ -161,7 +161,7 @@ class Session:
             command = parse_order(name, body)
             if isinstance(command, Cancel):
                 phases.apply(self.state, command, now())  # refused before anything is stopped
-                await self._stop_work()
+                await self._hold_work()
             after, _ = phases.apply(self.state, command, now())
             record = CommandRecord(
                 id=new_id("cmd"),
@@ -173,7 +173,11 @@ class Session:
                 result={"phase": after.phase, "owes": after.owes},
                 created_at=now(),
             )
-            await self._tell(command, Batch(moves=[command], command=record, touch=True))
+            try:
+                await self._tell(command, Batch(moves=[command], command=record, touch=True))
+            finally:
+                self._held = False
+                self._kick()
             return record
 
     async def _tell(self, command: Command, batch: Batch) -> None:
@@ -184,15 +188,13 @@ class Session:
             await self._agents.resolve(waits.id, json.dumps(result, ensure_ascii=False), batch)
             return
         if isinstance(command, Cancel):
-            batch.tool_calls = [_cut_off(call) for call in await self._open_calls()]
+            await self._agents.abandon("The person cancelled.", batch)
+            return
         words = _words(command, self.state)
         if words is None:
             await self._core.commit(batch)
         else:
             await self._agents.add_user(words, batch)
-
-    async def _open_calls(self) -> list[ToolCallRecord]:
-        return await self._parts.store.tool_calls(self.session_id, status=("started",))
 
     # --- what others ask ------------------------------------------------------------------------------------------
 
@@ -218,7 +220,7 @@ class Session:
         return state_block(self.state, self._assets)
 
     def _kick(self) -> None:
-        if self._closed or self._core.lost or self.state.owes is None:
+        if self._closed or self._held or self._core.lost or self.state.owes is None:
             return
         if self._work is None or self._work.done():
             self._active_at = time.monotonic()
@@ -234,7 +236,9 @@ class Session:
         with contextlib.suppress(RuntimeError):  # the event loop is closing
             asyncio.get_running_loop().call_soon(self._kick)
 
-    async def _stop_work(self) -> None:
+    async def _hold_work(self) -> None:
+        """End the work under way, and let none begin until the command that follows is recorded."""
+        self._held = True
         work = self._work
         if work is not None and not work.done():
             work.cancel()
@@ -299,7 +303,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
-        await self._stop_work()
+        await self._hold_work()
         current = asyncio.current_task()
         others = {task for task in self._tasks if task is not current}
         for task in others:
@@ -369,10 +373,3 @@ def _words(command: Command, state: NodeState) -> str | None:
             return f"That failed ({state.error.code}): {state.error.message}{details}\nTry again."
         case _:
             return None
-
-
-def _cut_off(call: ToolCallRecord) -> ToolCallRecord:
-    """Close a call that a person's cancel has ended."""
-    content = f"{call.name} was ended because the person cancelled; what it did is in the project's files."
-    result = cast("JsonValue", {"content": content, "isError": True, "retryable": True})
-    return replace(call, status="interrupted", result=result, ended_at=now())

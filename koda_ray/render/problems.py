@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 from urllib.parse import unquote, urlsplit
@@ -14,6 +15,9 @@ __all__ = ["Problems"]
 MAX_PROBLEMS = 50
 MAX_MESSAGE_CHARS = 4000
 MAX_STACK_LINES = 30
+_STACK_LINE = re.compile(
+    r"^ +at (?:(?P<name>.+?) \()?(?P<url>[a-z][a-z0-9+.-]*://\S+?):(?P<line>\d+):(?P<column>\d+)\)?$", re.MULTILINE
+)
 _HARMLESS = ("ResizeObserver loop",)
 
 
@@ -50,7 +54,8 @@ class Problems:
         details = _mapping(event.get("exceptionDetails"))
         exception = _mapping(details.get("exception"))
         description = str(exception.get("description") or exception.get("value") or details.get("text") or "error")
-        frames = _frames(details.get("stackTrace"))
+        # where the error was made, before where it was last thrown: boundaries and clocks throw again what they caught
+        frames = [*_stack_frames(description), *_frames(details.get("stackTrace"))]
         if not frames and details.get("url"):
             frames = [{**details, "functionName": ""}]
         self._report("exception", description.partition("\n    at ")[0], frames)
@@ -61,7 +66,9 @@ class Problems:
             return
         arguments = [_mapping(argument) for argument in _sequence(event.get("args"))]
         texts = [str(argument.get("value", argument.get("description", ""))) for argument in arguments]
-        self._report("console", " ".join(texts).partition("\n    at ")[0], _frames(event.get("stackTrace")))
+        text = " ".join(texts)
+        frames = [*_stack_frames(text), *_frames(event.get("stackTrace"))]
+        self._report("console", text.partition("\n    at ")[0], frames)
 
     def _report(self, kind: ProblemKind, message: str, frames: Sequence[Mapping[str, object]]) -> None:
         if message.startswith(_HARMLESS) or any(word in message[:200] for word in _HARMLESS):
@@ -75,7 +82,7 @@ class Problems:
             name = str(frame.get("functionName") or "(anonymous)")
             lines.append(f"{name} ({file}:{line}:{column})")
             # the place to mend is in the project, not in a library that was handed something wrong
-            if first[0] is None or (own and "node_modules/" in str(first[0])):
+            if first[0] is None or (own and not _is_own(str(first[0]))):
                 first = (file, line, column)
         self._keep(
             PageProblem(
@@ -96,7 +103,7 @@ class Problems:
         path = unquote(urlsplit(url).path).lstrip("/") or "index.html"
         original = self._maps.original(path, line, column)
         if original is not None:
-            return original.file, original.line, original.column, "node_modules/" not in original.file
+            return original.file, original.line, original.column, _is_own(original.file)
         return path, line, column, True
 
     def _keep(self, problem: PageProblem) -> None:
@@ -114,6 +121,24 @@ def _sequence(value: object) -> Sequence[object]:
 
 def _frames(trace: object) -> list[Mapping[str, object]]:
     return [_mapping(frame) for frame in _sequence(_mapping(trace).get("callFrames"))]
+
+
+def _is_own(file: str) -> bool:
+    """Whether a file is the project's to mend, not a library's or the template's runtime."""
+    return "node_modules/" not in file and not file.startswith("src/koda/")
+
+
+def _stack_frames(text: str) -> list[Mapping[str, object]]:
+    """Read the frames of an error's own stack text; lines and columns become the protocol's, which count from 0."""
+    return [
+        {
+            "functionName": found["name"] or "",
+            "url": found["url"],
+            "lineNumber": int(found["line"]) - 1,
+            "columnNumber": int(found["column"]) - 1,
+        }
+        for found in _STACK_LINE.finditer(text)
+    ]
 
 
 def _number(value: object) -> int:
