@@ -117,6 +117,14 @@ def test_the_doctor_answers_without_python_and_changes_nothing(copy: Copy) -> No
     assert not (copy.root / ".koda").exists()
 
 
+@pytest.mark.parametrize("arguments", [(), ("--help",)])
+def test_asking_for_help_installs_nothing(copy: Copy, arguments: tuple[str, ...]) -> None:
+    done = copy.run(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "./koda demo" in done.stdout
+    assert not (copy.root / ".koda").exists()
+
+
 def test_an_old_python_is_named_with_the_versions_that_will_do(copy: Copy) -> None:
     copy.offer("ffmpeg", "bwrap", "tmux", "chromium-headless-shell")
     copy.write("python3", 'case "$*" in *version_info*) exit 1 ;; *) echo 3.9.2 ;; esac')
