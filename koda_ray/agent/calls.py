@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from koda_ray.agent.breakpoints import Breakpoint
 from koda_ray.agent.ledger import (
+    abandoned,
     next_step,
     recorded_result,
     refused,
@@ -28,6 +29,7 @@ from koda_ray.agent.runner import run_tool
 from koda_ray.agent.toolkit import BoundCall, ToolCall, Toolkit, ToolOutcome
 from koda_ray.agent.transcript import Transcript, merged
 from koda_ray.events import NewEvent
+from koda_ray.llm.base import Block
 from koda_ray.state.store import Batch, ToolCallRecord
 from koda_ray.types import now
 
@@ -135,6 +137,23 @@ class Calls:
     async def _suspend(self, row: ToolCallRecord, outcome: ToolOutcome) -> None:
         await self._log.commit(merged(Batch(tool_calls=[waiting(row, outcome)]), outcome.batch))
         self._move(Breakpoint.AWAITING_APPROVAL)
+
+    async def abandon(self, open_: Sequence[OpenCall], reason: str, batch: Batch | None) -> None:
+        """Close all open calls, and commit ``batch`` with that."""
+        rows = [
+            abandoned(call.message, call.block, self._log.calls.get(call.block["id"]), reason, at=now())
+            for call in open_
+        ]
+        own = Batch(tool_calls=[row for row in rows if row != self._log.calls.get(row.id)])
+        blocks: list[Block] = []
+        for row in rows:
+            content, is_error = recorded_result(row) or (reason, True)
+            blocks.append(result_block(row.id, content, is_error=is_error))
+            data = {**_about(row, self._agent), "status": row.status, "isError": is_error}
+            own.events.append(NewEvent(type="tool_end", data=data, cause_id=row.id))
+        if blocks:
+            own.messages.append(self._log.record("user", blocks))
+        await self._log.commit(merged(own, batch))
 
     async def settle(self, row: ToolCallRecord, outcome: ToolOutcome) -> None:
         """Store an outcome, its result and its changes in one transaction."""

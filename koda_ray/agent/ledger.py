@@ -20,6 +20,7 @@ from koda_ray.state.store import Effect, MessageRecord, ToolCallRecord
 
 __all__ = [
     "Step",
+    "abandoned",
     "interrupted_content",
     "next_step",
     "recorded_result",
@@ -107,6 +108,31 @@ def sealed(record: ToolCallRecord, *, at: datetime) -> ToolCallRecord:
     if record.status not in ("started", "interrupted"):
         raise ValueError(f"call {record.id} is {record.status}; only a started call can be sealed")
     outcome = ToolOutcome(content=interrupted_content(record.name, record), is_error=True)
+    return replace(record, status="interrupted", result=_result(outcome), ended_at=at)
+
+
+def abandoned(
+    message: MessageRecord, block: ToolUseBlock, record: ToolCallRecord | None, reason: str, *, at: datetime
+) -> ToolCallRecord:
+    """Close a call that a person no longer wants; a recorded outcome stays what it is.
+
+    Args:
+        message: The assistant's message that holds the call.
+        block: The call.
+        record: Its row, if it has one.
+        reason: Why, for the model.
+        at: The present time.
+    """
+    if recorded_result(record) is not None and record is not None:
+        return record
+    if record is None:
+        record = started(message, block, name=block["name"], effect="pure", attempt=0, at=at)
+        known = "It had not begun."
+    elif record.status == "waiting":
+        known = "Nobody answered it."
+    else:
+        known = "It had begun and may have done part of its work."
+    outcome = ToolOutcome.failure("CANCELLED", f"{reason} {known}", retryable=False)
     return replace(record, status="interrupted", result=_result(outcome), ended_at=at)
 
 

@@ -149,6 +149,27 @@ class AgentLoop:
             self._at = derive(self._log.history, self._log.calls)
         return True
 
+    async def abandon(self, reason: str, batch: Batch | None = None) -> int:
+        """Close every call that is open because a person stopped the work, so that the next run does none of it.
+
+        Args:
+            reason: Why, for the model: one sentence.
+            batch: Committed with it, also when nothing is open.
+
+        Returns:
+            How many calls were closed.
+
+        Raises:
+            InvalidTransition: INVALID_TRANSITION, it is running; cancel and await the run first.
+        """
+        if self._running:
+            raise InvalidTransition(f"the loop of {self._agent} runs; cancel it before its calls are abandoned")
+        await self._log.load()
+        open_ = open_calls(self._log.history)
+        await self._calls.abandon(open_, reason, batch)
+        self._at = derive(self._log.history, self._log.calls)
+        return len(open_)
+
     async def run(self) -> LoopOutcome:
         """Go on from wherever the history stands until the model is done, a person is needed or a bound is reached.
 
@@ -187,7 +208,7 @@ class AgentLoop:
                 return LoopOutcome(kind="end_turn", text=text_of(from_records(history[-1:])[0]))
             if self._at is not Breakpoint.PRE_MODEL:
                 self._move(Breakpoint.PRE_MODEL)
-            recent = repair(from_records(history[max(0, begun_at - 1) :]), self._log.calls)
+            recent = from_records(history[max(0, begun_at - 1) :])
             if (circle := repeated_failure(recent, self._toolkit.effect, limit=self._limits.same_failures)) is not None:
                 self._rest()
                 return LoopOutcome(kind="stuck", text=circle)

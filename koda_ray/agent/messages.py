@@ -38,14 +38,14 @@ class OpenCall:
     block: ToolUseBlock
 
 
-def blocks_of(record: MessageRecord) -> tuple[Block, ...]:
+def _blocks(record: MessageRecord) -> tuple[Block, ...]:
     """Read a row's blocks."""
     return tuple(cast("list[Block]", record.content))
 
 
 def from_records(history: Sequence[MessageRecord]) -> tuple[Message, ...]:
     """Read rows as messages, in the order given."""
-    return tuple(Message(role=record.role, content=blocks_of(record)) for record in history)
+    return tuple(Message(role=record.role, content=_blocks(record)) for record in history)
 
 
 def text_of(message: Message) -> str:
@@ -66,11 +66,11 @@ def tool_results(message: Message) -> tuple[ToolResultBlock, ...]:
 def open_calls(history: Sequence[MessageRecord]) -> list[OpenCall]:
     """List calls that have no result anywhere in the history, in the order they were made."""
     answered = {
-        block["tool_use_id"] for record in history for block in blocks_of(record) if block["type"] == "tool_result"
+        block["tool_use_id"] for record in history for block in _blocks(record) if block["type"] == "tool_result"
     }
     calls: list[OpenCall] = []
     for record in history:
-        for block in blocks_of(record):
+        for block in _blocks(record):
             if record.role == "assistant" and block["type"] == "tool_use" and block["id"] not in answered:
                 answered.add(block["id"])
                 calls.append(OpenCall(message=record, block=block))

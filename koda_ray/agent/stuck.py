@@ -1,6 +1,6 @@
 """Whether an agent is going in circles: the same call, with the same input, failing again and again.
 
-Pure, over the history as the model sees it. A call that did change something in between is progress, and so is
+Pure, over the history. A call that did change something in between is progress, and so is
 anything a person says: both start the count anew, because the next try then meets a different world.
 """
 
@@ -25,7 +25,7 @@ def repeated_failure(history: Sequence[Message], effect: Callable[[str], Effect]
     """Look for a call that failed ``limit`` times with the same input and nothing changed in between.
 
     Args:
-        history: A repaired history.
+        history: Messages in order; results of calls that are not among them count for nothing.
         effect: What a tool of that name may change.
         limit: How many failures are too many.
 

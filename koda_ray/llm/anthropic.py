@@ -74,14 +74,15 @@ class AnthropicProvider:
             ModelError: MODEL_CONTEXT_OVERFLOW or MODEL_ERROR; trying again does not help.
         """
         client = await self._connected()
-        answer, first = await with_retry(lambda: self._begin(client, request), self._retry, provider=self.name)
+        answer, event = await with_retry(lambda: self._begin(client, request), self._retry, provider=self.name)
         try:
-            yield first
-            while not isinstance(first, Completed):
-                first = await answer.next()
-                yield first
+            while not isinstance(event, Completed):
+                yield event
+                event = await answer.next()
         finally:
             await answer.close()
+        # after closing: a reader that stops here and forgets the iterator holds no connection
+        yield event
 
     async def close(self) -> None:
         """Close the connections."""

@@ -303,6 +303,48 @@ async def test_only_waiting_calls_can_be_resolved() -> None:
     assert not await desk.loop.resolve(call_id, "x")
 
 
+async def test_abandoned_calls_do_not_run_again_and_the_model_is_told() -> None:
+    disk, entered = Disk(), asyncio.Event()
+
+    async def hold(given: Path, call: ToolCall) -> ToolOutcome:
+        entered.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    tools = (tool("hold", hold, effect="idempotent"), tool("echo", echo))
+    script = [[calls("echo", {"path": "a"}), calls("hold", {"path": "b"}), calls("echo", {"path": "c"})]]
+    desk = Desk(script, *tools, disk=disk)
+    await desk.loop.add_user("Go")
+    task = asyncio.create_task(desk.loop.run())
+    await entered.wait()
+    with pytest.raises(InvalidTransition):
+        await desk.loop.abandon("The person stopped the work.")
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    event = NewEvent(type="state_change")
+    assert await desk.loop.abandon("The person stopped the work.", Batch(events=[event])) == 2
+    assert desk.loop.breakpoint is Breakpoint.PRE_MODEL
+    assert "state_change" in [e.type for e in disk.batches[-1].events]
+    await desk.loop.add_user("Do something else")
+
+    again = Desk([[says("All right.")]], *tools, disk=disk)
+    assert (await again.loop.run()).text == "All right."
+    assert [r["is_error"] for r in again.results] == [False, True, True]
+    assert "had begun" in again.results[1]["content"] and "not begun" in again.results[2]["content"]
+    assert [record.status for record in disk.calls.values()] == ["succeeded", "interrupted", "interrupted"]
+    assert await again.loop.abandon("Again.") == 0
+
+
+async def test_a_call_that_waits_can_be_abandoned() -> None:
+    desk = Desk([[calls("ask", {"path": "a"})], [says("Fine.")]], tool("ask", wait_for_person))
+    await desk.loop.add_user("Go")
+    assert (await desk.loop.run()).kind == "suspended"
+    assert await desk.loop.abandon("The person stopped the work.") == 1
+    assert await desk.loop.waiting() is None
+    assert (await desk.loop.run()).text == "Fine."
+
+
 # --- talking meanwhile --------------------------------------------------------------------------------------------
 
 

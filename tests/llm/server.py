@@ -233,6 +233,7 @@ class ModelServer:
         self.requests: list[Recorded] = []
         self.failures: list[BaseException] = []
         self.cache = PromptCache()
+        self.connections = 0
         self.closing = threading.Event()
         self.lock = threading.Lock()
         self._http = _Server(("127.0.0.1", port), _Handler)
@@ -290,6 +291,11 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        with self.server.owner.lock:
+            self.server.owner.connections += 1
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
