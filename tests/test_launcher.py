@@ -207,12 +207,11 @@ def test_it_can_be_reached_through_a_link(set_up_once: Copy, tmp_path: Path) -> 
     assert (done.stdout, done.stderr) == (f"cli {tmp_path} list\n", "")
 
 
-def test_two_at_once_wait_for_each_other(copy: Copy) -> None:
-    copy.complete()
-    (copy.root / ".koda").mkdir()
-    with (copy.root / ".koda" / "lock").open("w") as lock:
+def test_two_at_once_wait_for_each_other(set_up_once: Copy) -> None:
+    (set_up_once.root / ".koda" / "stamps" / "ready").unlink()
+    with (set_up_once.root / ".koda" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with copy.start("list") as second:
+        with set_up_once.start("list") as second:
             assert second.stderr is not None
             assert "another set-up is under way" in second.stderr.readline()
             assert second.poll() is None
