@@ -104,7 +104,9 @@ class ProviderConformance:
             assert sum(isinstance(event, TextDelta) for event in events) > 3
             done = cast("Completed", events[-1])
             assert done.stop_reason == "end_turn"
-            assert done.usage.input_tokens > 0 and done.usage.output_tokens > 0
+            used = done.usage
+            assert used.input_tokens + used.cache_read_tokens + used.cache_write_tokens > 0
+            assert used.output_tokens > 0
             assert done.message.content == (
                 {"type": "text", "text": "Hello from the model, at some length; ünïcode 動画 🎬 too."},
             )
