@@ -120,12 +120,16 @@ def _text(value: object) -> str | None:
 
 @dataclass(frozen=True)
 class _Exchange:
-    """A tool call and what came back; ``result`` is None while it has none. ``turn`` counts assistant messages."""
+    """A tool call and what came back; ``result`` is None while it has none. ``turn`` counts assistant messages.
+
+    ``todo`` is the todo that was active when the call was made: ids of calls are the loop's own, so they tell nothing.
+    """
 
     call: Call
     result: str | None
     failed: bool
     turn: int
+    todo: str = ""
 
 
 def _exchanges(messages: Sequence[Message]) -> list[_Exchange]:
@@ -135,11 +139,15 @@ def _exchanges(messages: Sequence[Message]) -> list[_Exchange]:
             if block["type"] == "tool_result":
                 results[block["tool_use_id"]] = (block["content"], block["is_error"])
     done: list[_Exchange] = []
+    active = ""
     for turn, message in enumerate(m for m in messages if m.role == "assistant"):
         for block in message.content:
             if block["type"] == "tool_use":
+                if block["name"] == "update_todo" and block["input"].get("status") == "active":
+                    active = str(block["input"].get("todo_id", ""))
                 content, failed = results.get(block["id"], (None, False))
-                done.append(_Exchange(Call(block["id"], block["name"], block["input"]), content, failed, turn))
+                call = Call(block["id"], block["name"], block["input"])
+                done.append(_Exchange(call, content, failed, turn, active))
     return done
 
 
@@ -159,10 +167,10 @@ class _Calls:
         self._turn = len(messages)
         self._made: list[Call] = []
 
-    def add(self, tool: str, /, *, label: str = "", **values: JsonValue) -> None:
-        """Add a call; ``label`` goes into its id so that its result can be found again."""
-        digest = hashlib.sha256(f"{self._turn}:{len(self._made)}:{tool}:{label}".encode()).hexdigest()[:8]
-        self._made.append(Call(f"toolu_{label or tool}_{self._turn}_{digest}", tool, dict(values)))
+    def add(self, tool: str, /, **values: JsonValue) -> None:
+        """Add a call."""
+        digest = hashlib.sha256(f"{self._turn}:{len(self._made)}:{tool}".encode()).hexdigest()[:8]
+        self._made.append(Call(f"toolu_{tool}_{self._turn}_{digest}", tool, dict(values)))
 
     def turn(self, text: str = "") -> Turn:
         return Turn(text, tuple(self._made))
@@ -371,7 +379,7 @@ def _execute(
     if todo is None:
         return calls.turn() if finished else Turn(_farewell(brief, plan))
     id_, status = todo
-    attempts = [e for e in past if e.turn > stopped and e.failed and e.call.id.startswith(f"toolu_{id_}_")]
+    attempts = [e for e in past if e.turn > stopped and e.failed and _works_on(e, id_)]
     if len(attempts) >= _MAX_ATTEMPTS:
         reason = _error_words(attempts[-1].result or "")
         what = "The preview could not be made" if id_.endswith("preview") else "The code could not be written"
@@ -383,8 +391,12 @@ def _execute(
 
 
 def _last_of(past: Sequence[_Exchange], todo: str) -> _Exchange | None:
-    mine = [e for e in past if e.call.id.startswith(f"toolu_{todo}_")]
+    mine = [e for e in past if _works_on(e, todo)]
     return mine[-1] if mine else None
+
+
+def _works_on(exchange: _Exchange, todo: str) -> bool:
+    return exchange.todo == todo and exchange.call.name in ("generate_code", "render_preview")
 
 
 def _work(id_: str, view: SessionView, brief: Brief, plan: Plan, calls: _Calls) -> None:
@@ -394,16 +406,15 @@ def _work(id_: str, view: SessionView, brief: Brief, plan: Plan, calls: _Calls) 
     about = f"{brief.duration_s:g} s, {brief.width}x{brief.height}, {brief.fps} fps, {plan.style}"
     if kind == "setup":
         calls.add("set_thinking", message="Choosing palette, type and stage")
-        calls.add("generate_code", label=id_, task="initial_setup", description=about)
+        calls.add("generate_code", task="initial_setup", description=about)
     elif kind == "finish":
         calls.add("set_thinking", message="Adding light, grain and framing")
-        calls.add("generate_code", label=id_, task="create_component", name="Finish", description=about)
+        calls.add("generate_code", task="create_component", name="Finish", description=about)
     elif kind == "change":
         calls.add("set_thinking", message="Changing only what needs it")
         said = list(dict.fromkeys(_unhandled(view, id_))) or list(view.feedback[-1:])
         calls.add(
             "generate_code",
-            label=id_,
             task="modify_existing",
             change="; ".join(said)[:2000],
             files=cast("JsonValue", list(view.files)),
@@ -411,14 +422,13 @@ def _work(id_: str, view: SessionView, brief: Brief, plan: Plan, calls: _Calls) 
         )
     elif kind == "preview":
         calls.add("set_thinking", message="Rendering the preview")
-        calls.add("render_preview", label=id_)
+        calls.add("render_preview")
     else:
         number = int(match.group(3)) if match else 1
         scene = next((s for s in plan.scenes if s.number == number), plan.scenes[-1])
         calls.add("set_thinking", message=f"Animating “{scene.title}”"[:50])
         calls.add(
             "generate_code",
-            label=id_,
             task="create_scene",
             scene=number,
             name=scene.title,
