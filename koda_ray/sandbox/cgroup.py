@@ -32,7 +32,6 @@ __all__ = [
 
 _WANTED = ("memory", "pids", "cpu")
 _PERIOD_US = 100_000
-_WEIGHT = 50  # of 100: sandboxes may use what is idle, and give way to this program where it is not
 _REMOVE_TIMEOUT_S = 10.0
 
 
@@ -97,15 +96,16 @@ def make(root: CgroupRoot, name: str, *, memory_bytes: int, pids: int, cpus: flo
                 _write(group / "memory.swap.max", 0)
         elif controller == "pids":
             _write(group / "pids.max", pids)
+        # a group weighs as much as one thread beside it; a build has as many as it may use processors
         elif root.version == 1:
             with suppress(OSError):
                 _write(group / "cpu.cfs_period_us", _PERIOD_US)
                 _write(group / "cpu.cfs_quota_us", quota)
-                _write(group / "cpu.shares", _WEIGHT * 1024 // 100)
+                _write(group / "cpu.shares", int(cpus * 1024))
         else:
             with suppress(OSError):
                 _write(group / "cpu.max", f"{quota} {_PERIOD_US}")
-                _write(group / "cpu.weight", _WEIGHT)
+                _write(group / "cpu.weight", min(10_000, int(cpus * 100)))
     return tuple(made)
 
 

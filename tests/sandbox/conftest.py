@@ -43,9 +43,14 @@ def node_modules(tmp_path: Path) -> Path:
     return root
 
 
+def small_limits() -> Limits:
+    """Limits that are quick to reach."""
+    return Limits(memory_bytes=512 * MB, pids=64, disk_bytes=64 * MB, scratch_bytes=16 * MB)
+
+
 @pytest.fixture
 def limits() -> Limits:
-    return Limits(memory_bytes=512 * MB, pids=64, disk_bytes=64 * MB, scratch_bytes=16 * MB)
+    return small_limits()
 
 
 @pytest.fixture

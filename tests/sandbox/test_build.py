@@ -1,0 +1,103 @@
+"""Real builds of the real template: the bundle comes out, and what is wrong is told with file, line and column."""
+
+from __future__ import annotations
+
+import pytest
+
+from koda_ray.errors import SandboxNotFound
+from koda_ray.sandbox.build import build
+from koda_ray.sandbox.local_sandbox import LocalSandbox
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.slow]
+
+APP = b"export default function App() {\n  return <div>hello</div>;\n}\n"
+
+
+async def test_the_template_builds(studio: LocalSandbox) -> None:
+    await studio.run(("sh", "-c", "mkdir dist && echo stale > dist/stale.txt"))
+    result = await build(studio, timeout_s=120)
+    assert result.ok and result.problems == (), result.problems
+    assert {"index.html"} < set(result.files) and "stale.txt" not in result.files
+    assert any(path.startswith("assets/") and path.endswith(".js") for path in result.files)
+    assert b"<script" in result.files["index.html"]
+
+
+def using(line: str) -> bytes:
+    """The page, with one line in front that it really uses."""
+    name = line.replace("{", " ").replace("}", " ").split()[1]
+    return f"{line}\nconsole.log({name});\n".encode() + APP
+
+
+@pytest.mark.parametrize(
+    ("files", "expected", "words"),
+    [
+        ({"src/App.tsx": APP.replace(b"return", b"const x = ;\n  return")}, ("src/App.tsx", 2, 13), 'Unexpected ";"'),
+        ({"src/App.tsx": APP.replace(b"hello", b"<b>hello")}, ("src/App.tsx", 2, None), "closing"),
+        ({"src/App.tsx": b"// first\n" + using("import { a } from './nowhere';")}, ("src/App.tsx", 2, 19), "./nowhere"),
+        ({"src/App.tsx": using("import gsap from 'gsap';")}, ("src/App.tsx", 1, 18), "gsap"),
+        (
+            {"src/App.tsx": using("import { x } from './utils/x';"), "src/utils/x.ts": b"export const y = 1;\n"},
+            ("src/App.tsx", 1, 10),
+            '"x" is not exported by "src/utils/x.ts"',
+        ),
+        (
+            {"src/App.tsx": using("import d from './d.json';"), "src/d.json": b"{\n  oops\n}\n"},
+            ("src/d.json", 2, None),
+            "JSON",
+        ),
+        ({"vite.config.ts": b"export default {\n  root: \n};\n"}, ("vite.config.ts", 3, 1), "Unexpected"),
+    ],
+    ids=["syntax", "jsx", "file", "package", "export", "json", "config"],
+)
+async def test_what_does_not_build_says_where(
+    studio: LocalSandbox, files: dict[str, bytes], expected: tuple[str, int, int | None], words: str
+) -> None:
+    await studio.write_files(files)
+    result = await build(studio, timeout_s=120)
+    assert not result.ok and not result.files
+    first = result.problems[0]
+    file, line, column = expected
+    assert (first.file, first.line) == (file, line), first
+    assert column is None or first.column == column, first
+    assert words in first.message
+    assert "/home/user" not in first.message
+
+
+async def test_a_type_error_is_found_when_types_are_checked(studio: LocalSandbox) -> None:
+    await studio.write_files({"src/App.tsx": b"const size: number = 'big';\nconsole.log(size);\n" + APP})
+    result = await build(studio, timeout_s=120, types=True)
+    assert not result.ok
+    assert [(p.file, p.line, p.column) for p in result.problems] == [("src/App.tsx", 1, 7)]
+    assert "TS2322" in result.problems[0].message
+
+
+async def test_a_build_that_does_not_end(studio: LocalSandbox) -> None:
+    await studio.write_files({"vite.config.ts": b"while (true);\n"})
+    result = await build(studio, timeout_s=2)
+    assert not result.ok and "2 s" in result.problems[0].message
+
+
+async def test_a_build_without_a_page(studio: LocalSandbox) -> None:
+    config = b"export default { build: { rollupOptions: { input: 'src/App.tsx' } } };\n"
+    await studio.write_files({"vite.config.ts": config, "src/App.tsx": APP})
+    result = await build(studio, timeout_s=120)
+    assert not result.ok and "index.html" in result.problems[0].message
+
+
+async def test_a_link_in_the_bundle_is_not_followed_out(studio: LocalSandbox) -> None:
+    plugin = b"""
+import fs from 'node:fs';
+export default { plugins: [{ name: 'evil', closeBundle() {
+  fs.symlinkSync('/etc/passwd', 'dist/passwd'); fs.symlinkSync('/proc/self/environ', 'dist/environ');
+} }] };
+"""
+    await studio.write_files({"vite.config.ts": plugin, "src/App.tsx": APP, "src/main.tsx": b"console.log(1);\n"})
+    result = await build(studio, timeout_s=120)
+    assert result.ok, result.problems
+    assert "passwd" not in result.files and "environ" not in result.files
+
+
+async def test_a_sandbox_that_is_gone(studio: LocalSandbox) -> None:
+    await studio.destroy()
+    with pytest.raises(SandboxNotFound):
+        await build(studio)

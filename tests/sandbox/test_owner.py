@@ -1,0 +1,142 @@
+"""What happens to a sandbox when the process that owns it is killed, and how the next one takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from koda_ray.config import REPO_ROOT
+from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.record import Owner
+from koda_ray.sandbox.service import SandboxService
+from tests.sandbox.leftovers import Leftovers
+
+pytestmark = pytest.mark.sandbox
+
+_OWNER = """
+import asyncio, json, sys
+from pathlib import Path
+from koda_ray.sandbox.local import LocalProvider
+from tests.sandbox.conftest import small_limits
+
+async def main():
+    given = json.loads(sys.argv[1])
+    provider = LocalProvider(
+        root=Path(given["boxes"]), template=Path(given["template"]), node_modules=Path(given["node_modules"]),
+        limits=small_limits(), soft=given["soft"],
+    )
+    sandbox = await provider.create(sandbox_id=given["id"], session_id="ses_a", user_id="usr_a")
+    await sandbox.write_files({"src/kept.ts": b"kept"})
+    await sandbox.start("daemon", ("sh", "-c", "(setsid sh -c 'while :; do sleep 0.05; done' &) ; exec sleep 600"))
+    deaf = ("sh", "-c", "trap '' TERM; echo > src/running.ts; sleep 600")
+    command = asyncio.create_task(sandbox.run(deaf, timeout_s=600))
+    while True:
+        names = [entry.path for entry in await sandbox.list_files("src")]
+        if "src/running.ts" in names:
+            break
+        await asyncio.sleep(0.02)
+    print("ready", flush=True)
+    await command
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(params=[False, True], ids=["hard", "soft"])
+def owner(
+    request: pytest.FixtureRequest, boxes: Path, template: Path, node_modules: Path, leftovers: Leftovers
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A process with a sandbox that runs a command and a background process with a daemon."""
+    given = {
+        "boxes": str(boxes), "template": str(template), "node_modules": str(node_modules),
+        "id": leftovers.new_id(), "soft": request.param,
+    }  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-c", _OWNER, json.dumps(given)], cwd=REPO_ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield given["id"], process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+async def test_a_killed_owner_leaves_files_and_no_process(
+    owner: tuple[str, subprocess.Popen[str]], provider: LocalProvider, leftovers: Leftovers
+) -> None:
+    name, process = owner
+    assert leftovers.processes(name)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 5
+    while leftovers.processes(name) and time.monotonic() < deadline:  # noqa: ASYNC110 - processes of another one
+        await asyncio.sleep(0.02)
+    assert leftovers.processes(name) == []
+    info = next(iter(await provider.list()))
+    assert (info.id, info.alive, info.owner_alive) == (name, True, False)
+    sandbox = await provider.connect(name)
+    assert await sandbox.read_file("src/kept.ts") == b"kept"
+    assert await sandbox.processes() == []
+    assert (await sandbox.run(("cat", "src/kept.ts"))).stdout == "kept"
+    assert next(iter(await provider.list())).owner_alive
+    await sandbox.destroy()
+
+
+async def test_one_that_another_process_runs_can_be_destroyed(
+    owner: tuple[str, subprocess.Popen[str]], provider: LocalProvider, leftovers: Leftovers
+) -> None:
+    name, _ = owner
+    assert leftovers.processes(name)
+    await provider.destroy(name)
+    assert leftovers.processes(name) == []
+    assert await provider.list() == []
+
+
+async def test_the_reaper_takes_what_nobody_owns(
+    owner: tuple[str, subprocess.Popen[str]], provider: LocalProvider, leftovers: Leftovers
+) -> None:
+    name, process = owner
+    service = SandboxService(provider)
+    mine = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_b", user_id="usr_b")
+    assert await service.reap([]) == []  # both are young and their owners live
+    process.kill()
+    process.wait()
+    assert await service.reap([name]) == []  # a row says that its session still wants it
+    assert await service.reap([]) == [name]
+    assert [info.id for info in await provider.list()] == [mine.id]
+    await mine.destroy()
+
+
+async def test_what_was_half_made_is_found_and_removed(
+    provider: LocalProvider, boxes: Path, leftovers: Leftovers
+) -> None:
+    name = leftovers.new_id()
+    (boxes / name / "disk" / "project").mkdir(parents=True)
+    (boxes / "not-ours").mkdir()
+    (boxes / "not-ours" / "file").touch()
+    assert [(info.id, info.alive, info.owner_alive) for info in await provider.list()] == [(name, False, False)]
+    sandbox = await provider.create(sandbox_id=name, session_id="ses_a", user_id="usr_a")
+    assert (await sandbox.read_file("public/logo.svg")) == b"<svg/>\n"
+    await sandbox.destroy()
+    assert await SandboxService(provider).reap([]) == []
+    assert (boxes / "not-ours" / "file").exists()
+    (boxes / "not-ours" / "file").unlink()
+    (boxes / "not-ours").rmdir()
+
+
+def test_an_owner_is_told_apart_from_a_later_process_of_its_number() -> None:
+    mine = Owner.this_process()
+    assert mine.alive
+    assert not Owner(mine.pid, mine.start_ticks - 1, mine.boot_id).alive
+    assert not Owner(mine.pid, mine.start_ticks, "another-boot").alive
+    assert not Owner(2**22 + 1, 0, mine.boot_id).alive
