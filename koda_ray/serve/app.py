@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -54,6 +55,9 @@ REPLICA_OPTIONS: dict[str, Any] = {
 OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Small values only: frames and files never pass through Ray."""
 PASSIVATE_S = 15.0
+OWNED = "KODA_SERVER_OWNED"
+"""Environment variable: the process id of the one that this server was started for."""
+_PR_SET_PDEATHSIG = 1
 _QUIET = {"log_level": "WARNING", "enable_access_log": False}
 # Ray's own types for these are incomplete
 _RAY = cast(Any, ray)
@@ -268,6 +272,7 @@ async def _passivate() -> None:
 
 def main() -> int:
     """Run a server with the environment's settings; return the exit status."""
+    _end_with_parent()
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGTERM, _interrupted)  # until the loop takes over
     try:
@@ -278,6 +283,15 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _end_with_parent() -> None:
+    """Have a server that the CLI started for one job end when the CLI does, however that ends. Source: prctl(2)."""
+    parent = os.environ.pop(OWNED, None)
+    if parent is not None:
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != int(parent):  # it ended before we could ask for that
+            raise SystemExit(0)
 
 
 def _interrupted(_number: int, _frame: object) -> None:

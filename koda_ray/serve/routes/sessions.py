@@ -10,14 +10,13 @@ from koda_ray.errors import KodaError, NotFound
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, SessionId, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
-from koda_ray.state.store import SessionRecord
+from koda_ray.serve.views import page_of, view_of
 from koda_ray.types import NodeState, new_id
-from koda_ray.wire import CreateSession, SessionCreated, SessionPage, SessionSummary, SessionView
+from koda_ray.wire import CreateSession, SessionCreated, SessionPage, SessionView
 
 __all__ = ["default_project", "router"]
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
-_SUMMARY_CHARS = 200
 
 
 def default_project(user_id: str) -> str:
@@ -90,11 +89,7 @@ async def list_sessions(
     before: Annotated[str | None, Query(max_length=64, description="`next` of the page before")] = None,
 ) -> SessionPage:
     """Return a page; ask again with `before` set to `next` until `next` is null."""
-    rows = await deps.store.list_sessions(user, limit=limit + 1, before=before)
-    page = rows[:limit]
-    return SessionPage(
-        sessions=tuple(_summary(row) for row in page), next=page[-1].id if len(rows) > limit and page else None
-    )
+    return page_of(await deps.store.list_sessions(user, limit=limit + 1, before=before), limit)
 
 
 @router.get(
@@ -106,7 +101,7 @@ async def list_sessions(
 )
 async def get_session(row: OwnSession) -> SessionView:
     """Return the state as stored. This wakes nothing, however long the session has slept."""
-    return view(row)
+    return view_of(row)
 
 
 @router.delete(
@@ -130,34 +125,6 @@ def node_of(session_id: str) -> str:
 def session_of(node_id: str) -> str:
     """Return the session id of a node made here; a session's own id stays as it is."""
     return f"ses_{node_id.removeprefix('nod_')}" if node_id.startswith("nod_") else node_id
-
-
-def view(row: SessionRecord) -> SessionView:
-    """Show a row to its owner."""
-    return SessionView(
-        id=row.id,
-        node_id=row.node_id,
-        project_id=row.project_id,
-        status=row.status,
-        seq=row.seq,
-        state=row.state,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
-
-
-def _summary(row: SessionRecord) -> SessionSummary:
-    prompt = " ".join(row.state.prompt.split())
-    return SessionSummary(
-        id=row.id,
-        project_id=row.project_id,
-        phase=row.state.phase,
-        owes=row.owes,
-        status=row.status,
-        prompt=prompt if len(prompt) <= _SUMMARY_CHARS else f"{prompt[: _SUMMARY_CHARS - 1]}…",
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
 
 
 async def _check_assets(deps: ApiDeps, body: CreateSession, user: str) -> None:

@@ -1,0 +1,183 @@
+"""Who decides when a session waits for a person: the person at the terminal, ``--yes``, or nobody."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from koda_ray.console.live import ACCENT, plan_table
+from koda_ray.console.text import clean, duration
+from koda_ray.types import NodeState, Option, Question
+
+__all__ = ["Ask", "Decider", "Decision", "Nobody", "Yes"]
+
+_ANY = "Choose what suits the prompt best"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to say to the session; ``leave`` says nothing and stops following."""
+
+    action: Literal["answer", "accept", "reject", "changes", "message", "retry", "preview", "leave"]
+    option_id: str | None = None
+    text: str | None = None
+
+
+class Decider(Protocol):
+    """Somebody who is asked when a session waits."""
+
+    def decide(self, state: NodeState) -> Decision | None:
+        """Return what to say; None where nobody is there to ask."""
+        ...
+
+
+class Nobody:
+    """Leaves every decision to somebody else."""
+
+    def decide(self, state: NodeState) -> Decision | None:
+        """Return nothing."""
+        return None
+
+
+class Yes:
+    """Takes the first option, every plan and every preview."""
+
+    def decide(self, state: NodeState) -> Decision | None:
+        """Go on, unless there is nothing to go on with."""
+        match state.phase:
+            case "question" if state.question is not None:
+                options = state.question.options
+                return Decision("answer", option_id=options[0].id) if options else Decision("answer", text=_ANY)
+            case "plan" | "preview":
+                return Decision("accept")
+            case _:
+                return None
+
+
+class Ask:
+    """Asks the person at the terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def decide(self, state: NodeState) -> Decision | None:
+        """Show what there is to decide and read the answer; raises KeyboardInterrupt where that is the answer."""
+        match state.phase:
+            case "question" if state.question is not None:
+                return self._question(state.question)
+            case "plan" if state.plan is not None:
+                self._console.print()
+                self._console.print(Padding(plan_table(state.plan, min(96, self._console.width - 4)), (0, 2)))
+                return self._choose("Make this?", accept="make it", change="change the plan", reject="ask me again")
+            case "preview" if state.preview is not None:
+                self._console.print(
+                    f"\n  [green]✔[/green] The preview is ready: {duration(state.preview.duration)} of video."
+                )
+                return self._choose("Render it?", accept="render the video", change="change something", preview=True)
+            case "error" if state.error is not None:
+                self._console.print(f"\n  [red]✖[/red] {escape(clean(state.error.message))}")
+                return self._failed(can_retry=state.error.can_retry)
+            case "idle":
+                self._console.print("\n  Stopped.")
+                return self._words("message")
+            case _:
+                return None
+
+    def _question(self, question: Question) -> Decision:
+        self._console.print(f"\n  [bold {ACCENT}]?[/] [bold]{escape(clean(question.text))}[/bold]\n")
+        self._console.print(_options(question.options))
+        if question.custom_input:
+            self._console.print("    [dim]or say it in your own words[/dim]")
+        while True:
+            said = self._read(default="1" if question.options else "")
+            if said.isdecimal() and 1 <= int(said) <= len(question.options):
+                return Decision("answer", option_id=question.options[int(said) - 1].id)
+            if (named := _named(said, question.options)) is not None:
+                return Decision("answer", option_id=named.id)
+            if said and not said.isdecimal() and question.custom_input:
+                return Decision("answer", text=said)
+            self._console.print(f"    [yellow]a number from 1 to {len(question.options)}[/yellow]")
+
+    def _choose(self, what: str, *, accept: str, change: str, reject: str = "", preview: bool = False) -> Decision:
+        keys = [f"[bold]enter[/bold] {accept}", f"[bold]c[/bold] {change}"]
+        keys += [f"[bold]r[/bold] {reject}"] if reject else []
+        keys += ["[bold]o[/bold] see it live"] if preview else []
+        keys += ["[bold]q[/bold] leave it for later"]
+        self._console.print(f"\n  [bold {ACCENT}]?[/] [bold]{what}[/bold]   " + "  ·  ".join(keys))
+        while True:
+            said = self._read(default="")
+            match said.lower():
+                case "" | "y" | "yes" | "a" | "accept":
+                    return Decision("accept")
+                case "c":
+                    return self._words("changes")
+                case "r" if reject:
+                    return Decision("reject")
+                case "o" if preview:
+                    return Decision("preview")
+                case "q":
+                    return Decision("leave")
+                case _ if len(said) > 3:
+                    return Decision("changes", text=said)
+                case _:
+                    self._console.print(
+                        "    [yellow]enter, or one of the letters, or what should be different[/yellow]"
+                    )
+
+    def _failed(self, *, can_retry: bool) -> Decision:
+        keys = (["[bold]enter[/bold] try again"] if can_retry else []) + ["or say what should be different"]
+        self._console.print("\n  " + "  ·  ".join([*keys, "[bold]q[/bold] leave it"]))
+        while True:
+            said = self._read(default="")
+            if said.lower() == "q":
+                return Decision("leave")
+            if said:
+                return Decision("message", text=said)
+            if can_retry:
+                return Decision("retry")
+
+    def _words(self, action: Literal["changes", "message"]) -> Decision:
+        self._console.print("    [dim]what should be different?[/dim]")
+        while not (said := self._read(default="")):
+            pass
+        return Decision(action, text=said)
+
+    def _read(self, *, default: str) -> str:
+        with _interruptible():
+            try:
+                said = self._console.input(f"  [{ACCENT}]›[/] ").strip()
+            except EOFError:
+                raise KeyboardInterrupt from None
+        return said or default
+
+
+def _options(options: tuple[Option, ...]) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(width=5, justify="right", style=f"bold {ACCENT}")
+    table.add_column(style="bold")
+    table.add_column(style="dim")
+    for place, option in enumerate(options, start=1):
+        table.add_row(str(place), escape(clean(option.label)), escape(clean(option.description or "")))
+    return table
+
+
+def _named(said: str, options: tuple[Option, ...]) -> Option | None:
+    return next((option for option in options if said.lower() in (option.id.lower(), option.label.lower())), None)
+
+
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """Let Ctrl-C end a read: asyncio's own handler would only note it until the read is over."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,243 @@
+"""One whole job at the terminal: a server found or started, a session made or taken up, followed, and saved."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.status import Status
+
+from koda_ray.client import KodaClient
+from koda_ray.console.ask import Ask, Decider, Nobody, Yes
+from koda_ray.console.exits import Exit, Left
+from koda_ray.console.follow import LiveScreen, PlainScreen, Screen, follow
+from koda_ray.console.live import ACCENT, LiveView
+from koda_ray.console.save import Saved, save
+from koda_ray.console.server import OwnServer, running_url
+from koda_ray.console.summary import print_end, print_saved
+from koda_ray.console.text import slug
+from koda_ray.console.view import View
+from koda_ray.serve import runfile
+from koda_ray.types import NodeState, RenderOptions, SessionOptions, now
+
+__all__ = ["Faces", "NewJob", "create", "require_server", "take_up", "with_server"]
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """What to make."""
+
+    prompt: str
+    style: str | None = None
+    options: SessionOptions = field(default_factory=SessionOptions)
+    render: RenderOptions | None = None
+    assets: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Faces:
+    """How to show a job and who decides: ``live`` needs a terminal, ``ask`` a person at it."""
+
+    console: Console
+    live: bool
+    decider: Decider
+
+    @classmethod
+    def of(cls, *, yes: bool, plain: bool = False, look: bool = False) -> Faces:
+        """Choose by what stdin and stdout are."""
+        console = Console(highlight=False)
+        live = console.is_terminal and not plain
+        decider: Decider = Nobody()
+        if yes:
+            decider = Yes()
+        elif not look and console.is_terminal and sys.stdin.isatty():
+            decider = Ask(console)
+        return cls(console, live, decider)
+
+    def write(self, line: str) -> None:
+        """Write a line that is no markup."""
+        self.console.print(line, markup=False, soft_wrap=True)
+
+    @contextmanager
+    def screen(self, view: View, *, prompt: str, began: datetime, note: str = "") -> Generator[Screen]:
+        """Show a view for as long as the block runs."""
+        if not self.live:
+            yield PlainScreen(self.write, began=began)
+            return
+        shown = LiveView(view, prompt=prompt, began=began)
+        shown.note = note
+        with LiveScreen(self.console, shown) as screen:
+            yield screen
+
+
+@contextmanager
+def with_server(faces: Faces, server: str | None, *, keep: bool = False) -> Generator[tuple[str, bool]]:
+    """Yield a server's address, and whether it is ours: then it ends with the block, and all that it started.
+
+    Args:
+        faces: Where to say that one is starting.
+        server: The address to use; else the one that runs here, else one of our own.
+        keep: Let one that was started here run on.
+    """
+    url = running_url(server)
+    if url is not None:
+        yield url, False
+        return
+    own = OwnServer(runfile.runfile_path().parent / "server.log", keep=keep)
+    try:
+        if faces.live:
+            with Status("  Starting koda", console=faces.console, spinner="dots", spinner_style=ACCENT) as status:
+                url = own.start(waiting=lambda took: status.update(f"  Starting koda [dim]{took:.0f} s[/dim]"))
+        else:
+            faces.write("koda: starting a server")
+            url = own.start()
+        yield url, not keep
+    finally:
+        if not keep:
+            with _undisturbed():
+                own.stop()
+
+
+def create(job: NewJob, faces: Faces, *, server: str | None, out: Path | None) -> None:
+    """Do a whole job; raises Left with the status to end with."""
+    with with_server(faces, server) as (url, own):
+        followed = _Followed(faces, own=own)
+        with followed.said_on_interrupt():
+            asyncio.run(followed.create(url, job))
+            asyncio.run(followed.end(url, out or Path("out") / slug(job.prompt)))
+
+
+def take_up(
+    session_id: str,
+    faces: Faces,
+    *,
+    server: str | None,
+    out: Path | None,
+    words: str | None = None,
+    retry: bool = False,
+    may_start: bool = True,
+) -> None:
+    """Go on with a session: follow it, decide, and save what comes of it; raises Left with the status to end with."""
+    if not may_start:
+        running = require_server(server)
+        return _take_up(session_id, faces, url=running, own=False, out=out, words=words, retry=retry)
+    with with_server(faces, server) as (url, own):
+        return _take_up(session_id, faces, url=url, own=own, out=out, words=words, retry=retry)
+
+
+def _take_up(
+    session_id: str, faces: Faces, *, url: str, own: bool, out: Path | None, words: str | None, retry: bool
+) -> None:
+    followed = _Followed(faces, own=own)
+    with followed.said_on_interrupt():
+        asyncio.run(followed.take_up(url, session_id, words=words, retry=retry))
+        asyncio.run(followed.end(url, out))
+
+
+def require_server(server: str | None) -> str:
+    """Return the address of a server that runs.
+
+    Raises:
+        Left: None does.
+    """
+    url = running_url(server)
+    if url is None:
+        sys.stderr.write(
+            "koda: no server runs here; start one with: koda serve --background (or: koda resume ID, which starts one "
+            "for as long as it takes)\n"
+        )
+        raise Left(Exit.NO_SERVER)
+    return url
+
+
+class _Followed:
+    """A session while somebody watches."""
+
+    def __init__(self, faces: Faces, *, own: bool) -> None:
+        self._faces = faces
+        self._own = own
+        self._view: View | None = None
+        self._state: NodeState | None = None
+        self._began = now()
+
+    async def create(self, url: str, job: NewJob) -> None:
+        """Make a session and follow it."""
+        async with KodaClient(url) as client:
+            ids = tuple([(await client.upload(path)).id for path in job.assets])
+            made = await client.create(
+                job.prompt, style=job.style, options=job.options, render=job.render, asset_ids=ids
+            )
+            self._view = view = View(made.session_id)
+            if not self._faces.live:
+                self._faces.write(f"koda: session {made.session_id}")
+            with self._faces.screen(view, prompt=job.prompt, began=self._began, note=self._note()) as screen:
+                self._state = await follow(client, view, screen, self._faces.decider)
+
+    async def take_up(self, url: str, session_id: str, *, words: str | None, retry: bool) -> None:
+        """Follow a session that is there, from its present state on."""
+        async with KodaClient(url) as client:
+            now_there = await client.session(session_id)
+            if words is not None:
+                await client.say(session_id, words)
+            elif retry and now_there.state.phase == "error":
+                await client.retry(session_id)
+            said = words is not None or (retry and now_there.state.phase == "error")
+            self._view = view = View(session_id)
+            view.seed(now_there.state, now_there.seq, now_there.updated_at)
+            if said and view.state is not None:  # what it waited for has been said: the events tell what comes of it
+                view.state = view.state.model_copy(update={"owes": "analyze"})
+            elif view.state is not None and view.state.phase == "complete":
+                self._state = view.state
+                return
+            prompt, began = now_there.state.prompt, now_there.created_at
+            with self._faces.screen(view, prompt=prompt, began=began, note=self._note()) as screen:
+                if not self._faces.live:
+                    self._faces.write(f"koda: session {session_id}, {now_there.state.phase}")
+                self._state = await follow(client, view, screen, self._faces.decider)
+
+    async def end(self, url: str, out: Path | None) -> None:
+        """Save what there is and say how it ended."""
+        view, state = self._view, self._state
+        assert view is not None and state is not None
+        saved: Saved | None = None
+        if out is not None and (state.phase == "complete" or state.preview is not None):
+            async with KodaClient(url) as client:
+                saved = await save(client, view, out)
+        if saved is not None:
+            print_saved(self._faces.console, view, state, saved)
+        status = print_end(self._faces.console, view, state, own_server=self._own)
+        if status is not Exit.DONE:
+            raise Left(status)
+
+    @contextmanager
+    def said_on_interrupt(self) -> Generator[None]:
+        """On Ctrl-C, say what happens to the job and how to come back."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self._view is not None:
+                session_id = self._view.session_id
+                back = f"koda resume {session_id}" if self._own else f"koda watch {session_id}"
+                told = "Stopped; everything so far is kept." if self._own else "Detached; the job goes on."
+                self._faces.console.print(f"\n  {told} Come back with: [bold]{back}[/bold]")
+            raise Left(Exit.INTERRUPTED) from None
+
+    def _note(self) -> str:
+        return "Ctrl-C stops" if self._own else "Ctrl-C leaves, the job goes on"
+
+
+@contextmanager
+def _undisturbed() -> Generator[None]:
+    """Ignore Ctrl-C: what was started must be ended."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,104 @@
+"""One line for each thing that happens, where there is no terminal to draw on: logs, pipes, CI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from koda_ray.console.text import clean, duration, one_line, plural, size
+from koda_ray.console.view import View
+from koda_ray.events import Envelope
+from koda_ray.types import NodeState
+
+__all__ = ["PlainLines", "phase_words"]
+
+_STEP_PERCENT = 10
+_WIDTH = 160
+
+
+class PlainLines:
+    """Writes lines.
+
+    Args:
+        write: Takes one line without its end.
+        began: When the job did: every line begins with the seconds since then.
+    """
+
+    def __init__(self, write: Callable[[str], None], *, began: datetime) -> None:
+        self._write = write
+        self._began = began
+        self._percent: dict[str, int] = {}
+
+    def show(self, view: View, event: Envelope) -> None:
+        """Write what an event says, if it is worth a line. ``view`` has taken the event in already."""
+        line = self._line(view, event)
+        if line is not None:
+            self._write(f"{(event.at - self._began).total_seconds():7.1f}  {one_line(line, _WIDTH)}")
+
+    def _line(self, view: View, event: Envelope) -> str | None:
+        data = event.data
+        match event.type:
+            case "state_change":
+                return None if view.state is None else f"phase    {phase_words(view.state)}"
+            case "todo_update":
+                todo = view.todos.get(str(data.get("todoId")))
+                return (
+                    f"todo     [{ {'done': 'x', 'active': '>'}.get(todo.status, ' ') }] {todo.label}" if todo else None
+                )
+            case "thinking":
+                return f"agents   {view.thinking}" if view.thinking else None
+            case "message":
+                return f"{data.get('role') or 'message':<8} {data.get('content')}"
+            case "file_written":
+                path = str(data.get("path"))
+                return f"wrote    {path} ({size(view.files.get(path, 0))})"
+            case "render_start" | "render_progress" | "render_complete":
+                return self._render(view, event)
+            case "preview_ready":
+                return f"preview  ready: {data.get('url')}"
+            case "error":
+                return f"error    {data.get('code')}: {data.get('message')}"
+            case _:
+                return None
+
+    def _render(self, view: View, event: Envelope) -> str | None:
+        bar = view.bars[str(event.data.get("jobId") or "")]
+        if event.type == "render_start":
+            return f"render   {bar.kind} {bar.size}, {plural(bar.frames_total or 0, 'frame')}"
+        if event.type == "render_complete":
+            took = (event.at - bar.began).total_seconds() if bar.began else 0.0
+            return f"render   {bar.kind} done in {duration(took)}"
+        step = int(bar.percent // _STEP_PERCENT)
+        if step <= self._percent.get(bar.job_id, -1):
+            return None
+        self._percent[bar.job_id] = step
+        left = "" if bar.seconds_left is None else f", {duration(bar.seconds_left)} left"
+        return f"render   {bar.kind} {bar.percent:.0f} % {bar.stage}{left}"
+
+
+def phase_words(state: NodeState) -> str:
+    """Say where a session is, and what it waits for."""
+    if state.owes is not None:
+        doing = {
+            "analyze": "reading the prompt",
+            "plan": "planning",
+            "execute": "making it",
+            "render_final": "rendering the video",
+        }[state.owes]
+        return f"{state.phase}: {doing}"
+    match state.phase:
+        case "question":
+            question = state.question
+            options = ", ".join(option.id for option in question.options) if question else ""
+            return f"question: {question.text if question else ''}" + (f" [{options}]" if options else "")
+        case "plan" if state.plan is not None:
+            scenes = "; ".join(f"{scene.number} {scene.title} {scene.duration:g} s" for scene in state.plan.scenes)
+            return f"plan: {state.plan.total_duration:g} s, {plural(len(state.plan.scenes), 'scene')}: {clean(scenes)}"
+        case "preview":
+            return "preview: waits to be accepted"
+        case "complete":
+            return "complete"
+        case "error":
+            return f"error: {state.error.message if state.error else ''}"
+        case _:
+            return f"{state.phase}: waits"

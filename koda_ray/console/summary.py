@@ -1,0 +1,141 @@
+"""What is said when it is over, and sessions as tables: the parts that stay on the terminal."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from koda_ray.console.exits import Exit
+from koda_ray.console.live import ACCENT, phase_line, plan_table
+from koda_ray.console.plain import phase_words
+from koda_ray.console.save import Saved
+from koda_ray.console.text import clean, duration, one_line, plural, size
+from koda_ray.console.view import View
+from koda_ray.types import NodeState, now
+from koda_ray.wire import FileList, JobPage, SessionPage, SessionView
+
+__all__ = ["print_end", "print_saved", "print_session", "print_sessions"]
+
+_PHASE_STYLES = {"complete": "green", "error": "red", "preview": "yellow", "plan": "yellow", "question": "yellow"}
+
+
+def print_saved(console: Console, view: View, state: NodeState, saved: Saved) -> None:
+    """Say what was written, and what each render took."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", style="cyan", no_wrap=True)
+    table.add_column(style="dim")
+    for name, count in saved.files.items():
+        bar = view.bar("final") if name.startswith("video.") else view.bar("preview") if name == "preview.mp4" else None
+        length = state.output.duration if name.startswith("video.") and state.output is not None else None
+        told = [bar.size if bar else "", duration(length) if length else ""]
+        if bar is not None and bar.began is not None and bar.ended is not None:
+            told.append(f"rendered in {duration((bar.ended - bar.began).total_seconds())}")
+        table.add_row(escape(str(saved.folder / name)), size(count), " · ".join(part for part in told if part))
+    if saved.source_files:
+        table.add_row(escape(str(saved.folder / "source")), "", plural(saved.source_files, "file"))
+    console.print()
+    console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def print_end(console: Console, view: View, state: NodeState, *, own_server: bool) -> Exit:
+    """Say how it ended and what can be done next; return the exit status for it."""
+    again = "resume" if own_server else "watch"
+    session_id = view.session_id
+    match state.phase:
+        case "complete":
+            spent = sum(span.seconds(now()) for span in view.spans if span.owes is not None)
+            took = f" after [bold]{duration(spent)}[/bold] of work" if spent else ""
+            change = f'koda {"resume" if own_server else "say"} {session_id} "make the ball red"'
+            console.print(f"\n  [green]✔[/green] Done{took}. To change it: [bold]{escape(change)}[/bold]\n")
+            return Exit.DONE
+        case "error":
+            error = state.error
+            message = clean(error.message) if error is not None else "it failed"
+            console.print(f"\n  [red]✖[/red] {escape(message)}")
+            if error is not None and error.details:
+                console.print(Padding(Text(clean(error.details)[:2000], style="dim"), (0, 0, 0, 4)))
+            if error is not None and error.can_retry:
+                way = f"koda {'resume' if own_server else 'retry'} {session_id}"
+                console.print(f"  To try again: [bold]{way}[/bold]\n")
+            return Exit.FAILED
+        case _:
+            if not console.is_terminal:
+                console.print(f"koda: {phase_words(state)}", markup=False, soft_wrap=True)
+            console.print(f"  It waits for you. Go on with: [bold]koda {again} {session_id}[/bold]", soft_wrap=True)
+            return Exit.WAITING
+
+
+def print_sessions(console: Console, page: SessionPage) -> None:
+    """Print sessions as a table."""
+    if not page.sessions:
+        console.print('No sessions yet. Make one: [bold]koda create "Create a bouncing ball animation"[/bold]')
+        return
+    if not console.is_terminal:
+        for found in page.sessions:  # for programs: fields apart by tabs
+            fields = (
+                found.id,
+                found.phase,
+                found.owes or "",
+                found.created_at.isoformat(),
+                one_line(found.prompt, 200),
+            )
+            console.print("\t".join(fields), markup=False, soft_wrap=True)
+        return
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("session", no_wrap=True)
+    table.add_column("phase", no_wrap=True)
+    table.add_column("age", justify="right", no_wrap=True, style="dim")
+    table.add_column("prompt", no_wrap=True)
+    for found in page.sessions:
+        phase = Text(found.phase, style=ACCENT if found.owes else _PHASE_STYLES.get(found.phase, ""))
+        if found.owes:
+            phase.append(" ●")
+        table.add_row(found.id, phase, _age(found.created_at), one_line(found.prompt, max(20, console.width - 66)))
+    console.print(table)
+    if page.next is not None:
+        console.print(f"[dim]more: koda list --before {page.next}[/dim]")
+
+
+def print_session(console: Console, found: SessionView, files: FileList | None, jobs: JobPage | None) -> None:
+    """Print one session: where it is, what was decided, what was made."""
+    state = found.state
+    console.print(f"[bold]{escape(one_line(state.prompt, 300))}[/bold]")
+    console.print(f"[dim]{found.id} · made {_age(found.created_at)} ago · {found.status}[/dim]\n")
+    console.print(phase_line(state))
+    console.print(f"\n  {escape(one_line(phase_words(state), 300))}\n")
+    if state.answer:
+        console.print(f"  answer    {escape(one_line(state.answer, 200))}")
+    for words in state.feedback:
+        console.print(f"  changes   {escape(one_line(words, 200))}")
+    if state.plan is not None:
+        console.print(Padding(plan_table(state.plan, min(100, console.width - 4)), (1, 0, 0, 2)))
+    if state.execution is not None and state.execution.todos:
+        console.print()
+        for todo in state.execution.todos:
+            mark = {"done": "[green]✔[/]", "active": f"[{ACCENT}]●[/]", "pending": "○"}[todo.status]
+            console.print(f"  {mark} {escape(one_line(todo.label, 100))}")
+    if files is not None and files.files:
+        total = sum(file.size_bytes for file in files.files)
+        console.print(f"\n  {plural(len(files.files), 'file')}, {size(total)}, as of {_age(files.created_at)} ago")
+    for job in jobs.jobs if jobs is not None else ():
+        percent = job.progress.get("percent")
+        told = f"{percent:.0f} %" if job.status == "running" and isinstance(percent, int | float) else job.status
+        console.print(f"  {job.kind:<8} {told:<10} [dim]{job.id}[/dim]")
+    if state.output is not None and state.output.video_url:
+        console.print(f"\n  video     {escape(state.output.video_url)}")
+
+
+def _age(at: datetime | None) -> str:
+    if at is None:
+        return "?"
+    seconds = max(0.0, (now() - at).total_seconds())
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{seconds:.0f} s"
