@@ -32,6 +32,8 @@ _OTHERS = frozenset(
         "KODA_RUNFILE",
         "KODA_SANDBOX_PROCESS",
         "KODA_SERVER",
+        "KODA_SERVER_MARK",
+        "KODA_SERVER_OWNED",
         "KODA_SKIP_SYSTEM",
         "KODA_TEST_REQUIRE",
         "KODA_TEST_RUN",
