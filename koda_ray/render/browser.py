@@ -136,13 +136,12 @@ class Browser:
         """The browser's only context."""
         return self._context
 
-    async def new_target(self, width: int, height: int, scale: float) -> tuple[Page, ProtocolSession]:
+    async def new_target(self, width: int, height: int) -> tuple[Page, ProtocolSession]:
         """Open an empty page whose frames are made when asked for (headless shell), with its protocol session.
 
         Args:
             width: Viewport width in CSS pixels.
             height: Viewport height in CSS pixels.
-            scale: Device pixels for each CSS pixel.
 
         Raises:
             BrowserCrashed: The browser ended.
@@ -166,7 +165,7 @@ class Browser:
             raise crash_error(error) from error
         await session.send(
             "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False},
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
         )
         return page, session
 

@@ -69,7 +69,6 @@ async def capture_unit(
             bundle,
             width=spec.width,
             height=spec.height,
-            scale=spec.scale,
             seed=spec.seed,
             entry=spec.entry,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -31,12 +31,14 @@ __all__ = ["CAPTURE_VERSION", "ORIGIN", "PageFacts", "RenderPage", "clock_source
 CAPTURE_VERSION = "1"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
 
-ORIGIN = "http://bundle.koda"
+ORIGIN = "https://bundle.koda"
+"""A secure context, as the live preview's localhost is: without it `crypto.randomUUID` and others are missing."""
 FRAME_TIMEOUT_S = 60.0
 PENDING_TIMEOUT_S = 15.0
 _POLL_S = 0.01
 _QUIET_ROUNDS = 3
 _GRACE_AFTER_ERROR_S = 2.0
+_BUSY_S = 2.0
 _TICK_MS = 1000 / 60
 _FIRST_TICK_MS = 100_000.0
 
@@ -73,6 +75,8 @@ class RenderPage:
         self._ticks_ms = _FIRST_TICK_MS
         self._answering: set[str] = set()
         self._contract = False
+        self._ready = False
+        self._left_for: str | None = None
         self._frame = -1
         self.problems = Problems(bundle.files, ORIGIN)
 
@@ -84,7 +88,6 @@ class RenderPage:
         *,
         width: int,
         height: int,
-        scale: float = 1.0,
         seed: int = 1,
         entry: str = "index.html",
     ) -> RenderPage:
@@ -93,9 +96,8 @@ class RenderPage:
         Args:
             browser: Where.
             bundle: The files.
-            width: Picture width in pixels; the viewport is ``width / scale``.
+            width: Picture width in pixels, which is the viewport's.
             height: Picture height in pixels.
-            scale: Device pixels for each CSS pixel.
             seed: Seed of the page's random numbers.
             entry: The page's path in the bundle.
 
@@ -105,10 +107,11 @@ class RenderPage:
         """
         if entry not in bundle.files:
             raise InvalidInput(f"the bundle has no {entry!r}: it has {', '.join(sorted(bundle.files)[:5])}")
-        page, session = await browser.new_target(round(width / scale), round(height / scale), scale)
+        page, session = await browser.new_target(width, height)
         self = cls(browser, page, session, bundle)
         session.on("Runtime.exceptionThrown", self.problems.on_exception)
         session.on("Runtime.consoleAPICalled", self.problems.on_console)
+        session.on("Page.frameNavigated", self._on_navigated)
         await session.send("Runtime.enable")
         await session.send("Page.enable")
         await session.send(
@@ -131,10 +134,11 @@ class RenderPage:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        pending: list[str] = ["the page's script, which has not let go once (an endless loop?)"]
+        pending: list[str] = []
         threw_at: float | None = None
         quiet = 0
         while True:
+            asked = loop.time()
             try:
                 async with asyncio.timeout_at(deadline):
                     status = cast(
@@ -142,6 +146,8 @@ class RenderPage:
                     )
                     await self._begin_frame()
             except TimeoutError:
+                if deadline - asked > min(_BUSY_S, timeout_s / 2):
+                    pending = ["the page's script, which does not let go (an endless loop?)"]
                 raise self._not_ready(timeout_s, pending) from None
             pending = [str(name) for name in cast("Sequence[object]", status.get("pending") or ())]
             pending += [f"request {url}" for url in sorted(self._answering)]
@@ -164,6 +170,7 @@ class RenderPage:
             await asyncio.sleep(_POLL_S)
         facts = cast("dict[str, object]", await self._evaluate("window.__kodaRender.begin()"))
         self._contract = facts.get("contract") is True
+        self._ready = True
         return PageFacts(
             contract=self._contract,
             duration_s=_positive(facts.get("duration")),
@@ -222,6 +229,12 @@ class RenderPage:
         except (Error, TimeoutError):
             return
 
+    def _on_navigated(self, event: Mapping[str, object]) -> None:
+        """Note where the page goes after it was ready: its clock and its state would start again."""
+        frame = cast("Mapping[str, object]", event.get("frame") or {})
+        if self._ready and "parentId" not in frame:
+            self._left_for = str(frame.get("url"))
+
     async def _step(self, frame: int, fps: float) -> None:
         ms = json.dumps(frame * 1000 / fps)
         try:
@@ -232,6 +245,11 @@ class RenderPage:
                 f"frame {frame} ({frame / fps:.3f} s) was not shown in {FRAME_TIMEOUT_S:g} s: an endless loop?",
                 context={"frame": frame},
             ) from None
+        if self._left_for is not None:
+            raise PageError(
+                f"frame {frame}: the page navigated to {self._left_for[:200]} while it was rendered; stay on one page",
+                context={"frame": frame},
+            )
         deadline = asyncio.get_running_loop().time() + PENDING_TIMEOUT_S
         while pending:
             if asyncio.get_running_loop().time() > deadline:

@@ -35,9 +35,7 @@ async def probe_page(task: ProbeTask, browser: Browser, bundle: Bundle) -> Probe
         InvalidInput: The bundle has no such page.
         BrowserCrashed: The browser ended, which says nothing about the page.
     """
-    page = await RenderPage.open(
-        browser, bundle, width=task.width, height=task.height, scale=task.scale, entry=task.entry
-    )
+    page = await RenderPage.open(browser, bundle, width=task.width, height=task.height, entry=task.entry)
     facts: PageFacts | None = None
     pictures: set[str] = set()
     try:

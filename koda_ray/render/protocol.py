@@ -130,7 +130,6 @@ class ProbeTask:
     entry: str = "index.html"
     width: int = 640
     height: int = 360
-    scale: float = 1.0
     duration_s: float | None = None
     ready_timeout_s: float = 30.0
 

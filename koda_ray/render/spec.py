@@ -69,12 +69,11 @@ class RenderSpec:
     Args:
         bundle: Content hash of the stored bundle.
         duration_s: Length in seconds; the video has ``round(duration_s * fps)`` frames, at least one.
-        width: Picture width in pixels, even.
+        width: Picture width in pixels, even; also the page's viewport.
         height: Picture height in pixels, even.
         fps: Frames per second, constant.
         format: Container and codec: H.264 in mp4, VP9 in webm.
         crf: Constant rate factor of H.264 (0 to 51, lower is better); VP9 uses an equivalent of it.
-        scale: Device pixels for each CSS pixel; the page's viewport is ``size / scale``.
         seed: Seed of the page's random numbers.
         entry: The bundle's page.
         moves: Whether the picture is meant to move; a frozen video is then refused.
@@ -93,7 +92,6 @@ class RenderSpec:
     fps: int
     format: VideoFormat = "mp4"
     crf: int = 18
-    scale: float = 1.0
     seed: int = 1
     entry: str = "index.html"
     moves: bool = True
@@ -116,8 +114,6 @@ class RenderSpec:
                 )
         if not 0 <= self.crf <= 51:
             raise InvalidInput(f"crf {self.crf}: give 0 (lossless) to 51")
-        if not 0.1 <= self.scale <= 8:
-            raise InvalidInput(f"scale {self.scale}: give 0.1 to 8 device pixels for each CSS pixel")
         if self.format not in ("mp4", "webm"):
             raise InvalidInput(f"format {self.format!r}: give 'mp4' or 'webm'")
 
@@ -171,9 +167,7 @@ class RenderSpec:
     def at_lower_quality(self) -> RenderSpec:
         """Return the spec to try when this one could not be rendered: two thirds of the size, at most 30 fps."""
         width, height = (max(MIN_SIDE_PX, round(side * 2 / 3 / 2) * 2) for side in (self.width, self.height))
-        return replace(
-            self, width=width, height=height, fps=min(self.fps, 30), scale=max(0.1, self.scale * 2 / 3), preset=None
-        )
+        return replace(self, width=width, height=height, fps=min(self.fps, 30), preset=None)
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return plain JSON that `from_json` reads."""
@@ -238,7 +232,6 @@ def unit_hash(spec: RenderSpec, unit: Unit, *, environment: str, mode: CaptureMo
         "fps": spec.fps,
         "format": spec.format,
         "crf": spec.crf,
-        "scale": spec.scale,
         "seed": spec.seed,
         "entry": spec.entry,
         "start": unit.start,

@@ -22,23 +22,24 @@ USER = "local"
 LEAK_DEADLINE_S = 10.0
 
 
-def processes_of(folder: Path) -> list[str]:
+def processes_of(folder: Path) -> set[str]:
     """Command lines of the processes that name a folder: browsers, their isolation and encoders all do."""
-    found: list[str] = []
+    found: set[str] = set()
     for process in psutil.process_iter(["cmdline", "status"]):
         line = " ".join(process.info["cmdline"] or [])
         if str(folder) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(f"{process.pid}: {line[:200]}")
+            found.add(f"{process.pid}: {line[:200]}")
     return found
 
 
 @pytest.fixture(autouse=True)
 def _no_orphans() -> Iterator[None]:
     """After a test no browser, isolation or encoder works in a folder of ours, also none that lost its parents."""
-    yield
     root = Path(tempfile.gettempdir(), f"koda-render-{os.geteuid()}")
+    before = processes_of(root)
+    yield
     deadline = time.monotonic() + LEAK_DEADLINE_S
-    while (left := processes_of(root)) and time.monotonic() < deadline:
+    while (left := processes_of(root) - before) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not left, left
 

@@ -9,7 +9,8 @@ import pytest
 from koda_ray.render.isolation import WorkFolder, browser_command, sweep_dead_folders
 
 LOOK = (
-    "stat -c %u /proc/self; echo --; cat /proc/net/dev | tail -n +3 | cut -d: -f1; echo --; env | cut -d= -f1 | sort; echo --; "
+    "stat -c %u /proc/self; echo --; cat /proc/net/dev | tail -n +3 | cut -d: -f1; echo --; "
+    "env | cut -d= -f1 | sort; echo --; "
     "ls /home /root /work /var/run /proc/1/root/root 2>/dev/null; echo --; touch here && echo writes; "
     "touch /usr/x 2>/dev/null || echo read-only"
 )

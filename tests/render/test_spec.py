@@ -92,7 +92,6 @@ def test_fitted_sizes_are_even_and_inside_their_box(width: int, height: int) -> 
         ("width", 641, "640 or 642"),
         ("height", 16384, "height"),
         ("crf", 99, "crf"),
-        ("scale", 0.0, "scale"),
         ("format", "avi", "avi"),
     ],
 )
@@ -117,4 +116,3 @@ def test_lower_quality_is_always_a_valid_spec() -> None:
         lower = video.at_lower_quality()
         assert lower.width < video.width
         assert lower.fps <= 30
-        assert round(lower.width / lower.scale) in range(video.width - 8, video.width + 8)
