@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import cast
 
 import jiter
@@ -18,7 +19,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait
 
 from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.events import NewEvent
-from koda_ray.llm.base import Completed, Message, ModelProvider, ModelRequest, TextBlock, TextDelta, Usage
+from koda_ray.llm.base import Completed, Message, ModelEvent, ModelProvider, ModelRequest, TextBlock, TextDelta, Usage
 
 __all__ = ["COALESCE_S", "CodeGenerator", "GeneratedFile", "GeneratedFiles", "parse_answer"]
 
@@ -116,17 +117,23 @@ class CodeGenerator:
         )
         parts: list[str] = []
         chunks = _Chunks(emit, cause_id)
-        async for event in self._provider.stream(request):
-            match event:
-                case TextDelta(text=delta):
-                    parts.append(delta)
-                    await chunks.arrived(parts)
-                case Completed(message=message, usage=usage):
-                    await chunks.flush(parts)
-                    whole = "".join(block["text"] for block in message.content if block["type"] == "text")
-                    return whole, usage
-                case _:
-                    pass
+        async with aclosing(cast("AsyncGenerator[ModelEvent]", self._provider.stream(request))) as events:
+            async for event in events:
+                match event:
+                    case TextDelta(text=delta):
+                        parts.append(delta)
+                        await chunks.arrived(parts)
+                    case Completed(stop_reason="max_tokens"):
+                        raise InvalidInput(
+                            "the answer was cut off at the limit of its length; ask for fewer files at once",
+                            code="CODEGEN_TOO_LONG",
+                        )
+                    case Completed(message=message, usage=usage):
+                        await chunks.flush(parts)
+                        whole = "".join(block["text"] for block in message.content if block["type"] == "text")
+                        return whole, usage
+                    case _:
+                        pass
         raise InvalidInput("the answer ended before it was complete", code="CODEGEN_INVALID")
 
 
