@@ -150,11 +150,13 @@ class LocalProvider:
 
     async def _hold(self, record: Record) -> LocalSandbox:
         isolated = await asyncio.to_thread(self._isolated)
+        node = await asyncio.to_thread(find_node)
         sandbox = LocalSandbox(
             record,
             directory=self._root / record.id,
             node_modules=self._node_modules,
             limits=self._limits,
+            node=node,
             isolated=isolated,
             destroy=lambda: self.destroy(record.id),
         )

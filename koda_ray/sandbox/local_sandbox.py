@@ -15,7 +15,7 @@ from koda_ray.sandbox.bare import MARKER, Bare, free_port, new_mark
 from koda_ray.sandbox.base import CommandResult, FileEntry, FileStamp, PreviewEndpoint, ProcessInfo, Snapshot
 from koda_ray.sandbox.isolation import GUEST, Jail, launcher
 from koda_ray.sandbox.limits import Limits
-from koda_ray.sandbox.node import find_node
+from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, forwarded, listen
 from koda_ray.sandbox.process import Confined
 from koda_ray.sandbox.record import Record
@@ -44,11 +44,11 @@ class LocalSandbox:
         directory: Path,
         node_modules: Path,
         limits: Limits,
+        node: NodeRuntime,
         isolated: bool,
         destroy: Callable[[], Awaitable[None]],
     ) -> None:
         disk = directory / "disk"
-        node = find_node()
         self._record = record
         self._directory = directory
         self._limits = limits
@@ -63,6 +63,7 @@ class LocalSandbox:
             stage=disk / "stage",
             owner=record.user,
             limit_note=f"{limits.disk_size(record.disk) >> 20} MB, SANDBOX_DISK_MB",
+            quota_bytes=None if record.disk == "tmpfs" else limits.disk_bytes,
         )
         self._walls: Jail | Bare
         if isolated:

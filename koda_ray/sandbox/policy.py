@@ -70,8 +70,10 @@ def _parts(path: str) -> list[str]:
     if path.startswith("/"):
         if path != PROJECT_ROOT and not path.startswith(f"{PROJECT_ROOT}/"):
             raise invalid_path(path, "absolute", f"it is absolute and not inside {PROJECT_ROOT}")
-        path = path[len(PROJECT_ROOT) + 1 :]
-    parts = [part for part in path.split("/") if part not in ("", ".")]
+        below = path[len(PROJECT_ROOT) + 1 :]
+    else:
+        below = path
+    parts = [part for part in below.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise invalid_path(path, "parent", "it contains '..'")
     for part in parts:
@@ -208,6 +210,7 @@ def _check_text(text: str, *, depth: int) -> None:
 def _simple_commands(text: str) -> Iterator[list[str]]:
     lexer = shlex.shlex(text.replace("\n", " ; "), posix=True, punctuation_chars=True)
     lexer.commenters = ""
+    lexer.whitespace_split = True
     words: list[str] = []
     try:
         for token in lexer:

@@ -48,13 +48,17 @@ class ProjectTree:
         stage: A directory on the same file system that only this program can write to.
         owner: User and group id that files are given to, or None to leave them this process's own.
         limit_note: Words that name the disk limit in errors, for example ``"SANDBOX_DISK_MB=1024"``.
+        quota_bytes: What the project may hold, counted before each write; None where the file system itself is limited.
     """
 
-    def __init__(self, root: Path, *, stage: Path, owner: int | None, limit_note: str) -> None:
+    def __init__(
+        self, root: Path, *, stage: Path, owner: int | None, limit_note: str, quota_bytes: int | None = None
+    ) -> None:
         self._root = root
         self._stage = stage
         self._owner = owner
         self._limit_note = limit_note
+        self._quota_bytes = quota_bytes
 
     # reading
 
@@ -321,6 +325,7 @@ class ProjectTree:
 
     @contextmanager
     def _staged(self, files: Mapping[str, bytes]) -> Generator[dict[str, Path]]:
+        self._check_quota(files)
         staged: dict[str, Path] = {}
         try:
             for name, data in files.items():
@@ -334,6 +339,12 @@ class ProjectTree:
         finally:
             for path in staged.values():
                 path.unlink(missing_ok=True)
+
+    def _check_quota(self, files: Mapping[str, bytes]) -> None:
+        if self._quota_bytes is not None and files:
+            used, _ = self.usage()
+            if used + sum(map(len, files.values())) > self._quota_bytes:
+                raise self._write_failed(next(iter(files)), OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)))
 
     def _place(self, root_fd: int, staged: Mapping[str, Path], *, confine: _Rule) -> None:
         for name, source in staged.items():

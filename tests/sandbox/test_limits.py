@@ -1,0 +1,158 @@
+"""Limits that a watchdog holds, what doctor is told about them, and control groups themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from koda_ray.config import Settings
+from koda_ray.errors import QuotaExceeded, SandboxError
+from koda_ray.sandbox import cgroup
+from koda_ray.sandbox.disk import can_mount, mount_tmpfs, remove_tree, unmount
+from koda_ray.sandbox.limits import Limits, limit_report
+from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.local_sandbox import LocalSandbox
+from tests.sandbox.conftest import MB
+from tests.sandbox.leftovers import Leftovers
+
+
+@pytest.fixture
+async def soft(
+    boxes: Path, template: Path, node_modules: Path, limits: Limits, leftovers: Leftovers
+) -> AsyncIterator[LocalSandbox]:
+    provider = LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, soft=True)
+    made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_a", user_id="usr_a")
+    yield made
+    await made.destroy()
+
+
+@pytest.mark.sandbox
+async def test_the_watchdog_ends_what_takes_too_much_memory(soft: LocalSandbox) -> None:
+    background = await soft.start("bystander", ("sleep", "60"))
+    script = "const held = []; setInterval(() => held.push(Buffer.alloc(32 * 1024 * 1024, 1)), 10);"
+    with pytest.raises(QuotaExceeded) as caught:
+        await soft.run(("node", "-e", script), timeout_s=60)
+    assert caught.value.context["limit"] == "memory" and "512 MB are allowed" in caught.value.message
+    assert background.running
+    assert (await soft.run(("echo", "alive"))).stdout == "alive\n"
+
+
+@pytest.mark.sandbox
+async def test_the_watchdog_ends_what_fills_the_disk(soft: LocalSandbox) -> None:
+    await soft.write_files({"src/kept.ts": b"kept"})
+    script = "i=0; while :; do i=$((i+1)); head -c 4000000 /dev/zero > public/$i.bin; sleep 0.02; done"
+    with pytest.raises(QuotaExceeded) as caught:
+        await soft.run(("sh", "-c", script), timeout_s=60)
+    assert caught.value.context["limit"] == "disk" and "64 MB are allowed" in caught.value.message
+    assert await soft.read_file("src/kept.ts") == b"kept"
+    await soft.run(("sh", "-c", "rm -f public/*.bin"))
+    assert (await soft.run(("echo", "alive"))).stdout == "alive\n"
+
+
+@pytest.mark.sandbox
+async def test_one_file_cannot_pass_the_disk_limit(soft: LocalSandbox) -> None:
+    done = await soft.run(("sh", "-c", "head -c 100000000 /dev/zero > public/big.bin; stat -c %s public/big.bin"))
+    assert int(done.stdout) <= 64 * MB
+
+
+@pytest.mark.sandbox
+async def test_processes_are_bounded_without_a_control_group(soft: LocalSandbox) -> None:
+    done = await soft.run(("sh", "-c", "for i in $(seq 200); do sleep 5 & done; echo all"), timeout_s=30)
+    assert "all" not in done.stdout and "ork" in done.stderr
+    assert (await soft.run(("echo", "alive"))).stdout == "alive\n"
+
+
+def test_limits_come_from_settings() -> None:
+    limits = Limits.of(Settings(SANDBOX_MEMORY_MB=1024, SANDBOX_PIDS=99, SANDBOX_DISK_MB=4096))  # pyright: ignore
+    assert (limits.memory_bytes, limits.pids, limits.disk_bytes) == (1024 * MB, 99, 4096 * MB)
+    assert limits.tmpfs_bytes == 512 * MB, "a tmpfs is charged to the memory limit"
+    assert limits.disk_size("directory") == 4096 * MB and limits.inodes > 10_000
+
+
+def test_the_report_tells_the_truth(tmp_path: Path) -> None:
+    lines = {line.name: line for line in limit_report(Limits(), root=tmp_path)}
+    assert list(lines) == ["memory", "pids", "cpu", "disk", "network"]
+    assert (lines["disk"].kind == "hard") == can_mount(tmp_path)
+    root = cgroup.find()
+    assert (lines["memory"].kind == "hard") == (root is not None)
+    assert lines["cpu"].kind == ("hard" if root is not None and "cpu" in root.controllers else "none")
+    assert lines["network"].kind == "hard" and all(line.how for line in lines.values())
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_control_group_from_plan_to_removal(tmp_path: Path) -> None:
+    root = cgroup.find()
+    if root is None:
+        pytest.skip("needs control groups that this user may make")
+    name = f"koda-test-{os.getpid()}"
+    planned = cgroup.plan(root, name)
+    assert not any(group.exists() for group in planned)
+    groups = cgroup.make(root, name, memory_bytes=64 * MB, pids=7, cpus=0.5)
+    assert groups == planned
+    process = await asyncio.create_subprocess_exec("sleep", "60")
+    try:
+        for file in cgroup.enter_files(groups):
+            file.write_text(str(process.pid))
+        assert cgroup.pids(groups) == {process.pid}
+        assert (cgroup.usage_bytes(groups) or 0) >= 0 and cgroup.oom_kills(groups) == 0
+    finally:
+        assert await asyncio.to_thread(cgroup.remove, groups)
+    assert await process.wait() == -9
+    assert not any(group.exists() for group in groups)
+    assert cgroup.remove(groups)
+
+
+def test_a_mount_of_fixed_size(tmp_path: Path) -> None:
+    if not can_mount(tmp_path):
+        with pytest.raises(OSError):
+            mount_tmpfs(tmp_path, size_bytes=MB, inodes=16)
+        pytest.skip("needs the right to mount")
+    mount_tmpfs(tmp_path, size_bytes=MB, inodes=16)
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            (tmp_path / "big").write_bytes(bytes(2 * MB))
+        (tmp_path / "big").unlink()
+        with pytest.raises(OSError, match="No space left"):
+            for number in range(20):
+                (tmp_path / str(number)).touch()
+    finally:
+        unmount(tmp_path)
+        unmount(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tree_that_does_not_want_to_go(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    deep = tree
+    tree.mkdir()
+    here = os.open(tree, os.O_DIRECTORY)
+    for _ in range(1500):
+        os.mkdir("d" * 20, dir_fd=here)
+        below = os.open("d" * 20, os.O_DIRECTORY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    (tree / "closed").mkdir()
+    (tree / "closed" / "file").touch()
+    (tree / "closed").chmod(0)
+    (tree / "link").symlink_to(tmp_path)
+    remove_tree(deep)
+    assert list(tmp_path.iterdir()) == []
+    remove_tree(deep)
+
+
+def test_what_cannot_be_removed_is_named(tmp_path: Path) -> None:
+    if not can_mount(tmp_path):
+        pytest.skip("needs the right to mount, to put something in the way")
+    busy = tmp_path / "tree" / "busy"
+    busy.mkdir(parents=True)
+    mount_tmpfs(busy, size_bytes=MB, inodes=16)
+    try:
+        with pytest.raises(SandboxError, match="tree"):
+            remove_tree(tmp_path / "tree")
+    finally:
+        unmount(busy)

@@ -1,0 +1,81 @@
+"""What the tools print, as recorded from them, brought to one form."""
+
+from __future__ import annotations
+
+import pytest
+
+from koda_ray.sandbox.problems import import_position, parse_build, parse_types
+
+_STACK = "\n    at failureErrorWithLog (/home/user/project/node_modules/esbuild/lib/main.js:1752:15)\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (
+            "error during build:\n[vite:esbuild] Transform failed with 2 errors:\n"
+            "/home/user/project/src/App.tsx:2:12: ERROR: Unexpected \";\"\n"
+            "/home/user/project/src/App.tsx:3:0: ERROR: Unexpected \"}\"\n"
+            "file: /home/user/project/src/App.tsx:2:12" + _STACK,
+            [("src/App.tsx", 2, 13, 'Unexpected ";"'), ("src/App.tsx", 3, 1, 'Unexpected "}"')],
+        ),
+        (
+            "error during build:\n"
+            "src/App.tsx (3:8): \"x\" is not exported by \"src/utils/x.ts\", imported by \"src/App.tsx\".\n"
+            "file: /home/user/project/src/App.tsx:3:8\n",
+            [("src/App.tsx", 3, 9, '"x" is not exported by "src/utils/x.ts", imported by "src/App.tsx".')],
+        ),
+        (
+            "error during build:\n[vite:json] [plugin vite:json] src/a.json (2:0): Failed to parse JSON file\n",
+            [("src/a.json", 2, 1, "Failed to parse JSON file")],
+        ),
+        (
+            "error during build:\nCould not resolve \"./nowhere\" from \"src/App.tsx\"\n"
+            "file: /home/user/project/src/App.tsx\n",
+            [("src/App.tsx", None, None, 'Could not resolve "./nowhere" from "src/App.tsx"')],
+        ),
+        (
+            "error during build:\n"
+            "[vite]: Rollup failed to resolve import \"gsap\" from \"/home/user/project/src/App.tsx\".\n"
+            "This is most likely unintended\n",
+            [("src/App.tsx", None, None, 'Rollup failed to resolve import "gsap" from "src/App.tsx".')],
+        ),
+        (
+            "error during build:\n[vite:css] [postcss] /home/user/project/src/a.css:3:1: Unknown word foo\n",
+            [("src/a.css", 3, 1, "Unknown word foo")],
+        ),
+        (
+            "\x1b[31merror during build:\n\x1b[0mError: the configuration is broken\n"
+            "file: /home/user/project/vite.config.ts:4:2\n",
+            [("vite.config.ts", 4, 3, "Error: the configuration is broken")],
+        ),
+        ("Killed\n", [(None, None, None, "Killed")]),
+        ("", [(None, None, None, "the build failed without saying why")]),
+    ],
+)  # fmt: skip
+def test_builds(output: str, expected: list[tuple[str | None, int | None, int | None, str]]) -> None:
+    assert [(p.file, p.line, p.column, p.message) for p in parse_build(output)] == expected
+
+
+def test_types() -> None:
+    output = (
+        "src/App.tsx(2,9): error TS2322: Type 'string' is not assignable to type 'number'.\n"
+        "  The expected type comes from property 'x'\nFound 1 error.\n"
+    )
+    assert [(p.file, p.line, p.column, p.message) for p in parse_types(output)] == [
+        ("src/App.tsx", 2, 9, "TS2322: Type 'string' is not assignable to type 'number'.")
+    ]
+    assert parse_types("") == ()
+
+
+def test_a_thousand_errors_are_not_a_thousand_problems() -> None:
+    output = "\n".join(f"/home/user/project/src/a.ts:{n}:0: ERROR: wrong {n}" for n in range(1, 1000))
+    assert len(parse_build(output)) == 20
+    assert len(parse_build("x" * 100_000)[0].message) < 2000
+
+
+def test_where_an_import_is() -> None:
+    source = "// './a' is not it\nimport {\n  a,\n} from \"./a\";\n"
+    assert import_position('import "./a";', "./a") == (1, 8)
+    assert import_position(source, "./b") is None
+    assert import_position("const a = await import(`./a`);", "./a") == (1, 24)
