@@ -162,7 +162,36 @@ _NAME = re.compile(
 _NAME_BEFORE = re.compile(r"((?:[A-Z][\w&.’'-]*\s+){1,3})(?:logo|brand|wordmark|ロゴ)")
 _NAME_CJK = re.compile(r"([^\s、。,「」]{1,16}?)(?:社)?(?:の|用の)ロゴ")
 _NOT_A_NAME = frozenset(
-    ["create", "make", "a", "an", "the", "my", "our", "animate", "show", "draw", "design", "animated", "animation", "video", "please", "smooth", "minimal", "playful", "cinematic", "simple", "modern", "clean", "elegant", "instagram", "tiktok", "youtube", "reels", "linkedin"]
+    [
+        "create",
+        "make",
+        "a",
+        "an",
+        "the",
+        "my",
+        "our",
+        "animate",
+        "show",
+        "draw",
+        "design",
+        "animated",
+        "animation",
+        "video",
+        "please",
+        "smooth",
+        "minimal",
+        "playful",
+        "cinematic",
+        "simple",
+        "modern",
+        "clean",
+        "elegant",
+        "instagram",
+        "tiktok",
+        "youtube",
+        "reels",
+        "linkedin",
+    ]
 )
 
 

@@ -16,7 +16,7 @@ __all__ = [
     "HEROES",
     "NUMBERS",
     "PARTICLES",
-    "PLATFORMS",
+    "PRODUCTS",
     "SHAPES",
     "STYLE_CLUES",
     "STYLE_WORDS",
@@ -190,13 +190,17 @@ HEROES: dict[str, str] = {
     "envelope": "✉️", "email": "✉️", "money": "💸", "coin": "🪙", "shopping cart": "🛒",
 }  # fmt: skip
 
-PLATFORMS: dict[str, str] = {
-    "tiktok": "9:16", "reel": "9:16", "reels": "9:16", "instagram story": "9:16", "story": "9:16", "stories": "9:16",
-    "shorts": "9:16", "youtube shorts": "9:16", "snapchat": "9:16", "vertical": "9:16", "portrait": "9:16",
-    "9:16": "9:16", "9x16": "9:16", "1080x1920": "9:16", "縦型": "9:16", "縦長": "9:16", "ティックトック": "9:16",
-    "square": "1:1", "1:1": "1:1", "1x1": "1:1", "instagram post": "1:1", "正方形": "1:1", "1080x1080": "1:1",
-    "4:5": "4:5", "instagram feed": "4:5", "youtube": "16:9", "landscape": "16:9", "widescreen": "16:9",
-    "16:9": "16:9", "16x9": "16:9", "1920x1080": "16:9", "linkedin": "16:9", "横長": "16:9", "竖屏": "9:16",
+PRODUCTS: dict[str, str] = {
+    **{name: hero for name, hero in HEROES.items() if not hero.isascii()},
+    "headphones": "🎧", "headphone": "🎧", "earbuds": "🎧", "watch": "⌚", "smartwatch": "⌚", "sneaker": "👟",
+    "sneakers": "👟", "shoes": "👟", "shoe": "👟", "boots": "🥾", "bag": "👜", "handbag": "👜", "backpack": "🎒",
+    "perfume": "🧴", "lotion": "🧴", "cream": "🧴", "shampoo": "🧴", "lamp": "💡", "chair": "🪑", "sofa": "🛋️",
+    "t-shirt": "👕", "shirt": "👕", "dress": "👗", "hat": "👒", "cap": "🧢", "sunglasses": "🕶️", "glasses": "👓",
+    "ring": "💍", "necklace": "📿", "lipstick": "💄", "keyboard": "⌨️", "mouse": "🖱️", "speaker": "🔊", "candle": "🕯️",
+    "soap": "🧼", "chocolate": "🍫", "cookies": "🍪", "cookie": "🍪", "honey": "🍯", "juice": "🧃", "bottle": "🍾",
+    "tv": "📺", "television": "📺", "gamepad": "🎮", "console": "🎮", "toothbrush": "🪥", "knife": "🔪", "pan": "🍳",
+    "bread": "🍞", "cheese": "🧀", "plant": "🪴", "teddy": "🧸", "toy": "🧸", "ball": "⚽", "tent": "⛺", "drone": "🛸",
+    "skateboard": "🛹", "surfboard": "🏄", "ski": "🎿", "skis": "🎿", "violin": "🎻", "piano": "🎹", "ticket": "🎟️",
 }  # fmt: skip
 
 VOCABULARY = (

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from koda_ray.studio.offline.brief import Brief, Style
+from koda_ray.studio.offline.brief import STYLES, Brief, Style
 from koda_ray.studio.offline.colour import contrast, from_oklch, mix, on, shift, to_oklch, with_contrast
 
-__all__ = ["PALETTES", "Palette", "palette_for"]
+__all__ = ["PALETTES", "Palette", "ink_on", "palette_for"]
 
 
 @dataclass(frozen=True)
@@ -188,6 +188,14 @@ PALETTES: dict[Style, tuple[Palette, ...]] = {
 }
 
 
+def ink_on(palette: Palette, ground: str) -> str:
+    """Return an ink of the palette that reads on ``ground``, or black or white where none does."""
+    dark = [c for c in (palette.ink, *palette.colours, palette.bottom) if to_oklch(c)[0] < 0.4]
+    if contrast("#FFFFFF", ground) >= 2.6 and to_oklch(ground)[0] < 0.72:
+        return "#FFFFFF"
+    return next((c for c in dark if contrast(c, ground) >= 4.5), on(ground))
+
+
 def _recoloured(palette: Palette, accent: str, named: tuple[str, ...]) -> Palette:
     """Build the colour family from an asked accent: further asked colours first, then its own ramp and neighbours."""
     lightness, chroma, hue = to_oklch(accent)
@@ -239,18 +247,31 @@ def _toned(palette: Palette, tone: float) -> Palette:
     return replace(palette, top=moved(palette.top), bottom=moved(palette.bottom), glow=moved(palette.glow))
 
 
+_NIGHT_PALETTES = frozenset({"midnight gold", "violet hour", "teal and amber", "deep water", "midnight pop"})
+_NIGHT = frozenset({"fireworks", "stars", "embers", "fireflies", "rain"})
+
+
+def _nocturnal(brief: Brief) -> bool:
+    """Return whether the subject is seen at night."""
+    if brief.background is not None:
+        return False
+    return brief.subject == "orbit" or (brief.subject == "particles" and brief.particle_kind in _NIGHT)
+
+
 def palette_for(brief: Brief) -> Palette:
     """Return the brief's palette: its style's, picked by the seed, with the asked colours in place."""
     family = PALETTES[brief.style]
-    order = [family[(brief.seed // 7 + brief.variant + i * 3) % len(family)] for i in range(len(family))]
+    if _nocturnal(brief):
+        family = tuple(p for s in STYLES for p in PALETTES[s] if p.name in _NIGHT_PALETTES)
+    order = [family[(brief.seed // 7 + brief.variant + i) % len(family)] for i in range(len(family))]
     palette = order[0]
     if brief.accent is not None and brief.background is None:
         hue = to_oklch(brief.accent)[2]
         least = 2.1 if brief.style != "cinematic" else 2.6
         fits = [p for p in order if contrast(brief.accent, p.ground) >= least]
-        calm = [p for p in fits if to_oklch(p.ground)[1] < 0.05 or abs(_turn(to_oklch(p.ground)[2], hue)) > 40]
-        if palette not in fits:
-            palette = (calm or fits or order)[0]
+        calm = [p for p in fits if to_oklch(p.ground)[1] < 0.012 or abs(_turn(to_oklch(p.ground)[2], hue)) < 60]
+        if brief.style == "smooth" or palette not in fits:
+            palette = (calm or fits or order)[0] if palette not in calm else palette
     if brief.background is not None:
         palette = _grounded(palette, brief.background)
     if brief.tone:

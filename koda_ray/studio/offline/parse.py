@@ -478,6 +478,10 @@ def parse_prompt(prompt: str, *, assets: Sequence[Mapping[str, str]] = ()) -> Br
         image=_page_path(picture),
         impossible=impossible,
     )
+    if subject == "kinetic" and re.search(r"\w", text) and not set(re.findall(r"\w+", _own_words(text).casefold())) - _GENERIC:
+        subject, quotes = "title", ("Coming soon",)
+        notes.append("The prompt names no subject: it shows a title. Say what it should be about.")
+        brief = replace(brief, subject=subject)
     count, note = _counted(bare, subject)
     if note:
         notes.append(note)
@@ -558,6 +562,8 @@ def _with_data(
         data = tuple(replace(d, label=label) for d, label in zip(data, quotes, strict=False))
         quotes = quotes[len(data) :]
     heading = quotes[0] if quotes and not sample else _topic(bare)
+    if any(heading.casefold() == d.label.casefold() for d in data):
+        heading = ""
     return replace(brief, data=data, sample_data=sample, heading=heading)
 
 
@@ -601,13 +607,47 @@ def _fill(brief: Brief, *, bare: str, unpriced: str, quotes: tuple[str, ...], pr
         found = [shape for _, _, shape in lexicon.find_all(bare, lexicon.SHAPES)]
         return replace(brief, shapes=tuple(dict.fromkeys(found))[:5], heading=heading, texts=texts)
     if subject == "kinetic":
-        words, left_out = phrases_of(brief.prompt)
+        words, left_out = phrases_of(_own_words(brief.prompt) or brief.prompt)
         if left_out:
             notes.append("The prompt is longer than a video of words can hold: it shows its most telling sentences.")
         return replace(brief, words=words, heading=heading)
     if subject == "image" and brief.image is None:
         notes.append("No picture was uploaded: a drawn one stands in its place. Upload yours to see it move.")
     return replace(brief, heading=heading, texts=texts)
+
+
+_DIRECTIVE_WORD = re.compile(
+    r"^(?:in|an?|the|with|and|for|please|very|style|styled|look|feel|video|animation|colou?rs?|background|on|at|fps|hd|4k|"
+    r"long|seconds?|letters|text|font)$",
+    re.I,
+)
+
+
+def _own_words(text: str) -> str:
+    """Return the prompt without what only directs: its length, its format, a style or colours named by themselves."""
+    if len(text) > _LONG_PROMPT_CHARS:
+        return text
+    length = extract.find_length(text)
+    _, text = find_aspect(length.rest if length else text)
+    kept: list[str] = []
+    directing = {w for words in lexicon.STYLE_WORDS.values() for w in words} | set(lexicon.COLOURS)
+    for part in re.split(r"(?<=[,、;.!?。！？\n])", text):
+        bare = part.strip(" ,、;.!?。！？\n").casefold()
+        rest = bare
+        for phrase in sorted(directing, key=len, reverse=True):
+            if phrase in rest:
+                rest = lexicon.pattern(phrase).sub(" ", rest)
+        words = [
+            w for w in re.split(r"[^\w]+", rest) if w and not _DIRECTIVE_WORD.match(w) and w not in ("に", "で", "な")
+        ]
+        if words or (bare == rest and bare):
+            kept.append(part)
+    return "".join(kept).strip(" ,、;")
+
+
+_GENERIC = frozenset(
+    "a an the film movie video clip animation feature something anything it full length make create long".split()
+)
 
 
 def _list_heading(text: str) -> str:

@@ -6,8 +6,9 @@ empty stage, then the scene with its first keyframes, then more of them, at last
 
 from __future__ import annotations
 
-from koda_ray.studio.offline.colour import from_oklch, to_oklch
+from koda_ray.studio.offline.colour import from_oklch, to_oklch, with_contrast
 from koda_ray.studio.offline.films.base import Film
+from koda_ray.studio.offline.palette import ink_on
 from koda_ray.studio.offline.tsx import Raw, fill, kit, literal
 
 __all__ = ["film_files"]
@@ -35,6 +36,8 @@ def _theme(film: Film) -> str:
         "muted": palette.muted,
         "accent": palette.accent,
         "colours": list(palette.colours),
+        "markInk": ink_on(palette, palette.accent),
+        "priceInk": with_contrast(palette.accent, "#FFFFFF", least=3.2),
         "shade": _shade(film),
         "type": {
             "family": Raw(f"FONT.{family}"),
@@ -56,6 +59,10 @@ def _theme(film: Film) -> str:
         "  readonly muted: string;\n"
         "  readonly accent: string;\n"
         "  readonly colours: readonly string[];\n"
+        "  /** An ink that reads on the accent. */\n"
+        "  readonly markInk: string;\n"
+        "  /** The accent, dark enough to be read as small figures. */\n"
+        "  readonly priceInk: string;\n"
         "  /** What shadows and edges are made of. */\n"
         "  readonly shade: string;\n"
         "  readonly type: {\n"
@@ -113,9 +120,9 @@ def _app(film: Film, *, scene: bool, finish: bool) -> str:
     ]
     if scene:
         imports.append(f"import {{ {film.scene} }} from './scenes/{film.scene}';")
-        inside.append(f"<{film.scene} />")
-        for name, jsx in film.overlays:
-            if name not in parts:
+        scene_jsx = (film.scene, f"<{film.scene} />")
+        for name, jsx in (*film.backlayers, scene_jsx, *film.overlays):
+            if name not in parts and name != film.scene:
                 parts.append(name)
                 imports.append(f"import {{ {name} }} from './components/{name}';")
             inside.append(jsx)

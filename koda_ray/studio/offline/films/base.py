@@ -64,7 +64,8 @@ class Film:
     """A film in parts.
 
     ``scene`` names the kit's scene file and its exported component; ``parts`` are the kit files it needs; ``values``
-    fill the scene's blanks. ``overlays`` are components that App puts over the scene, as (import, JSX).
+    fill the scene's blanks. ``overlays`` are components that App puts over the scene, and ``backlayers`` under
+    it, as (component, JSX).
     """
 
     brief: Brief
@@ -76,6 +77,7 @@ class Film:
     framing: Framing
     score: Score = field(default_factory=Score)
     overlays: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    backlayers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     type_caps: bool = False
     type_weight: int | None = None
     type_family: str | None = None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.colour import contrast, on, with_contrast
+from koda_ray.studio.offline.colour import contrast, with_contrast
 from koda_ray.studio.offline.films.base import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import air, framing_for, light_up, still
-from koda_ray.studio.offline.palette import Palette
+from koda_ray.studio.offline.palette import Palette, ink_on
 
 __all__ = ["title_film", "words_film"]
 
@@ -110,7 +110,7 @@ def words_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
             layout = "stack"
         ground = _ground(brief, palette, i, len(phrases))
         base = ground or palette.ground
-        ink = on(base) if ground else palette.ink
+        ink = ink_on(palette, base) if ground else palette.ink
         accent = (
             palette.accent if contrast(palette.accent, base) >= 2 else palette.colours[(i + 1) % len(palette.colours)]
         )
@@ -120,7 +120,7 @@ def words_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
                 "text": phrase,
                 "layout": layout,
                 "ink": ink,
-                "accent": with_contrast(accent, base, least=2.0),
+                "accent": with_contrast(accent, base, least=1.8),
                 "ground": ground,
                 "from": pick(brief, ("left", "down", "right", "up"), i) if brief.direction is None else brief.direction,
                 "manner": _MANNER[brief.style],
@@ -144,5 +144,5 @@ def _ground(brief: Brief, palette: Palette, i: int, count: int) -> str | None:
     if brief.style == "smooth":
         turning = count > 3 and i == count // 2
         return palette.accent if turning else (palette.top if count > 3 and i == count // 2 + 1 else None)
-    grounds = [None, palette.accent, palette.colours[1], palette.top, palette.colours[2 % len(palette.colours)]]
+    grounds = [None, *[c for c in palette.colours if c != "#FFFFFF"][:4]]
     return grounds[(i + brief.variant) % len(grounds)] if i else None

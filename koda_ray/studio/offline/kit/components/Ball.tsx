@@ -34,12 +34,12 @@ function skin(color: string, pattern: BallProps['pattern']): CanvasTexture {
       pen.fillRect(0, 262, 1024, 16);
     } else if (pattern === 'beach') {
       for (let i = 0; i < 6; i += 2) {
-        pen.fillStyle = lighten(color, 0.2);
+        pen.fillStyle = lighten(color, 0.78);
         pen.fillRect((i * 1024) / 6, 0, 1024 / 6, 512);
       }
       pen.fillStyle = lighten(color, 0.86);
-      pen.fillRect(0, 0, 1024, 44);
-      pen.fillRect(0, 468, 1024, 44);
+      pen.fillRect(0, 0, 1024, 52);
+      pen.fillRect(0, 460, 1024, 52);
     }
   }
   const texture = new CanvasTexture(canvas);

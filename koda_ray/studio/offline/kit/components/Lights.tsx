@@ -11,7 +11,7 @@ export function Lights({ mood }: LightsProps) {
   if (mood === 'cinematic')
     return (
       <>
-        <hemisphereLight args={[lighten(theme.ground.glow, 0.2), '#000000', 0.35]} />
+        <hemisphereLight args={[lighten(theme.ground.glow, 0.2), lighten(theme.ground.bottom, 0.1), 0.7]} />
         <directionalLight position={[-4, 6, 3]} intensity={1.7} color="#fff3e2" />
         <directionalLight position={[5, 3, -5]} intensity={3.4} color={lighten(theme.accent, 0.25)} />
         <Environment preset="studio" environmentIntensity={0.28} />
@@ -19,10 +19,10 @@ export function Lights({ mood }: LightsProps) {
     );
   return (
     <>
-      <hemisphereLight args={['#ffffff', theme.ground.bottom, mood === 'smooth' ? 0.75 : 0.85]} />
-      <directionalLight position={[-3.5, 6, 4.5]} intensity={1.35} color="#fffaf2" />
+      <hemisphereLight args={['#ffffff', lighten(theme.ground.glow, 0.35), mood === 'smooth' ? 1.25 : 1.35]} />
+      <directionalLight position={[-3.5, 6, 4.5]} intensity={1.6} color="#fffaf2" />
       <directionalLight position={[5, 2.5, -3]} intensity={0.8} color={lighten(theme.ground.glow, 0.4)} />
-      <Environment preset={mood === 'smooth' ? 'soft' : 'studio'} environmentIntensity={0.42} />
+      <Environment preset={mood === 'smooth' ? 'soft' : 'studio'} environmentIntensity={0.5} />
     </>
   );
 }

@@ -10,7 +10,7 @@ const balls: readonly BallProps[] = __BALLS__;
 export function BounceScene() {
   return (
     <Canvas shadows={false}>
-      <Camera distance={12.5} height={1.9} target={1.72} />
+      <Camera distance={9.9} height={2.15} target={2.0} />
       <Lights mood={__MOOD__} />
       {balls.map((ball) => (
         <Ball key={ball.name} {...ball} />

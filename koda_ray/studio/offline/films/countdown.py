@@ -1,0 +1,82 @@
+"""A count down on the beat: number k stands whole from shortly after its beat until just before the next."""
+
+from __future__ import annotations
+
+from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.films.base import Film, Timing
+from koda_ray.studio.offline.films.stage import air, framing_for, light_up
+from koda_ray.studio.offline.palette import Palette, ink_on
+
+__all__ = ["beat_seconds", "countdown_film"]
+
+_MOST_SHOWN = 60
+
+
+def beat_seconds(brief: Brief, total_s: float) -> float:
+    """Return how long each number stands: a second, unless the film is too short or another pace is asked for."""
+    numbers = brief.count_from - brief.count_to + 1
+    room = total_s - min(1.4, total_s * 0.18)
+    return min(1.0 / brief.speed, room / min(numbers, _MOST_SHOWN))
+
+
+def countdown_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
+    """Make the film of a count down and its finale."""
+    film = Film(
+        brief=brief,
+        timing=timing,
+        palette=palette,
+        scene="CountdownScene",
+        parts=("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "components/Countdown.tsx"),
+        values={},
+        framing=framing_for(brief, motifs=("rings", "rays") if brief.style == "playful" else ("plain", "rings"), light=(0.5, 0.5)),
+    )  # fmt: skip
+    light_up(film)
+    beat = beat_seconds(brief, timing.total)
+    every = brief.count_from - brief.count_to + 1
+    # more numbers than can be seen one by one run in equal steps
+    step = max(1, -(-every // _MOST_SHOWN))
+    values = list(range(brief.count_from, brief.count_to - 1, -step))
+    enter = min(0.34, beat * 0.4)
+    leave = min(0.14, beat * 0.16)
+    bright = [c for c in palette.colours if c != "#FFFFFF"]
+    grounds = [None, *bright[:4]]
+    numbers: list[dict[str, object]] = []
+    for i, value in enumerate(values):
+        name = f"Number {value}"
+        at = i * beat
+        ease = {"playful": "easeOutBack", "smooth": "easeOutQuint", "cinematic": "cinematicOut"}[
+            brief.easing or brief.style
+        ]
+        if i == 0:
+            film.score.add(name, "enter", [(0, 0.62), (enter, 1, ease)])
+        else:
+            film.score.add(name, "enter", [(0, 0), (at, 0), (at + enter, 1, ease)])
+        # a number with a ground of its own covers the one before, which need not leave
+        ground = grounds[i % len(grounds)] if brief.style == "playful" else None
+        covered = brief.style == "playful" and i + 1 < len(values) and grounds[(i + 1) % len(grounds)] is not None
+        gone = at + beat + (enter if covered else 0.0)
+        film.score.add(name, "leave", [(0, 0), (gone - (0.02 if covered else leave), 0), (gone, 1, "linear")])
+        repainted = any(part == "ink" for part, _ in brief.repaint)
+        numbers.append(
+            {
+                "name": name,
+                "text": str(value),
+                "ground": ground,
+                "ink": palette.ink if repainted or ground is None else ink_on(palette, ground),
+            }
+        )
+    zero = len(values) * beat
+    film.score.add("Countdown", "ring", [(0, 0), (zero, len(values), "linear")])
+    if zero < timing.total:
+        film.score.add("Countdown", "end", [(0, 0), (zero, 0), (min(timing.total, zero + 0.5), 1, film.feel.enter)])
+        film.score.add("Countdown", "burst", [(0, 0), (zero, 0), (zero + 1.9, 1, "linear")])
+    film.values = {
+        "countdown": {
+            "numbers": numbers,
+            "manner": {"playful": "pop", "smooth": "rise", "cinematic": "emerge"}[brief.style],
+            "finale": brief.heading or ("スタート" if brief.language == "ja" else "Go!"),
+        }
+    }
+    if brief.particles:
+        air(film)
+    return film
