@@ -53,7 +53,7 @@ class Renders:
             kind=kind,
             spec=spec.to_json(),
             status="running",
-            epoch=self._core.epoch,
+            epoch=0,  # a session's job is fenced by the session
             created_at=at,
             updated_at=at,
         )

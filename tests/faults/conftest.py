@@ -36,6 +36,8 @@ class Rig:
             KODA_HEARTBEAT_S="2",
         )
         self.respond: Callable[[dict[str, Any]], Answer] = studio_model()
+        self._seen: dict[str, int] = {}
+        self._killed: dict[str, int] = {}
 
     async def open(self) -> None:
         await self.server.start()
@@ -64,21 +66,25 @@ class Rig:
         return await self.until(session_id, lambda s: s.phase == phase and s.owes is None, limit_s=limit_s)
 
     async def event(self, session_id: str, wanted: Callable[[Envelope], bool], *, limit_s: float = 60) -> Envelope:
-        """Wait for an event."""
-        after, deadline = 0, time.monotonic() + limit_s
+        """Wait for an event after the last one that this returned or passed."""
+        deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
-            for event in await self.store.events(session_id, after=after, limit=1000):
-                after = event.seq
+            for event in await self.store.events(session_id, after=self._seen.get(session_id, 0), limit=1000):
+                self._seen[session_id] = event.seq
                 if wanted(event):
                     return event
             await asyncio.sleep(0.02)
         raise AssertionError(f"no such event\n{self.server.log()[-3000:]}")
 
     async def kill_session(self, session_id: str) -> int:
-        """SIGKILL the session's process and return its epoch."""
-        row = await self.store.get_session(session_id)
+        """SIGKILL the process of the session's present activation, once it has one; return its epoch."""
+        deadline = time.monotonic() + 30
+        while (epoch := (await self.store.get_session(session_id)).epoch) <= self._killed.get(session_id, 0):
+            assert time.monotonic() < deadline, f"nobody took session {session_id} up\n{self.server.log()[-3000:]}"
+            await asyncio.sleep(0.02)
+        self._killed[session_id] = epoch
         os.kill(await self.server.session_pid(session_id), signal.SIGKILL)
-        return row.epoch
+        return epoch
 
     def workers(self, name: str) -> list[psutil.Process]:
         """Ray's processes that run a task of this name."""

@@ -51,7 +51,7 @@ async def test_the_session_is_killed_in_every_phase_and_the_job_goes_on(rig: Rig
     await rig.event(session_id, lambda e: e.type == "code_chunk")
     epochs.append(await rig.kill_session(session_id))  # code is streaming
 
-    await rig.event(session_id, lambda e: e.type == "todo_update" and e.data["todoId"] == "scene-2")
+    await rig.event(session_id, lambda e: e.type == "tool_end" and e.data["name"] == "set_thinking")
     epochs.append(await rig.kill_session(session_id))  # between tools
     await rig.event(session_id, lambda e: e.type == "render_start")
     epochs.append(await rig.kill_session(session_id))  # the preview is being rendered
