@@ -107,11 +107,12 @@ class Ask:
             self._console.print(f"    [yellow]a number from 1 to {len(question.options)}[/yellow]")
 
     def _choose(self, what: str, *, accept: str, change: str, reject: str = "", preview: bool = False) -> Decision:
-        keys = [f"[bold]enter[/bold] {accept}", f"[bold]c[/bold] {change}"]
-        keys += [f"[bold]r[/bold] {reject}"] if reject else []
-        keys += ["[bold]o[/bold] see it live"] if preview else []
-        keys += ["[bold]q[/bold] leave it for later"]
-        self._console.print(f"\n  [bold {ACCENT}]?[/] [bold]{what}[/bold]   " + "  ·  ".join(keys))
+        keys = [f"[bold]enter[/bold] [dim]{accept}[/dim]", f"[bold]c[/bold] [dim]{change}[/dim]"]
+        keys += [f"[bold]r[/bold] [dim]{reject}[/dim]"] if reject else []
+        keys += ["[bold]o[/bold] [dim]see it live[/dim]"] if preview else []
+        keys += ["[bold]q[/bold] [dim]leave it for later[/dim]"]
+        self._console.print(f"\n  [bold {ACCENT}]?[/] [bold]{what}[/bold]")
+        self._console.print("    " + "   ".join(keys))
         while True:
             said = self._read(default="")
             match said.lower():

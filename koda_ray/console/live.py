@@ -9,13 +9,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
+from pygments.token import Error
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markup import escape
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
-from rich.syntax import Syntax
+from rich.style import Style
+from rich.syntax import ANSI_DARK, ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
@@ -40,6 +42,8 @@ _WORK = {
     "render_final": "Rendering the video",
 }
 _LANGUAGES = {"tsx": "tsx", "ts": "typescript", "jsx": "jsx", "js": "javascript", "json": "json", "css": "css"}
+# half a file is full of syntax errors: they are not worth colour
+_THEME = ANSISyntaxTheme({**ANSI_DARK, Error: Style()})
 _MAX_WIDTH = 100
 _CODE_ROWS = 12
 
@@ -64,7 +68,7 @@ class LiveView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw as much as fits."""
         width = min(options.max_width, _MAX_WIDTH)
-        rows = max(12, (options.height or console.size.height) - 1)
+        rows = (options.height or console.size.height) - 1
         yield self._draw(width, rows, datetime.now(self.began.tzinfo))
 
     def _draw(self, width: int, rows: int, now: datetime) -> RenderableType:
@@ -130,7 +134,7 @@ def phase_line(state: NodeState | None) -> Text:
     order = ["idle", *(phase for phase, _ in _STEPS)]
     here = order.index(at) if at in order else 0
     rendering = state is not None and state.owes == "render_final"
-    line = Text("  ")
+    line = Text("  ", no_wrap=True, overflow="ellipsis")
     for place, (phase, name) in enumerate(_STEPS, start=1):
         if place > 1:
             line.append(" ── ", style="dim")
@@ -196,9 +200,9 @@ def _code(code: Code, width: int, rows: int) -> RenderableType:
     first = code.cut_lines + len(lines) - len(shown) + 1
     language = _LANGUAGES.get(code.path.rpartition(".")[2], "text")
     body = Syntax(
-        "\n".join(shown + [""] * (rows - len(shown))),
+        "\n".join(shown),
         language,
-        theme="ansi_dark",
+        theme=_THEME,
         line_numbers=True,
         start_line=first,
         word_wrap=False,
@@ -224,7 +228,7 @@ def _bar(bar: Bar, width: int, now: datetime) -> RenderableType:
         took = duration((bar.ended - bar.began).total_seconds()) if bar.ended and bar.began else ""
         said = Text.assemble(("✔ ", "green"), (f"{bar.size}  {took}", "dim"))
     else:
-        left = "" if bar.seconds_left is None else f" · {duration(bar.seconds_left)} left"
+        left = "" if bar.seconds_left is None or bar.percent >= 100 else f" · {duration(bar.seconds_left)} left"
         said = Text(f"{bar.stage}{left}", style="dim")
     grid = Table.grid(padding=(0, 1, 0, 0))
     room = max(10, min(40, width - 50))

@@ -14,6 +14,7 @@ __all__ = ["PlainLines", "phase_words"]
 
 _STEP_PERCENT = 10
 _WIDTH = 160
+_MARKS = {"done": "x", "active": ">", "pending": " "}
 
 
 class PlainLines:
@@ -31,49 +32,51 @@ class PlainLines:
 
     def show(self, view: View, event: Envelope) -> None:
         """Write what an event says, if it is worth a line. ``view`` has taken the event in already."""
-        line = self._line(view, event)
-        if line is not None:
-            self._write(f"{(event.at - self._began).total_seconds():7.1f}  {one_line(line, _WIDTH)}")
+        said = self._said(view, event)
+        if said is not None:
+            kind, words = said
+            seconds = (event.at - self._began).total_seconds()
+            self._write(f"{seconds:7.1f}  {one_line(kind, 9):<9} {one_line(words, _WIDTH)}")
 
-    def _line(self, view: View, event: Envelope) -> str | None:
+    def _said(self, view: View, event: Envelope) -> tuple[str, str] | None:
         data = event.data
         match event.type:
-            case "state_change":
-                return None if view.state is None else f"phase    {phase_words(view.state)}"
-            case "todo_update":
-                todo = view.todos.get(str(data.get("todoId")))
-                return (
-                    f"todo     [{ {'done': 'x', 'active': '>'}.get(todo.status, ' ') }] {todo.label}" if todo else None
-                )
-            case "thinking":
-                return f"agents   {view.thinking}" if view.thinking else None
+            case "state_change" if view.state is not None:
+                return "phase", phase_words(view.state)
+            case "todo_update" if (todo := view.todos.get(str(data.get("todoId")))) is not None:
+                return "todo", f"[{_MARKS[todo.status]}] {todo.label}"
+            case "thinking" if view.thinking:
+                return "agents", view.thinking
             case "message":
-                return f"{data.get('role') or 'message':<8} {data.get('content')}"
+                return str(data.get("role") or "message"), str(data.get("content"))
             case "file_written":
                 path = str(data.get("path"))
-                return f"wrote    {path} ({size(view.files.get(path, 0))})"
+                return "wrote", f"{path} ({size(view.files.get(path, 0))})"
             case "render_start" | "render_progress" | "render_complete":
                 return self._render(view, event)
             case "preview_ready":
-                return f"preview  ready: {data.get('url')}"
+                return "preview", f"ready: {data.get('url')}"
             case "error":
-                return f"error    {data.get('code')}: {data.get('message')}"
+                return "error", f"{data.get('code')}: {data.get('message')}"
             case _:
                 return None
 
-    def _render(self, view: View, event: Envelope) -> str | None:
-        bar = view.bars[str(event.data.get("jobId") or "")]
+    def _render(self, view: View, event: Envelope) -> tuple[str, str] | None:
+        job_id = event.data.get("jobId")
+        bar = view.bars.get(job_id) if isinstance(job_id, str) else None
+        if bar is None:
+            return None
         if event.type == "render_start":
-            return f"render   {bar.kind} {bar.size}, {plural(bar.frames_total or 0, 'frame')}"
+            return "render", f"{bar.kind} {bar.size}, {plural(bar.frames_total or 0, 'frame')}"
         if event.type == "render_complete":
             took = (event.at - bar.began).total_seconds() if bar.began else 0.0
-            return f"render   {bar.kind} done in {duration(took)}"
+            return "render", f"{bar.kind} done in {duration(took)}"
         step = int(bar.percent // _STEP_PERCENT)
         if step <= self._percent.get(bar.job_id, -1):
             return None
         self._percent[bar.job_id] = step
-        left = "" if bar.seconds_left is None else f", {duration(bar.seconds_left)} left"
-        return f"render   {bar.kind} {bar.percent:.0f} % {bar.stage}{left}"
+        left = "" if bar.seconds_left is None or bar.percent >= 100 else f", {duration(bar.seconds_left)} left"
+        return "render", f"{bar.kind} {bar.percent:.0f} % {bar.stage}{left}"
 
 
 def phase_words(state: NodeState) -> str:

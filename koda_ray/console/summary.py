@@ -36,11 +36,11 @@ def print_saved(console: Console, view: View, state: NodeState, saved: Saved) ->
         told = [bar.size if bar else "", duration(length) if length else ""]
         if bar is not None and bar.began is not None and bar.ended is not None:
             told.append(f"rendered in {duration((bar.ended - bar.began).total_seconds())}")
-        table.add_row(escape(str(saved.folder / name)), size(count), " · ".join(part for part in told if part))
+        table.add_row(escape(name), size(count), " · ".join(part for part in told if part))
     if saved.source_files:
-        table.add_row(escape(str(saved.folder / "source")), "", plural(saved.source_files, "file"))
-    console.print()
-    console.print(Padding(table, (0, 0, 0, 2)))
+        table.add_row("source/", "", plural(saved.source_files, "file"))
+    console.print(f"\n  [bold]{escape(str(saved.folder))}[/bold]", soft_wrap=True)
+    console.print(Padding(table, (0, 0, 0, 4)))
 
 
 def print_end(console: Console, view: View, state: NodeState, *, own_server: bool) -> Exit:
@@ -52,7 +52,8 @@ def print_end(console: Console, view: View, state: NodeState, *, own_server: boo
             spent = sum(span.seconds(now()) for span in view.spans if span.owes is not None)
             took = f" after [bold]{duration(spent)}[/bold] of work" if spent else ""
             change = f'koda {"resume" if own_server else "say"} {session_id} "make the ball red"'
-            console.print(f"\n  [green]✔[/green] Done{took}. To change it: [bold]{escape(change)}[/bold]\n")
+            console.print(f"\n  [green]✔[/green] Done{took}. To change it:")
+            console.print(f"    [bold]{escape(change)}[/bold]\n", soft_wrap=True)
             return Exit.DONE
         case "error":
             error = state.error

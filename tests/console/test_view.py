@@ -1,0 +1,354 @@
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from koda_ray.console.ask import Ask, Nobody, Yes
+from koda_ray.console.live import LiveView, phase_line
+from koda_ray.console.plain import PlainLines
+from koda_ray.console.text import clean, duration, one_line, size, slug
+from koda_ray.console.view import CODE_KEPT_CHARS, View
+from koda_ray.events import CHANNELS, Envelope
+from koda_ray.types import (
+    ErrorInfo,
+    Execution,
+    NodeState,
+    Option,
+    Output,
+    Plan,
+    Preview,
+    Question,
+    Scene,
+)
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+PLAN = Plan(
+    scenes=(
+        Scene(number=1, title="Drop in", duration=2.0, description="The ball falls"),
+        Scene(number=2, title="Bounce", duration=3.0, description="It comes to rest"),
+    ),
+    total_duration=5.0,
+    style="playful",
+)
+QUESTION = Question(
+    text="Which style?", options=(Option(id="playful", label="Playful"), Option(id="dark", label="Dark"))
+)
+
+
+def state(phase: str, owes: str | None = None, **more: Any) -> NodeState:
+    given: dict[str, Any] = {"node_id": "nod_1", "user_id": "local", "project_id": "local", "session_id": "ses_1"}
+    return NodeState.model_validate({**given, "phase": phase, "owes": owes, "prompt": "a ball", **more})
+
+
+class Story:
+    """Events one after another, a second apart."""
+
+    def __init__(self) -> None:
+        self.view = View("ses_1")
+        self.lines: list[str] = []
+        self._plain = PlainLines(self.lines.append, began=BEGAN)
+
+    def tell(self, type: str, **data: Any) -> Story:
+        seq = self.view.seq + 1
+        event = Envelope.model_validate(
+            {
+                "stream_id": "ses_1",
+                "seq": seq,
+                "channel": CHANNELS.get(type, "progress"),
+                "type": type,
+                "data": data,
+                "at": BEGAN + timedelta(seconds=seq),
+            }
+        )
+        self.view.apply(event)
+        self._plain.show(self.view, event)
+        return self
+
+    def reach(self, new: NodeState) -> Story:
+        return self.tell("state_change", phase=new.phase, owes=new.owes, state=new.model_dump(mode="json"))
+
+
+def drawn(view: View, *, width: int = 100, height: int = 40) -> list[str]:
+    console = Console(width=width, height=height, file=io.StringIO(), force_terminal=False, legacy_windows=False)
+    shown = LiveView(view, prompt="a ball 球 " * 20, began=BEGAN)
+    with console.capture() as captured:
+        console.print(shown, height=height)
+    return captured.get().rstrip("\n").split("\n")
+
+
+def working() -> Story:
+    story = Story().reach(state("plan", plan=PLAN))
+    story.reach(state("executing", "execute", plan=PLAN, plan_accepted=True, execution=Execution()))
+    for number in range(12):
+        story.tell(
+            "todo_update", todoId=f"t{number}", label=f"Step {number}", status="done" if number < 5 else "pending"
+        )
+    story.tell("todo_update", todoId="t5", status="active").tell("thinking", message="Writing src/App.tsx")
+    code = "".join(f"const line{n} = {n};\n" for n in range(60))
+    for offset in range(0, len(code), 50):
+        story.tell("code_chunk", path="src/App.tsx", offset=offset, delta=code[offset : offset + 50])
+    story.tell("render_start", jobId="job_1", quality="preview", frames=75, width=640, height=360, fps=15)
+    return story.tell(
+        "render_progress", jobId="job_1", quality="preview", percent=42.4, stage="capturing", secondsLeft=7
+    )
+
+
+# --- the view -------------------------------------------------------------------------------------------------------
+
+
+def test_a_view_knows_what_is_going_on() -> None:
+    view = working().view
+    assert view.state is not None and view.state.phase == "executing"
+    assert view.todos["t5"].status == "active" and view.todos["t5"].label == "Step 5"
+    assert view.code is not None and view.code.text.endswith("const line59 = 59;\n")
+    bar = view.bar("preview")
+    assert bar is not None and (bar.percent, bar.size, bar.seconds_left) == (42.4, "640x360 15 fps", 7.0)
+    assert [(span.phase, span.owes) for span in view.spans] == [("plan", None), ("executing", "execute")]
+
+
+def test_a_file_that_is_written_is_no_longer_being_written() -> None:
+    story = working().tell("file_written", path="src/App.tsx", size=1400)
+    assert story.view.code is None and story.view.files == {"src/App.tsx": 1400}
+
+
+def test_a_writer_that_begins_again_does() -> None:
+    story = (
+        Story().tell("code_chunk", path="a", offset=0, delta="wrong").tell("code_chunk", path="a", offset=0, delta="ok")
+    )
+    assert story.view.code is not None and story.view.code.text == "ok"
+
+
+def test_long_files_are_not_kept_whole() -> None:
+    story, line = Story(), "x" * 99 + "\n"
+    for number in range(2000):
+        story.tell("code_chunk", path="a", offset=number * 100, delta=line)
+    code = story.view.code
+    assert code is not None and len(code.text) <= CODE_KEPT_CHARS and code.chars == 200_000
+    assert code.cut_lines + code.text.count("\n") == 2000
+
+
+def test_usage_is_added_up() -> None:
+    story = Story().tell("usage", inputTokens=10, model="m").tell("usage", inputTokens=5, outputTokens=1)
+    assert story.view.usage == {"inputTokens": 15, "outputTokens": 1}
+
+
+@given(
+    st.sampled_from(sorted({"state_change", "todo_update", "code_chunk", "render_progress", "error", "usage"})),
+    st.data(),
+)
+def test_no_event_breaks_a_view(type: str, data: st.DataObject) -> None:
+    values = (
+        st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text() | st.lists(st.text())
+    )
+    names = [
+        "phase",
+        "state",
+        "todoId",
+        "status",
+        "path",
+        "offset",
+        "delta",
+        "percent",
+        "jobId",
+        "message",
+        "secondsLeft",
+    ]
+    body = data.draw(st.dictionaries(st.sampled_from(names), values))
+    story = working().tell(type, **body)
+    assert drawn(story.view)
+
+
+# --- how it looks ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "height"), [(100, 40), (100, 24), (80, 24), (60, 16), (200, 60), (40, 12)])
+def test_it_fits_the_terminal(width: int, height: int) -> None:
+    lines = drawn(working().view, width=width, height=height)
+    assert len(lines) < height + 1
+    assert max(cell_len(line) for line in lines) <= width
+    text = "\n".join(lines)
+    assert "Writing src/App.tsx" in text and "Step 5" in text
+
+
+def test_everything_is_there_where_there_is_room() -> None:
+    text = "\n".join(drawn(working().view, width=120, height=60))
+    for part in (
+        "koda",
+        "ses_1",
+        "making it",
+        "Drop in",
+        "✔ Step 4",
+        "● Step 5",
+        "○ Step 11",
+        "const line59",
+        "42 %",
+        "7.0 s left",
+    ):
+        assert part in text, part
+
+
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [
+        (state("question", question=QUESTION), "Waiting for your answer"),
+        (state("plan", plan=PLAN), "accept the plan"),
+        (state("idle", "analyze"), "Reading the prompt"),
+        (
+            state("error", error=ErrorInfo(message="the page threw", code="PAGE_ERROR", phase="executing")),
+            "the page threw",
+        ),
+        (state("complete", output=Output(job_id="j", video_url="u")), "Done"),
+    ],
+)
+def test_each_phase_says_what_it_waits_for(new: NodeState, says: str) -> None:
+    assert says in "\n".join(drawn(Story().reach(new).view))
+
+
+def test_the_steps_of_a_job() -> None:
+    assert phase_line(None).plain == "  ○ question ── ○ plan ── ○ making it ── ○ preview ── ○ video"
+    assert "● question" in phase_line(state("idle", "analyze")).plain
+    assert "· question ── ● plan" in phase_line(state("plan", plan=PLAN)).plain
+    assert "✔ question ── ● plan" in phase_line(state("plan", question=QUESTION, plan=PLAN)).plain
+    failed = state("error", plan=PLAN, error=ErrorInfo(message="m", code="c", phase="executing"))
+    assert "✔ plan ── ✖ making it" in phase_line(failed).plain
+    preview = Preview(video_url="u", job_id="j", bundle="b", duration=5)
+    rendering = state("preview", "render_final", plan=PLAN, preview=preview, output=Output(job_id="j"))
+    assert "✔ preview ── ● video" in phase_line(rendering).plain
+
+
+def test_a_models_words_do_not_drive_the_terminal() -> None:
+    story = working().tell("thinking", message="\x1b[2J\x1b[31mgotcha\x07 [red]markup[/red] \u202egnirts")
+    text = "\n".join(drawn(story.view))
+    assert "\x1b" not in text and "\x07" not in text and "\u202e" not in text
+    assert "[red]markup[/red]" in text
+
+
+# --- lines ----------------------------------------------------------------------------------------------------------
+
+
+def test_one_line_for_each_thing_worth_one() -> None:
+    story = working()
+    story.tell("render_complete", jobId="job_1", quality="preview").tell(
+        "message", role="assistant", content="one\ntwo"
+    )
+    story.reach(state("preview", preview=Preview(video_url="u", job_id="j", bundle="b", duration=5)))
+    assert not any("\n" in line for line in story.lines)
+    text = "\n".join(story.lines)
+    for part in (
+        "plan: 5 s, 2 scenes",
+        "[>] Step 5",
+        "agents    Writing",
+        "preview 42 % capturing",
+        "assistant one two",
+    ):
+        assert part in text, part
+    assert "const line" not in text
+
+
+def test_progress_is_told_in_steps() -> None:
+    story = Story().tell("render_start", jobId="j", quality="final", frames=300)
+    for percent in range(101):
+        story.tell("render_progress", jobId="j", quality="final", percent=percent, stage="capturing")
+    assert len([line for line in story.lines if " %" in line]) == 11
+
+
+# --- who decides ----------------------------------------------------------------------------------------------------
+
+
+def test_yes_takes_the_first_option_and_every_plan_and_preview() -> None:
+    preview = Preview(video_url="u", job_id="j", bundle="b", duration=5)
+    decided = [
+        Yes().decide(found)
+        for found in (state("question", question=QUESTION), state("plan", plan=PLAN), state("preview", preview=preview))
+    ]
+    assert [(one.action, one.option_id) for one in decided if one] == [
+        ("answer", "playful"),
+        ("accept", None),
+        ("accept", None),
+    ]
+    assert Yes().decide(state("error", error=ErrorInfo(message="m", code="c"))) is None
+    impossible = Question(text="Two hours?", reason="impossible")
+    assert Yes().decide(state("question", question=impossible)) is not None
+    assert Nobody().decide(state("plan", plan=PLAN)) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "action", "option_id", "text"),
+    [
+        (["2"], "answer", "dark", None),
+        ([""], "answer", "playful", None),
+        (["Dark"], "answer", "dark", None),
+        (["9", "in pastel colours"], "answer", None, "in pastel colours"),
+    ],
+)
+def test_a_question_is_answered_by_number_name_or_words(
+    typed: list[str], action: str, option_id: str | None, text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(file=io.StringIO())
+    monkeypatch.setattr(console, "input", lambda *_: typed.pop(0))
+    decision = Ask(console).decide(state("question", question=QUESTION))
+    assert decision is not None
+    assert (decision.action, decision.option_id, decision.text) == (action, option_id, text)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ([""], ("accept", None)),
+        (["c", "make it red"], ("changes", "make it red")),
+        (["make it red"], ("changes", "make it red")),
+        (["zz", "q"], ("leave", None)),
+        (["r"], ("reject", None)),
+    ],
+)
+def test_a_plan_is_accepted_changed_or_left(
+    typed: list[str], expected: tuple[str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(file=io.StringIO())
+    monkeypatch.setattr(console, "input", lambda *_: typed.pop(0))
+    decision = Ask(console).decide(state("plan", plan=PLAN))
+    assert decision is not None and (decision.action, decision.text) == expected
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prompt", "name"),
+    [
+        ("Create a bouncing ball animation, playful", "create-a-bouncing-ball-animation-playful"),
+        ("ボールがはねる", "ボールがはねる"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("?!", "video"),
+        ("x" * 300, "x" * 48),
+    ],
+)
+def test_folders_are_named_by_the_prompt(prompt: str, name: str) -> None:
+    assert slug(prompt) == name
+
+
+@given(st.text())
+def test_a_slug_is_always_one_safe_name(prompt: str) -> None:
+    name = slug(prompt)
+    assert name and "/" not in name and name not in (".", "..") and len(name.encode()) <= 255
+
+
+def test_numbers_as_people_say_them() -> None:
+    assert [duration(value) for value in (0, 0.84, 9.9, 42.4, 65, 3661)] == [
+        "0.0 s",
+        "0.8 s",
+        "9.9 s",
+        "42 s",
+        "1:05",
+        "1:01:01",
+    ]
+    assert [size(value) for value in (12, 3200, 14_000_000, 2e9)] == ["12 B", "3.2 kB", "14 MB", "2.0 GB"]
+    assert one_line("a\n b\tc", 10) == "a b c" and one_line("abcdef", 4) == "abc…"
+    assert clean("a\x1b[31mb\x9bc") == "a[31mbc"
