@@ -19,6 +19,7 @@ const FIRST_LARGE = 0x2190;
 const JAPANESE = '@fontsource-variable/noto-sans-jp/index.css';
 const KOREAN = '@fontsource-variable/noto-sans-kr/index.css';
 const CHINESE = '@fontsource-variable/noto-sans-sc/index.css';
+// of these the woff files: the cut woff2 files hold pictures for Safari only, which Chromium leaves blank
 const EMOJI = '@fontsource/noto-color-emoji/index.css';
 
 interface Face {
@@ -26,14 +27,18 @@ interface Face {
   readonly ranges: readonly (readonly [number, number])[];
 }
 
+/** Keep the file of one format, as each that is named would be emitted. */
+function oneSource(block: string, format: 'woff' | 'woff2'): string {
+  const sources = block.match(/url\([^)]*\)\s*format\('[^']*'\)/g) ?? [];
+  const kept = sources.find((source) => source.includes(`.${format})`)) ?? sources[0] ?? '';
+  return block.replace(/src:[^;]*;/, `src: ${kept};`);
+}
+
 function readFaces(modules: string, sheet: string): Face[] {
   const file = path.join(modules, sheet);
   const css = readFileSync(file, 'utf8');
   return [...css.matchAll(/@font-face\s*\{[^}]*\}/g)].map(([block]) => ({
-    // the woff that follows each woff2 would be emitted too, and no browser that runs this page would take it
-    css: block
-      .replace(/,\s*url\([^)]*\.woff\)\s*format\('woff'\)/g, '')
-      .replace(/url\(\.\//g, `url(${path.posix.dirname(sheet)}/`),
+    css: oneSource(block, sheet === EMOJI ? 'woff' : 'woff2').replace(/url\(\.\//g, `url(${path.posix.dirname(sheet)}/`),
     ranges: [...(/unicode-range:([^;}]*)/.exec(block)?.[1] ?? '').matchAll(/U\+([0-9a-f]+)(?:-([0-9a-f]+))?/gi)].map(
       ([, from, to]) => [parseInt(from ?? '0', 16), parseInt(to ?? from ?? '0', 16)] as const,
     ),

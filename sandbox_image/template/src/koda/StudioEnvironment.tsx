@@ -28,7 +28,7 @@ const ROOMS = {
       { at: [0, 6, 0], size: [10, 10], color: '#ffffff', intensity: 2.2 },
       { at: [-7, 2, 3], size: [4, 8], color: '#f4f7ff', intensity: 2.6 },
       { at: [7, 1.5, 2], size: [3, 7], color: '#fff6ec', intensity: 1.8 },
-      { at: [0, 1, 8], size: [8, 2], color: '#ffffff', intensity: 0.7 },
+      { at: [0, 2.5, 8], size: [10, 4], color: '#ffffff', intensity: 1.1 },
       { at: [0, 2, -8], size: [12, 3], color: '#ffffff', intensity: 1.2 },
     ],
   },
@@ -43,11 +43,12 @@ const ROOMS = {
   },
   /** A low warm sun against a cool sky. */
   sunset: {
-    background: '#4a3450',
+    background: '#6b4a68',
     lights: [
       { at: [-8, 1.2, -2], size: [5, 5], color: '#ff8a3c', intensity: 7, form: 'circle' },
       { at: [0, 7, 0], size: [14, 14], color: '#6d83c9', intensity: 1.1 },
       { at: [7, 2, 4], size: [6, 6], color: '#e26aa8', intensity: 1.1 },
+      { at: [-1, 1.5, 9], size: [12, 4], color: '#ffc095', intensity: 1.1 },
     ],
   },
   /** Cool daylight between buildings. */
@@ -57,6 +58,7 @@ const ROOMS = {
       { at: [0, 8, 0], size: [6, 16], color: '#dfeaff', intensity: 3.2 },
       { at: [-7, 3, -3], size: [2, 10], color: '#ffffff', intensity: 2 },
       { at: [7, 3, 3], size: [2, 10], color: '#ffe6c4', intensity: 1.6 },
+      { at: [0, 2, 9], size: [12, 5], color: '#eef4ff', intensity: 1 },
     ],
   },
   /** Neon in the dark. */
@@ -66,6 +68,7 @@ const ROOMS = {
       { at: [-6, 3, 3], size: [1.2, 8], color: '#4c6fff', intensity: 7 },
       { at: [6, 2, 2], size: [1.2, 8], color: '#ff3d9a', intensity: 6 },
       { at: [0, 6, -4], size: [8, 1.2], color: '#35e0d0', intensity: 4 },
+      { at: [0, 1, 9], size: [10, 2], color: '#8894c8', intensity: 0.5 },
       { at: [0, 8, 4], size: [6, 6], color: '#ffffff', intensity: 0.4, form: 'ring' },
     ],
   },

@@ -1,0 +1,89 @@
+"""Nothing comes from a network: fonts, text in 3D, light. And nothing in a bundle is Theatre's studio."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from koda_ray.config import Settings
+from koda_ray.render.bundle import Bundle
+from tests.template.conftest import ORIGIN, Viewer, Visit, pixels
+
+pytestmark = pytest.mark.browser
+
+
+def fonts_of(visit: Visit, selector: str) -> dict[str, bool]:
+    """The families that the browser drew an element with, and whether each came from the page."""
+    session = visit.page.context.new_cdp_session(visit.page)
+    session.send("DOM.enable")
+    session.send("CSS.enable")
+    root = session.send("DOM.getDocument")["root"]["nodeId"]
+    found = session.send("DOM.querySelector", {"nodeId": root, "selector": selector})["nodeId"]
+    used = session.send("CSS.getPlatformFontsForNode", {"nodeId": found})["fonts"]
+    return {font["familyName"]: font["isCustomFont"] for font in used}
+
+
+@pytest.mark.parametrize("case", ["words", "solid"])
+def test_a_render_without_network_equals_one_with(viewer: Viewer, probe: Bundle, case: str) -> None:
+    pictures: list[bytes] = []
+    for offline in (False, True):
+        query, seeded = f"export&case={case}", "Math.random = () => 0.25"
+        with viewer.open(probe, query, before=seeded, offline=offline) as visit:
+            pictures.append(visit.picture(0, 0.1))
+            assert visit.refused == []
+            assert all(url.startswith((ORIGIN, "blob:" + ORIGIN, "data:")) for url in visit.requests)
+    assert pictures[0] == pictures[1]
+
+
+@pytest.mark.parametrize(
+    ("selector", "family"),
+    [
+        ("#latin", "Sora"),
+        ("#japanese", "Noto Sans JP"),
+        ("#korean", "Noto Sans KR"),
+        ("#chinese", "Noto Sans SC"),
+        ("#emoji", "Noto Color Emoji"),
+    ],
+)
+def test_every_script_is_drawn_with_bundled_fonts(viewer: Viewer, probe: Bundle, selector: str, family: str) -> None:
+    with viewer.open(probe, "export&case=words") as visit:
+        used = fonts_of(visit, selector)
+        assert any(name.startswith(family) for name in used), used
+        assert all(used.values()), f"drawn with a font of this machine: {used}"
+
+
+def test_emoji_have_colours_and_characters_differ(viewer: Viewer, probe: Bundle) -> None:
+    with viewer.open(probe, "export&case=words", size=(1920, 1080)) as visit:
+        emoji = pixels(visit.page.locator("#emoji").screenshot()).astype(int)
+        japanese = pixels(visit.page.locator("#japanese").screenshot())
+    assert np.mean(np.ptp(emoji, axis=-1) > 80) > 0.01
+    glyphs = [japanese[:, 120 * i : 120 * (i + 1)] for i in range(5)]
+    for i, one in enumerate(glyphs):
+        for other in glyphs[i + 1 :]:
+            assert np.mean(one != other) > 0.02, "two characters look alike: missing glyphs"
+
+
+def test_text_in_3d_is_drawn_in_every_script(viewer: Viewer, probe: Bundle) -> None:
+    with viewer.open(probe, "export&case=solid", before="Math.random = () => 0.25") as visit:
+        picture = pixels(visit.picture(0)).astype(int)
+    right = picture[:, 330:]
+    yellow = (right[..., 0] > 180) & (right[..., 1] > 140) & (right[..., 2] < 90)
+    assert yellow[120:230].sum() > 150, "the Latin text is missing"
+    white = np.all(right[230:300] > 220, axis=-1)
+    assert white.sum() > 100, "the Japanese text is missing"
+
+
+def test_only_the_faces_that_the_text_needs_are_in_a_bundle(demo: Bundle, probe: Bundle) -> None:
+    assert not [path for path in demo.files if "noto-" in path]
+    carried = [path for path in probe.files if "noto-" in path]
+    assert 5 <= len(carried) <= 20
+    assert sum(len(probe.files[path]) for path in carried) < 3_000_000
+
+
+def test_no_bundle_holds_the_studio(demo: Bundle, probe: Bundle) -> None:
+    mark = b"theatrejs-studio-root"
+    studio = Settings().node_modules_path / "@theatre" / "studio" / "dist" / "index.js"
+    assert mark in studio.read_bytes(), "the studio has another mark now; this test would not see it"
+    for bundle in (demo, probe):
+        assert not [path for path, data in bundle.files.items() if mark in data]
+        assert not [path for path in bundle.files if "studio" in path.lower()]
