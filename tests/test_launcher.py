@@ -6,6 +6,7 @@ The copies hold the real launcher and a project of one module, so that a whole s
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -17,7 +18,23 @@ import pytest
 from koda_ray.config import REPO_ROOT
 
 # What the launcher itself calls, and nothing that it could find a browser, a package manager or a Python with.
-_TOOLS = ("sh", "dirname", "readlink", "cat", "cksum", "id", "sed", "cut", "tr", "grep", "head", "tail", "mkdir", "mv")
+_TOOLS = (
+    "sh",
+    "dirname",
+    "readlink",
+    "cat",
+    "cksum",
+    "id",
+    "sed",
+    "cut",
+    "tr",
+    "grep",
+    "head",
+    "tail",
+    "mkdir",
+    "mv",
+    "cmp",
+)
 _TOOLS += ("date", "flock", "rm", "ln", "chmod", "cp", "env", "uname")
 _CLI = "import os, sys\nprint('cli', os.getcwd(), *sys.argv[1:])\n"
 _TIMEOUT_S = 120
@@ -185,6 +202,35 @@ def test_a_package_that_was_removed_is_noticed(set_up_once: Copy) -> None:
     skipped = set_up_once.run("list", KODA_SKIP_SYSTEM="1")
     assert skipped.returncode == 0 and skipped.stdout.endswith(" list\n")
     set_up_once.offer("ffmpeg")
+
+
+def test_the_template_is_installed_from_its_lock_and_again_when_it_was_cut_short(set_up_once: Copy) -> None:
+    source = set_up_once.root / "sandbox_image" / "template"
+    source.mkdir(parents=True)
+    wanted = {"inner": "file:../inner"}
+    lock = {
+        "lockfileVersion": 3,
+        "packages": {
+            "": {"devDependencies": wanted},
+            "../inner": {"version": "1.0.0", "dev": True},
+            "node_modules/inner": {"resolved": "../inner", "link": True},
+        },
+    }
+    (source / "package.json").write_text(json.dumps({"devDependencies": wanted}))
+    (source / "package-lock.json").write_text(json.dumps(lock))
+    inner = set_up_once.root / ".koda" / "inner"
+    inner.mkdir()
+    (inner / "package.json").write_text(json.dumps({"name": "inner", "version": "1.0.0"}))
+
+    done = set_up_once.run("setup", NODE_ENV="production")
+    modules = set_up_once.root / ".koda" / "template" / "node_modules"
+    assert done.returncode == 0, done.stderr
+    assert "[4/4] Animation template done" in done.stderr and (modules / "inner").is_symlink()
+    assert set_up_once.run("setup").stderr == "koda: ready\n"
+
+    (modules / ".package-lock.json").unlink()  # npm writes it last
+    (set_up_once.root / ".koda" / "stamps" / "ready").unlink()
+    assert "[4/4] Animation template done" in set_up_once.run("setup").stderr
 
 
 def test_modules_never_come_from_the_folder_one_is_in(set_up_once: Copy) -> None:
