@@ -16,7 +16,7 @@ from koda_ray.config import REPO_ROOT
 from koda_ray.errors import InvalidPath, KodaError, NotFound, QuotaExceeded, SandboxError
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
-from koda_ray.sandbox.tree import MAX_ENTRIES
+from koda_ray.sandbox.reading import MAX_ENTRIES
 from tests.sandbox.conftest import MB
 from tests.sandbox.leftovers import Leftovers
 
