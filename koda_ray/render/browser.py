@@ -22,6 +22,7 @@ from koda_ray.render.isolation import (
     nested_sandbox_works,
     sweep_dead_folders,
 )
+from koda_ray.render.owned import see_through
 from koda_ray.render.programs import BrowserKind, find_browser
 
 if TYPE_CHECKING:
@@ -70,7 +71,12 @@ def graphics_flags() -> tuple[str, ...]:
 
 
 class Browser:
-    """A running browser; make it with `launch`, end it with `close` or as a context manager."""
+    """A running browser; make it with `launch`, end it with `close` or as a context manager.
+
+    Attributes:
+        frames_painted: How many pictures it made.
+        spoilt: Whether a page of it would not close: nobody should use it again.
+    """
 
     def __init__(self, playwright: Playwright, context: BrowserContext, folder: WorkFolder, kind: BrowserKind) -> None:
         self._playwright = playwright
@@ -78,6 +84,7 @@ class Browser:
         self._folder = folder
         self.kind: BrowserKind = kind
         self.frames_painted = 0
+        self.spoilt = False
         self._closed = False
 
     @classmethod
@@ -91,6 +98,19 @@ class Browser:
             Missing: Chromium or bubblewrap is not there, or namespaces are refused.
             BrowserCrashed: It ended before it answered.
         """
+        starting = asyncio.create_task(cls._start(chromium_path))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # half a start cannot be taken back: let it finish, then end what it started
+            with contextlib.suppress(asyncio.CancelledError):
+                await see_through(starting)
+            if not starting.cancelled() and starting.exception() is None:
+                await starting.result().close()
+            raise
+
+    @classmethod
+    async def _start(cls, chromium_path: Path | None) -> Self:
         from playwright.async_api import Error, async_playwright
 
         binary = find_browser(chromium_path)

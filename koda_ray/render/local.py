@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from koda_ray.errors import BrowserCrashed, PageError, PageNotReady, RenderError
+from koda_ray.errors import BrowserCrashed, RenderError
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle, load_bundle
 from koda_ray.render.capture import capture_unit
@@ -85,6 +85,11 @@ class LocalExecutor:
 
         return await own(work(), self._running)
 
+    async def warm(self) -> None:
+        """Start a browser for each worker now, so that the first units need not wait for theirs."""
+        missing = range(self._workers - len(self._idle))
+        self._idle += await asyncio.gather(*(Browser.launch(chromium_path=self._chromium_path) for _ in missing))
+
     async def cancel_all(self) -> None:
         """End everything that is under way, with its processes."""
         await end_all(self._running)
@@ -107,20 +112,16 @@ class LocalExecutor:
     async def _browser(self) -> AsyncGenerator[Browser]:
         async with self._gate:
             browser = self._idle.pop() if self._idle else await Browser.launch(chromium_path=self._chromium_path)
-            keep = False
             try:
                 yield browser
-                keep = True
-            except (PageError, PageNotReady, BrowserCrashed):
-                raise  # its renderer may hang or be gone: the next unit gets another browser
-            except RenderError:
-                keep = True
+            except BrowserCrashed:
+                browser.spoilt = True
                 raise
             finally:
-                if keep and browser.frames_painted < MAX_FRAMES_PER_BROWSER:
-                    self._idle.append(browser)
-                else:
+                if browser.spoilt or browser.frames_painted >= MAX_FRAMES_PER_BROWSER:
                     await browser.close()
+                else:
+                    self._idle.append(browser)
 
     async def _bundle(self, storage: Storage, user_id: str, content_hash: str) -> Bundle:
         key = (user_id, content_hash)

@@ -39,6 +39,7 @@ _POLL_S = 0.01
 _QUIET_ROUNDS = 3
 _GRACE_AFTER_ERROR_S = 2.0
 _BUSY_S = 2.0
+_CLOSE_TIMEOUT_S = 2.0
 _TICK_MS = 1000 / 60
 _FIRST_TICK_MS = 100_000.0
 
@@ -220,14 +221,14 @@ class RenderPage:
         return base64.b64decode(data)
 
     async def close(self) -> None:
-        """Close the page; the browser stays."""
+        """Close the page; the browser stays, and is marked as spoilt where the page would not go."""
         from playwright.async_api import Error
 
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._page.close()
         except (Error, TimeoutError):
-            return
+            self._browser.spoilt = True
 
     def _on_navigated(self, event: Mapping[str, object]) -> None:
         """Note where the page goes after it was ready: its clock and its state would start again."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import pytest_asyncio
 
 from koda_ray.render.bundle import Bundle, read_folder, store_bundle
 from koda_ray.render.local import LocalExecutor
@@ -49,9 +50,11 @@ def storage(tmp_path: Path) -> Storage:
     return Storage(str(tmp_path / "storage"))
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local() -> AsyncIterator[LocalExecutor]:
+    """Two browsers for all tests of a module, which run in its loop; they are there before a test looks around."""
     async with LocalExecutor(workers=2) as executor:
+        await executor.warm()
         yield executor
 
 

@@ -1,0 +1,288 @@
+"""The whole of a render in this process: exact frames whatever the workers, reuse, resume, replay, cancelling."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+
+from koda_ray.errors import BrowserCrashed, NotFound, PageError, QualityRejected, RenderError
+from koda_ray.render.job import RenderJob
+from koda_ray.render.local import LocalExecutor
+from koda_ray.render.protocol import (
+    Environment,
+    JoinResult,
+    JoinTask,
+    ProbeReport,
+    ProbeTask,
+    Progress,
+    RenderExecutor,
+    RenderResult,
+    UnitResult,
+    UnitTask,
+)
+from koda_ray.render.spec import RenderSpec
+from koda_ray.state.storage import Storage, report_key, unit_key, unit_meta_key
+from tests.render.conftest import USER, put_page, small, until
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+
+class Between:
+    """An executor that does something before or after another's captures; the rest is passed on."""
+
+    def __init__(self, inner: RenderExecutor) -> None:
+        self.inner = inner
+        self.captured: list[UnitTask] = []
+        self.joins = 0
+
+    @property
+    def workers(self) -> int:
+        return self.inner.workers
+
+    async def environment(self) -> Environment:
+        return await self.inner.environment()
+
+    async def before(self, task: UnitTask) -> None:
+        """For subclasses."""
+
+    async def capture(self, task: UnitTask, on_frames: Callable[[int], None] | None = None) -> UnitResult:
+        self.captured.append(task)
+        await self.before(task)
+        return await self.inner.capture(task, on_frames)
+
+    async def join(self, task: JoinTask) -> JoinResult:
+        self.joins += 1
+        return await self.inner.join(task)
+
+    async def probe(self, task: ProbeTask) -> ProbeReport:
+        return await self.inner.probe(task)
+
+    async def cancel_all(self) -> None:
+        await self.inner.cancel_all()
+
+
+async def render(
+    spec: RenderSpec, storage: Storage, executor: RenderExecutor, job_id: str = "job_1", **options: object
+) -> RenderResult:
+    job = RenderJob(spec, storage=storage, executor=executor, job_id=job_id, user_id=USER, **options)  # type: ignore[arg-type]
+    return await job.run()
+
+
+class Shuffled(Between):
+    """Captures units in another order than they were asked for."""
+
+    def __init__(self, inner: RenderExecutor, seed: int) -> None:
+        super().__init__(inner)
+        self.order = random.Random(seed)
+
+    async def before(self, task: UnitTask) -> None:
+        for _ in range(self.order.randrange(4)):
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("page", ["plain", "contract"])
+async def test_frames_and_bytes_are_the_same_for_any_number_of_workers(page: str, storage: Storage) -> None:
+    bundle = await put_page(storage, page)
+    results: list[tuple[str, object, int]] = []
+    for seed, workers in enumerate((1, 2, 4)):
+        fresh = Storage(f"{storage.url}-{workers}")
+        await put_page(fresh, page)
+        async with LocalExecutor(workers=workers) as executor:
+            spec = small(bundle, duration_s=5.3)
+            result = await render(spec, fresh, Shuffled(executor, seed))
+        assert result.frame_count == 53
+        assert result.report["unstableUnits"] == []
+        # the page with the contract sums up steps that seeking leaves out: the job finds out, and plays it instead
+        assert result.report["replayed"] is (page == "contract")
+        results.append((result.frame_hash, result.report["sha256"], result.size_bytes))
+    assert results[0] == results[1] == results[2]
+
+
+async def test_a_replayed_page_shows_what_playing_it_shows(storage: Storage, local: LocalExecutor) -> None:
+    """Frame k of a replayed video is frame k of one that was played from 0 in a single unit."""
+    bundle = await put_page(storage, "contract")
+    hashes: dict[str, list[str]] = {"whole": [], "units": []}
+    # at 40 fps the first unit has 80 frames, at 10 fps 20: compare frames of one time, 4 against 1
+    for name, duration_s in (("whole", 2.0), ("units", 3.0)):
+        units: list[UnitResult] = []
+
+        async def keep(unit: UnitResult, units: list[UnitResult] = units) -> None:
+            units.append(unit)
+
+        await render(small(bundle, duration_s=duration_s), storage, local, f"job_{name}", on_unit=keep)
+        units.sort(key=lambda unit: unit.unit.start)
+        hashes[name] = [digest for unit in units for digest in unit.frame_hashes]
+    assert hashes["units"][:20] == hashes["whole"]
+
+
+async def test_a_second_job_captures_nothing_and_gives_the_same_bytes(storage: Storage, local: LocalExecutor) -> None:
+    bundle = await put_page(storage, "plain")
+    spec = small(bundle, duration_s=3.0)
+    first = await render(spec, storage, local, "job_1")
+    again = Between(local)
+    second = await render(spec, storage, again, "job_2")
+    assert again.captured == []
+    assert second.report["unitsReused"] == 2
+    assert await storage.get(first.video_key) == await storage.get(second.video_key)
+    longer = Between(local)
+    await render(small(bundle, duration_s=5.0), storage, longer, "job_3")
+    assert sorted(task.unit.index for task in longer.captured) == [1, 2]
+
+
+async def test_a_job_that_was_stopped_goes_on_where_it_was(storage: Storage, local: LocalExecutor) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=8.0)
+    stored: list[int] = []
+
+    async def stop_after_two(unit: UnitResult) -> None:
+        stored.append(unit.unit.index)
+        if len(stored) == 2:
+            running.cancel()
+
+    running = asyncio.create_task(render(spec, storage, local, on_unit=stop_after_two))
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    resumed = Between(local)
+    result = await render(spec, storage, resumed)
+    assert result.frame_count == 80
+    assert 1 <= len(resumed.captured) <= 2
+    assert not {task.unit.index for task in resumed.captured} & set(stored)
+
+
+async def test_torn_units_are_found_and_made_again(storage: Storage, local: LocalExecutor) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=6.0)
+    units: list[UnitResult] = []
+
+    async def keep(unit: UnitResult) -> None:
+        units.append(unit)
+
+    whole = await render(spec, storage, local, "job_1", on_unit=keep)
+    keys = [unit.key for unit in sorted(units, key=lambda unit: unit.unit.index)]
+    half = await storage.get(unit_key(USER, keys[0]))
+    await storage.put(unit_key(USER, keys[0]), half[: len(half) // 2])  # cut off: seen by its size
+    other = bytearray(await storage.get(unit_key(USER, keys[1])))
+    other[len(other) // 2] ^= 255
+    await storage.put(unit_key(USER, keys[1]), bytes(other))  # changed: seen by its hash, when joining
+    await storage.put(unit_meta_key(USER, keys[2]), b'{"unit": ')  # half a description
+    again = Between(local)
+    repaired = await render(spec, storage, again, "job_2")
+    assert sorted(task.unit.index for task in again.captured) == [0, 1, 2]
+    assert again.joins == 2
+    assert await storage.get(repaired.video_key) == await storage.get(whole.video_key)
+
+
+class Crashing(Between):
+    """Fails the first attempts at one unit as a lost worker would."""
+
+    def __init__(self, inner: RenderExecutor, unit: int, times: int) -> None:
+        super().__init__(inner)
+        self.unit, self.times = unit, times
+
+    async def before(self, task: UnitTask) -> None:
+        if task.unit.index == self.unit and task.attempt <= self.times:
+            raise BrowserCrashed("the browser ended")
+
+
+async def test_a_crash_costs_one_attempt_at_its_unit(storage: Storage, local: LocalExecutor) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=4.0)
+    crashing = Crashing(local, unit=1, times=2)
+    result = await render(spec, storage, crashing)
+    assert [task.unit.index for task in crashing.captured].count(0) == 1
+    assert [task.unit.index for task in crashing.captured].count(1) == 3
+    assert result.frame_count == 40
+    assert len(list(result.report["failures"])) == 2  # type: ignore[arg-type]
+
+
+async def test_a_unit_that_keeps_failing_ends_the_job_with_its_frames(storage: Storage, local: LocalExecutor) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=4.0)
+    with pytest.raises(RenderError, match=r"unit 1 \(frames 20 to 39\) failed 2 times.*BROWSER_CRASHED") as caught:
+        await render(spec, storage, Crashing(local, unit=1, times=9), attempts=2)
+    assert caught.value.code == "BROWSER_CRASHED"
+    assert caught.value.context["attempts"] == 2
+
+
+@pytest.mark.parametrize("form", ["mp4", "webm"])
+async def test_the_result_is_stored_with_its_report_and_thumbnail(
+    storage: Storage, local: LocalExecutor, form: Literal["mp4", "webm"]
+) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=2.5, format=form)
+    progress: list[Progress] = []
+
+    async def hear(step: Progress) -> None:
+        progress.append(step)
+
+    result = await render(spec, storage, local, on_progress=hear)
+    assert await storage.size(result.video_key) == result.size_bytes
+    assert (await storage.get(result.thumbnail_key)).startswith(b"\xff\xd8")
+    assert json.loads(await storage.get(report_key(USER, "job_1"))) == result.report
+    assert result.duration_s == 2.5
+    percents = [step.percent for step in progress]
+    assert percents == sorted(percents)
+    assert (percents[0], percents[-1]) == (0.0, 100.0)
+    assert [step.stage for step in progress][-2:] == ["uploading", "uploading"]
+    assert {"capturing", "joining", "uploading"} <= {step.stage for step in progress}
+    assert progress[-1].frames_done == progress[-1].frames_total == 25
+    assert progress[-1].seconds_left == 0
+
+
+async def test_cancelling_ends_every_process(storage: Storage, local: LocalExecutor) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=60.0, fps=30)
+    counts: list[int] = []
+
+    async def hear(step: Progress) -> None:
+        counts.append(step.frames_done)
+
+    running = asyncio.create_task(render(spec, storage, local, on_progress=hear))
+    await until(lambda: counts and counts[-1] > 5)
+    running.cancel()
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
+async def test_a_failing_listener_ends_the_job(storage: Storage, local: LocalExecutor) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=20.0)
+
+    async def fail(step: Progress) -> None:
+        raise RuntimeError("the store is fenced")
+
+    with pytest.raises(RuntimeError, match="fenced"):
+        await render(spec, storage, local, on_progress=fail)
+
+
+async def test_a_page_that_does_not_move_is_refused_unless_it_should_not(
+    storage: Storage, local: LocalExecutor
+) -> None:
+    bundle = await put_page(storage, "<!doctype html><body style='background:#fff'>still")
+    with pytest.raises(QualityRejected, match="does not animate"):
+        await render(small(bundle), storage, local)
+    assert (await render(small(bundle, moves=False), storage, local)).frame_count == 10
+
+
+async def test_a_black_page_is_refused(storage: Storage, local: LocalExecutor) -> None:
+    bundle = await put_page(
+        storage,
+        """<!doctype html><body style='background:#000'><p id=p style='color:#0e0e0e'>x<script>
+        setInterval(() => { p.style.marginLeft = performance.now() / 10 + 'px'; }, 100)</script>""",
+    )
+    with pytest.raises(QualityRejected, match="black throughout"):
+        await render(small(bundle), storage, local)
+
+
+async def test_a_page_that_throws_ends_the_job_at_once_with_its_place(storage: Storage, local: LocalExecutor) -> None:
+    page = "<!doctype html><script>\nsetTimeout(() => {\n  throw new Error('lost the plot');\n}, 550);</script>"
+    bundle = await put_page(storage, page)
+    executor = Between(local)
+    with pytest.raises(PageError, match=r"frame 6: Error: lost the plot at index\.html:3") as caught:
+        await render(small(bundle), storage, executor)
+    assert caught.value.context["frame"] == 6
+    assert len(executor.captured) == 1
+
+
+async def test_an_unknown_bundle_is_not_found(storage: Storage, local: LocalExecutor) -> None:
+    with pytest.raises(NotFound, match="build the project first"):
+        await render(small("a" * 64), storage, local)
