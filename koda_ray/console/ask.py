@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -152,11 +149,10 @@ class Ask:
         return Decision(action, text=said)
 
     def _read(self, *, default: str) -> str:
-        with _interruptible():
-            try:
-                said = self._console.input(f"  [{ACCENT}]›[/] ").strip()
-            except EOFError:
-                raise KeyboardInterrupt from None
+        try:
+            said = self._console.input(f"  [{ACCENT}]›[/] ").strip()
+        except (EOFError, OSError):  # nobody is there any more
+            raise KeyboardInterrupt from None
         return said or default
 
 
@@ -172,13 +168,3 @@ def _options(options: tuple[Option, ...]) -> Table:
 
 def _named(said: str, options: tuple[Option, ...]) -> Option | None:
     return next((option for option in options if said.lower() in (option.id.lower(), option.label.lower())), None)
-
-
-@contextmanager
-def _interruptible() -> Generator[None]:
-    """Let Ctrl-C end a read: asyncio's own handler would only note it until the read is over."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

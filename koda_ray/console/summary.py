@@ -86,7 +86,7 @@ def print_sessions(console: Console, page: SessionPage) -> None:
                 found.created_at.isoformat(),
                 one_line(found.prompt, 200),
             )
-            console.print("\t".join(fields), markup=False, soft_wrap=True)
+            console.file.write("\t".join(fields) + "\n")
         return
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("session", no_wrap=True)
