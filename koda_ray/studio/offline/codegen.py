@@ -22,7 +22,7 @@ from koda_ray.studio.offline.films.base import Film, timing_of
 from koda_ray.studio.offline.films.catalogue import make_film
 from koda_ray.studio.offline.palette import palette_for
 from koda_ray.studio.offline.plan import make_plan
-from koda_ray.studio.offline.project import film_files
+from koda_ray.studio.offline.project import STATE_PATH, film_files
 from koda_ray.studio.offline.understand import parse_brief
 from koda_ray.types import Plan
 
@@ -117,14 +117,33 @@ def generate_files(request: Mapping[str, object]) -> dict[str, str]:
         last = len(film.timing.ends)
         until = number if isinstance(number, int) and 1 <= number <= last else last
         files = film_files(film, until=until)
-    elif task in ("create_component", "modify_existing"):
-        files = film_files(film, until=None)
-    else:
+        return {path: text for path, text in files.items() if path == STATE_PATH or have.get(path) != text}
+    if task not in ("create_component", "modify_existing"):
         raise ModelError(
             f"Unknown task {task!r}: it is initial_setup, create_component, create_scene or modify_existing."
         )
-    changed = {path: content for path, content in files.items() if have.get(path) != content}
+    files = film_files(film, until=None)
+    changed = {path: text for path, text in files.items() if have.get(path) != text}
+    if task == "modify_existing" and not request.get("errors"):
+        return {path: text for path, text in changed.items() if _ours(path, text, have, request)}
     return changed
+
+
+def _ours(path: str, text: str, have: Mapping[str, object], request: Mapping[str, object]) -> bool:
+    """Return whether a file may be replaced: a person's own edit stays where the change does not concern that file.
+
+    What is there is ours where it is missing or equals what some earlier request was answered with.
+    """
+    if path not in have:
+        return True
+    feedback = _strings(request.get("feedback"))
+    earlier = [
+        film_files(film_of({**request, "feedback": feedback[:n], "description": ""}), until=None)
+        for n in range(len(feedback))
+    ]
+    if not earlier or any(files.get(path) == have[path] for files in earlier):
+        return True
+    return earlier[-1].get(path) != text
 
 
 def _summary(request: Mapping[str, object], files: Mapping[str, str]) -> str:

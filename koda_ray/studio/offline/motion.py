@@ -145,7 +145,7 @@ class Score:
                     "keyframes": _keyframes(kept, target, prop, bounce),
                 }
             by_object[target] = {"trackData": data, "trackIdByPropPath": paths}
-        state = {
+        state: dict[str, object] = {
             "sheetsById": {
                 "Main": {
                     "staticOverrides": {"byObject": {}},

@@ -247,22 +247,44 @@ def _toned(palette: Palette, tone: float) -> Palette:
     return replace(palette, top=moved(palette.top), bottom=moved(palette.bottom), glow=moved(palette.glow))
 
 
-_NIGHT_PALETTES = frozenset({"midnight gold", "violet hour", "teal and amber", "deep water", "midnight pop"})
-_NIGHT = frozenset({"fireworks", "stars", "embers", "fireflies", "rain"})
+_NIGHT: dict[str, tuple[str, ...]] = {
+    "orbit": ("midnight gold", "violet hour", "teal and amber", "midnight pop"),
+    "fireworks": ("midnight gold", "violet hour", "midnight pop"),
+    "stars": ("midnight gold", "violet hour", "teal and amber"),
+    "embers": ("ember", "crimson"),
+    "fireflies": ("deep forest", "teal and amber"),
+    "rain": ("steel", "deep water", "midnight gold"),
+    "space": ("violet hour", "midnight gold", "midnight pop", "teal and amber"),
+}
+"""Palettes of what is seen at night, whatever the style."""
+
+_SCENIC: tuple[Palette, ...] = (
+    _p("harbour", "#E9F3FA", "#A3C7E4", "#FFFFFF", "#14304F", "#E4694B", "#2E6DA8", "#F3B562", "#FFFFFF", "#14304F"),
+    _p("lilac dawn", "#F3E8F5", "#BFA9DD", "#FFF6F2", "#2E1F4F", "#E0628A", "#6C55B8", "#F5B889", "#FFFFFF", "#2E1F4F"),
+    _p("peach dusk", "#FDE9DC", "#EFB193", "#FFF7EE", "#4A2436", "#3B6F93", "#C9503F", "#7C4A6D", "#FFFFFF", "#4A2436"),
+    _p("alpine", "#E6F2F0", "#9CC7C3", "#FFFFFF", "#12393D", "#E36B4E", "#20757A", "#F0B95B", "#FFFFFF", "#12393D"),
+)
+"""Smooth palettes with more colour in the ground, for landscapes."""
 
 
-def _nocturnal(brief: Brief) -> bool:
-    """Return whether the subject is seen at night."""
-    if brief.background is not None:
-        return False
-    return brief.subject == "orbit" or (brief.subject == "particles" and brief.particle_kind in _NIGHT)
+def _family(brief: Brief) -> tuple[Palette, ...]:
+    """Return the palettes to choose from: the style's, or those that the subject needs."""
+    if brief.background is None:
+        night = _NIGHT.get("orbit") if brief.subject == "orbit" else None
+        if brief.subject == "particles":
+            night = _NIGHT.get(brief.particle_kind)
+        elif brief.subject == "hero" and brief.hero in ("rocket", "🛸", "🛰️", "👽", "⭐", "🌙"):
+            night = _NIGHT["space"]
+        if night is not None:
+            return tuple(p for style in STYLES for p in PALETTES[style] if p.name in night)
+        if brief.style == "smooth" and (brief.subject == "hero" or brief.subject == "particles"):
+            return _SCENIC
+    return PALETTES[brief.style]
 
 
 def palette_for(brief: Brief) -> Palette:
     """Return the brief's palette: its style's, picked by the seed, with the asked colours in place."""
-    family = PALETTES[brief.style]
-    if _nocturnal(brief):
-        family = tuple(p for s in STYLES for p in PALETTES[s] if p.name in _NIGHT_PALETTES)
+    family = _family(brief)
     order = [family[(brief.seed // 7 + brief.variant + i) % len(family)] for i in range(len(family))]
     palette = order[0]
     if brief.accent is not None and brief.background is None:

@@ -478,7 +478,11 @@ def parse_prompt(prompt: str, *, assets: Sequence[Mapping[str, str]] = ()) -> Br
         image=_page_path(picture),
         impossible=impossible,
     )
-    if subject == "kinetic" and re.search(r"\w", text) and not set(re.findall(r"\w+", _own_words(text).casefold())) - _GENERIC:
+    if (
+        subject == "kinetic"
+        and re.search(r"\w", text)
+        and not set(re.findall(r"\w+", _own_words(text).casefold())) - _GENERIC
+    ):
         subject, quotes = "title", ("Coming soon",)
         notes.append("The prompt names no subject: it shows a title. Say what it should be about.")
         brief = replace(brief, subject=subject)
@@ -576,6 +580,7 @@ def _fill(brief: Brief, *, bare: str, unpriced: str, quotes: tuple[str, ...], pr
         return replace(brief, heading=heading, texts=texts, count_from=start, count_to=stop)
     if subject == "steps":
         steps, count, dropped = extract.find_steps(brief.prompt if len(brief.prompt) < 2000 else bare)
+        steps = tuple(step for step in steps if not _only_directs(step))
         if not steps and len(quotes) > 1:
             steps, heading = quotes[:8], ""
         if dropped:
@@ -597,7 +602,8 @@ def _fill(brief: Brief, *, bare: str, unpriced: str, quotes: tuple[str, ...], pr
         if not name:
             name = "Your brand" if subject == "logo" else "Your product"
             notes.append(f"No name was given: it shows “{name}”. Send yours, as in “for Acme”.")
-        return replace(brief, heading=name, texts=tail, price=price)
+        beside = lexicon.find_all(bare.replace(name, " "), lexicon.PARTICLES)
+        return replace(brief, heading=name, texts=tail, price=price, particles=bool(beside))
     if subject == "title":
         return replace(brief, heading=(heading or _heading_from_words(bare) or "Untitled")[:160], texts=texts)
     if subject == "hero":
@@ -623,26 +629,28 @@ _DIRECTIVE_WORD = re.compile(
 )
 
 
+def _only_directs(part: str) -> bool:
+    """Return whether a part of the prompt names nothing but a style, a colour or a format."""
+    rest = part.strip(" ,、;.!?。！？\n").casefold()
+    if not rest:
+        return True
+    for phrase in sorted((w for w in _DIRECTING if w in rest), key=len, reverse=True):
+        rest = lexicon.pattern(phrase).sub(" ", rest)
+    words = [w for w in re.split(r"[^\w]+", rest) if w]
+    return all(_DIRECTIVE_WORD.match(w) or w in ("に", "で", "な") for w in words) and rest != part.strip().casefold()
+
+
+_DIRECTING = {w for words in lexicon.STYLE_WORDS.values() for w in words} | set(lexicon.COLOURS)
+
+
 def _own_words(text: str) -> str:
     """Return the prompt without what only directs: its length, its format, a style or colours named by themselves."""
     if len(text) > _LONG_PROMPT_CHARS:
         return text
     length = extract.find_length(text)
     _, text = find_aspect(length.rest if length else text)
-    kept: list[str] = []
-    directing = {w for words in lexicon.STYLE_WORDS.values() for w in words} | set(lexicon.COLOURS)
-    for part in re.split(r"(?<=[,、;.!?。！？\n])", text):
-        bare = part.strip(" ,、;.!?。！？\n").casefold()
-        rest = bare
-        for phrase in sorted(directing, key=len, reverse=True):
-            if phrase in rest:
-                rest = lexicon.pattern(phrase).sub(" ", rest)
-        words = [
-            w for w in re.split(r"[^\w]+", rest) if w and not _DIRECTIVE_WORD.match(w) and w not in ("に", "で", "な")
-        ]
-        if words or (bare == rest and bare):
-            kept.append(part)
-    return "".join(kept).strip(" ,、;")
+    parts = re.split(r"(?<=[,、;.!?。！？\n])", text)
+    return "".join(part for part in parts if not _only_directs(part)).strip(" ,、;")
 
 
 _GENERIC = frozenset(

@@ -59,6 +59,7 @@ class SessionView:
     feedback: tuple[str, ...]
     assets: tuple[dict[str, str], ...]
     has_preview: bool
+    phase: str
     options: dict[str, object]
     files: tuple[str, ...]
 
@@ -93,6 +94,7 @@ def read_state(messages: Sequence[Message]) -> SessionView:
         feedback=tuple(str(f) for f in _list(raw.get("feedback"))),
         assets=tuple({k: str(v) for k, v in _mapping(a).items()} for a in _list(raw.get("assets"))),
         has_preview=bool(raw.get("hasPreview")),
+        phase=str(raw.get("phase") or ""),
         options=dict(_mapping(raw.get("options"))),
         files=tuple(str(f) for f in _list(raw.get("files"))),
     )
@@ -379,11 +381,12 @@ def _execute(
     if todo is None:
         return calls.turn() if finished else Turn(_farewell(brief, plan))
     id_, status = todo
-    attempts = [e for e in past if e.turn > stopped and e.failed and _works_on(e, id_)]
-    if len(attempts) >= _MAX_ATTEMPTS:
+    attempts = [e for e in past if e.turn > stopped and e.failed and e.call.id.startswith(f"toolu_{id_}_")]
+    if attempts and (view.phase == "error" or len(attempts) >= _MAX_ATTEMPTS):
         reason = _error_words(attempts[-1].result or "")
         what = "The preview could not be made" if id_.endswith("preview") else "The code could not be written"
-        return Turn(f"{what} after {len(attempts)} attempts: {reason} Ask me to try again, or change the request.")
+        tries = "once" if len(attempts) == 1 else f"{len(attempts)} times"
+        return Turn(f"{what}; I tried {tries}. {reason} Ask me to try again, or change the request.")
     if status == "pending":
         calls.add("update_todo", todo_id=id_, status="active")
     _work(id_, view, brief, plan, calls)

@@ -6,12 +6,14 @@ empty stage, then the scene with its first keyframes, then more of them, at last
 
 from __future__ import annotations
 
-from koda_ray.studio.offline.colour import from_oklch, to_oklch, with_contrast
+from koda_ray.studio.offline.colour import contrast, from_oklch, to_oklch, with_contrast
 from koda_ray.studio.offline.films.base import Film
 from koda_ray.studio.offline.palette import ink_on
 from koda_ray.studio.offline.tsx import Raw, fill, kit, literal
 
-__all__ = ["film_files"]
+__all__ = ["STATE_PATH", "film_files"]
+
+STATE_PATH = "src/theatre/state.json"
 
 _PROJECT = """// The animation's length, frame rate and size, and the Theatre project whose keyframes are in state.json.
 import {{ getProject }} from '@theatre/core';
@@ -46,7 +48,7 @@ def _theme(film: Film) -> str:
             "tracking": tracking,
             "caps": film.type_caps,
         },
-        "lettering": "many" if film.many_letter_colours else "one",
+        "lettering": _lettering(film),
     }
     return (
         "// How this film looks: every colour and the type. Change a value here and all that uses it follows.\n"
@@ -72,10 +74,19 @@ def _theme(film: Film) -> str:
         "    readonly tracking: number;\n"
         "    readonly caps: boolean;\n"
         "  };\n"
-        "  readonly lettering: 'one' | 'many';\n"
+        "  /** Colours that a playful title's letters take in turn. */\n"
+        "  readonly lettering: readonly string[];\n"
         "}\n\n"
         f"export const theme: Theme = {literal(value)};\n"
     )
+
+
+def _lettering(film: Film) -> list[str]:
+    palette = film.palette
+    if not film.many_letter_colours:
+        return [palette.ink]
+    clear = [c for c in palette.colours if contrast(c, palette.ground) >= 2.1]
+    return clear[:3] if len(clear) > 1 else [palette.ink, *clear]
 
 
 def _shade(film: Film) -> str:
@@ -111,35 +122,37 @@ def _type(film: Film) -> tuple[str, int, float]:
     return film.type_family or family, film.type_weight or weight, film.type_tracking or tracking
 
 
-def _app(film: Film, *, scene: bool, finish: bool) -> str:
+_APP = """import { MainScene } from './scenes/MainScene';
+
+export default function App() {
+  return <MainScene />;
+}
+"""
+
+
+def _main_scene(film: Film, *, scene: bool, finish: bool) -> str:
     framing = film.framing
-    parts = ["Backdrop"]
-    imports = ["import { Stage } from './koda/Stage';", "import { Backdrop } from './components/Backdrop';"]
+    imports = ["import { Backdrop } from '../components/Backdrop';"]
     inside = [
         f'<Backdrop motif="{framing.motif}" lightX={{{framing.light_x:g}}} lightY={{{framing.light_y:g}}} />',
     ]
     if scene:
-        imports.append(f"import {{ {film.scene} }} from './scenes/{film.scene}';")
-        scene_jsx = (film.scene, f"<{film.scene} />")
-        for name, jsx in (*film.backlayers, scene_jsx, *film.overlays):
-            if name not in parts and name != film.scene:
-                parts.append(name)
-                imports.append(f"import {{ {name} }} from './components/{name}';")
+        for name, jsx in (*film.backlayers, (film.scene, f"<{film.scene} />"), *film.overlays):
+            line = f"import {{ {name} }} from '{'.' if name == film.scene else '../components'}/{name}';"
+            if line not in imports:
+                imports.append(line)
             inside.append(jsx)
     if finish:
-        imports.append("import { Finish } from './components/Finish';")
-        props = [f"grain={{{framing.grain:g}}}"]
-        if framing.vignette:
-            props.insert(0, f"vignette={{{framing.vignette:g}}}")
-        if framing.bars:
-            props.insert(1, f"bars={{{framing.bars:g}}}")
-        inside.append(f"<Finish {' '.join(props)} />")
-    imports.append("import { theme } from './theme';")
+        imports.append("import { Finish } from '../components/Finish';")
+        props = {"vignette": framing.vignette, "bars": framing.bars, "grain": framing.grain}
+        given = " ".join(f"{name}={{{value:g}}}" for name, value in props.items() if value)
+        inside.append(f"<Finish {given} />")
+    imports += ["import { Stage } from '../koda/Stage';", "import { theme } from '../theme';"]
     body = "\n".join(f"      {line}" for line in inside)
     return (
         "// The layers of the picture, from the ground up.\n"
-        + "\n".join(imports)
-        + "\n\nexport default function App() {\n  return (\n    <Stage background={theme.ground.bottom}>\n"
+        + "\n".join(sorted(imports, key=lambda line: line.split("'")[1]))
+        + "\n\nexport function MainScene() {\n  return (\n    <Stage background={theme.ground.bottom}>\n"
         + body
         + "\n    </Stage>\n  );\n}\n"
     )
@@ -159,7 +172,7 @@ def film_files(film: Film, *, until: int | None) -> dict[str, str]:
         "src/theatre/project.ts": _PROJECT.format(
             duration=f"{timing.total:g}", fps=brief.fps, width=brief.width, height=brief.height
         ),
-        "src/theatre/state.json": film.score.state(length_s=timing.total, until_s=end, bounce=bounce),
+        STATE_PATH: film.score.state(length_s=timing.total, until_s=end, bounce=bounce),
     }
     theme = _theme(film)
     files["src/theme.ts"] = theme
@@ -172,5 +185,6 @@ def film_files(film: Film, *, until: int | None) -> dict[str, str]:
         files[f"src/scenes/{film.scene}.tsx"] = fill(f"scenes/{film.scene}.tsx", **film.values)
     if until is None:
         files["src/components/Finish.tsx"] = kit("components/Finish.tsx")
-    files["src/App.tsx"] = _app(film, scene=until != 0, finish=until is None)
+    files["src/scenes/MainScene.tsx"] = _main_scene(film, scene=until != 0, finish=until is None)
+    files["src/App.tsx"] = _APP
     return files

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from typing import cast
 
 __all__ = ["Raw", "fill", "kit", "literal"]
 
@@ -40,15 +41,16 @@ def literal(value: object, *, indent: int = 0) -> str:
         return f"{round(float(value), 4):g}" if abs(value) < 1e6 else repr(float(value)).removesuffix(".0")
     pad = " " * (indent + 2)
     if isinstance(value, Mapping):
+        entries = cast("Mapping[str, object]", value)
         items = [
-            f"{key if _IDENTIFIER.fullmatch(str(key)) else _quoted(str(key))}: {literal(item, indent=indent + 2)}"
-            for key, item in value.items()  # pyright: ignore[reportUnknownVariableType]
+            f"{key if _IDENTIFIER.fullmatch(key) else _quoted(key)}: {literal(item, indent=indent + 2)}"
+            for key, item in entries.items()
             if item is not None
         ]
         flat = "{ " + ", ".join(items) + " }" if items else "{}"
         open_, close = "{", "}"
     elif isinstance(value, list | tuple):
-        items = [literal(item, indent=indent + 2) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        items = [literal(item, indent=indent + 2) for item in cast("Sequence[object]", value)]
         flat = "[" + ", ".join(items) + "]"
         open_, close = "[", "]"
     else:

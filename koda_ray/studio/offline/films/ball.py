@@ -170,7 +170,13 @@ def ball_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
     if brief.accent is not None and len(brief.colours) == 1 and count > 1:
         for ball in balls:
             ball["color"] = palette.accent
-    film.values = {"balls": balls, "mood": brief.style}
+    tallest = height * 1.12 + 2 * size
+    film.values = {
+        "balls": balls,
+        "mood": brief.style,
+        "distance": round(max(9.9, tallest * 2.2) * (1.3 if film.framing.bars else 1.0), 2),
+        "target": round(max(2.0, tallest * 0.44), 2),
+    }
     if brief.style == "cinematic":
         film.score.add("Camera", "closer", [(0, 0.0), (timing.total, 0.14, "easeInOutSine")])
         film.score.add("Camera", "orbit", [(0, -0.16), (timing.total, 0.12, "easeInOutSine")])

@@ -193,7 +193,7 @@ def picture_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
     feel, total = film.feel, timing.total
     opening = min(timing.opening, 2.0) / max(1.0, brief.speed)
     near = 1.3 if brief.style == "cinematic" else 1.22
-    film.score.add("Picture", "open", [(0, 0.3), (opening, 1, feel.enter)])
+    film.score.add("Picture", "open", [(0, 0.55), (opening, 1, feel.enter)])
     film.score.add("Picture", "zoom", [(0, near), (total - 0.3, 1.02, "easeInOutSine")])
     film.score.add("Picture", "pan", [(0, 0), (total - 0.3, 1, "easeInOutSine")])
     film.score.add("Picture", "mat", [(0, 0.2), (timing.ending, 0.15, "easeInOutSine"), (total - 0.25, 1, feel.move)])

@@ -36,7 +36,7 @@ def shapes_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         count = brief.count or 5
         kinds = tuple(_CAST[(brief.seed + i) % len(_CAST)] for i in range(min(count, len(_CAST))))
     feel, total = film.feel, timing.total
-    size = (1.3 if count == 1 else min(1.0, 4.3 / (count + 0.9))) * min(1.4, brief.scale)
+    size = (1.3 if count == 1 else min(1.0, (3.5 if "cube" in kinds else 4.2) / (count + 0.9))) * min(1.4, brief.scale)
     half = (3.35 if brief.aspect == "wide" else 1.9) * (count - 1) / max(1, count)
     places = [0.0 if count == 1 else -half + i * 2 * half / (count - 1) for i in range(count)]
     beat = 0.9 / brief.speed
@@ -111,6 +111,14 @@ def _hops(
         ease = ("rise", "fall") if playful else ("easeInOutSine", "easeInOutSine")
         keys += [(t, rest, "linear"), (t + beat / 2, rest + height, ease[0]), (t + beat, rest, ease[1])]
         t += beat * max(2, count)
+    leap = film.timing.ending + 0.3 + 0.07 * i
+    if playful and leap + beat < film.timing.total - 0.4:
+        # all together, as a last word
+        keys += [
+            (leap, rest, "linear"),
+            (leap + beat * 0.45, rest + height * 1.25, "rise"),
+            (leap + beat * 0.9, rest, "fall"),
+        ]
     return keys
 
 
@@ -160,7 +168,7 @@ def orbit_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
     for i in range(count):
         name = f"Planet {i + 1}"
         path = 1.9 + i * 4.4 / count + 0.25 * (brief.seed // (i + 3) % 3) / 2
-        size = (0.22 + 0.13 * ((brief.seed // (i + 2)) % 3)) * (1.25 if i == count // 2 else 1) * brief.scale
+        size = (0.3 + 0.16 * ((brief.seed // (i + 2)) % 3)) * (1.25 if i == count // 2 else 1) * brief.scale
         period = 3.4 * (path / 1.9) ** 1.5 / brief.speed
         start = (brief.seed % 628) / 100 + i * 2.4
         sign = -1 if brief.direction == "left" else 1
@@ -183,7 +191,7 @@ def orbit_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
     high = pick(brief, (4.6, 3.6, 5.6), 4)
     film.score.add("Camera", "y", [(0, 2.0), (total, -0.8, "easeInOutSine")])
     film.score.add("Camera", "closer", [(0, 0.12), (total, 0.0, "easeInOutSine")])
-    film.values = {"bodies": bodies, "sun": sun, "size": round(0.82 * brief.scale, 3), "distance": 15.0, "height": high}
+    film.values = {"bodies": bodies, "sun": sun, "size": round(0.82 * brief.scale, 3), "distance": 13.2, "height": high}
     air(film, kind="stars" if not brief.particles else brief.particle_kind, count=150, opacity=0.75)
     film.overlays = []
     film.backlayers.append(("Starfield", f"<Starfield seed={{{brief.seed % 997}}} />"))

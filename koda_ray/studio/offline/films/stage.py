@@ -13,6 +13,9 @@ _PLAYFUL_MOTIFS = ("blobs", "dots", "rays", "rings")
 _SMOOTH_MOTIFS = ("plain", "rings", "plain")
 _CINEMATIC_MOTIFS = ("plain", "beam", "plain")
 
+_LETTERBOXED = frozenset({"ball", "shapes", "title", "kinetic", "orbit", "hero", "image", "particles", "logo"})
+"""Subjects that keep clear of the upper and lower edge, where film bars cover nothing."""
+
 _KIND_COLOURS = {
     "snow": ("#FFFFFF",),
     "rain": ("#DCE9F7",),
@@ -36,7 +39,7 @@ def framing_for(
         return Framing(motif=choice, light_x=light[0], light_y=light[1], grain=0.022)
     if brief.style == "smooth":
         return Framing(motif=pick(brief, motifs or _SMOOTH_MOTIFS, 3), light_x=light[0], light_y=light[1], grain=0.03)
-    bars = 0.0 if brief.aspect != "wide" else 0.105
+    bars = 0.105 if brief.aspect == "wide" and brief.subject in _LETTERBOXED else 0.0
     return Framing(
         motif=pick(brief, motifs or _CINEMATIC_MOTIFS, 3),
         light_x=light[0],

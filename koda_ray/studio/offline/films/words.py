@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.colour import contrast, with_contrast
+from koda_ray.studio.offline.colour import contrast
 from koda_ray.studio.offline.films.base import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import air, framing_for, light_up, still
 from koda_ray.studio.offline.palette import Palette, ink_on
@@ -42,6 +42,11 @@ def title_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         film.score.add("Title", "push", [(0, 0.0), (total, 0.025, "easeInOutSine")])
     else:
         beat = length + 0.2
+        waves = max(0, int((total - beat - 0.6) / (1.7 / brief.speed)))
+        if waves:
+            film.score.add(
+                "Title", "wave", [(0, 0), (beat + 0.5, 0), (beat + 0.5 + waves * 1.7 / brief.speed, waves, "linear")]
+            )
         if beat + 0.7 < total:
             film.score.add(
                 "Title",
@@ -104,7 +109,9 @@ def words_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
             film.score.add(name, "enter", [(0, 0), (start, 0), (start + enter, 1, "easeOutSine")])
         if i + 1 < len(phrases):
             out = start + slot
-            film.score.add(name, "leave", [(0, 0), (out - 0.02, 0), (out + min(0.35, slot * 0.3), 1, "linear")])
+            film.score.add(
+                name, "leave", _leaving(out, slot, covered=_ground(brief, palette, i + 1, len(phrases)) is not None)
+            )
         layout = layouts[(i + brief.seed // 11 + brief.variant) % len(layouts)]
         if len(phrase) > 30 and layout == "echo":
             layout = "stack"
@@ -120,7 +127,7 @@ def words_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
                 "text": phrase,
                 "layout": layout,
                 "ink": ink,
-                "accent": with_contrast(accent, base, least=1.8),
+                "accent": accent,
                 "ground": ground,
                 "from": pick(brief, ("left", "down", "right", "up"), i) if brief.direction is None else brief.direction,
                 "manner": _MANNER[brief.style],
@@ -135,6 +142,14 @@ def words_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
             opacity=0.8,
         )
     return film
+
+
+def _leaving(out: float, slot: float, *, covered: bool) -> list[tuple[float, float, str]]:
+    """Return the keys of a phrase that goes: before the next one comes, or under the ground that wipes over it."""
+    if covered:
+        return [(0, 0, "linear"), (out + 0.3, 0, "linear"), (out + 0.45, 1, "linear")]
+    gone = min(0.3, slot * 0.25)
+    return [(0, 0, "linear"), (out - gone, 0, "linear"), (out, 1, "linear")]
 
 
 def _ground(brief: Brief, palette: Palette, i: int, count: int) -> str | None:

@@ -94,15 +94,15 @@ function draw(kind: ParticleKind, pen: CanvasRenderingContext2D, one: Drawn, spr
     case 'dust': {
       const x = wrap(a * width + t * px(10 + 26 * depth) * (c > 0.3 ? 1 : -0.6) + wind * px(200), width, 60);
       const y = wrap(b * height - t * px(6 + 14 * depth) + Math.sin(t * 0.5 + a * TURN) * px(24), height, 60);
-      pen.globalAlpha *= (0.16 + 0.5 * (1 - depth)) * (0.6 + 0.4 * Math.sin(t * (0.7 + c) + b * TURN));
-      return stamp(x, y, px(2.2 + 3 * c + depth * depth * 26) * size);
+      pen.globalAlpha *= (0.2 + 0.65 * (1 - depth)) * (0.6 + 0.4 * Math.sin(t * (0.7 + c) + b * TURN));
+      return stamp(x, y, px(3.4 + 4 * c + depth * depth * 30) * size);
     }
     case 'snow': {
       const sway = Math.sin(t * (0.6 + c * 0.7) + a * TURN) * px(14 + depth * 34);
       const x = wrap(a * width + sway + t * px(14) * (0.4 + depth) + wind * px(400) * (0.3 + depth), width, 50);
       const y = wrap(b * height + t * px(58 + depth * 150), height, 50);
       pen.globalAlpha *= depth > 0.82 ? 0.55 : 0.92 - depth * 0.2;
-      return stamp(x, y, px(3 + depth * 15) * size);
+      return stamp(x, y, px(4 + depth * 19) * size);
     }
     case 'rain': {
       const length = px(34 + depth * 90);
@@ -164,7 +164,7 @@ function draw(kind: ParticleKind, pen: CanvasRenderingContext2D, one: Drawn, spr
       const x = width * (0.5 + (a - 0.5) * (0.5 + life * 0.9)) + Math.sin(t * 1.6 + a * 40 + life * 6) * px(40 + 50 * depth) + wind * px(300) * life;
       const y = height * (1.04 - life * 1.12);
       pen.globalAlpha *= smoothstep(0, 0.08, life) * (1 - life) ** 1.2 * (0.7 + 0.3 * Math.sin(t * 14 * (0.5 + c) + a * TURN));
-      return stamp(x, y, px(4 + depth * 15) * size);
+      return stamp(x, y, px(9 + depth * 26) * size);
     }
     case 'fireflies': {
       const x = wrap(a * width + Math.sin(t * 0.5 + b * TURN) * px(120) + Math.sin(t * 1.1 + c * TURN) * px(50), width, 60);
@@ -195,7 +195,7 @@ function draw(kind: ParticleKind, pen: CanvasRenderingContext2D, one: Drawn, spr
       return;
     }
     case 'confetti': {
-      const half = px(9 + depth * 10) * size;
+      const half = px(13 + depth * 15) * size;
       const x = wrap(a * width + Math.sin(t * (1 + c * 1.4) + b * TURN) * px(54) + wind * px(300), width, 40);
       const y = wrap(b * height + t * px(150 + depth * 190 + c * 60), height, 40);
       pen.save();

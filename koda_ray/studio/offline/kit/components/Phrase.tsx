@@ -59,7 +59,7 @@ export function Phrase({ name, text, layout, ink, accent, ground, from = 'down',
           lineHeight: 1.06,
           letterSpacing: `${theme.type.tracking}em`,
           opacity: 1 - left,
-          transform: `translate(${-dx * left * px(120)}px, ${-(dy || (dx === 0 ? 1 : 0)) * left * px(120)}px)`,
+          transform: `translate(${-dx * left * px(120)}px, ${-dy * left * px(120)}px)`,
         }}
       >
         {layout === 'echo' && <Echo lines={setting.lines} ink={ink} enter={enter} above />}
@@ -84,7 +84,7 @@ export function Phrase({ name, text, layout, ink, accent, ground, from = 'down',
 }
 
 function placed(layout: PhraseProps['layout']): CSSProperties {
-  const base: CSSProperties = { display: 'flex', flexDirection: 'column', padding: frame.margin };
+  const base: CSSProperties = { display: 'flex', flexDirection: 'column', padding: theme.dark && frame.shape === 'wide' ? `${px(160)}px ${frame.margin}px` : frame.margin };
   if (layout === 'corner') return { ...base, justifyContent: 'flex-end', alignItems: 'flex-start' };
   return { ...base, justifyContent: 'center', alignItems: layout === 'stack' ? 'flex-start' : 'center' };
 }

@@ -20,7 +20,7 @@ export interface TitleProps {
 }
 
 export function Title({ text, subtitle, manner, fill = 0.78, align = 'center', rule = false }: TitleProps) {
-  const { reveal, tracking, push, glint, sub } = useTheatre('Title', { reveal: 1, tracking: 0, push: 0, glint: 0, sub: 1 });
+  const { reveal, tracking, push, glint, sub, wave } = useTheatre('Title', { reveal: 1, tracking: 0, push: 0, glint: 0, sub: 1, wave: 0 });
   const face = { ...theme.type, tracking: theme.type.tracking + Math.max(0, tracking) };
   const shown = theme.type.caps ? text.toLocaleUpperCase() : text;
   // set for the widest tracking, so that the lines never break anew while it grows
@@ -62,7 +62,7 @@ export function Title({ text, subtitle, manner, fill = 0.78, align = 'center', r
             {letters(line).map((letter, i) => {
               const nth = index++;
               return (
-                <span key={i} style={{ display: 'inline-block', whiteSpace: 'pre', ...letterStyle(manner, reveal, nth, total, glint) }}>
+                <span key={i} style={{ display: 'inline-block', whiteSpace: 'pre', ...letterStyle(manner, reveal, nth, total, glint, wave) }}>
                   {letter}
                 </span>
               );
@@ -103,14 +103,17 @@ export function Title({ text, subtitle, manner, fill = 0.78, align = 'center', r
   );
 }
 
-function letterStyle(manner: TitleProps['manner'], reveal: number, nth: number, total: number, glint: number) {
+function letterStyle(manner: TitleProps['manner'], reveal: number, nth: number, total: number, glint: number, wave: number) {
   if (manner === 'pop') {
     const p = stagger(reveal, nth, total, 0.72);
     const grown = easeOutBack(p);
+    // a wave runs through the letters, one hop after another
+    const since = (wave - Math.floor(wave)) * 1.9 - (nth / Math.max(1, total)) * 0.9;
+    const hop = wave > 0 && since > 0 && since < 0.4 ? Math.sin((since / 0.4) * Math.PI) : 0;
     return {
-      color: theme.colours[nth % 3 === 0 ? 0 : nth % 3 === 1 ? 1 : 2] && theme.lettering === 'many' ? theme.colours[nth % 3] : undefined,
+      color: theme.lettering[nth % theme.lettering.length],
       opacity: p > 0 ? 1 : 0,
-      transform: `translateY(${(1 - grown) * 0.5}em) rotate(${(1 - grown) * (random(5, nth) - 0.5) * 70}deg) scale(${grown})`,
+      transform: `translateY(${(1 - grown) * 0.5 - hop * 0.13}em) rotate(${(1 - grown) * (random(5, nth) - 0.5) * 70}deg) scale(${grown})`,
     };
   }
   if (manner === 'rise') {

@@ -3,14 +3,13 @@ import { Canvas } from '@react-three/fiber';
 import { Ball, type BallProps } from '../components/Ball';
 import { Camera } from '../components/Camera';
 import { Lights } from '../components/Lights';
-import { theme } from '../theme';
 
 const balls: readonly BallProps[] = __BALLS__;
 
 export function BounceScene() {
   return (
     <Canvas shadows={false}>
-      <Camera distance={9.9} height={2.15} target={2.0} />
+      <Camera distance={__DISTANCE__} height={2.15} target={__TARGET__} />
       <Lights mood={__MOOD__} />
       {balls.map((ball) => (
         <Ball key={ball.name} {...ball} />
