@@ -359,7 +359,7 @@ async def world(folder: Path, *, serve: bool = True, **settings: object) -> Asyn
 async def reached(condition: Callable[[], bool], *, within_s: float = 5.0) -> None:
     """Wait until something holds; fail after a while."""
     async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110 - a deadline is around it
+        while not condition():
             await asyncio.sleep(0.01)
 
 

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koda_ray.serve.api import create_app
+from koda_ray.wire import Problem
+
+from .world import world
+
+OPERATIONS = {
+    "createSession": ("post", "/v1/sessions"),
+    "listSessions": ("get", "/v1/sessions"),
+    "getSession": ("get", "/v1/sessions/{session_id}"),
+    "deleteSession": ("delete", "/v1/sessions/{session_id}"),
+    "answer": ("post", "/v1/sessions/{session_id}/answer"),
+    "accept": ("post", "/v1/sessions/{session_id}/accept"),
+    "reject": ("post", "/v1/sessions/{session_id}/reject"),
+    "requestChanges": ("post", "/v1/sessions/{session_id}/changes"),
+    "sendMessage": ("post", "/v1/sessions/{session_id}/messages"),
+    "cancel": ("post", "/v1/sessions/{session_id}/cancel"),
+    "retry": ("post", "/v1/sessions/{session_id}/retry"),
+    "render": ("post", "/v1/sessions/{session_id}/render"),
+    "followEvents": ("get", "/v1/sessions/{session_id}/events"),
+    "followNodeEvents": ("get", "/api/nodes/{node_id}/events"),
+    "openPreview": ("post", "/v1/sessions/{session_id}/preview"),
+    "listFiles": ("get", "/v1/sessions/{session_id}/files"),
+    "readFile": ("get", "/v1/sessions/{session_id}/files/{path}"),
+    "getVideo": ("get", "/v1/sessions/{session_id}/video"),
+    "getThumbnail": ("get", "/v1/sessions/{session_id}/thumbnail"),
+    "listJobs": ("get", "/v1/sessions/{session_id}/jobs"),
+    "getJob": ("get", "/v1/jobs/{job_id}"),
+    "uploadAsset": ("post", "/v1/assets"),
+    "listAssets": ("get", "/v1/sessions/{session_id}/assets"),
+    "health": ("get", "/v1/health"),
+    "ready": ("get", "/v1/ready"),
+}
+
+
+@pytest.fixture
+async def described(tmp_path: Path) -> dict[str, Any]:
+    async with world(tmp_path, serve=False) as koda:
+        return create_app(koda.deps).openapi()
+
+
+async def test_every_operation_has_its_name(described: dict[str, Any]) -> None:
+    found = {
+        operation["operationId"]: (method, path)
+        for path, methods in described["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert found == OPERATIONS
+
+
+async def test_every_error_is_a_problem_document(described: dict[str, Any]) -> None:
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            assert operation["summary"] and operation["description"], path
+            for status, response in operation["responses"].items():
+                if int(status) < 400 or path == "/v1/ready":
+                    continue
+                content = response["content"]
+                assert list(content) == ["application/problem+json"], (method, path, status)
+                assert content["application/problem+json"]["schema"]["$ref"].endswith("/Problem")
+            if "{session_id}" in path:
+                assert {"401", "404", "422"} <= set(operation["responses"]), (method, path)
+
+
+async def test_every_reference_leads_somewhere(described: dict[str, Any]) -> None:
+    models = described["components"]["schemas"]
+
+    def walk(node: object) -> None:
+        if isinstance(node, dict):
+            reference = node.get("$ref")
+            if isinstance(reference, str):
+                assert reference.removeprefix("#/components/schemas/") in models, reference
+            for value in node.values():
+                walk(value)
+        elif isinstance(node, list):
+            for value in node:
+                walk(value)
+
+    walk(described)
+    assert {"Envelope", "NodeState", "Problem", "CommandAccepted"} <= set(models)
+    assert set(models["Problem"]["properties"]) == set(Problem.model_json_schema()["properties"])
+    assert "HTTPValidationError" not in models
+
+
+async def test_names_on_the_wire_are_camel_case(described: dict[str, Any]) -> None:
+    for name, model in described["components"]["schemas"].items():
+        for field in model.get("properties", {}):
+            assert "_" not in field, (name, field)
+
+
+async def test_commands_answer_202_and_take_a_key(described: dict[str, Any]) -> None:
+    for name in ("answer", "accept", "reject", "requestChanges", "sendMessage", "cancel", "retry", "render"):
+        method, path = OPERATIONS[name]
+        operation = described["paths"][path][method]
+        assert "202" in operation["responses"] and "409" in operation["responses"]
+        assert "idempotency-key" in [parameter["name"] for parameter in operation["parameters"]]
+
+
+async def test_keys_are_described(described: dict[str, Any]) -> None:
+    assert described["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    assert "security" not in described["paths"]["/v1/health"]["get"]
+    assert {"key": []} in described["paths"]["/v1/sessions"]["post"]["security"]
