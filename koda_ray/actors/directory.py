@@ -14,7 +14,7 @@ from typing import Any, cast
 import ray
 import structlog
 from pydantic import JsonValue
-from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from koda_ray.actors.host import (
     JANITOR_OPTIONS,
@@ -90,7 +90,7 @@ class RayDirectory:
         if handle is not None:
             try:
                 await handle.watch.remote(watchers=watchers)
-            except (ActorDiedError, ActorUnavailableError, RayTaskError):
+            except RayError:
                 _log.debug("watch not delivered", session_id=session_id)
 
     async def delete(self, *, session_id: str, user_id: str) -> None:
@@ -130,12 +130,10 @@ class RayDirectory:
                     raise
                 if not isinstance(cause, Fenced) or time.monotonic() > deadline:
                     raise cause from None
-            except ActorUnavailableError:  # before ActorDiedError: it may come back by itself
+            except RayError as error:  # dying, restarting, out of reach: it is there again in a moment
                 if time.monotonic() > deadline:
                     raise
-            except ActorDiedError:
-                if time.monotonic() > deadline:
-                    raise
+                _log.info("calling again", session_id=session_id, method=method, error=type(error).__name__)
             await asyncio.sleep(_RETRY_S)
 
     def _activate(self, session_id: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -49,6 +50,7 @@ class Rig:
         await self.client.close()
         await self.store.close()
         await self.server.stop()
+        sys.stdout.write(self.server.log()[-8000:])  # shown where the test fails
 
     async def until(self, session_id: str, done: Callable[[NodeState], bool], *, limit_s: float = 120) -> NodeState:
         """Poll a state; an error phase that is not wanted fails at once."""
