@@ -201,6 +201,8 @@ def test_a_package_that_was_removed_is_noticed(set_up_once: Copy) -> None:
     assert done.returncode == 1 and "Debian package: ffmpeg" in done.stderr
     skipped = set_up_once.run("list", KODA_SKIP_SYSTEM="1")
     assert skipped.returncode == 0 and skipped.stdout.endswith(" list\n")
+    assert set_up_once.run("list", KODA_SKIP_SYSTEM="1").stderr == ""
+    assert set_up_once.run("list").returncode == 1
     set_up_once.offer("ffmpeg")
 
 
