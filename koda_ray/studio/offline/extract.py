@@ -267,10 +267,8 @@ def find_data(text: str, *, limit: int = 12) -> tuple[tuple[Datum, ...], int]:
         figures = [m for m in figures if not _glued(part, m)]
         if not figures:
             continue
-        if len(figures) > 1 and not re.search(r"[^\W\d_]", _DATA_STOP.sub(" ", part)):
-            chosen = figures
-        else:
-            chosen = figures[-1:]
+        bare = not re.search(r"[^\W\d_]", _DATA_STOP.sub(" ", part))
+        chosen = figures if bare else figures[-1:]
         label = _DATA_STOP.sub(" ", part[: chosen[0].start()] + " " + part[chosen[-1].end() :])
         label = re.sub(r"\s+", " ", label).strip(" :=-–—.!?*•")
         if re.search(r"[:：]", label):

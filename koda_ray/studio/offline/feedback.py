@@ -12,14 +12,8 @@ from dataclasses import replace
 
 from koda_ray.studio.offline import extract, lexicon
 from koda_ray.studio.offline.brief import SIZES, Aspect, Brief, known_style
-from koda_ray.studio.offline.parse import (
-    find_aspect,
-    find_colours,
-    find_direction,
-    find_style,
-    normalise,
-    settle_duration,
-)
+from koda_ray.studio.offline.find import find_aspect, find_colours, find_direction, find_style, normalise
+from koda_ray.studio.offline.parse import settle_duration
 from koda_ray.types import MAX_DURATION_S, MIN_SCENE_S
 
 __all__ = ["ANSWERS", "apply_answer", "apply_feedback", "apply_options", "find_conflict"]
@@ -145,9 +139,12 @@ def _size(brief: Brief, text: str) -> _Change:
 
 
 _COUNTED = {
-    "ball": r"balls?", "shapes": r"shapes?|cubes?|spheres?|circles?|squares?|triangles?|rings?",
-    "orbit": r"planets?|moons?|satellites?", "hero": r"\w+s", "particles": r"particles?|fireworks?|bubbles?|stars?",
-}  # fmt: skip
+    "ball": r"balls?",
+    "shapes": r"shapes?|cubes?|spheres?|circles?|squares?|triangles?|rings?",
+    "orbit": r"planets?|moons?|satellites?",
+    "hero": r"\w+s",
+    "particles": r"particles?|fireworks?|bubbles?|stars?",
+}
 
 
 def _count(brief: Brief, text: str) -> _Change:
@@ -175,7 +172,8 @@ def _count(brief: Brief, text: str) -> _Change:
 
 _SAY = re.compile(
     r"\b(?:say|says|read|reads|write|change (?:the )?(?:text|title|name|headline|caption) to|"
-    r"(?:text|title|name|headline|caption) (?:should (?:be|say)|to|is)|rename (?:it )?to|call it)\s*:?\s+(.+?)(?:\s+instead)?[.!]?$",
+    r"(?:text|title|name|headline|caption) (?:should (?:be|say)|to|is)|rename (?:it )?to|call it)"
+    r"\s*:?\s+(.+?)(?:\s+instead)?[.!]?$",
     re.I,
 )
 
@@ -317,9 +315,24 @@ def _compose(brief: Brief, text: str) -> _Change:
 
 
 _RULES: tuple[Callable[[Brief, str], _Change], ...] = (
-    _text, _aspect, _duration, _speed, _figures, _steps, _count, _bounce, _size, _colour, _style, _particles, _shadow,
-    _direction, _font, _tone, _compose,
-)  # fmt: skip
+    _text,
+    _aspect,
+    _duration,
+    _speed,
+    _figures,
+    _steps,
+    _count,
+    _bounce,
+    _size,
+    _colour,
+    _style,
+    _particles,
+    _shadow,
+    _direction,
+    _font,
+    _tone,
+    _compose,
+)
 
 
 def apply_feedback(brief: Brief, words: str) -> tuple[Brief, tuple[str, ...]]:
@@ -343,22 +356,42 @@ def apply_feedback(brief: Brief, words: str) -> tuple[Brief, tuple[str, ...]]:
 
 
 _CONFLICTS: tuple[tuple[str, str, str], ...] = (
-    (r"\b(?:faster|quicker|speed|fast)\b", r"\b(?:smooth\w*|softer|gentler|calmer)\b",
-     "“Faster” and “smoother” pull in opposite directions, so I read them as: things move in less time, along softer "
-     "curves without abrupt stops."),
-    (r"\b(?:faster|quicker)\b", r"\b(?:slower)\b",
-     "“Faster” and “slower” cancel each other, so the motion keeps about its pace; say which of the two matters."),
-    (r"\b(?:bigger|larger)\b", r"\b(?:smaller)\b",
-     "“Bigger” and “smaller” cancel each other, so the size stays about as it is; say which of the two matters."),
+    (
+        r"\b(?:faster|quicker|speed|fast)\b",
+        r"\b(?:smooth\w*|softer|gentler|calmer)\b",
+        "“Faster” and “smoother” pull in opposite directions, so I read them as: things move in less time, along "
+        "softer curves without abrupt stops.",
+    ),
+    (
+        r"\b(?:faster|quicker)\b",
+        r"\b(?:slower)\b",
+        "“Faster” and “slower” cancel each other, so the motion keeps about its pace; say which of the two matters.",
+    ),
+    (
+        r"\b(?:bigger|larger)\b",
+        r"\b(?:smaller)\b",
+        "“Bigger” and “smaller” cancel each other, so the size stays about as it is; say which of the two matters.",
+    ),
     (r"\blonger\b", r"\bshorter\b", "“Longer” and “shorter” contradict each other; I take the longer version."),
-    (r"\bfaster\b", r"\blonger\b",
-     "“Faster” is read as the pace of the motion and “longer” as the length of the video: quicker movement, more time."),
-    (r"\b(?:minimal|simpler|simple|cleaner)\b", r"\b(?:more (?:elements|particles|things|detail)|busier|confetti)\b",
-     "“Minimal” and “more” compete, so the added parts come in quietly: few, small and in the palette's own colours."),
+    (
+        r"\bfaster\b",
+        r"\blonger\b",
+        "“Faster” is read as the pace of the motion and “longer” as the length of the video: quicker "
+        "movement, more time.",
+    ),
+    (
+        r"\b(?:minimal|simpler|simple|cleaner)\b",
+        r"\b(?:more (?:elements|particles|things|detail)|busier|confetti)\b",
+        "“Minimal” and “more” compete, so the added parts come in quietly: few, small and in the palette's own "
+        "colours.",
+    ),
     (r"\bbrighter\b", r"\bdarker\b", "“Brighter” and “darker” cancel each other; the picture keeps its tone."),
-    (r"\bplayful\b", r"\b(?:serious|cinematic|dramatic)\b",
-     "Two styles are named; the first one rules the picture, and its curves carry the motion."),
-)  # fmt: skip
+    (
+        r"\bplayful\b",
+        r"\b(?:serious|cinematic|dramatic)\b",
+        "Two styles are named; the first one rules the picture, and its curves carry the motion.",
+    ),
+)
 
 
 def find_conflict(words: str) -> str | None:

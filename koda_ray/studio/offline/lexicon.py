@@ -13,14 +13,19 @@ from functools import lru_cache
 
 __all__ = [
     "COLOURS",
+    "FACING_LEFT",
     "HEROES",
     "NUMBERS",
     "PARTICLES",
     "PRODUCTS",
+    "ROAD_GOERS",
+    "SEA_GOERS",
     "SHAPES",
+    "SPACE_GOERS",
     "STYLE_CLUES",
     "STYLE_WORDS",
     "SUBJECT_WORDS",
+    "UPRIGHT",
     "VOCABULARY",
     "contains",
     "find_all",
@@ -108,13 +113,13 @@ SUBJECT_WORDS: dict[str, tuple[str, ...]] = {
     ),
     "logo": ("logo", "logotype", "wordmark", "brand reveal", "brand intro", "ロゴ", "标志"),
     "card": (
-        "product card", "product", "product shot", "price card", "pricing card", "商品カード", "商品", "製品", "for sale",
-        "产品",
+        "product card", "product", "product shot", "price card", "pricing card", "商品カード", "商品", "製品",
+        "for sale", "产品",
     ),
     "steps": (
         "steps", "step by step", "step-by-step", "roadmap", "road map", "checklist", "list", "to-do list", "timeline",
-        "agenda", "milestones", "phases", "stages", "bullet points", "recipe", "ステップ", "手順", "ロードマップ", "リスト",
-        "一覧", "步骤", "路线图",
+        "agenda", "milestones", "phases", "stages", "bullet points", "recipe", "ステップ", "手順",
+        "ロードマップ", "リスト", "一覧", "步骤", "路线图",
     ),
     "orbit": (
         "orbit", "orbits", "orbiting", "planet", "planets", "solar system", "revolve", "revolves", "revolving",
@@ -141,6 +146,24 @@ SHAPES: dict[str, str] = {
     "capsule": "capsule", "capsules": "capsule", "pill": "capsule", "pills": "capsule", "knot": "knot",
     "立方体": "cube", "三角": "cone", "四角": "cube", "円": "sphere", "丸": "sphere",
 }  # fmt: skip
+
+SEA_GOERS = frozenset({"boat", "🐠", "🐋", "🐬", "🦈", "🐙", "🐢", "⚓"})
+SPACE_GOERS = frozenset({"rocket", "🛸", "🛰️", "👽"})
+ROAD_GOERS = frozenset({
+    "🚗", "🏎️", "🚕", "🚌", "🚚", "🚂", "🚃", "🚲", "🛵", "🏍️", "🚜", "🚑", "🚒", "🐈", "🐕", "🐎", "🦄", "🐇",
+    "🦊", "🐻", "🐼", "🦁", "🐅", "🐘", "🐒", "🐄", "🐖", "🐑", "🐓", "🐌", "🐸", "🦕", "🐁", "🦔", "🐿️", "🤖",
+    "🐧", "🦆", "🎅",
+})  # fmt: skip
+"""Heroes by where they are at home."""
+
+FACING_LEFT = frozenset({
+    "🚗", "🏎️", "🚕", "🚌", "🚚", "🚂", "🚃", "🚲", "🛵", "🏍️", "🚜", "🚑", "🚒", "🐈", "🐕", "🐎", "🐇", "🐅",
+    "🐘", "🐒", "🐄", "🐖", "🐑", "🐌", "🦕", "🐁", "🦔", "🐿️", "🐋", "🐬", "🦈", "🐠", "🐢", "🐦", "🦅", "🦆",
+    "🚁", "🐉", "🐓",
+})  # fmt: skip
+"""Emoji that look to the left, as Noto draws them."""
+
+UPRIGHT = frozenset({"🚀", "rocket", "balloon", "hot-air-balloon"})
 
 PARTICLES: dict[str, str] = {
     "firework": "fireworks", "fireworks": "fireworks", "花火": "fireworks", "烟花": "fireworks",
@@ -174,8 +197,8 @@ HEROES: dict[str, str] = {
     "dog": "🐕", "犬": "🐕", "puppy": "🐕", "horse": "🐎", "馬": "🐎", "unicorn": "🦄", "rabbit": "🐇", "bunny": "🐇",
     "うさぎ": "🐇", "fox": "🦊", "bear": "🐻", "panda": "🐼", "lion": "🦁", "tiger": "🐅", "elephant": "🐘",
     "ゾウ": "🐘", "monkey": "🐒", "cow": "🐄", "pig": "🐖", "sheep": "🐑", "chicken": "🐓", "snail": "🐌",
-    "frog": "🐸", "カエル": "🐸", "snake": "🐍", "dragon": "🐉", "龍": "🐉", "dinosaur": "🦕", "恐竜": "🦕", "mouse": "🐁",
-    "hedgehog": "🦔", "squirrel": "🐿️", "spider": "🕷️", "ladybug": "🐞", "ghost": "👻", "robot": "🤖",
+    "frog": "🐸", "カエル": "🐸", "snake": "🐍", "dragon": "🐉", "龍": "🐉", "dinosaur": "🦕", "恐竜": "🦕",
+    "mouse": "🐁", "hedgehog": "🦔", "squirrel": "🐿️", "spider": "🕷️", "ladybug": "🐞", "ghost": "👻", "robot": "🤖",
     "ロボット": "🤖", "alien": "👽", "snowman": "⛄", "heart": "❤️", "hearts": "❤️", "ハート": "❤️", "star": "⭐",
     "moon": "🌙", "月": "🌕", "sun": "☀️", "太陽": "☀️", "cloud": "☁️", "雲": "☁️", "rainbow": "🌈", "虹": "🌈",
     "flower": "🌸", "花": "🌸", "rose": "🌹", "tree": "🌳", "木": "🌳", "cactus": "🌵", "mushroom": "🍄",

@@ -3,8 +3,8 @@
 A recipe says "be at this value by then, along that curve"; a `Score` turns it into the tracks that Theatre's studio
 shows and edits. Gravity is exact: a parabola is a cubic bezier, so a thrown thing needs no sampling.
 
-Source: Theatre.js 0.7 on-disk state, definition version 0.4.0; handles are [in x, in y, out x, out y] in the unit square
-of the segment between two keyframes. Curves: easings.net; parabola as a cubic by degree elevation.
+Source: Theatre.js 0.7 on-disk state, definition version 0.4.0; handles are [in x, in y, out x, out y] in the unit
+square of the segment between two keyframes. Curves: easings.net; parabola as a cubic by degree elevation.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from koda_ray.studio.offline.brief import Brief, Style
 
@@ -167,7 +168,7 @@ class Score:
         keys = self.tracks[target][prop]
         if t <= keys[0].t:
             return keys[0].v
-        for left, right in zip(keys, keys[1:], strict=False):
+        for left, right in pairwise(keys):
             if t < right.t:
                 if right.ease == "hold":
                     return left.v

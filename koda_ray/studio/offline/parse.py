@@ -6,10 +6,8 @@ what had to be clamped or assumed is written into the brief's notes, so that the
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -17,252 +15,81 @@ from koda_ray.studio.offline import extract, lexicon
 from koda_ray.studio.offline.brief import (
     FPS,
     SIZES,
-    Aspect,
     Brief,
-    Direction,
     Heard,
-    Impossible,
     Style,
     Subject,
-    known_style,
 )
-from koda_ray.studio.offline.colour import HEX, parse_hex
+from koda_ray.studio.offline.find import (
+    CROSSING,
+    HERO_MOTIONS,
+    LONG_PROMPT_CHARS,
+    find_aspect,
+    find_colours,
+    find_count,
+    find_direction,
+    find_hero,
+    find_impossible,
+    find_scale,
+    find_speed,
+    find_style,
+    language_of,
+    normalise,
+    only_directs,
+    own_words,
+    seed_of,
+)
 from koda_ray.studio.offline.summary import phrases_of
 from koda_ray.types import MAX_DURATION_S, MIN_SCENE_S
 
-__all__ = [
-    "find_aspect",
-    "find_colours",
-    "find_direction",
-    "find_speed",
-    "find_style",
-    "language_of",
-    "normalise",
-    "parse_prompt",
-    "seed_of",
-    "settle_duration",
-]
+__all__ = ["parse_prompt", "settle_duration"]
 
-_LONG_PROMPT_CHARS = 400
 _SUBJECT_WINDOW_CHARS = 240
 
 _DEFAULT_STYLE: dict[Subject, Style] = {
-    "ball": "playful", "shapes": "playful", "countdown": "playful", "hero": "playful",
-    "title": "cinematic", "orbit": "cinematic", "particles": "cinematic",
-}  # fmt: skip
+    "ball": "playful",
+    "shapes": "playful",
+    "countdown": "playful",
+    "hero": "playful",
+    "title": "cinematic",
+    "orbit": "cinematic",
+    "particles": "cinematic",
+}
 _STYLE_BY_SUBJECT: dict[Subject, Style] = {
-    "bars": "smooth", "line": "smooth", "pie": "smooth", "steps": "smooth", "card": "smooth",
-    "countdown": "playful", "orbit": "cinematic", "hero": "playful",
-}  # fmt: skip
+    "bars": "smooth",
+    "line": "smooth",
+    "pie": "smooth",
+    "steps": "smooth",
+    "card": "smooth",
+    "countdown": "playful",
+    "orbit": "cinematic",
+    "hero": "playful",
+}
 _STYLE_BY_PARTICLES: dict[str, Style] = {
-    "fireworks": "cinematic", "confetti": "playful", "snow": "smooth", "rain": "cinematic", "stars": "cinematic",
-    "bubbles": "playful", "embers": "cinematic", "fireflies": "cinematic", "petals": "smooth",
-}  # fmt: skip
+    "fireworks": "cinematic",
+    "confetti": "playful",
+    "snow": "smooth",
+    "rain": "cinematic",
+    "stars": "cinematic",
+    "bubbles": "playful",
+    "embers": "cinematic",
+    "fireflies": "cinematic",
+    "petals": "smooth",
+}
 _DURATION_S: dict[Subject, float] = {
-    "ball": 5.0, "shapes": 5.0, "particles": 6.0, "logo": 5.0, "title": 6.0, "bars": 6.0, "line": 6.0, "pie": 6.0,
-    "card": 6.0, "orbit": 8.0, "hero": 5.0, "image": 6.0,
-}  # fmt: skip
-
-
-def normalise(text: str) -> str:
-    """Fold full-width forms and odd spaces, keep line breaks; at most 20,000 characters."""
-    text = unicodedata.normalize("NFKC", text[:20_000]).replace("\r\n", "\n").replace("\r", "\n")
-    return "\n".join(re.sub(r"[^\S\n]+", " ", line).strip() for line in text.split("\n")).strip()
-
-
-def seed_of(text: str) -> int:
-    """Return a 32-bit seed that depends on every character of the prompt but not on case or spacing."""
-    folded = re.sub(r"\s+", " ", normalise(text)).casefold()
-    return int.from_bytes(hashlib.sha256(folded.encode("utf-8", "surrogatepass")).digest()[:4], "big")
-
-
-def language_of(text: str) -> str:
-    """Return ``ja``, ``zh``, ``ko`` or ``en`` (everything else) by the scripts in the text."""
-    kana = len(re.findall(r"[ぁ-ヿ]", text))
-    han = len(re.findall(r"[㐀-鿿]", text))
-    hangul = len(re.findall(r"[가-힣]", text))
-    latin = len(re.findall(r"[A-Za-z]", text))
-    if kana and (kana + han) * 3 > latin:
-        return "ja"
-    if han and han * 3 > latin:
-        return "zh"
-    if hangul and hangul * 3 > latin:
-        return "ko"
-    return "en"
-
-
-def find_style(text: str) -> tuple[Style | None, Heard]:
-    """Return the style that is named, or that the words suggest."""
-    named = lexicon.first_of(text, lexicon.STYLE_WORDS)
-    if named:
-        return known_style(named[0]), "explicit"
-    clue = lexicon.first_of(text, lexicon.STYLE_CLUES)
-    if clue:
-        return known_style(clue[0]), "inferred"
-    return None, "unknown"
-
-
-_FORMAT = r"(?:video|format|version|aspect|ratio|clip|post|orientation|mode|animation|film|canvas|reel|size)"
-_ASPECT_RULES: tuple[tuple[re.Pattern[str], Aspect], ...] = (
-    (re.compile(rf"\b(?:vertical|portrait)\s+{_FORMAT}|\b(?:in|as|make it)\s+(?:a\s+)?(?:vertical|portrait)\b", re.I), "9:16"),
-    (re.compile(r"\b(?:tik\s?tok|reels?|snapchat|youtube shorts|9\s?[:x]\s?16|1080x1920)\b|\bvertical\s*$", re.I), "9:16"),
-    (re.compile(r"\b(?:instagram|insta|ig|facebook)\s+stor(?:y|ies)\b|\bfor (?:my )?stories\b|\bvertical(?:ly)?\b(?=\s*[,.)]|$)", re.I), "9:16"),
-    (re.compile(r"縦型|縦長|ティックトック|竖屏|縦動画|リール|ショート動画"), "9:16"),
-    (re.compile(r"\b4\s?:\s?5\b|\binstagram feed\b|1080x1350", re.I), "4:5"),
-    (re.compile(rf"\bsquare\s+{_FORMAT}|\b(?:in|as|make it|for)\s+(?:a\s+)?square\b(?!\s+\w)|\b1\s?[:x]\s?1\b|\binstagram post\b|1080x1080|,\s*square\s*$|正方形", re.I), "1:1"),
-    (re.compile(rf"\b(?:landscape|wide)\s+{_FORMAT}|\bwide\s?screen\b|\byoutube\b|\b16\s?[:x]\s?9\b|1920x1080|\b(?:in|make it)\s+(?:landscape|wide)\b|横長|\blinkedin\b", re.I), "16:9"),
-)  # fmt: skip
-
-
-def find_aspect(text: str) -> tuple[Aspect | None, str]:
-    """Return the picture's shape where a format or platform is named, and the text without it."""
-    for expression, aspect in _ASPECT_RULES:
-        if expression.search(text):
-            return aspect, expression.sub(" ", text)
-    return None, text
-
-
-_GROUND = r"(?:background|backdrop|bg|背景)"
-
-
-def find_colours(text: str) -> tuple[tuple[str, ...], str | None]:
-    """Return the colours named for things, in reading order, and the background's where it is named."""
-    table = {**lexicon.COLOURS}
-    found: list[tuple[int, str, str]] = lexicon.find_all(text, table)
-    found += [(m.start(), m.group(0), parse_hex(m.group(0))) for m in HEX.finditer(text)]
-    colours: list[str] = []
-    background: str | None = None
-    for start, phrase, value in sorted(found):
-        before, after = text[max(0, start - 26) : start], text[start + len(phrase) : start + len(phrase) + 24]
-        if (
-            re.match(rf"\W*(?:coloured |colored )?(?:gradient )?{_GROUND}", after, re.I)
-            or re.search(rf"{_GROUND}\W*(?:is|in|to|should be|colou?r|of|は|を)?\W*$", before, re.I)
-            or (re.search(r"\bon (?:an? )?(?:plain |solid |pure )?$", before, re.I))
-        ):
-            background = value
-        elif value not in colours:
-            colours.append(value)
-    return tuple(colours[:6]), background
-
-
-_DIRECTIONS: tuple[tuple[re.Pattern[str], Direction], ...] = (
-    (re.compile(r"\b(?:from )?(?:the )?right (?:to|→) (?:the )?left\b|右から左", re.I), "left"),
-    (re.compile(r"\b(?:from )?(?:the )?left (?:to|→) (?:the )?right\b|左から右", re.I), "right"),
-    (
-        re.compile(r"\b(?:bottom (?:to|→) (?:the )?top|upwards?|going up|from below|rising|rises)\b|下から上", re.I),
-        "up",
-    ),
-    (
-        re.compile(r"\b(?:top (?:to|→) (?:the )?bottom|downwards?|going down|from above|falling)\b|上から下", re.I),
-        "down",
-    ),
-    (re.compile(r"\b(?:from the right|to the left|leftwards?|left)\b|左へ|左に", re.I), "left"),
-    (re.compile(r"\b(?:from the left|to the right|rightwards?)\b|右へ|右に", re.I), "right"),
-)
-
-
-def find_direction(text: str) -> Direction | None:
-    """Return where things are to move, where the words say so."""
-    for expression, direction in _DIRECTIONS:
-        if expression.search(text):
-            return direction
-    return None
-
-
-_TIMES = r"(?:(?P<word>twice|double|half|thrice|triple)|(?P<num>\d+(?:\.\d+)?)\s?(?:x|times))"
-_FASTER = re.compile(rf"(?:{_TIMES}\s*(?:as\s+)?(?:the\s+)?(?:fast|quick|speed))", re.I)
-_FACTOR = {"twice": 2.0, "double": 2.0, "half": 0.5, "thrice": 3.0, "triple": 3.0}
-
-
-def find_speed(text: str) -> float | None:
-    """Return how much faster than usual things are to move ("slowly" 0.65, "fast" 1.5, "twice as fast" 2)."""
-    times = _FASTER.search(text)
-    if times:
-        return _FACTOR[times["word"].lower()] if times["word"] else max(0.1, min(10.0, float(times["num"])))
-    if re.search(r"\b(?:very|super|really) (?:fast|quick(?:ly)?)\b|\brapid(?:ly)?\b|超高速", text, re.I):
-        return 2.0
-    if re.search(r"\b(?:fast|quick(?:ly)?|speedy|snappy)\b|速く|素早く", text, re.I):
-        return 1.5
-    if re.search(r"\b(?:very|super|really) slow(?:ly)?\b|\bslow[ -]motion\b", text, re.I):
-        return 0.5
-    if re.search(r"\bslow(?:ly)?\b|ゆっくり", text, re.I):
-        return 0.65
-    return None
-
-
-def _find_scale(text: str) -> float:
-    if re.search(r"\b(?:huge|giant|enormous|gigantic)\b|巨大", text, re.I):
-        return 1.5
-    if re.search(r"\b(?:big|large)\b|大きな|大きい", text, re.I):
-        return 1.25
-    if re.search(r"\b(?:tiny|mini|miniature)\b", text, re.I):
-        return 0.6
-    if re.search(r"\bsmall\b|小さな|小さい", text, re.I):
-        return 0.75
-    return 1.0
-
-
-_IMPOSSIBLE: tuple[tuple[re.Pattern[str], Impossible], ...] = (
-    (re.compile(
-        r"\b(?:live[\s-]action|real footage|stock footage|documentary|photo-?realistic (?:video|people|person|human)|"
-        r"deep\s?fake|film (?:me|my|a real)|real (?:people|actors?|humans?)|lip[\s-]?sync)\b|実写", re.I), "live_action"),
-    (re.compile(r"\b(?:playable|video ?game|interactive|web ?site|mobile app|web app)\b(?!.*\b(?:trailer|ad|promo)\b)", re.I),
-     "interactive"),
-)  # fmt: skip
-
-
-def find_impossible(text: str, seconds: float | None) -> Impossible | None:
-    """Return why the request cannot be made into an animation here, or None."""
-    if seconds is not None and seconds > MAX_DURATION_S:
-        return "too_long"
-    if len(text) > _LONG_PROMPT_CHARS:
-        return None
-    for expression, why in _IMPOSSIBLE:
-        if expression.search(text):
-            return why
-    return None
-
-
-_HERO_MOTIONS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\b(?:bounc\w+|jump\w*|hop(?:s|ping)?|leap\w*)\b|弾む|跳ねる|ジャンプ", re.I), "bounce"),
-    (re.compile(r"\b(?:spin\w*|rotat\w+|twirl\w*|turn(?:s|ing)? around)\b|回転|回る", re.I), "spin"),
-    (
-        re.compile(
-            r"\b(?:launch\w*|ris(?:es?|ing)|lift\w*|takes? off|ascend\w*|soar\w* up)\b|打ち上げ|昇る|上がる", re.I
-        ),
-        "rise",
-    ),
-    (re.compile(r"\b(?:fall(?:s|ing)?|drop(?:s|ping)?|descend\w*)\b|落ちる|降る", re.I), "fall"),
-    (re.compile(r"\b(?:float\w*|hover\w*|drift\w*|levitat\w*)\b|浮かぶ|漂う", re.I), "float"),
-)
-_CROSS = re.compile(
-    r"\b(?:cross\w*|across|fl(?:y|ies|ying)|driv(?:e|es|ing)|swim\w*|walk\w*|run(?:s|ning)?|rac(?:e|es|ing)|sail\w*|"
-    r"pass(?:es|ing)?(?: by)?|slid\w+|roll\w*|mov(?:e|es|ing)|travel\w*|zoom\w*|chas\w+|ride|rides|riding|crawl\w*|"
-    r"gallop\w*|march\w*|parade\w*)\b|横切|飛ぶ|飛んで|走る|泳ぐ|歩く|進む|通り過ぎ",
-    re.I,
-)
-
-
-def _find_hero(text: str) -> tuple[str, str] | None:
-    """Return (drawing or emoji, motion) where a thing the director can draw is named."""
-    heroes = lexicon.find_all(text, lexicon.HEROES)
-    if not heroes:
-        emoji = re.search(r"[\U0001F300-\U0001FAFF\u2600-\u27BF]\ufe0f?", text)
-        if emoji is None or not (_CROSS.search(text) or any(e.search(text) for e, _ in _HERO_MOTIONS)):
-            return None
-        hero = emoji.group(0)
-    else:
-        hero = heroes[0][2]
-    for expression, motion in _HERO_MOTIONS:
-        if expression.search(text):
-            return hero, motion
-    if hero in {"rocket"} and not _CROSS.search(text):
-        return hero, "rise"
-    if hero in {"balloon", "hot-air-balloon"} and not _CROSS.search(text):
-        return hero, "rise"
-    if _CROSS.search(text) or hero in {"paper-plane", "boat"}:
-        return hero, "cross"
-    return hero, "float"
+    "ball": 5.0,
+    "shapes": 5.0,
+    "particles": 6.0,
+    "logo": 5.0,
+    "title": 6.0,
+    "bars": 6.0,
+    "line": 6.0,
+    "pie": 6.0,
+    "card": 6.0,
+    "orbit": 8.0,
+    "hero": 5.0,
+    "image": 6.0,
+}
 
 
 def _find_subject(text: str, quotes: Sequence[str], *, picture: bool, figures: int) -> Subject:
@@ -291,17 +118,17 @@ def _find_subject(text: str, quotes: Sequence[str], *, picture: bool, figures: i
         return "steps"
     if has["orbit"]:
         return "orbit"
-    hero = _find_hero(text)
+    hero = find_hero(text)
     particle = [kind for _, _, kind in lexicon.find_all(text, lexicon.PARTICLES)]
     if has["ball"] and not re.search(r"\b(?:soccer|tennis|basket|foot)\s?ball\b", text, re.I):
         return "ball"
     if particle and particle[0] not in {"dust"} and not (quotes and has["title"]):
-        if hero and _CROSS.search(text) and hero[0] not in {"⭐", "🌸"}:
+        if hero and CROSSING.search(text) and hero[0] not in {"⭐", "🌸"}:
             return "hero"
         return "title" if quotes else "particles"
     if quotes and (has["title"] or not hero):
         return "title"
-    if hero and (_CROSS.search(text) or any(e.search(text) for e, _ in _HERO_MOTIONS) or len(text.split()) <= 8):
+    if hero and (CROSSING.search(text) or any(e.search(text) for e, _ in HERO_MOTIONS) or len(text.split()) <= 8):
         return "hero"
     if lexicon.find_all(text, lexicon.SHAPES) or has["shapes"]:
         return "shapes"
@@ -377,32 +204,6 @@ _STEPS_OF: dict[int, tuple[str, ...]] = {
 }
 
 
-def _counted(text: str, brief_subject: Subject) -> tuple[int | None, str | None]:
-    """Return how many things are asked for, and a note where the figure had to be changed."""
-    nouns = {
-        "ball": r"balls?|spheres?",
-        "shapes": "|".join(s for s in lexicon.SHAPES if s.isascii()) + "|shapes?",
-        "orbit": r"planets?|moons?|satellites?|electrons?|things?|dots?|balls?|spheres?",
-        "hero": "|".join(sorted((h for h in lexicon.HEROES if h.isascii()), key=len, reverse=True)) + r"|\w+s",
-        "particles": r"fireworks?|stars?|bubbles?|particles?|fireflies|petals?|snowflakes?|leaves",
-    }.get(brief_subject)
-    if nouns is None:
-        return None, None
-    number = r"(-?\d+|" + "|".join(w for w in lexicon.NUMBERS if w.isascii()) + r")"
-    match = re.search(rf"(?<![\w.]){number}\s+(?:[a-z-]+\s+){{0,2}}?(?:{nouns})\b", text, re.I)
-    cjk = re.search(r"(\d+|[一二三四五六七八九十]+)\s*(?:つ|個|匹|羽|台|本|枚|発|个)", text)
-    if match is None and cjk is None:
-        return None, None
-    raw = (match or cjk).group(1)  # type: ignore[union-attr]
-    value = extract.number_of(raw.lstrip("-"))
-    if value is None or value != int(value) or value < 1 or raw.startswith("-"):
-        return None, f"“{raw}” is not a number of things that can be shown; one is shown instead."
-    most = 400 if brief_subject == "particles" else 9
-    if value > most:
-        return most, f"{int(value)} is more than the picture holds legibly; {most} are shown."
-    return int(value), None
-
-
 def settle_duration(brief: Brief) -> Brief:
     """Give a brief whose duration nobody stated the one its subject needs."""
     if brief.duration_heard != "unknown":
@@ -433,7 +234,7 @@ def parse_prompt(prompt: str, *, assets: Sequence[Mapping[str, str]] = ()) -> Br
     """
     text = normalise(prompt)
     notes: list[str] = []
-    long = len(text) > _LONG_PROMPT_CHARS
+    long = len(text) > LONG_PROMPT_CHARS
     head = text[:_SUBJECT_WINDOW_CHARS] if long else text
     picture = next((a["path"] for a in assets if a.get("mediaType", "").startswith("image/")), None)
     quotes, bare = extract.find_quotes(head)
@@ -445,9 +246,11 @@ def parse_prompt(prompt: str, *, assets: Sequence[Mapping[str, str]] = ()) -> Br
     price, unpriced = extract.find_price(bare)
     data, dropped = extract.find_data(_only_data(bare))
     subject = _find_subject(
-        bare, quotes, picture=picture is not None and not re.search(r"\b(?:chart|graph|countdown)\b", bare, re.I),
+        bare,
+        quotes,
+        picture=picture is not None and not re.search(r"\b(?:chart|graph|countdown)\b", bare, re.I),
         figures=len(data),
-    )  # fmt: skip
+    )
     if long and subject not in ("bars", "line", "pie", "steps"):
         subject = "image" if picture else "kinetic"
     style, heard = find_style(bare if not long else head)
@@ -472,7 +275,7 @@ def parse_prompt(prompt: str, *, assets: Sequence[Mapping[str, str]] = ()) -> Br
         background=background,
         direction=find_direction(bare),
         speed=find_speed(bare) or 1.0,
-        scale=_find_scale(bare),
+        scale=find_scale(bare),
         particles=bool(found) and subject not in ("particles",),
         particle_kind=found[0] if found else "dust",
         image=_page_path(picture),
@@ -481,12 +284,12 @@ def parse_prompt(prompt: str, *, assets: Sequence[Mapping[str, str]] = ()) -> Br
     if (
         subject == "kinetic"
         and re.search(r"\w", text)
-        and not set(re.findall(r"\w+", _own_words(text).casefold())) - _GENERIC
+        and not set(re.findall(r"\w+", own_words(text).casefold())) - _GENERIC
     ):
         subject, quotes = "title", ("Coming soon",)
         notes.append("The prompt names no subject: it shows a title. Say what it should be about.")
         brief = replace(brief, subject=subject)
-    count, note = _counted(bare, subject)
+    count, note = find_count(bare, subject)
     if note:
         notes.append(note)
     brief = replace(brief, count=count)
@@ -580,7 +383,7 @@ def _fill(brief: Brief, *, bare: str, unpriced: str, quotes: tuple[str, ...], pr
         return replace(brief, heading=heading, texts=texts, count_from=start, count_to=stop)
     if subject == "steps":
         steps, count, dropped = extract.find_steps(brief.prompt if len(brief.prompt) < 2000 else bare)
-        steps = tuple(step for step in steps if not _only_directs(step))
+        steps = tuple(step for step in steps if not only_directs(step))
         if not steps and len(quotes) > 1:
             steps, heading = quotes[:8], ""
         if dropped:
@@ -607,13 +410,13 @@ def _fill(brief: Brief, *, bare: str, unpriced: str, quotes: tuple[str, ...], pr
     if subject == "title":
         return replace(brief, heading=(heading or _heading_from_words(bare) or "Untitled")[:160], texts=texts)
     if subject == "hero":
-        hero = _find_hero(bare) or ("⭐", "float")
+        hero = find_hero(bare) or ("⭐", "float")
         return replace(brief, hero=hero[0], hero_motion=hero[1], heading=heading, texts=texts)  # type: ignore[arg-type]
     if subject == "shapes":
         found = [shape for _, _, shape in lexicon.find_all(bare, lexicon.SHAPES)]
         return replace(brief, shapes=tuple(dict.fromkeys(found))[:5], heading=heading, texts=texts)
     if subject == "kinetic":
-        words, left_out = phrases_of(_own_words(brief.prompt) or brief.prompt)
+        words, left_out = phrases_of(own_words(brief.prompt) or brief.prompt)
         if left_out:
             notes.append("The prompt is longer than a video of words can hold: it shows its most telling sentences.")
         return replace(brief, words=words, heading=heading)
@@ -622,48 +425,37 @@ def _fill(brief: Brief, *, bare: str, unpriced: str, quotes: tuple[str, ...], pr
     return replace(brief, heading=heading, texts=texts)
 
 
-_DIRECTIVE_WORD = re.compile(
-    r"^(?:in|an?|the|with|and|for|please|very|style|styled|look|feel|video|animation|colou?rs?|background|on|at|fps|hd|4k|"
-    r"long|seconds?|letters|text|font)$",
-    re.I,
-)
-
-
-def _only_directs(part: str) -> bool:
-    """Return whether a part of the prompt names nothing but a style, a colour or a format."""
-    rest = part.strip(" ,、;.!?。！？\n").casefold()
-    if not rest:
-        return True
-    for phrase in sorted((w for w in _DIRECTING if w in rest), key=len, reverse=True):
-        rest = lexicon.pattern(phrase).sub(" ", rest)
-    words = [w for w in re.split(r"[^\w]+", rest) if w]
-    return all(_DIRECTIVE_WORD.match(w) or w in ("に", "で", "な") for w in words) and rest != part.strip().casefold()
-
-
-_DIRECTING = {w for words in lexicon.STYLE_WORDS.values() for w in words} | set(lexicon.COLOURS)
-
-
-def _own_words(text: str) -> str:
-    """Return the prompt without what only directs: its length, its format, a style or colours named by themselves."""
-    if len(text) > _LONG_PROMPT_CHARS:
-        return text
-    length = extract.find_length(text)
-    _, text = find_aspect(length.rest if length else text)
-    parts = re.split(r"(?<=[,、;.!?。！？\n])", text)
-    return "".join(part for part in parts if not _only_directs(part)).strip(" ,、;")
-
-
 _GENERIC = frozenset(
-    "a an the film movie video clip animation feature something anything it full length make create long".split()
+    [
+        "a",
+        "an",
+        "the",
+        "film",
+        "movie",
+        "video",
+        "clip",
+        "animation",
+        "feature",
+        "something",
+        "anything",
+        "it",
+        "full",
+        "length",
+        "make",
+        "create",
+        "long",
+    ]
 )
 
 
 def _list_heading(text: str) -> str:
     before = re.split(r"[:：\n]", extract.strip_directives(text))[0]
     before = re.sub(
-        r"\b(?:in|with|of)\s+(?:\w+\s+)?(?:steps?|phases?|stages?|items?|points?|milestones?)\b.*$|[,;].*$", "", before,
+        r"\b(?:in|with|of)\s+(?:\w+\s+)?(?:steps?|phases?|stages?|items?|points?|milestones?)\b.*$|[,;].*$",
+        "",
+        before,
         flags=re.I,
-    )  # fmt: skip
+    )
     before = re.sub(r"^(?:the|our|my|a|an)\s+", "", before.strip(" .,-"), flags=re.I)
     before = extract.clean_phrase(before)[:48]
     return before[:1].upper() + before[1:]

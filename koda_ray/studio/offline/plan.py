@@ -66,9 +66,13 @@ def _beats(brief: Brief, number: int) -> list[Beat]:
         return [Beat(middle.title, f"{script.opening.description} {middle.description}", middle.notes)]
     if number == 2:
         return [
-            Beat(script.opening.title, f"{script.opening.description} {script.middle[0].description}", script.opening.notes),
+            Beat(
+                script.opening.title,
+                f"{script.opening.description} {script.middle[0].description}",
+                script.opening.notes,
+            ),
             script.ending,
-        ]  # fmt: skip
+        ]
     wanted = number - 2
     middles: list[Beat] = []
     if wanted < len(script.middle) and brief.subject == "steps":

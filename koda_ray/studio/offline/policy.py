@@ -163,7 +163,7 @@ def _last_stop(messages: Sequence[Message]) -> int:
 
 
 class _Calls:
-    """Makes calls with ids that depend on the conversation's length and the call's place in it: unique and repeatable."""
+    """Makes calls whose ids depend on the conversation's length and the call's place: unique and repeatable."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._turn = len(messages)
@@ -248,8 +248,8 @@ def _error_words(content: str) -> str:
 
 _IMPOSSIBLE = {
     "too_long": (
-        f"A film of that length is beyond what can be made here: the limit is {MAX_DURATION_S / 60:g} minutes. The idea "
-        "itself can be told in less. Which of these shall it be?",
+        f"A film of that length is beyond what can be made here: the limit is {MAX_DURATION_S / 60:g} minutes. The "
+        "idea itself can be told in less. Which of these shall it be?",
         (
             ("length-60", "A one-minute version", "The whole arc in five to twelve scenes"),
             ("length-30", "A 30-second trailer", "The strongest moments only"),
@@ -350,9 +350,7 @@ def _initial_todos(plan: Plan, version: int) -> list[JsonValue]:
 _TODO = re.compile(r"v(\d+)-(setup|finish|change|preview|scene-(\d+))$")
 
 
-def _execute(
-    view: SessionView, brief: Brief, past: Sequence[_Exchange], stopped: int, calls: _Calls
-) -> Turn:  # fmt: skip
+def _execute(view: SessionView, brief: Brief, past: Sequence[_Exchange], stopped: int, calls: _Calls) -> Turn:
     plan = view.plan or make_plan(brief)
     version = len(view.feedback)
     ours = [(id_, status) for id_, status in view.todos if _TODO.fullmatch(id_)]
@@ -484,14 +482,14 @@ def _reading(view: SessionView, said: str) -> str:
     if done:
         return f"Changing: {', '.join(done)}."
     return (
-        f"I work with a fixed vocabulary and found nothing of it in “{said[:120]}”. I compose the picture anew, which is "
-        f"the nearest I can do. What I understand: {VOCABULARY}."
+        f"I work with a fixed vocabulary and found nothing of it in “{said[:120]}”. I compose the picture anew, which "
+        f"is the nearest I can do. What I understand: {VOCABULARY}."
     )
 
 
 def _farewell(brief: Brief, plan: Plan) -> str:
     notes = f" {' '.join(brief.notes)}" if brief.notes else ""
     return (
-        f"The preview is ready: {brief.duration_s:g} s, {plan.style.lower()}. Accept it for the final render, or say what "
-        f"to change.{notes}"
+        f"The preview is ready: {brief.duration_s:g} s, {plan.style.lower()}. Accept it for the final render, or say "
+        f"what to change.{notes}"
     )

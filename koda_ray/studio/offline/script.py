@@ -51,19 +51,34 @@ def _ball(brief: Brief) -> Script:
     one = "They" if many else "It"
     shadow = "; the contact shadow tightens as it nears the floor" if brief.shadow else ""
     return Script(
-        Beat("Drop in", f"The {ball} fall{'' if many else 's'} into the picture under gravity.",
-             "Exact parabola (easeInQuad), squash and stretch on contact" + shadow),
-        (
-            Beat("Bounce", f"{one} bounce{'' if many else 's'} in a steady rhythm.",
-                 f"Parabolic arcs, squash {0.22 * brief.bounce:.0%} on contact, a touch of spin" + shadow),
-            Beat("Higher", "The bounces reach a little higher and the camera drifts with them.",
-                 "Same period, taller arcs, {move} on the camera"),
-            Beat("Show off", f"{one} turn{'' if many else 's'} in the air between two contacts.",
-                 "Spin on the rising half, {settle} on landing"),
+        Beat(
+            "Drop in",
+            f"The {ball} fall{'' if many else 's'} into the picture under gravity.",
+            "Exact parabola (easeInQuad), squash and stretch on contact" + shadow,
         ),
-        Beat("Come to rest", "The arcs get smaller and the last frame stands as a picture.",
-             "Decaying parabolas, {settle} settle, long hold"),
-    )  # fmt: skip
+        (
+            Beat(
+                "Bounce",
+                f"{one} bounce{'' if many else 's'} in a steady rhythm.",
+                f"Parabolic arcs, squash {0.22 * brief.bounce:.0%} on contact, a touch of spin" + shadow,
+            ),
+            Beat(
+                "Higher",
+                "The bounces reach a little higher and the camera drifts with them.",
+                "Same period, taller arcs, {move} on the camera",
+            ),
+            Beat(
+                "Show off",
+                f"{one} turn{'' if many else 's'} in the air between two contacts.",
+                "Spin on the rising half, {settle} on landing",
+            ),
+        ),
+        Beat(
+            "Come to rest",
+            "The arcs get smaller and the last frame stands as a picture.",
+            "Decaying parabolas, {settle} settle, long hold",
+        ),
+    )
 
 
 def _shapes(brief: Brief) -> Script:
@@ -86,14 +101,30 @@ def _particles(brief: Brief) -> Script:
     kind = brief.particle_kind
     if kind == "fireworks":
         return Script(
-            Beat("First light", "A shell climbs and opens into a wide chrysanthemum.", "Ballistic rise, burst with drag and gravity"),
+            Beat(
+                "First light",
+                "A shell climbs and opens into a wide chrysanthemum.",
+                "Ballistic rise, burst with drag and gravity",
+            ),
             (
-                Beat("Volley", "More shells follow, in the palette's colours.", "Staggered launches, trails that fade by power law"),
-                Beat("Willow", "Gold rain hangs in the air and sinks.", "Low drag, long fades, {move} glow on the horizon"),
+                Beat(
+                    "Volley",
+                    "More shells follow, in the palette's colours.",
+                    "Staggered launches, trails that fade by power law",
+                ),
+                Beat(
+                    "Willow",
+                    "Gold rain hangs in the air and sinks.",
+                    "Low drag, long fades, {move} glow on the horizon",
+                ),
                 Beat("Pairs", "Two shells open side by side.", "Simultaneous bursts, mirrored"),
             ),
-            Beat("Finale", "The sky fills, and the last picture glows.", "Dense bursts, {leave} on the ambient light, hold"),
-        )  # fmt: skip
+            Beat(
+                "Finale",
+                "The sky fills, and the last picture glows.",
+                "Dense bursts, {leave} on the ambient light, hold",
+            ),
+        )
     return Script(
         Beat("Begin", f"The first {kind} drift in.", "{enter} on density"),
         (
@@ -124,12 +155,16 @@ def _title(brief: Brief) -> Script:
     return Script(
         Beat("Open", "Light comes up on the empty stage." + dust, "{enter} on light and depth"),
         (
-            Beat("Title", f"“{brief.heading}” appears, line by line.", "{enter} on opacity and tracking, staggered by {stagger}"),
+            Beat(
+                "Title",
+                f"“{brief.heading}” appears, line by line.",
+                "{enter} on opacity and tracking, staggered by {stagger}",
+            ),
             Beat("Push in", "A slow camera move towards the letters.", "{move} dolly"),
             Beat("Glint", "Light passes across the title.", "{move} sweep"),
         ),
         Beat("Hold", "The title stands as a poster.", "{settle} settle, long hold"),
-    )  # fmt: skip
+    )
 
 
 def _kinetic(brief: Brief) -> Script:
@@ -137,12 +172,16 @@ def _kinetic(brief: Brief) -> Script:
     return Script(
         Beat("First words", f"“{first}” sets the pace.", "{enter} by line, masked"),
         (
-            Beat("Keep talking", "The phrases follow each other, each with its own entrance.", "{enter} in, {leave} out, staggered by {stagger}"),
+            Beat(
+                "Keep talking",
+                "The phrases follow each other, each with its own entrance.",
+                "{enter} in, {leave} out, staggered by {stagger}",
+            ),
             Beat("Stress", "The weightiest words stand large, in colour.", "{enter} on scale"),
             Beat("Turn", "The direction of reading turns with the sense.", "{move} on the page"),
         ),
         Beat("Last words", "The last phrase stays, fully legible.", "{settle} settle, long hold"),
-    )  # fmt: skip
+    )
 
 
 def _chart(brief: Brief) -> Script:
@@ -151,19 +190,27 @@ def _chart(brief: Brief) -> Script:
     return Script(
         Beat("Set the scene", "Title and axis come in.", "{enter} on position and opacity"),
         (
-            Beat("Grow", f"Each {thing} grows to its value ({values}).", "{enter} on length, staggered by {stagger}; labels count up"),
+            Beat(
+                "Grow",
+                f"Each {thing} grows to its value ({values}).",
+                "{enter} on length, staggered by {stagger}; labels count up",
+            ),
             Beat("Compare", "The largest value takes the accent colour.", "{move} on emphasis"),
             Beat("Look closer", "The rest step back while the accent breathes.", "{move}"),
         ),
         Beat("Read", "The finished chart holds, every figure legible.", "{settle} settle, long hold"),
-    )  # fmt: skip
+    )
 
 
 def _steps(brief: Brief) -> Script:
     beats = tuple(
-        Beat(step, f"Step {i + 1} of {len(brief.steps)}: “{step}” arrives on the path.", "{enter} on the card, the path draws on with {move}")
+        Beat(
+            step,
+            f"Step {i + 1} of {len(brief.steps)}: “{step}” arrives on the path.",
+            "{enter} on the card, the path draws on with {move}",
+        )
         for i, step in enumerate(brief.steps)
-    )  # fmt: skip
+    )
     return Script(
         Beat("Heading", f"“{brief.heading or 'The steps'}” opens the list.", "{enter} on position and opacity"),
         beats or (Beat("Step", "A step arrives.", "{enter}"),),
@@ -173,13 +220,21 @@ def _steps(brief: Brief) -> Script:
 
 def _countdown(brief: Brief) -> Script:
     return Script(
-        Beat(f"{brief.count_from}", f"{brief.count_from} fills the picture; a ring runs around it.", "{enter} on scale, one step each beat"),
+        Beat(
+            f"{brief.count_from}",
+            f"{brief.count_from} fills the picture; a ring runs around it.",
+            "{enter} on scale, one step each beat",
+        ),
         (
-            Beat("Count", f"The numbers change on the beat, down to {brief.count_to}.", "{enter} in, {leave} out, ring at constant pace"),
+            Beat(
+                "Count",
+                f"The numbers change on the beat, down to {brief.count_to}.",
+                "{enter} in, {leave} out, ring at constant pace",
+            ),
             Beat("Faster heart", "The ground pulses with each number.", "{move} on scale"),
         ),
         Beat("Zero", "The ring closes and the picture bursts open.", "{settle}, burst, hold"),
-    )  # fmt: skip
+    )
 
 
 def _card(brief: Brief) -> Script:
@@ -210,13 +265,18 @@ def _orbit(brief: Brief) -> Script:
 def _hero(brief: Brief) -> Script:
     thing = _thing(brief)
     words = {
-        "cross": ("Enter", f"The {thing} comes into the picture.", "Cross", f"The {thing} crosses the picture on a curved path."),
+        "cross": (
+            "Enter",
+            f"The {thing} comes into the picture.",
+            "Cross",
+            f"The {thing} crosses the picture on a curved path.",
+        ),
         "rise": ("Ready", f"The {thing} gathers itself.", "Climb", f"The {thing} climbs."),
         "fall": ("Above", f"The {thing} appears above.", "Fall", f"The {thing} comes down, swaying."),
         "bounce": ("Hop in", f"The {thing} hops into the picture.", "Bounce", f"The {thing} bounces on the spot."),
         "spin": ("Pop in", f"The {thing} pops in.", "Spin", f"The {thing} turns around itself."),
         "float": ("Pop in", f"The {thing} pops in.", "Float", f"The {thing} floats."),
-    }[brief.hero_motion]  # fmt: skip
+    }[brief.hero_motion]
     return Script(
         Beat(words[0], words[1], "{enter}"),
         (
@@ -241,10 +301,22 @@ def _image(brief: Brief) -> Script:
 
 
 _SCRIPTS = {
-    "ball": _ball, "shapes": _shapes, "particles": _particles, "logo": _logo, "title": _title, "kinetic": _kinetic,
-    "bars": _chart, "line": _chart, "pie": _chart, "steps": _steps, "countdown": _countdown, "card": _card,
-    "orbit": _orbit, "hero": _hero, "image": _image,
-}  # fmt: skip
+    "ball": _ball,
+    "shapes": _shapes,
+    "particles": _particles,
+    "logo": _logo,
+    "title": _title,
+    "kinetic": _kinetic,
+    "bars": _chart,
+    "line": _chart,
+    "pie": _chart,
+    "steps": _steps,
+    "countdown": _countdown,
+    "card": _card,
+    "orbit": _orbit,
+    "hero": _hero,
+    "image": _image,
+}
 
 
 def script_for(brief: Brief) -> Script:

@@ -108,12 +108,16 @@ def ball_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         palette=palette,
         scene="BounceScene",
         parts=(
-            "lib/frame.ts", "lib/colour.ts", "components/Ball.tsx", "components/ContactShadow.tsx",
-            "components/Camera.tsx", "components/Lights.tsx",
+            "lib/frame.ts",
+            "lib/colour.ts",
+            "components/Ball.tsx",
+            "components/ContactShadow.tsx",
+            "components/Camera.tsx",
+            "components/Lights.tsx",
         ),
         values={},
         framing=framing_for(brief, light=(0.5, 0.46)),
-    )  # fmt: skip
+    )
     light_up(film)
     spread = (2.75 if brief.aspect == "wide" else 1.75) * (count - 1) / max(1, count) + size * 0.2 * (count - 1)
     balls: list[dict[str, object]] = []
@@ -158,7 +162,9 @@ def ball_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         balls.append(
             {
                 "name": name,
-                "color": palette.colours[i % len(palette.colours)] if brief.accent is None or len(brief.colours) > 1 or count == 1 else (palette.accent if i == 0 else palette.colours[i % len(palette.colours)]),
+                "color": palette.colours[i % len(palette.colours)]
+                if brief.accent is None or len(brief.colours) > 1 or count == 1
+                else (palette.accent if i == 0 else palette.colours[i % len(palette.colours)]),
                 "size": round(size, 3),
                 "x": round(x, 3) if x else None,
                 "finish": {"playful": "rubber", "smooth": "satin", "cinematic": "gloss"}[brief.style],
@@ -166,7 +172,7 @@ def ball_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
                 "shadow": None if brief.shadow else False,
                 "mirrored": True if brief.style == "cinematic" else None,
             }
-        )  # fmt: skip
+        )
     if brief.accent is not None and len(brief.colours) == 1 and count > 1:
         for ball in balls:
             ball["color"] = palette.accent
@@ -174,7 +180,7 @@ def ball_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
     film.values = {
         "balls": balls,
         "mood": brief.style,
-        "distance": round(max(9.9, tallest * 2.2) * (1.3 if film.framing.bars else 1.0), 2),
+        "distance": round(max(9.9, tallest * 2.2) * (1.5 if film.framing.bars else 1.0), 2),
         "target": round(max(2.0, tallest * 0.44), 2),
     }
     if brief.style == "cinematic":

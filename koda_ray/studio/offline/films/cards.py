@@ -23,8 +23,10 @@ def steps_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         scene="StepsScene",
         parts=(*_LIBS, "components/Heading.tsx", "components/Steps.tsx"),
         values={},
-        framing=framing_for(brief, motifs=("blobs", "dots") if brief.style == "playful" else ("plain",), light=(0.3, 0.25)),
-    )  # fmt: skip
+        framing=framing_for(
+            brief, motifs=("blobs", "dots") if brief.style == "playful" else ("plain",), light=(0.3, 0.25)
+        ),
+    )
     light_up(film)
     feel, total, count = film.feel, timing.total, len(brief.steps)
     film.score.add(
@@ -83,8 +85,10 @@ def logo_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         scene="LogoScene",
         parts=(*_LIBS, "lib/stagger.ts", "components/Logo.tsx"),
         values={},
-        framing=framing_for(brief, motifs=("blobs", "rays") if brief.style == "playful" else ("plain", "rings"), light=(0.5, 0.5)),
-    )  # fmt: skip
+        framing=framing_for(
+            brief, motifs=("blobs", "rays") if brief.style == "playful" else ("plain", "rings"), light=(0.5, 0.5)
+        ),
+    )
     light_up(film)
     feel, total = film.feel, timing.total
     pace = max(0.5, brief.speed)
@@ -129,8 +133,10 @@ def card_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         scene="ProductScene",
         parts=(*_LIBS, "components/ProductCard.tsx"),
         values={},
-        framing=framing_for(brief, motifs=("blobs", "rings") if brief.style == "playful" else ("plain", "rings"), light=(0.4, 0.35)),
-    )  # fmt: skip
+        framing=framing_for(
+            brief, motifs=("blobs", "rings") if brief.style == "playful" else ("plain", "rings"), light=(0.4, 0.35)
+        ),
+    )
     light_up(film)
     feel, total = film.feel, timing.total
     arrive = min(timing.opening, 1.5) / max(1.0, brief.speed)
@@ -167,12 +173,14 @@ def card_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
             "name": brief.heading,
             "price": brief.price or None,
             "tagline": brief.texts[0] if brief.texts else None,
-            "action": brief.texts[1] if len(brief.texts) > 1 else ("詳しく見る" if brief.language == "ja" else "Shop now" if brief.price else "Discover"),
+            "action": brief.texts[1]
+            if len(brief.texts) > 1
+            else ("詳しく見る" if brief.language == "ja" else "Shop now" if brief.price else "Discover"),
             "image": brief.image,
             "emblem": emblem,
             "corner": {"playful": 64, "smooth": 40, "cinematic": 20}[brief.style],
         }
-    }  # fmt: skip
+    }
     if brief.particles or brief.style == "cinematic":
         air(film, kind=brief.particle_kind if brief.particles else "dust", count=None if brief.particles else 36)
     return film

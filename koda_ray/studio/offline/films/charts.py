@@ -22,8 +22,10 @@ def _film(brief: Brief, timing: Timing, palette: Palette, scene: str, part: str)
         scene=scene,
         parts=(*_PARTS, part),
         values={},
-        framing=framing_for(brief, motifs=("blobs", "plain", "dots") if brief.style == "playful" else ("plain",), light=(0.3, 0.3)),
-    )  # fmt: skip
+        framing=framing_for(
+            brief, motifs=("blobs", "plain", "dots") if brief.style == "playful" else ("plain",), light=(0.3, 0.3)
+        ),
+    )
     light_up(film)
     opening = min(timing.opening, 1.6) / max(1.0, brief.speed)
     film.score.add(
@@ -93,7 +95,7 @@ def bars_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
     film = _film(brief, timing, palette, "BarChartScene", "components/BarChart.tsx")
     start, step, one = _schedule(film, len(brief.data))
     most = max(d.value for d in brief.data)
-    several = brief.style == "playful" and brief.accent is None or len(brief.colours) > 1
+    several = (brief.style == "playful" and brief.accent is None) or len(brief.colours) > 1
     series = _series(brief, palette, len(brief.data))
     bars: list[dict[str, object]] = []
     for i, datum in enumerate(brief.data):

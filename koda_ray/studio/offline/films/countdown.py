@@ -28,8 +28,10 @@ def countdown_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         scene="CountdownScene",
         parts=("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "components/Countdown.tsx"),
         values={},
-        framing=framing_for(brief, motifs=("rings", "rays") if brief.style == "playful" else ("plain", "rings"), light=(0.5, 0.5)),
-    )  # fmt: skip
+        framing=framing_for(
+            brief, motifs=("rings", "rays") if brief.style == "playful" else ("plain", "rings"), light=(0.5, 0.5)
+        ),
+    )
     light_up(film)
     beat = beat_seconds(brief, timing.total)
     every = brief.count_from - brief.count_to + 1

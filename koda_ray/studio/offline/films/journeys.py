@@ -6,31 +6,22 @@ import math
 import random
 
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.films.base import Film, Timing
 from koda_ray.studio.offline.films.ball import bounce
+from koda_ray.studio.offline.films.base import Film, Timing
 from koda_ray.studio.offline.films.stage import air, caption, colours_of, framing_for, light_up
+from koda_ray.studio.offline.lexicon import FACING_LEFT, ROAD_GOERS, SEA_GOERS, SPACE_GOERS, UPRIGHT
 from koda_ray.studio.offline.motion import Score
 from koda_ray.studio.offline.palette import Palette
 
 __all__ = ["hero_film", "particles_film"]
 
-_SEA = frozenset("boat 🐠 🐋 🐬 🦈 🐙 🐢 ⚓".split())
-_SPACE = frozenset("rocket 🛸 🛰️ 👽".split())
-_ROAD = frozenset(
-    "🚗 🏎️ 🚕 🚌 🚚 🚂 🚃 🚲 🛵 🏍️ 🚜 🚑 🚒 🐈 🐕 🐎 🦄 🐇 🦊 🐻 🐼 🦁 🐅 🐘 🐒 🐄 🐖 🐑 🐓 🐌 🐸 🦕 🐁 🦔 🐿️ 🤖 🐧 🦆 🎅".split()
-)
-_FACING_LEFT = frozenset(
-    "🚗 🏎️ 🚕 🚌 🚚 🚂 🚃 🚲 🛵 🏍️ 🚜 🚑 🚒 🐈 🐕 🐎 🐇 🐅 🐘 🐒 🐄 🐖 🐑 🐌 🦕 🐁 🦔 🐿️ 🐋 🐬 🦈 🐠 🐢 🐦 🦅 🦆 🚁 🐉 🐓".split()
-)
-_UPRIGHT = frozenset("🚀 rocket balloon hot-air-balloon".split())
-
 
 def _place(brief: Brief) -> str:
-    if brief.hero in _SPACE:
+    if brief.hero in SPACE_GOERS:
         return "space"
-    if brief.hero in _SEA:
+    if brief.hero in SEA_GOERS:
         return "sea"
-    if brief.hero in _ROAD and brief.hero_motion == "cross":
+    if brief.hero in ROAD_GOERS and brief.hero_motion == "cross":
         return "land"
     if brief.hero_motion in ("cross", "rise", "fall") or brief.hero in ("balloon", "paper-plane"):
         return "sky"
@@ -139,9 +130,15 @@ def hero_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         elif brief.hero_motion == "bounce":
             local = Score()
             bounce(
-                local, name, period_s=0.86 / brief.speed * (1 + 0.08 * (i % 2)), height=0.42 * min(1.3, brief.bounce), squash=0.22 * brief.bounce,
-                rest_s=timing.ending, total_s=total, start_s=0.0 if i == 0 else 0.1 * (i % 3),
-            )  # fmt: skip
+                local,
+                name,
+                period_s=0.86 / brief.speed * (1 + 0.08 * (i % 2)),
+                height=0.42 * min(1.3, brief.bounce),
+                squash=0.22 * brief.bounce,
+                rest_s=timing.ending,
+                total_s=total,
+                start_s=0.0 if i == 0 else 0.1 * (i % 3),
+            )
             for prop, keys in local.tracks[name].items():
                 if prop == "height":
                     film.score.add(name, "y", [(k.t, 0.7 - k.v, k.ease) for k in keys])
@@ -151,9 +148,8 @@ def hero_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         elif brief.hero_motion in ("rise", "fall"):
             low, high = (0.78, 0.36) if brief.hero_motion == "rise" else (0.18, 0.62)
             wait = min(0.5, timing.opening * 0.25) + 0.16 * i
-            top = -0.3 if brief.hero_motion == "rise" and total > 6 and brief.hero == "rocket" else high
             ease = "easeInOutCubic" if brief.hero_motion == "rise" else "easeInOutSine"
-            film.score.add(name, "y", [(0, low), (wait, low), (total - 0.4, high if top != high else high, ease)])
+            film.score.add(name, "y", [(0, low), (wait, low), (total - 0.4, high, ease)])
             film.score.add(
                 name, "x", [(0, x - 0.02), (total * 0.5, x + 0.03, "easeInOutSine"), (total, x, "easeInOutSine")]
             )
@@ -199,19 +195,26 @@ def hero_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
             sway.append((n * beat, (1 if n % 2 else -1) * (0.5 if place != "land" else 0.16), "easeInOutSine"))
             n += 1
         film.score.add(name, "sway", sway)
-        left = brief.hero in _FACING_LEFT
+        left = brief.hero in FACING_LEFT
         heroes.append(
             {
                 "name": name,
                 "look": brief.hero,
                 "size": round(size * (1 - 0.12 * (i % 3)), 1),
-                "color": palette.colours[i % len(palette.colours)] if palette.colours[i % len(palette.colours)] != "#FFFFFF" else palette.accent,
-                "mirrored": True if (brief.hero_motion == "cross" and (left == (heading == 1)) and brief.hero not in _UPRIGHT) else None,
+                "color": palette.colours[i % len(palette.colours)]
+                if palette.colours[i % len(palette.colours)] != "#FFFFFF"
+                else palette.accent,
+                "mirrored": True
+                if (brief.hero_motion == "cross" and (left == (heading == 1)) and brief.hero not in UPRIGHT)
+                else None,
                 "trail": trail if i == 0 else None,
-                "shadow": True if brief.shadow and (place == "land" or brief.hero_motion in ("bounce", "spin", "float") and place == "none") else None,
+                "shadow": True
+                if brief.shadow
+                and (place == "land" or (brief.hero_motion in ("bounce", "spin", "float") and place == "none"))
+                else None,
                 "flame": True if flame else None,
             }
-        )  # fmt: skip
+        )
         if flame and brief.hero_motion == "cross":
             turned = [(k.t, k.v + 90 * heading, k.ease) for k in film.score.tracks[name]["turn"]]
             film.score.tracks[name].pop("turn")
@@ -238,8 +241,12 @@ def particles_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         scene="ParticlesScene",
         parts=("lib/frame.ts", "lib/colour.ts", "components/Particles.tsx", "components/Scenery.tsx"),
         values={},
-        framing=framing_for(brief, motifs=("blobs", "plain") if brief.style == "playful" else ("plain",), light=(0.5, 0.5) if kind == "stars" else (0.6, 0.35)),
-    )  # fmt: skip
+        framing=framing_for(
+            brief,
+            motifs=("blobs", "plain") if brief.style == "playful" else ("plain",),
+            light=(0.5, 0.5) if kind == "stars" else (0.6, 0.35),
+        ),
+    )
     light_up(film)
     total = timing.total
     usual = {
@@ -304,9 +311,15 @@ def _fireworks(brief: Brief, timing: Timing, palette: Palette) -> Film:
     finale = max(3, wanted // 3)
     for i in range(wanted):
         late = i >= wanted - finale and wanted > 4
-        at = -0.35 if i == 0 else (
-            total - 1.75 + (i - wanted + finale) * (1.2 / finale) if late else 0.35 + (i - 1) * (total - 2.2) / max(1, wanted - finale - 1)
-        )  # fmt: skip
+        at = (
+            -0.35
+            if i == 0
+            else (
+                total - 1.75 + (i - wanted + finale) * (1.2 / finale)
+                if late
+                else 0.35 + (i - 1) * (total - 2.2) / max(1, wanted - finale - 1)
+            )
+        )
         kind = ("peony", "willow", "ring", "palm")[
             dice.choices(range(4), (5, 3 if brief.style != "playful" else 1, 2, 2))[0]
         ]

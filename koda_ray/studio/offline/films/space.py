@@ -23,12 +23,16 @@ def shapes_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         palette=palette,
         scene="ShapesScene",
         parts=(
-            "lib/frame.ts", "lib/colour.ts", "components/Solids.tsx", "components/ContactShadow.tsx",
-            "components/Camera.tsx", "components/Lights.tsx",
+            "lib/frame.ts",
+            "lib/colour.ts",
+            "components/Solids.tsx",
+            "components/ContactShadow.tsx",
+            "components/Camera.tsx",
+            "components/Lights.tsx",
         ),
         values={},
         framing=framing_for(brief, light=(0.5, 0.46)),
-    )  # fmt: skip
+    )
     light_up(film)
     kinds = brief.shapes or tuple(_CAST[(brief.seed + i) % len(_CAST)] for i in range(3))
     count = brief.count or (1 if len(kinds) == 1 else len(kinds) if len(kinds) > 2 else len(kinds) * 2 - 1)
@@ -82,12 +86,14 @@ def shapes_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
             {
                 "name": name,
                 "kind": kinds[i % len(kinds)],
-                "color": palette.accent if brief.accent and len(brief.colours) == 1 and len(set(kinds)) == 1 else palette.colours[i % len(palette.colours)],
+                "color": palette.accent
+                if brief.accent and len(brief.colours) == 1 and len(set(kinds)) == 1
+                else palette.colours[i % len(palette.colours)],
                 "size": round(size * (1 - 0.1 * (i % 2)), 3),
                 "gloss": {"playful": 0.35, "smooth": 0.15, "cinematic": 0.9}[brief.style],
                 "shadow": None if brief.shadow else False,
             }
-        )  # fmt: skip
+        )
     film.values = {"solids": solids, "mood": brief.style}
     if brief.style != "playful":
         film.score.add("Camera", "closer", [(0, 0), (total, 0.08, "easeInOutSine")])

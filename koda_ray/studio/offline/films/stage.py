@@ -25,9 +25,16 @@ _KIND_COLOURS = {
     "petals": ("#FFB7CF", "#FF8FB3", "#FFD3E0"),
 }
 _KIND_COUNT = {
-    "dust": 70, "snow": 190, "rain": 170, "stars": 260, "bubbles": 26, "embers": 120, "fireflies": 46, "petals": 60,
+    "dust": 70,
+    "snow": 190,
+    "rain": 170,
+    "stars": 260,
+    "bubbles": 26,
+    "embers": 120,
+    "fireflies": 46,
+    "petals": 60,
     "confetti": 150,
-}  # fmt: skip
+}
 
 
 def framing_for(

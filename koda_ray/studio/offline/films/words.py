@@ -118,9 +118,8 @@ def words_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         ground = _ground(brief, palette, i, len(phrases))
         base = ground or palette.ground
         ink = ink_on(palette, base) if ground else palette.ink
-        accent = (
-            palette.accent if contrast(palette.accent, base) >= 2 else palette.colours[(i + 1) % len(palette.colours)]
-        )
+        readable = [c for c in (palette.accent, *palette.colours, palette.top, palette.bottom) if c != ink]
+        accent = next((c for c in readable if contrast(c, base) >= 2), ink)
         props.append(
             {
                 "name": name,

@@ -59,22 +59,22 @@ export function Ball({ name, color, size = 1, x = 0, z = 0, finish = 'rubber', p
     satin: { roughness: 0.55, clearcoat: 0.15, clearcoatRoughness: 0.5 },
     gloss: { roughness: 0.22, clearcoat: 1, clearcoatRoughness: 0.08 },
   }[finish];
-  const body = (
+  const body = (seen: number) => (
     <group rotation={[0.35, 0, 0.42]}>
       <mesh rotation={[0, motion.spin, 0]}>
         <sphereGeometry args={[size, 64, 48]} />
-        <meshPhysicalMaterial map={map} {...surface} />
+        <meshPhysicalMaterial map={map} {...surface} transparent={seen < 1} opacity={seen} />
       </mesh>
     </group>
   );
   return (
     <>
       <group position={[at, y, z]} scale={[wide, motion.squash, wide]}>
-        {body}
+        {body(1)}
       </group>
       {mirrored && (
         <group position={[at, -y, z]} scale={[wide, -motion.squash, wide]}>
-          {body}
+          {body(0.14)}
         </group>
       )}
       {shadow && <ContactShadow x={at} z={z} height={motion.height} radius={size * wide} />}
