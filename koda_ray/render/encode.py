@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from koda_ray.errors import EncodeFailed
-from koda_ray.render.ffmpeg import command_line, ended, failed, run
+from koda_ray.render.ffmpeg import command_line, ended, failed, is_full, run
 from koda_ray.render.programs import find_program
 from koda_ray.render.spec import RenderSpec
 
@@ -133,7 +133,8 @@ class UnitEncoder:
                 code = await process.wait()
         except TimeoutError:
             raise EncodeFailed(f"ffmpeg did not end in {_FINISH_TIMEOUT_S:g} s", retryable=True) from None
-        if code:
+        assert self._errors is not None
+        if code or is_full(await self._errors):
             raise await self._failure()
         return self._target
 

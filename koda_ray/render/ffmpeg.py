@@ -10,7 +10,7 @@ from typing import Any, cast
 from koda_ray.errors import EncodeFailed
 from koda_ray.render.programs import find_program
 
-__all__ = ["command_line", "ended", "run"]
+__all__ = ["command_line", "ended", "failed", "is_full", "run"]
 
 _STDERR_CHARS = 1500
 _KILL_WAIT_S = 5.0
@@ -32,7 +32,8 @@ def command_line(
     library = cast("Any", ffmpeg)
     stream = library.input(source, **source_options).output(target, **target_options)
     arguments = cast("list[str]", stream.overwrite_output().get_args())
-    return ["-hide_banner", "-loglevel", "error", *arguments]
+    # without xerror a full disk or a damaged frame is a word on stderr and exit code 0 (seen with 5.1)
+    return ["-hide_banner", "-loglevel", "error", "-xerror", *arguments]
 
 
 async def run(program: str, arguments: Sequence[str], *, timeout_s: float) -> bytes:
@@ -64,7 +65,7 @@ async def run(program: str, arguments: Sequence[str], *, timeout_s: float) -> by
         raise EncodeFailed(f"{program} did not end in {timeout_s:g} s", retryable=True) from None
     finally:
         await ended(process)
-    if process.returncode:
+    if process.returncode or is_full(errors):
         raise failed(program, process.returncode, errors)
     return output
 
@@ -81,10 +82,15 @@ async def ended(process: asyncio.subprocess.Process) -> None:
             await asyncio.shield(wait)
 
 
+def is_full(errors: bytes) -> bool:
+    """Whether a child's words say that the disk is full; it may still have exited with 0."""
+    return b"No space left on device" in errors or b"Disk quota exceeded" in errors
+
+
 def failed(program: str, code: int | None, errors: bytes) -> EncodeFailed:
     """Return the error for a child that ended badly, with its last words."""
     text = errors.decode(errors="replace").strip()[-_STDERR_CHARS:]
-    if "No space left on device" in text or "Disk quota exceeded" in text:
+    if is_full(errors):
         return EncodeFailed(f"{program}: the disk is full; free some space and try again", code="DISK_FULL")
     # a signal (memory, a kill) may not happen again; a refusal will
     return EncodeFailed(f"{program} ended with {code}: {text or 'it said nothing'}", retryable=bool(code and code < 0))

@@ -96,7 +96,8 @@ class RenderJob:
             Missing: Browser, FFmpeg or isolation is not there.
             PageError: The page threw.
             PageNotReady: The page did not become ready.
-            RenderError: A unit failed as often as it may; or the video was refused (QualityRejected).
+            RenderError: A unit failed as often as it may, with that failure's class and code; or the video was refused
+                (QualityRejected).
             StorageError: Storage failed.
         """
         started = time.perf_counter()
@@ -294,11 +295,12 @@ def _digest(units: Sequence[UnitResult]) -> str:
     return digest.hexdigest()
 
 
-def _gave_up(error: KodaError, task: UnitTask) -> RenderError:
+def _gave_up(error: KodaError, task: UnitTask) -> KodaError:
     unit = task.unit
-    return RenderError(
+    return type(error)(
         f"unit {unit.index} (frames {unit.start} to {unit.stop - 1}) failed {task.attempt} times, "
         f"last with {error.code}: {error.message}",
         code=error.code,
         context={**error.context, "unit": unit.index, "attempts": task.attempt},
+        retryable=False,
     )

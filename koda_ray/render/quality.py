@@ -104,7 +104,5 @@ async def _brightest(spec: RenderSpec, path: Path) -> int:
     every = max(1, spec.fps // _LOOKS_PER_S)
     filters = f"select='not(mod(n,{every}))',scale={_LOOK_WIDTH}:{_LOOK_HEIGHT}:out_range=pc,format=gray"
     options: dict[str, object] = {"vf": filters, "fps_mode": "passthrough", "format": "rawvideo"}
-    # without xerror a damaged frame is concealed and nobody hears of it
-    arguments = ["-xerror", *command_line(str(path), {}, "pipe:", options)]
-    pixels = await run("ffmpeg", arguments, timeout_s=_TIMEOUT_S)
+    pixels = await run("ffmpeg", command_line(str(path), {}, "pipe:", options), timeout_s=_TIMEOUT_S)
     return max(pixels, default=0)

@@ -1,0 +1,5 @@
+function start() {
+    return radius * 2;
+}
+start();
+//# sourceMappingURL=app.js.map

@@ -1,0 +1,256 @@
+"""Things that go wrong for real: missing programs, a full disk, killed processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from koda_ray.errors import BrowserCrashed, EncodeFailed, Missing, StorageError
+from koda_ray.render import isolation, programs
+from koda_ray.render.browser import Browser
+from koda_ray.render.encode import UnitEncoder
+from koda_ray.render.isolation import sweep_dead_folders
+from koda_ray.render.job import RenderJob
+from koda_ray.render.local import LocalExecutor
+from koda_ray.render.protocol import ProbeTask, Progress, UnitResult
+from koda_ray.state.storage import Storage
+from tests.render.conftest import USER, processes_of, put_page, small, until
+from tests.render.test_encode import picture
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def no_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(programs, "_SHELL_PATHS", ())
+    monkeypatch.setattr(programs, "_FULL_PATHS", ())
+
+
+@pytest.mark.usefixtures("no_programs")
+async def test_a_missing_browser_names_its_package() -> None:
+    with pytest.raises(Missing, match="apt-get install chromium-headless-shell"):
+        await Browser.launch()
+
+
+@pytest.mark.usefixtures("no_programs")
+async def test_a_missing_encoder_names_its_package(tmp_path: Path) -> None:
+    with pytest.raises(Missing, match="apt-get install ffmpeg"):
+        await UnitEncoder(small("a" * 64), tmp_path / "unit.mp4", image="jpeg").start()
+
+
+async def test_a_missing_isolation_names_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Missing, match="apt-get install bubblewrap"):
+        await Browser.launch()
+
+
+async def test_a_job_without_ffmpeg_says_so(storage: Storage, no_programs: None) -> None:
+    spec = small(await put_page(storage, "plain"))
+    async with LocalExecutor(workers=1) as executor:
+        with pytest.raises(Missing):
+            await RenderJob(spec, storage=storage, executor=executor, job_id="job_1", user_id=USER).run()
+
+
+async def test_a_browser_that_does_not_start_says_why(tmp_path: Path) -> None:
+    broken = tmp_path / "chromium-headless-shell"
+    broken.write_text("#!/bin/sh\necho 'cannot open shared object' >&2; exit 127\n")
+    broken.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(0o755)
+    with pytest.raises(BrowserCrashed, match="did not start"):
+        await Browser.launch(chromium_path=broken)
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+async def test_a_full_disk_is_named_by_the_encoder(tiny_disk: Path) -> None:
+    spec = small("a" * 64, width=640, height=360, crf=0)
+    encoder = UnitEncoder(spec, tiny_disk / "unit.mp4", image="jpeg")
+    (tiny_disk / "ballast").write_bytes(bytes(126_000))
+    try:
+        await encoder.start()
+        with pytest.raises(EncodeFailed, match="disk is full") as caught:
+            for frame in range(400):
+                await encoder.write(picture(spec, frame % 50))
+            await encoder.finish()
+        assert caught.value.code == "DISK_FULL"
+    finally:
+        await encoder.close()
+
+
+async def test_a_full_storage_ends_the_job_and_leaves_no_half_unit(tiny_disk: Path, storage: Storage) -> None:
+    full = Storage(str(tiny_disk))
+    spec = small(await put_page(full, "plain"), duration_s=2.0, crf=0, width=640, height=360)
+    async with LocalExecutor(workers=1) as executor:
+        with pytest.raises(StorageError) as caught:
+            await RenderJob(spec, storage=full, executor=executor, job_id="job_1", user_id=USER, attempts=1).run()
+    assert caught.value.code == "DISK_FULL"
+    assert not [key for key in await full.list(f"users/{USER}") if "/units/" in key]
+
+
+def _find(predicate: Callable[[str], bool]) -> list[psutil.Process]:
+    found: list[psutil.Process] = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if predicate(" ".join(process.cmdline())):
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    "victim",
+    [
+        lambda line: "--type=renderer" in line,
+        lambda line: "--user-data-dir" in line and "--type" not in line and "bwrap" not in line,
+        lambda line: "image2pipe" in line,
+        lambda line: "run-driver" in line or "playwright/driver" in line,
+    ],
+    ids=["renderer", "browser", "encoder", "driver"],
+)
+async def test_a_killed_process_costs_one_attempt(storage: Storage, victim: Callable[[str], bool]) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=3.0, fps=30)
+    units: list[UnitResult] = []
+    killed: list[int] = []
+
+    async def keep(unit: UnitResult) -> None:
+        units.append(unit)
+
+    async def kill(progress: Progress) -> None:
+        if progress.frames_done >= 5 and not killed:
+            for process in _find(victim):
+                killed.append(process.pid)
+                process.kill()
+
+    async with LocalExecutor(workers=1) as executor:
+        job = RenderJob(
+            spec, storage=storage, executor=executor, job_id="job_1", user_id=USER, on_unit=keep, on_progress=kill
+        )
+        result = await job.run()
+        calm = Storage(f"{storage.url}-calm")
+        await put_page(calm, "plain")
+        expected = await RenderJob(spec, storage=calm, executor=executor, job_id="job_1", user_id=USER).run()
+    assert killed
+    assert sorted(unit.attempts for unit in units) == [1, 2]
+    assert len(list(result.report["failures"])) == 1  # type: ignore[arg-type]
+    assert (result.frame_hash, result.report["sha256"]) == (expected.frame_hash, expected.report["sha256"])
+
+
+WORKER = """
+import asyncio, sys
+from koda_ray.render.job import RenderJob
+from koda_ray.render.local import LocalExecutor
+from koda_ray.state.storage import Storage
+from tests.render.conftest import USER, small
+
+async def main():
+    async with LocalExecutor(workers=2) as executor:
+        async def stored(unit):
+            print("stored", unit.unit.index, flush=True)
+        async def hear(progress):
+            print("frames", progress.frames_done, flush=True)
+        spec = small(sys.argv[2], duration_s=8.0, fps=15)
+        await RenderJob(spec, storage=Storage(sys.argv[1]), executor=executor, job_id="job_1", user_id=USER,
+                        on_unit=stored, on_progress=hear).run()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_worker_leaves_no_process_and_its_finished_units_stay(storage: Storage) -> None:
+    bundle = await put_page(storage, "plain")
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WORKER, storage.url, bundle, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    assert worker.stdout is not None
+    stored: set[int] = set()
+    line = b""
+    family: list[psutil.Process] = []
+    try:
+        async with asyncio.timeout(60):
+            # killed in the middle: a unit is stored, and others are being captured
+            while not stored or not line.startswith(b"frames"):
+                line = await worker.stdout.readline()
+                assert line, "the worker ended by itself"
+                if line.startswith(b"stored"):
+                    stored.add(int(line.split()[1]))
+        family = psutil.Process(worker.pid).children(recursive=True)
+        assert len(family) > 4
+    finally:
+        worker.send_signal(signal.SIGKILL)
+        rest = (await worker.stdout.read()).splitlines()
+    stored |= {int(line.split()[1]) for line in rest if line.startswith(b"stored")}
+    await worker.wait()
+    await until(lambda: not [process for process in family if process.is_running()], seconds=5)
+    assert sweep_dead_folders() >= 1
+    assert not processes_of(isolation._root())
+    captured: list[int] = []
+
+    async def keep(unit: UnitResult) -> None:
+        if not unit.reused:
+            captured.append(unit.unit.index)
+
+    async with LocalExecutor(workers=2) as executor:
+        spec = small(bundle, duration_s=8.0, fps=15)
+        result = await RenderJob(
+            spec, storage=storage, executor=executor, job_id="job_1", user_id=USER, on_unit=keep
+        ).run()
+    assert result.frame_count == 120
+    assert set(captured).isdisjoint(stored)
+    assert set(captured) | stored <= {0, 1, 2, 3}
+
+
+async def test_the_probe_reports_errors_in_the_words_of_the_source(storage: Storage) -> None:
+    async with LocalExecutor(workers=1) as executor:
+
+        async def probe(page: str, **fields: object) -> object:
+            task = ProbeTask(storage=storage, user_id=USER, bundle=await put_page(storage, page), **fields)  # type: ignore[arg-type]
+            return await executor.probe(task)
+
+        moving = await executor.probe(
+            ProbeTask(storage=storage, user_id=USER, bundle=await put_page(storage, "contract"))
+        )
+        assert (moving.ready, moving.moves, moving.problems) == (True, True, ())
+        assert (moving.duration_s, moving.fps, moving.width, moving.height) == (5, 15, 320, 180)
+        still = await executor.probe(
+            ProbeTask(storage=storage, user_id=USER, bundle=await put_page(storage, "<p>still</p>"))
+        )
+        assert (still.ready, still.moves) == (True, False)
+        broken = await executor.probe(
+            ProbeTask(storage=storage, user_id=USER, bundle=await put_page(storage, "mapped"), ready_timeout_s=20)
+        )
+        assert not broken.ready
+        problem = broken.problems[0]
+        assert (problem.kind, problem.file, problem.line) == ("exception", "src/scenes/Ball.tsx", 41)
+        assert "radius is not defined" in problem.message
+        assert problem.stack.splitlines()[0].endswith("(src/scenes/Ball.tsx:41:2)")
+        hanging = await executor.probe(
+            ProbeTask(
+                storage=storage,
+                user_id=USER,
+                bundle=await put_page(storage, "<script>for (;;);</script>"),
+                ready_timeout_s=1,
+            )
+        )
+        assert [problem.kind for problem in hanging.problems] == ["not_ready"]
+        assert "endless loop" in hanging.problems[0].message
