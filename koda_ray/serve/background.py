@@ -1,18 +1,21 @@
-"""Work that outlives the request that began it: kept, awaited at the end, and never able to fail that request.
+"""Work that outlives the request that began it: kept, awaited at the end, and out of reach of a client that hangs up.
 
-Only nudges go here (wake a session, say how many people watch). What must not be lost is in the store before the
-response is sent, and the janitor finds it there.
+A server cancels a request whose client is gone, and Ray cancels with it whatever calls that request had made. Here a
+task begins in a context of its own, so that neither knows of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import structlog
 
 __all__ = ["Background"]
 
+T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 
 
@@ -20,13 +23,15 @@ class Background:
     """Owns the tasks of one application."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
-    def spawn(self, work: Coroutine[object, object, None], *, what: str) -> None:
-        """Run ``work``; a failure is logged under ``what``."""
-        task = asyncio.create_task(self._run(work, what))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def spawn(self, work: Coroutine[Any, Any, None], *, what: str) -> None:
+        """Run a nudge that nobody waits for; a failure is logged under ``what``."""
+        self._keep(self._run(work, what))
+
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run ``work`` and wait for it; whoever is cancelled while waiting leaves it running."""
+        return await asyncio.shield(self._keep(work))
 
     async def close(self, *, timeout_s: float = 2.0) -> None:
         """Wait a moment for what is under way, then cancel it; may be called twice."""
@@ -39,7 +44,13 @@ class Background:
         if late:
             await asyncio.wait(late)
 
-    async def _run(self, work: Coroutine[object, object, None], what: str) -> None:
+    def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _run(self, work: Coroutine[Any, Any, None], what: str) -> None:
         try:
             await work
         except Exception as error:

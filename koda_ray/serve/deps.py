@@ -7,9 +7,9 @@ through it and reads everything else from the store, so no read ever wakes an ac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from pydantic import JsonValue
 
@@ -26,9 +26,9 @@ __all__ = ["ApiDeps", "SessionDirectory"]
 class SessionDirectory(Protocol):
     """Finds or activates the one actor of a session, on whichever machine."""
 
-    async def submit(
+    def submit(
         self, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
-    ) -> CommandRecord:
+    ) -> Coroutine[Any, Any, CommandRecord]:
         """Have a session record a command; once this returns, it survives every crash.
 
         Raises:
@@ -38,19 +38,19 @@ class SessionDirectory(Protocol):
         """
         ...
 
-    async def wake(self, session_id: str) -> None:
+    def wake(self, session_id: str) -> Coroutine[Any, Any, None]:
         """Activate a session because its row owes work."""
         ...
 
-    async def preview(self, *, session_id: str, user_id: str) -> PreviewEndpoint:
+    def preview(self, *, session_id: str, user_id: str) -> Coroutine[Any, Any, PreviewEndpoint]:
         """Activate a session and return its running dev server, started where needed."""
         ...
 
-    async def watch(self, session_id: str, watchers: int) -> None:
+    def watch(self, session_id: str, watchers: int) -> Coroutine[Any, Any, None]:
         """Say how many subscribers follow a session here; never activates."""
         ...
 
-    async def delete(self, *, session_id: str, user_id: str) -> None:
+    def delete(self, *, session_id: str, user_id: str) -> Coroutine[Any, Any, None]:
         """Remove a session with its actor, sandbox and rows. Idempotent for its owner; NotFound for others."""
         ...
 

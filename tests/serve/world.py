@@ -81,6 +81,7 @@ class ScriptedDirectory:
     asks: bool = True
     fails: dict[str, str] = field(default_factory=dict)
     pace_s: float = 0.0
+    slow_s: float = 0.0
     activations: int = 0
     submits: int = 0
     watchers: dict[str, int] = field(default_factory=dict)
@@ -92,6 +93,7 @@ class ScriptedDirectory:
         self, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
     ) -> CommandRecord:
         self.submits += 1
+        await asyncio.sleep(self.slow_s)
         await self.store.get_session(session_id, user_id=user_id)
         order = parse_order(name, body)
         async with self._lock:

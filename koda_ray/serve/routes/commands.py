@@ -7,14 +7,13 @@ that record and wakes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Annotated, cast
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Request
 from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, InvalidInput
-from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User
-from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
 from koda_ray.serve.problem import responses
 from koda_ray.state.store import CommandRecord
 from koda_ray.types import RenderOptions
@@ -29,75 +28,26 @@ router = APIRouter(
 )
 
 
-@router.post("/answer", operation_id="answer", status_code=202, summary="Answer the question")
-async def answer(body: Answer, row: OwnSession, user: User, key: IdempotencyKey, deps: Deps) -> CommandAccepted:
-    """Answer with one of the question's options, with your own words, or with both."""
-    if body.option_id is None and body.text is None:
-        raise InvalidInput("the answer is empty: send optionId (one of the question's options) or text")
-    return await _submit(deps, row.id, user, "answer", body.model_dump(mode="json", exclude_none=True), key)
+class _Submitter:
+    """Sends commands to sessions; a client that hangs up meanwhile changes nothing."""
 
+    def __init__(self, request: Request, deps: Deps) -> None:
+        self._background = background_of(request)
+        self._deps = deps
 
-@router.post("/accept", operation_id="accept", status_code=202, summary="Accept the plan or the preview")
-async def accept(row: OwnSession, user: User, key: IdempotencyKey, deps: Deps) -> CommandAccepted:
-    """Go on: from the plan to the work, from the preview to the final render."""
-    return await _submit(deps, row.id, user, "accept", {}, key)
-
-
-@router.post("/reject", operation_id="reject", status_code=202, summary="Reject the plan or the preview")
-async def reject(
-    row: OwnSession, user: User, key: IdempotencyKey, deps: Deps, body: Reject | None = None
-) -> CommandAccepted:
-    """Go back: from the plan to a question, from the preview to the work (which needs feedback)."""
-    sent = body.model_dump(mode="json", exclude_none=True) if body else {}
-    return await _submit(deps, row.id, user, "reject", sent, key)
-
-
-@router.post("/changes", operation_id="requestChanges", status_code=202, summary="Ask for something to be different")
-async def changes(body: Changes, row: OwnSession, user: User, key: IdempotencyKey, deps: Deps) -> CommandAccepted:
-    """Have the plan, the preview or the finished video changed."""
-    return await _submit(deps, row.id, user, "changes", body.model_dump(mode="json"), key)
-
-
-@router.post("/messages", operation_id="sendMessage", status_code=202, summary="Say something to the agents")
-async def message(body: Message, row: OwnSession, user: User, key: IdempotencyKey, deps: Deps) -> CommandAccepted:
-    """Say something at any time; what it means depends on the phase."""
-    return await _submit(deps, row.id, user, "message", body.model_dump(mode="json"), key)
-
-
-@router.post("/cancel", operation_id="cancel", status_code=202, summary="Stop the work under way")
-async def cancel(row: OwnSession, user: User, key: IdempotencyKey, deps: Deps) -> CommandAccepted:
-    """Stop, and go back to what can be acted on. Nothing that was made is lost."""
-    return await _submit(deps, row.id, user, "cancel", {}, key)
-
-
-@router.post("/retry", operation_id="retry", status_code=202, summary="Try again after an error")
-async def retry(row: OwnSession, user: User, key: IdempotencyKey, deps: Deps) -> CommandAccepted:
-    """Take up the work again where it failed."""
-    return await _submit(deps, row.id, user, "retry", {}, key)
-
-
-@router.post("/render", operation_id="render", status_code=202, summary="Render the final video")
-async def render(
-    row: OwnSession, user: User, key: IdempotencyKey, deps: Deps, body: RenderOptions | None = None
-) -> CommandAccepted:
-    """Render what the preview shows, at this size, rate and format. The finished video can be rendered again."""
-    options = body or RenderOptions()
-    return await _submit(deps, row.id, user, "render", options.model_dump(mode="json"), key)
-
-
-async def _submit(
-    deps: ApiDeps, session_id: str, user: str, name: CommandName, body: Mapping[str, JsonValue], key: str
-) -> CommandAccepted:
-    known = await deps.store.find_command(session_id, key)
-    if known is not None:
-        if known.name != name or known.body != dict(body):
-            raise Conflict(
-                f"the idempotency key {key!r} was used for another request ({known.name}); use a new key",
-                context={"command": known.name},
-            )
-        return _accepted(known)
-    record = await deps.directory.submit(session_id=session_id, user_id=user, name=name, body=body, key=key)
-    return _accepted(record)
+    async def __call__(
+        self, session_id: str, user: str, name: CommandName, body: Mapping[str, JsonValue], key: str
+    ) -> CommandAccepted:
+        known = await self._deps.store.find_command(session_id, key)
+        if known is not None:
+            if known.name != name or known.body != dict(body):
+                raise Conflict(
+                    f"the idempotency key {key!r} was used for another request ({known.name}); use a new key",
+                    context={"command": known.name},
+                )
+            return _accepted(known)
+        sent = self._deps.directory.submit(session_id=session_id, user_id=user, name=name, body=body, key=key)
+        return _accepted(await self._background.finish(sent))
 
 
 def _accepted(record: CommandRecord) -> CommandAccepted:
@@ -108,3 +58,62 @@ def _accepted(record: CommandRecord) -> CommandAccepted:
         result=record.result,
         created_at=record.created_at,
     )
+
+
+Submit = Annotated[_Submitter, Depends(_Submitter)]
+
+
+@router.post("/answer", operation_id="answer", status_code=202, summary="Answer the question")
+async def answer(body: Answer, row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
+    """Answer with one of the question's options, with your own words, or with both."""
+    if body.option_id is None and body.text is None:
+        raise InvalidInput("the answer is empty: send optionId (one of the question's options) or text")
+    return await to(row.id, user, "answer", body.model_dump(mode="json", exclude_none=True), key)
+
+
+@router.post("/accept", operation_id="accept", status_code=202, summary="Accept the plan or the preview")
+async def accept(row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
+    """Go on: from the plan to the work, from the preview to the final render."""
+    return await to(row.id, user, "accept", {}, key)
+
+
+@router.post("/reject", operation_id="reject", status_code=202, summary="Reject the plan or the preview")
+async def reject(
+    row: OwnSession, user: User, key: IdempotencyKey, to: Submit, body: Reject | None = None
+) -> CommandAccepted:
+    """Go back: from the plan to a question, from the preview to the work (which needs feedback)."""
+    sent = body.model_dump(mode="json", exclude_none=True) if body else {}
+    return await to(row.id, user, "reject", sent, key)
+
+
+@router.post("/changes", operation_id="requestChanges", status_code=202, summary="Ask for something to be different")
+async def changes(body: Changes, row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
+    """Have the plan, the preview or the finished video changed."""
+    return await to(row.id, user, "changes", body.model_dump(mode="json"), key)
+
+
+@router.post("/messages", operation_id="sendMessage", status_code=202, summary="Say something to the agents")
+async def message(body: Message, row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
+    """Say something at any time; what it means depends on the phase."""
+    return await to(row.id, user, "message", body.model_dump(mode="json"), key)
+
+
+@router.post("/cancel", operation_id="cancel", status_code=202, summary="Stop the work under way")
+async def cancel(row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
+    """Stop, and go back to what can be acted on. Nothing that was made is lost."""
+    return await to(row.id, user, "cancel", {}, key)
+
+
+@router.post("/retry", operation_id="retry", status_code=202, summary="Try again after an error")
+async def retry(row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
+    """Take up the work again where it failed."""
+    return await to(row.id, user, "retry", {}, key)
+
+
+@router.post("/render", operation_id="render", status_code=202, summary="Render the final video")
+async def render(
+    row: OwnSession, user: User, key: IdempotencyKey, to: Submit, body: RenderOptions | None = None
+) -> CommandAccepted:
+    """Render what the preview shows, at this size, rate and format. The finished video can be rendered again."""
+    options = body or RenderOptions()
+    return await to(row.id, user, "render", options.model_dump(mode="json"), key)

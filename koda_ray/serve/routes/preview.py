@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from koda_ray.errors import Missing
-from koda_ray.serve.context import Deps, OwnSession, User
+from koda_ray.serve.context import Deps, OwnSession, User, background_of
 from koda_ray.serve.problem import responses
 from koda_ray.wire import PreviewLink
 
@@ -31,7 +31,7 @@ async def open_preview(request: Request, row: OwnSession, user: User, deps: Deps
         if deps.preview_port is None:
             raise Missing("the live preview is turned off on this server; set KODA_PREVIEW_PORT to turn it on")
         origin = f"{request.url.scheme}://{_host(request)}:{deps.preview_port}"
-    await deps.directory.preview(session_id=row.id, user_id=user)
+    await background_of(request).finish(deps.directory.preview(session_id=row.id, user_id=user))
     token, expires_at = deps.signer.sign(session_id=row.id, user_id=user)
     return PreviewLink(url=f"{origin}/p/{token}/", expires_at=expires_at)
 

@@ -111,9 +111,9 @@ async def get_session(row: OwnSession) -> SessionView:
     status_code=204,
     responses=responses(401, 404, 422),
 )
-async def delete_session(session_id: SessionId, user: User, deps: Deps) -> Response:
+async def delete_session(session_id: SessionId, user: User, deps: Deps, request: Request) -> Response:
     """End its work, remove its sandbox, rows and files. Its event streams end."""
-    await deps.directory.delete(session_id=session_id, user_id=user)
+    await background_of(request).finish(deps.directory.delete(session_id=session_id, user_id=user))
     return Response(status_code=204)
 
 
