@@ -1,0 +1,125 @@
+"""Rendering on a real local Ray: the same video as in this process, also when a task is killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import ray
+
+from koda_ray.errors import PageError, RenderError
+from koda_ray.render.job import RenderJob
+from koda_ray.render.local import LocalExecutor
+from koda_ray.render.protocol import ProbeTask, Progress, UnitResult
+from koda_ray.render.tasks import CHROMIUM_RESOURCE, RayExecutor
+from koda_ray.state.storage import Storage
+from tests.render.conftest import USER, put_page, small, until
+
+pytestmark = [pytest.mark.ray, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayExecutor]:
+    ray.init(num_cpus=2, resources={CHROMIUM_RESOURCE: 2}, include_dashboard=False, logging_level="ERROR")
+    yield RayExecutor()
+    ray.shutdown()
+
+
+def mine(text: str) -> set[psutil.Process]:
+    """Processes below this one whose command line holds a text."""
+    found: set[psutil.Process] = set()
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if text in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                found.add(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_killed(
+    cluster: RayExecutor, local: LocalExecutor, storage: Storage
+) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=5.3, fps=20)
+    units: list[UnitResult] = []
+    killed: list[int] = []
+
+    async def keep(unit: UnitResult) -> None:
+        units.append(unit)
+
+    async def kill(progress: Progress) -> None:
+        if progress.frames_done > 0 and not killed:
+            # the Ray worker process itself, in the middle of a unit
+            for process in mine("ray::_capture"):
+                if not killed:
+                    killed.append(process.pid)
+                    process.kill()
+
+    job = RenderJob(
+        spec, storage=storage, executor=cluster, job_id="job_1", user_id=USER, on_unit=keep, on_progress=kill
+    )
+    result = await job.run()
+    assert killed
+    assert cluster.workers == 2
+    # one of the two units under way was lost; it alone was captured again
+    assert sorted(unit.attempts for unit in units) == [1, 1, 2]
+    assert "WORKER_LOST" in str(result.report["failures"])
+    calm = Storage(f"{storage.url}-calm")
+    await put_page(calm, "plain")
+    expected = await RenderJob(spec, storage=calm, executor=local, job_id="job_1", user_id=USER).run()
+    assert (result.frame_hash, result.report["sha256"]) == (expected.frame_hash, expected.report["sha256"])
+
+
+async def test_failures_arrive_as_what_they_are(cluster: RayExecutor, storage: Storage) -> None:
+    page = "<!doctype html><script>setTimeout(() => { throw new Error('lost the plot'); }, 150)</script>"
+    spec = small(await put_page(storage, page))
+    with pytest.raises(PageError, match="frame 2: Error: lost the plot") as caught:
+        await RenderJob(spec, storage=storage, executor=cluster, job_id="job_1", user_id=USER).run()
+    assert caught.value.context["frame"] == 2
+    report = await cluster.probe(ProbeTask(storage=storage, user_id=USER, bundle=spec.bundle))
+    assert [problem.message for problem in report.problems] == ["Error: lost the plot"]
+
+
+async def test_cancelling_ends_the_browsers_of_the_tasks(cluster: RayExecutor, storage: Storage) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=60.0, fps=60)
+    frames: list[int] = []
+
+    async def hear(progress: Progress) -> None:
+        frames.append(progress.frames_done)
+
+    before = mine("--user-data-dir")
+    running = asyncio.create_task(
+        RenderJob(spec, storage=storage, executor=cluster, job_id="job_1", user_id=USER, on_progress=hear).run()
+    )
+    await until(lambda: frames and frames[-1] > 0, seconds=60)
+    assert mine("--user-data-dir") > before
+    running.cancel()
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert mine("--user-data-dir") == before
+
+
+async def test_another_environment_is_refused(cluster: RayExecutor, storage: Storage, tmp_path: Path) -> None:
+    spec = small(await put_page(storage, "plain"))
+    environment = await cluster.environment()
+    assert environment == await LocalExecutor(workers=1).environment()
+
+    class Stale:
+        workers = 1
+        capture = cluster.capture
+        join = cluster.join
+        probe = cluster.probe
+        cancel_all = cluster.cancel_all
+
+        async def environment(self) -> object:
+            from dataclasses import replace
+
+            return replace(environment, fingerprint="of another machine")
+
+    with pytest.raises(RenderError, match="of another machine"):
+        job = RenderJob(spec, storage=storage, executor=Stale(), job_id="job_1", user_id=USER, attempts=1)  # type: ignore[arg-type]
+        await job.run()
