@@ -3,6 +3,7 @@
 // node_modules may be a read-only mount, so nothing is written there: the cache is `.vite` in the project, and this file
 // is loaded as CommonJS (package.json has no "type"), which Vite compiles in memory instead of into node_modules.
 import { realpathSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import path from 'node:path';
 import type { UserConfig } from 'vite';
 import { shortImports } from './vite/barrels';
@@ -21,13 +22,18 @@ export default async ({ command }: { command: 'build' | 'serve' }): Promise<User
   const { default: react } = await import('@vitejs/plugin-react');
   const root = process.cwd();
   const env = process.env;
+  const reactDom = path.join(root, 'node_modules', 'react-dom', 'package.json');
   const clientPort = Number(env.KODA_HMR_CLIENT_PORT);
   return {
     root,
     base: command === 'build' ? './' : basePath(env.KODA_BASE),
     cacheDir: '.vite',
     plugins: [react(), runtimeInFront(root), shortImports(root), bundledFonts(root), theatreState(root)],
-    resolve: { dedupe: ['react', 'react-dom', 'three', '@react-three/fiber', '@theatre/core'] },
+    resolve: {
+      // One scheduler for the DOM and for fiber, so that settle.ts can tell when both have nothing left to do.
+      alias: [{ find: /^scheduler$/, replacement: createRequire(realpathSync(reactDom)).resolve('scheduler') }],
+      dedupe: ['react', 'react-dom', 'three', '@react-three/fiber', '@theatre/core'],
+    },
     build: {
       target: 'es2022',
       outDir: 'dist',

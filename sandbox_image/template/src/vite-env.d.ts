@@ -9,3 +9,8 @@ declare module 'troika-three-text' {
     unicodeFontsURL?: string;
   }): void;
 }
+
+declare module 'scheduler' {
+  export const unstable_IdlePriority: number;
+  export function unstable_scheduleCallback(priority: number, callback: () => void): unknown;
+}

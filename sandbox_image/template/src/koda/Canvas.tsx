@@ -4,11 +4,12 @@
 // real pixels as it covers, keeps its drawing buffer for the capture, and provides the project's Theatre sheet.
 import { Canvas as FiberCanvas, type CanvasProps } from '@react-three/fiber';
 import { RafDriverProvider, SheetProvider } from '@theatre/r3f';
-import type { ReactNode } from 'react';
+import { Suspense, type ReactNode } from 'react';
 import { NeutralToneMapping, PCFSoftShadowMap, SRGBColorSpace } from 'three';
 import { useScale } from './PageFrame';
 import { mainSheet, rafDriver } from './theatre';
 import './three';
+import { Waiting } from './Waiting';
 
 /** Calls back when it starts to observe, then as the browser's own observer does. */
 class ImmediateResizeObserver implements ResizeObserver {
@@ -61,7 +62,9 @@ export function Canvas({ children, gl, shadows = true, style, ...props }: Canvas
       style={{ position: 'absolute', inset: 0, ...style }}
     >
       <SheetProvider sheet={mainSheet()}>
-        <RafDriverProvider driver={rafDriver}>{children}</RafDriverProvider>
+        <RafDriverProvider driver={rafDriver}>
+          <Suspense fallback={<Waiting name="a suspended component in Canvas" />}>{children}</Suspense>
+        </RafDriverProvider>
       </SheetProvider>
     </FiberCanvas>
   );

@@ -1,18 +1,18 @@
 // Mounts the app and makes the page ready: the project's timeline, React, everything loaded, shaders, two warm frames.
-import { StrictMode, Suspense } from 'react';
-import { createRoot } from 'react-dom/client';
+import { Suspense } from 'react';
 import { flushSync } from 'react-dom';
+import { createRoot } from 'react-dom/client';
 import './fonts';
 import './page.css';
 import * as project from '../theatre/project';
 import App from '../App';
-import { connectPlayer, describeTimeline, getTimeline, markFailed, markReady, mode } from './contract';
+import { connectPlayer, describeTimeline, markFailed, markReady, mode } from './contract';
 import { ErrorBoundary } from './ErrorBoundary';
 import { errors, record } from './errors';
 import { pause, play } from './live';
 import { PageFrame } from './PageFrame';
 import { pending } from './pending';
-import { drawNow, seek, warmUp } from './player';
+import { seek, warmUp } from './player';
 import { settle, watchDocument } from './settle';
 import { readTimings } from './timings';
 import { adoptSheets, mainSheet } from './theatre';

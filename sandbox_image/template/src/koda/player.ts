@@ -6,7 +6,7 @@ import { flushSync } from 'react-dom';
 import { clock, stepBetween } from './clock';
 import { announceSeek, getTimeline } from './contract';
 import { errors } from './errors';
-import { settle, turn } from './settle';
+import { settle } from './settle';
 import { moveSheets, tickTheatre } from './theatre';
 
 /** A second renderer beside the DOM, such as WebGL. It adds itself when its module is loaded. */
@@ -65,7 +65,6 @@ export function drawNow(seconds: number): void {
 async function drawSettled(seconds: number): Promise<void> {
   const known = errors.length;
   const delta = show(seconds);
-  await turn();
   if (await settle()) commit(announce);
   paint(seconds, delta);
   const thrown = errors[known];

@@ -1,6 +1,7 @@
 // Waits until a frame can be captured: fonts that its text uses, images, files that load, suspended components.
 //
 // Only events and promises are awaited, never timers or animation frames, because a renderer may have stopped both.
+import { unstable_IdlePriority, unstable_scheduleCallback } from 'scheduler';
 import { record } from './errors';
 import { pending } from './pending';
 
@@ -22,16 +23,13 @@ export function watchDocument(): void {
   });
 }
 
-/** One turn of the event loop: lets React's own scheduler run what an effect has set. */
-export function turn(): Promise<void> {
-  return new Promise((resolve) => {
-    const { port1, port2 } = new MessageChannel();
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(null);
-  });
+/**
+ * React has nothing left to do: neither in the DOM nor in 3D, also nothing that an effect has set.
+ *
+ * A task of the lowest priority in React's own scheduler runs when no other is left there.
+ */
+function reactIdle(): Promise<void> {
+  return new Promise((resolve) => unstable_scheduleCallback(unstable_IdlePriority, () => resolve()));
 }
 
 function loadingFonts(): Promise<unknown>[] {
@@ -92,10 +90,10 @@ function missing(): Promise<unknown>[] {
 /** Wait until nothing is missing. Gives true where there was something to wait for. */
 export async function settle(): Promise<boolean> {
   for (let round = 0; round < MAX_ROUNDS; round++) {
+    await reactIdle();
     const waits = missing();
     if (waits.length === 0 && pending.isIdle()) return round > 0;
     await Promise.all([...waits, pending.idle()]);
-    await turn();
   }
   throw new Error(`the page does not settle: something starts to load after each round (${pending.names().join(', ')})`);
 }
