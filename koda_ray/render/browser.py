@@ -171,9 +171,9 @@ class Browser:
         browser = self._context.browser
         if browser is None:
             raise BrowserCrashed("the browser has gone")
-        parameters: dict[str, object] = {"url": "about:blank", "width": width, "height": height}
+        parameters: dict[str, object] = {"url": "about:blank"}
         if self.kind == "shell":
-            parameters["enableBeginFrameControl"] = True
+            parameters |= {"width": width, "height": height, "enableBeginFrameControl": True}
         try:
             root = await browser.new_browser_cdp_session()
             async with self._context.expect_page() as opened:
