@@ -116,7 +116,7 @@ class SessionBench:
                 )
             data[clean] = content.encode()
         if data:
-            await self._project.use(lambda sandbox: sandbox.write_files(data))
+            await self._project.write(data)
 
     async def endpoint(self) -> PreviewEndpoint:
         """Return the running dev server, started where needed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -40,12 +40,25 @@ class Project:
         core: The session's state and fence.
         provider: Makes sandboxes.
         storage: Where checkpoints and assets lie.
+        debounce_s: How long after the last write a checkpoint is taken, in seconds.
+        spawn: Runs something in the background, owned by the session.
     """
 
-    def __init__(self, core: SessionCore, *, provider: SandboxProvider, storage: Storage) -> None:
+    def __init__(
+        self,
+        core: SessionCore,
+        *,
+        provider: SandboxProvider,
+        storage: Storage,
+        debounce_s: float,
+        spawn: Callable[[Coroutine[object, object, None]], asyncio.Task[None]],
+    ) -> None:
         self._core = core
         self._provider = provider
         self._storage = storage
+        self._debounce_s = debounce_s
+        self._spawn = spawn
+        self._later: asyncio.Task[None] | None = None
         self._sandbox: Sandbox | None = None
         self._manifest: checkpoint.Manifest | None = None
         self._stamps: dict[str, FileStamp] | None = None
@@ -147,7 +160,7 @@ class Project:
         """Store the project as it is; the batch holds the pointer. Nothing is stored when nothing changed.
 
         Args:
-            trigger: Why, for the row: ``files``, ``todo``, ``heartbeat``, ``preview``, ``idle``, ``disconnect``,
+            trigger: Why, for the row: ``files``, ``writes``, ``todo``, ``heartbeat``, ``preview``, ``idle``, ``disconnect``,
                 ``destroy`` and so on.
         """
         async with self._saving:
@@ -203,6 +216,18 @@ class Project:
         batch = await self.checkpoint(trigger)
         if batch.checkpoint is not None:
             await self._core.commit(batch, patch={"last_checkpoint": batch.checkpoint.created_at})
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        """Write files, and save once nothing more has been written for a while."""
+        await self.use(lambda sandbox: sandbox.write_files(files))
+        if self._later is not None:
+            self._later.cancel()
+        self._later = self._spawn(self._save_later())
+
+    async def _save_later(self) -> None:
+        await asyncio.sleep(self._debounce_s)
+        self._later = None  # from here on it is not to be cut off by the next write
+        await self.save("writes")
 
     async def release(self, trigger: str) -> None:
         """Save, then destroy the sandbox. The sandbox goes even when saving fails; what failed is logged."""

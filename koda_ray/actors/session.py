@@ -86,6 +86,7 @@ class Session:
         self._active_at = time.monotonic()
         self._closed = False
         self._held = False
+        self._todos_done = 0
 
     async def start(self) -> None:
         """Take the session over, and take up whatever it owes.
@@ -96,9 +97,15 @@ class Session:
         settings, parts = self._parts.settings, self._parts
         record = await parts.store.activate(self.session_id, host=parts.host, lease_until=self._lease())
         self._core = SessionCore(
-            store=parts.store, record=record, after=self._after, changed=self._kick, fenced=self._fenced
+            store=parts.store, record=record, after=self._after, changed=self._committed, fenced=self._fenced
         )
-        self._project = Project(self._core, provider=parts.sandboxes, storage=parts.storage)
+        self._project = Project(
+            self._core,
+            provider=parts.sandboxes,
+            storage=parts.storage,
+            debounce_s=settings.debounce_s,
+            spawn=self._spawn,
+        )
         self._renders = Renders(self._core, storage=parts.storage, executor=parts.executor)
         self._bench = SessionBench(
             self._core,
@@ -218,6 +225,15 @@ class Session:
     def _context(self) -> str:
         self._journal.telling()
         return state_block(self.state, self._assets)
+
+    def _committed(self) -> None:
+        """After each commit: look at what is owed, and save when a todo is done."""
+        execution = self.state.execution
+        done = sum(todo.status == "done" for todo in execution.todos) if execution else 0
+        if done > self._todos_done:
+            self._spawn(self._project.save("todo"))
+        self._todos_done = done
+        self._kick()
 
     def _kick(self) -> None:
         if self._closed or self._held or self._core.lost or self.state.owes is None:

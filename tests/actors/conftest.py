@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.types import NodeState, new_id
 from tests.actors.script import studio_model
+from tests.disks import small
 from tests.llm.server import Answer, ModelServer, ScriptedModel
 
 __all__ = ["Studio"]
@@ -109,7 +110,7 @@ class Studio:
     async def event(self, session: Session, kind: str, count: int = 1, limit_s: float = 60) -> None:
         """Wait until a session has told so many events of a kind."""
         async with asyncio.timeout(limit_s):
-            while len(await self.events(session, kind)) < count:  # noqa: ASYNC110 - another process may write them
+            while len(await self.events(session, kind)) < count:
                 await asyncio.sleep(0.02)
 
     async def say(self, session: Session, name: str, **body: Any) -> None:
@@ -142,3 +143,10 @@ async def studio(tmp_path: Path) -> AsyncIterator[Studio]:
             yield made
         finally:
             await made.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 4 MiB that can be filled."""
+    with small(tmp_path / "small", 4) as folder:
+        yield folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
 from koda_ray.render.local import LocalExecutor
 from koda_ray.state import checkpoint
+from koda_ray.state.storage import Storage
 from koda_ray.state.store import AssetRecord
 from koda_ray.types import new_id, now
 from tests.actors.conftest import Studio
@@ -302,3 +304,64 @@ async def test_an_uploaded_picture_is_in_the_project(studio: Studio) -> None:
     assert seen[0]["path"] == f"public/assets/{asset.id}.png"
     sandbox = await session._project.sandbox()
     assert await sandbox.read_file(seen[0]["path"]) == b"\x89PNG"
+
+
+async def test_work_is_saved_at_every_trigger(studio: Studio) -> None:
+    session = await studio.activate(
+        await studio.row(), studio.model(studio_model()), heartbeat_s=0.5, debounce_s=0.2, lease_s=0.9
+    )
+    await to_preview(studio, session)
+    triggers = {str(event["trigger"]) for event in await studio.events(session, "checkpoint")}
+    assert {"files", "todo"} <= triggers, triggers
+
+    async def saved(trigger: str) -> None:
+        async with asyncio.timeout(10):
+            while trigger not in {e["trigger"] for e in await studio.events(session, "checkpoint")}:
+                await asyncio.sleep(0.02)
+
+    # an edit in the live preview's Studio changes the file behind the agents' back
+    sandbox = await session._project.sandbox()
+    edited = b'{"sheetsById": {"Main": {}}, "definitionVersion": "0.4.0", "revisionHistory": ["edited"]}'
+    await sandbox.write_files({"src/theatre/state.json": edited})
+    await saved("heartbeat")
+    pointer = await studio.store.latest_checkpoint(session.session_id)
+    assert pointer is not None
+    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
+    assert manifest.state.theatre_state is not None and manifest.state.theatre_state["revisionHistory"] == ["edited"]
+
+    await session._project.write({"src/components/Late.tsx": b"export {};"})
+    await saved("writes")
+    await session.watch(1)
+    await sandbox.write_files({"src/components/Gone.tsx": b"export {};"})
+    await session.watch(0)
+    await saved("disconnect")
+    await sandbox.write_files({"src/components/Last.tsx": b"export {};"})
+    await session.close()
+    await saved("idle")
+
+
+async def test_a_session_that_nobody_uses_ends_by_itself(studio: Studio) -> None:
+    session = await studio.activate(await studio.row(), studio.model(studio_model()), idle_timeout_s=0.3, lease_s=0.3)
+    await studio.until(session, "plan")
+    await session.watch(1)
+    await asyncio.sleep(1.0)  # the one thing that can only be seen by waiting: nothing happens while somebody watches
+    assert studio.ended == 0
+    await session.watch(0)
+    async with asyncio.timeout(10):
+        while studio.ended == 0:
+            await asyncio.sleep(0.02)
+
+
+async def test_full_storage_ends_in_an_error_that_says_so_and_loses_nothing(studio: Studio, small_disk: Path) -> None:
+    session_id = await studio.row()
+    studio.storage = Storage(str(small_disk))
+    filler = small_disk / "filler"
+    filler.write_bytes(b"x" * (3 << 20))
+    session = await studio.activate(session_id, studio.model(studio_model()))
+    await studio.until(session, "plan")
+    await studio.say(session, "accept")
+    failed = await studio.until(session, "error")
+    assert failed.error is not None and "full" in failed.error.message.lower(), failed.error
+    filler.unlink()
+    await studio.say(session, "retry")
+    await studio.until(session, "preview")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from tests import services
+from tests.disks import small
 
 pytest.register_assert_rewrite("tests.state.store_conformance")
 
@@ -64,17 +64,5 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 1 MiB that can be filled."""
-    import subprocess
-
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode != 0:
-        reason = f"no small disk can be mounted here: {mounted.stderr.strip()}"
-        if "mount" in os.environ.get("KODA_TEST_REQUIRE", "").split(","):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small(tmp_path / "small", 1) as folder:
+        yield folder
