@@ -172,6 +172,37 @@
     }
   };
 
+  // ---- sharpness ------------------------------------------------------------------------------------------------
+  // `will-change: transform` keeps a layer at the resolution it was first drawn with: blurred when it grows, and another
+  // picture for a unit that begins later. `filter` makes the same stacking context and containing block without that.
+  const HINTS = /\b(transform|scale|rotate|translate|perspective)\b/;
+  const changed = new Set();
+  let looked = false;
+  const collect = (records) => {
+    for (const { target, type, addedNodes } of records) {
+      if (type === "attributes") changed.add(target);
+      else for (const node of addedNodes) if (node.nodeType === 1) changed.add(node);
+    }
+  };
+  const watcher = new MutationObserver(collect);
+  watcher.observe(document, { subtree: true, childList: true, attributes: true, attributeFilter: ["class", "style"] });
+  const soften = (element) => {
+    if (element.style && HINTS.test(getComputedStyle(element).willChange)) {
+      element.style.setProperty("will-change", "filter", "important");
+    }
+  };
+  const sharpen = () => {
+    collect(watcher.takeRecords());
+    if (!looked) changed.add(document.documentElement);
+    looked = true;
+    for (const root of changed) {
+      soften(root);
+      for (const element of root.querySelectorAll("*")) soften(element);
+    }
+    changed.clear();
+    watcher.takeRecords();
+  };
+
   // ---- what is still coming -------------------------------------------------------------------------------------
   const requests = new Map();
   window.fetch = (input, init) => {
@@ -230,6 +261,7 @@
   const begin = async () => {
     await settle();
     await fireTimers(now);
+    sharpen();
     syncAnimations();
     for (const timer of timers.values()) timer.due = Math.max(0, timer.due - now);
     now = 0;
@@ -258,6 +290,7 @@
       await seek;
       await settle();
     }
+    sharpen();
     syncAnimations();
     return coming();
   };

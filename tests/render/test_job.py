@@ -120,6 +120,13 @@ async def test_a_replayed_page_shows_what_playing_it_shows(storage: Storage, loc
     assert hashes["units"][:20] == hashes["whole"]
 
 
+async def test_a_layer_that_grows_is_as_sharp_in_every_unit(storage: Storage, local: LocalExecutor) -> None:
+    bundle = await put_page(storage, "growing")
+    result = await render(small(bundle, duration_s=5.0), storage, local)
+    assert result.report["replayed"] is False
+    assert result.report["unstableUnits"] == []
+
+
 async def test_a_second_job_captures_nothing_and_gives_the_same_bytes(storage: Storage, local: LocalExecutor) -> None:
     bundle = await put_page(storage, "plain")
     spec = small(bundle, duration_s=3.0)
