@@ -19,7 +19,7 @@ from koda_ray.tools.workbench import Workbench, moved
 __all__ = ["delegate_tools"]
 
 
-class GenerateInput(BaseModel):
+class _GenerateInput(BaseModel):
     """What should be written."""
 
     task: Literal["initial_setup", "create_component", "create_scene", "modify_existing"]
@@ -33,7 +33,7 @@ class GenerateInput(BaseModel):
 def delegate_tools(bench: Workbench) -> list[Tool]:
     """Make the tool that delegates writing code."""
 
-    async def generate_code(given: GenerateInput, call: ToolCall) -> ToolOutcome:
+    async def generate_code(given: _GenerateInput, call: ToolCall) -> ToolOutcome:
         task: dict[str, JsonValue] = given.model_dump(mode="json", exclude_none=True, exclude_defaults=False)
         try:
             made = await bench.generate(task, cause_id=call.id)
@@ -53,7 +53,7 @@ def delegate_tools(bench: Workbench) -> list[Tool]:
             description="Have the code generator write files. initial_setup: project, timing, App. create_component: "
             "one animated component. create_scene: one scene of the plan from components. modify_existing: change what "
             "exists, only the files that need it. The files are written into the project for you.",
-            input_model=GenerateInput,
+            input_model=_GenerateInput,
             effect="idempotent",
             run=generate_code,
             timeout_s=900,

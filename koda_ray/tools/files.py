@@ -15,13 +15,13 @@ __all__ = ["MAX_READ_CHARS", "file_tools"]
 MAX_READ_CHARS = 60_000
 
 
-class ReadInput(BaseModel):
+class _ReadInput(BaseModel):
     """One file."""
 
     path: str = Field(min_length=1, max_length=1024, description="Relative, such as src/App.tsx")
 
 
-class ListInput(BaseModel):
+class _ListInput(BaseModel):
     """One directory."""
 
     path: str = Field(default="src", max_length=1024)
@@ -31,7 +31,7 @@ class ListInput(BaseModel):
 def file_tools(bench: Workbench) -> list[Tool]:
     """Make the tools that look at files."""
 
-    async def read_file(given: ReadInput, call: ToolCall) -> ToolOutcome:
+    async def read_file(given: _ReadInput, call: ToolCall) -> ToolOutcome:
         sandbox = await bench.sandbox()
         try:
             data = await sandbox.read_file(given.path)
@@ -42,7 +42,7 @@ def file_tools(bench: Workbench) -> list[Tool]:
         result = {"content": cut, "sizeBytes": len(data), "truncated": len(cut) < len(text)}
         return ToolOutcome(content=json.dumps(result, ensure_ascii=False))
 
-    async def list_files(given: ListInput, call: ToolCall) -> ToolOutcome:
+    async def list_files(given: _ListInput, call: ToolCall) -> ToolOutcome:
         sandbox = await bench.sandbox()
         try:
             entries = await sandbox.list_files(given.path, recursive=given.recursive)
@@ -55,7 +55,7 @@ def file_tools(bench: Workbench) -> list[Tool]:
         Tool(
             name="sandbox_read_file",
             description="Read a file of the project.",
-            input_model=ReadInput,
+            input_model=_ReadInput,
             effect="pure",
             run=read_file,
             timeout_s=30,
@@ -63,7 +63,7 @@ def file_tools(bench: Workbench) -> list[Tool]:
         Tool(
             name="sandbox_list_files",
             description="List the project's files.",
-            input_model=ListInput,
+            input_model=_ListInput,
             effect="pure",
             run=list_files,
             timeout_s=30,

@@ -12,20 +12,20 @@ from koda_ray.types import Todo, TodoStatus
 __all__ = ["planning_tools"]
 
 
-class TodoItem(BaseModel):
+class _TodoItem(BaseModel):
     """One todo to be."""
 
     id: str = Field(min_length=1, max_length=40, description="Short and stable, such as 'scene-2'")
     label: str = Field(min_length=1, max_length=120, description="What will be done, for the person to read")
 
 
-class SetTodosInput(BaseModel):
+class _SetTodosInput(BaseModel):
     """The whole list, in the order of work."""
 
-    todos: list[TodoItem] = Field(min_length=1, max_length=40)
+    todos: list[_TodoItem] = Field(min_length=1, max_length=40)
 
 
-class UpdateTodoInput(BaseModel):
+class _UpdateTodoInput(BaseModel):
     """One todo's new status."""
 
     todo_id: str
@@ -35,11 +35,11 @@ class UpdateTodoInput(BaseModel):
 def planning_tools(bench: Workbench) -> list[Tool]:
     """Make the todo tools. They only describe a change of state, which is committed with their outcome."""
 
-    async def set_todos(given: SetTodosInput, call: ToolCall) -> ToolOutcome:
+    async def set_todos(given: _SetTodosInput, call: ToolCall) -> ToolOutcome:
         todos = tuple(Todo(id=item.id, label=item.label) for item in given.todos)
         return ToolOutcome(content='{"success": true}', batch=moved(bench, SetTodos(todos)))
 
-    async def update_todo(given: UpdateTodoInput, call: ToolCall) -> ToolOutcome:
+    async def update_todo(given: _UpdateTodoInput, call: ToolCall) -> ToolOutcome:
         return ToolOutcome(content='{"success": true}', batch=moved(bench, MoveTodo(given.todo_id, given.status)))
 
     return [
@@ -47,7 +47,7 @@ def planning_tools(bench: Workbench) -> list[Tool]:
             name="set_todos",
             description="Set the todo list that the person follows, from the accepted plan: set-up, one todo for each "
             "scene, finishing touches, preview. Todos that are done already stay done.",
-            input_model=SetTodosInput,
+            input_model=_SetTodosInput,
             effect="pure",
             run=set_todos,
             timeout_s=10,
@@ -55,7 +55,7 @@ def planning_tools(bench: Workbench) -> list[Tool]:
         Tool(
             name="update_todo",
             description="Mark a todo active when you begin it and done when it is finished.",
-            input_model=UpdateTodoInput,
+            input_model=_UpdateTodoInput,
             effect="pure",
             run=update_todo,
             timeout_s=10,

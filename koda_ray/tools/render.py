@@ -13,14 +13,14 @@ from koda_ray.tools.workbench import Failure, Workbench, moved
 __all__ = ["render_tools"]
 
 
-class NoInput(BaseModel):
+class _NoInput(BaseModel):
     """Nothing to say."""
 
 
 def render_tools(bench: Workbench) -> list[Tool]:
     """Make the preview tools."""
 
-    async def render_preview(given: NoInput, call: ToolCall) -> ToolOutcome:
+    async def render_preview(given: _NoInput, call: ToolCall) -> ToolOutcome:
         result = await bench.preview(cause_id=call.id)
         if isinstance(result, Failure):
             fail = Fail(message=result.message, code=result.code, details=result.details or None)
@@ -31,7 +31,7 @@ def render_tools(bench: Workbench) -> list[Tool]:
         moved(bench, Previewed(result), batch=batch)
         return ToolOutcome(content=json.dumps({"status": "ready", "duration": result.duration}), batch=batch)
 
-    async def start_preview(given: NoInput, call: ToolCall) -> ToolOutcome:
+    async def start_preview(given: _NoInput, call: ToolCall) -> ToolOutcome:
         return ToolOutcome(content=json.dumps({"streamUrl": await bench.start_stream()}))
 
     return [
@@ -39,7 +39,7 @@ def render_tools(bench: Workbench) -> list[Tool]:
             name="render_preview",
             description="Build the project, try it in a browser (errors go to the code generator, three corrections at "
             "most) and render the preview video that the person sees. Call it once all todos but the last are done.",
-            input_model=NoInput,
+            input_model=_NoInput,
             effect="idempotent",
             run=render_preview,
             timeout_s=3600,
@@ -47,7 +47,7 @@ def render_tools(bench: Workbench) -> list[Tool]:
         Tool(
             name="sandbox_start_preview",
             description="Start the live page, so that the person can watch it change while you work.",
-            input_model=NoInput,
+            input_model=_NoInput,
             effect="idempotent",
             run=start_preview,
             timeout_s=60,

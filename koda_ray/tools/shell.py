@@ -15,7 +15,7 @@ __all__ = ["shell_tools"]
 MAX_TIMEOUT_MS = 120_000
 
 
-class CommandInput(BaseModel):
+class _CommandInput(BaseModel):
     """One shell command."""
 
     command: str = Field(min_length=1, max_length=8000)
@@ -25,7 +25,7 @@ class CommandInput(BaseModel):
 def shell_tools(bench: Workbench) -> list[Tool]:
     """Make the command tool. It may have any effect, so it is never run twice for one call."""
 
-    async def run_command(given: CommandInput, call: ToolCall) -> ToolOutcome:
+    async def run_command(given: _CommandInput, call: ToolCall) -> ToolOutcome:
         sandbox = await bench.sandbox()
         try:
             result = await sandbox.run(("sh", "-c", given.command), timeout_s=given.timeout_ms / 1000)
@@ -45,7 +45,7 @@ def shell_tools(bench: Workbench) -> list[Tool]:
             name="sandbox_run_command",
             description="Run a shell command in the project's sandbox. There is no network, and packages are installed "
             "already; use it to look, type-check (npx tsc --noEmit) or clean up.",
-            input_model=CommandInput,
+            input_model=_CommandInput,
             effect="unsafe",
             run=run_command,
             timeout_s=MAX_TIMEOUT_MS / 1000 + 30,

@@ -16,19 +16,19 @@ from koda_ray.types import Option, Plan, Question
 __all__ = ["ui_tools"]
 
 
-class ThinkingInput(BaseModel):
+class _ThinkingInput(BaseModel):
     """A few words."""
 
     message: str = Field(min_length=1, max_length=100, description="Under 50 characters: 'Shaping the bounce'")
 
 
-class MessageInput(BaseModel):
+class _MessageInput(BaseModel):
     """Something substantial for the person."""
 
     content: str = Field(min_length=1, max_length=4000)
 
 
-class OptionInput(BaseModel):
+class _OptionInput(BaseModel):
     """One exclusive answer."""
 
     id: str = Field(min_length=1, max_length=40)
@@ -36,12 +36,12 @@ class OptionInput(BaseModel):
     description: str | None = Field(default=None, max_length=300)
 
 
-class ApprovalInput(BaseModel):
+class _ApprovalInput(BaseModel):
     """A question with options, or a plan."""
 
     type: Literal["question", "plan"]
     content: str = Field(min_length=1, max_length=8000, description="The question, or the plan in words")
-    options: list[OptionInput] = Field(default_factory=list[OptionInput], max_length=8)
+    options: list[_OptionInput] = Field(default_factory=list[_OptionInput], max_length=8)
     reason: Literal["style", "impossible", "unclear", "rejected"] = "style"
     plan: Plan | None = None
 
@@ -57,14 +57,14 @@ class ApprovalInput(BaseModel):
 def ui_tools(bench: Workbench) -> list[Tool]:
     """Make the tools that reach the person."""
 
-    async def set_thinking(given: ThinkingInput, call: ToolCall) -> ToolOutcome:
+    async def set_thinking(given: _ThinkingInput, call: ToolCall) -> ToolOutcome:
         return ToolOutcome(content='{"success": true}', batch=moved(bench, Think(given.message)))
 
-    async def send_message(given: MessageInput, call: ToolCall) -> ToolOutcome:
+    async def send_message(given: _MessageInput, call: ToolCall) -> ToolOutcome:
         event = NewEvent(type="message", data={"role": "assistant", "content": given.content}, cause_id=call.id)
         return ToolOutcome(content='{"success": true}', batch=Batch(events=[event]))
 
-    async def request_approval(given: ApprovalInput, call: ToolCall) -> ToolOutcome:
+    async def request_approval(given: _ApprovalInput, call: ToolCall) -> ToolOutcome:
         owes = bench.state.owes
         if owes not in ("analyze", "plan"):
             return ToolOutcome(
@@ -82,7 +82,7 @@ def ui_tools(bench: Workbench) -> list[Tool]:
         Tool(
             name="set_thinking",
             description="Say in a few words what you are doing now. Update it often.",
-            input_model=ThinkingInput,
+            input_model=_ThinkingInput,
             effect="pure",
             run=set_thinking,
             timeout_s=10,
@@ -90,7 +90,7 @@ def ui_tools(bench: Workbench) -> list[Tool]:
         Tool(
             name="send_message",
             description="Send the person a message: a decision, a limitation, how you read a conflicting request.",
-            input_model=MessageInput,
+            input_model=_MessageInput,
             effect="pure",
             run=send_message,
             timeout_s=10,
@@ -99,7 +99,7 @@ def ui_tools(bench: Workbench) -> list[Tool]:
             name="request_approval",
             description="Put the one question (exclusive options; own words are always possible) or the plan to the "
             "person, and wait. The result is the answer, or accepted, rejected or changes with the feedback.",
-            input_model=ApprovalInput,
+            input_model=_ApprovalInput,
             effect="pure",
             run=request_approval,
             timeout_s=10,
