@@ -42,6 +42,7 @@ def test_older_names_lead_to_the_same_object(viewer: Viewer, probe: Bundle) -> N
             }"""
         )
         assert heard == [{"time": 2, "frame": 120}]
+        assert visit.page.evaluate("window.__koda.time") == 2
 
 
 def test_a_query_flag_selects_export_and_without_it_the_page_plays(viewer: Viewer, probe: Bundle) -> None:
@@ -102,7 +103,7 @@ def test_a_page_that_fails_is_not_ready_and_says_why(viewer: Viewer, probe: Bund
 def test_an_error_at_a_later_time_rejects_that_seek(viewer: Viewer, probe: Bundle) -> None:
     with viewer.open(probe, "export&case=throws-late") as visit:
         visit.seek(0.5)
-        with pytest.raises(Error, match="drawing 1.5 s failed: Error: too late: 1.5"):
+        with pytest.raises(Error, match=r"drawing 1\.5 s failed: Error: too late: 1\.5"):
             visit.seek(1.5)
         (error,) = visit.page.evaluate("window.__koda.errors")
         assert error["source"] in ("react", "error")
@@ -116,5 +117,5 @@ def test_a_page_that_waits_names_what_for(viewer: Viewer, probe: Bundle) -> None
     }"""
     with viewer.open(probe, "export&case=waits", before=early, wait=False) as visit:
         visit.page.wait_for_function("window.__koda.pending().includes('the moon')")
-        with pytest.raises(Error, match="not ready after .* s; it still waits for: the moon"):
+        with pytest.raises(Error, match=r"not ready after .* s; it still waits for: the moon"):
             visit.ready()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def test_a_frame_does_not_depend_on_how_it_is_reached(viewer: Viewer, demo: Bund
 def test_the_demo_moves_and_ends_as_a_poster(viewer: Viewer, demo: Bundle) -> None:
     with viewer.open(demo) as visit:
         pictures = [pixels(visit.picture(t)) for t in (0.0, 0.95, 1.2, 1.45, 3.0, 4.9)]
-    for one, other in zip(pictures, pictures[1:], strict=False):
+    for one, other in itertools.pairwise(pictures):
         assert np.mean(one != other) > 0.005
     ball = reds(pictures[-1])
     height, width = pictures[-1].shape[:2]

@@ -1,4 +1,4 @@
-"""The project as a person or an agent works on it: types, read-only packages, the lock, the dev server and the studio."""
+"""The project as a person or an agent works on it: types, packages, the lock, the dev server and the studio."""
 
 from __future__ import annotations
 
@@ -122,6 +122,15 @@ def test_the_dev_server_reloads_edits_and_keeps_what_the_studio_changes(viewer: 
             overrides = saved["sheetsById"]["Main"]["staticOverrides"]["byObject"]
             assert overrides["Extra"] == {"x": 7}
             assert "Ball" in saved["sheetsById"]["Main"]["sequence"]["tracksByObject"]
+
+            page.evaluate(
+                "async (path) => { (await import(path)).sheet.sequence.position = 2.25; }",
+                f"{BASE}src/theatre/project.ts",
+            )
+            page.wait_for_function("window.__koda.time === 2.25")
+            frames = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+            page.evaluate(frames)
+            assert page.evaluate("window.__koda.time") == 2.25, "the page moved the studio's playhead"
 
             scene = project / "src" / "scenes" / "MainScene.tsx"
             scene.write_text(scene.read_text().replace("From a sentence to a film.", "Written while you watch."))

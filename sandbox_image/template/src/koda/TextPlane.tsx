@@ -1,6 +1,6 @@
 // Text of any script as a flat mesh: the browser draws it, fonts and emoji included, into a texture.
 import { useLayoutEffect, useMemo, type ReactNode } from 'react';
-import { CanvasTexture, Color, LinearFilter, SRGBColorSpace, type ColorRepresentation } from 'three';
+import { CanvasTexture, Color, SRGBColorSpace, type ColorRepresentation } from 'three';
 import { FONT, type FontName } from './fonts';
 import { pending } from './pending';
 
@@ -60,8 +60,7 @@ export function TextPlane({
     draw(surface, text, font, css, textAlign);
     const made = new CanvasTexture(surface);
     made.colorSpace = SRGBColorSpace;
-    made.minFilter = LinearFilter;
-    made.generateMipmaps = false;
+    made.anisotropy = 8;
     return { canvas: surface, texture: made };
   }, [text, font, css, textAlign]);
   useLayoutEffect(() => {

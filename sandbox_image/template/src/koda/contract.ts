@@ -2,6 +2,7 @@
 //
 // A renderer awaits `ready`, then calls `seek` for each frame and captures when it resolves. Older names lead to the same
 // object: `__exportReady`, `__exportSeekTo(seconds)`, `__EXPORT_MODE__` and the `theatre-seek` event.
+import { clock } from './clock';
 import { errors, type PageError } from './errors';
 import { pending } from './pending';
 
@@ -17,6 +18,8 @@ export interface Timeline {
 }
 
 export interface KodaPage extends Timeline {
+  /** What is shown now, in seconds. */
+  readonly time: number;
   /** Resolves when the first frame could be captured; rejects with what was still missing, or with what went wrong. */
   readonly ready: Promise<void>;
   readonly mode: Mode;
@@ -113,6 +116,9 @@ export function installContract(): void {
     },
     get size() {
       return timeline.size;
+    },
+    get time() {
+      return clock.now();
     },
     pending: () => pending.names(),
     seek,

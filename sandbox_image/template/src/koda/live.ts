@@ -2,6 +2,7 @@
 import { clock } from './clock';
 import { getTimeline } from './contract';
 import { drawNow } from './player';
+import { studioTime } from './theatre';
 
 // after a hidden tab or a long task the animation goes on where it was, instead of jumping
 const LONGEST_STEP_S = 0.1;
@@ -13,7 +14,7 @@ function loop(last: number): void {
     loop(now);
     const { duration } = getTimeline();
     const next = clock.now() + Math.min(Math.max((now - last) / 1000, 0), LONGEST_STEP_S);
-    drawNow(next < duration ? next : next % duration);
+    drawNow(studioTime() ?? (next < duration ? next : next % duration));
   });
 }
 

@@ -3,6 +3,7 @@
 // The editor's playhead drives the page while it is open, and what is edited goes to src/theatre/state.json.
 import studio from '@theatre/studio';
 import extension from '@theatre/r3f/dist/extension';
+import { followStudio } from './theatre';
 
 const PROJECT_ID = 'koda';
 const SAVE_AFTER_MS = 600;
@@ -37,6 +38,7 @@ function saveSoon(): void {
 /** Open the editor and save what it changes. Must run before the Theatre project is made. */
 export function startStudio(): void {
   // what counts is the file in the project, not what another session left in this browser
+  followStudio();
   void studio.initialize({ usePersistentStorage: false });
   studio.extend(extension);
   for (const type of EDITING) window.addEventListener(type, saveSoon, true);

@@ -17,8 +17,21 @@ export function mainSheet(): ISheet {
   return sheet;
 }
 
+let studioLeads = false;
+
+/** Let the studio's playhead lead: the page follows it instead of moving it. */
+export function followStudio(): void {
+  studioLeads = true;
+}
+
+/** Where the studio's playhead is, in seconds, or undefined where the page leads. */
+export function studioTime(): number | undefined {
+  return studioLeads ? mainSheet().sequence.position : undefined;
+}
+
 /** Move every sheet's playhead; a sheet that is shorter stays on its last frame. */
 export function moveSheets(seconds: number): void {
+  if (studioLeads) return;
   for (const sheet of sheets) sheet.sequence.position = seconds;
 }
 

@@ -25,7 +25,9 @@ function watchLoaders(): void {
     held.get(url)?.pop()?.();
   };
   manager.itemError = (url) => {
-    record(`the file ${url.slice(0, 200)} could not be loaded`, 'asset');
+    const foreign = new URL(url, document.baseURI).origin !== window.location.origin;
+    const hint = foreign ? ': there is no network while rendering, so it has to lie under public/' : '';
+    record(`the file ${url.slice(0, 200)} could not be loaded${hint}`, 'asset');
     itemError(url);
   };
 }
