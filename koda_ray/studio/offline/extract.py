@@ -240,10 +240,11 @@ _FIGURE = re.compile(
     r"(?P<unit>%|[kKmMbB](?![a-z])|[万億]|°[CF]?|percent\b)?"
 )
 _DATA_STOP = re.compile(
-    r"\b(?:a|an|the|of|with|and|for|to|values?|numbers?|figures?|data|showing|show|shows|displaying|bars?|lines?|pie|"
+    r"\b(?:(?-i:a|an)|the|of|with|and|for|to|values?|numbers?|figures?|data|showing|show|shows|displaying|bars?|lines?|pie|"
     r"donut|doughnut|charts?|graphs?|plot|trend|columns?|histogram|growing|grow|grows|rising|animated?|animate|"
     r"animation|create|make|draw|please|is|are|was|at|by|percent|in|our|my|from|compare|comparing|slices?|points?|"
-    r"video|smooth|smoothly|minimal|playful|cinematic|clean|simple|elegant|modern|up)\b|[「」()\[\]{}\"“”]",
+    r"use|take|change|now|instead|should|be|make|it|new|video|smooth|smoothly|minimal|playful|cinematic|clean|simple|elegant|"
+    r"modern|up)\b|棒グラフ|折れ線グラフ|円グラフ|グラフ|チャート|柱状图|折线图|饼图|[「」()\[\]{}\"“”のをで]",
     re.I,
 )
 _MULTIPLIER = {"k": 1.0, "m": 1.0, "b": 1.0}
@@ -260,13 +261,18 @@ def find_data(text: str, *, limit: int = 12) -> tuple[tuple[Datum, ...], int]:
         At most ``limit`` figures, and how many were left out.
     """
     text = re.sub(r"(?<=\d)\s+(?:and|&|と|und|et|y)\s+(?=[$€£-]?\d)", ", ", text)
-    text = re.sub(r"(?<=\d),(?=\d{1,2}(?!\d))", ", ", text)
+    if re.search(r"\d, ", text) or len(re.findall(r"\d,\d", text)) == 1:
+        text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
+    text = re.sub(r"(?<=\d),(?=\d)", ", ", text)
     data: list[Datum] = []
     for part in re.split(r"[,;、，\n/|]|\s(?:and|&|vs\.?|versus)\s|(?<=\d)\s*と", text):
         figures = list(_FIGURE.finditer(part))
         figures = [m for m in figures if not _glued(part, m)]
         if not figures:
             continue
+        years = [m for m in figures if re.fullmatch(r"(?:19|20)\d\d", m["number"]) and not m["sign"] and not m["unit"]]
+        if len(figures) == 2 and years and years[0] is figures[0]:
+            figures = figures[1:]
         bare = not re.search(r"[^\W\d_]", _DATA_STOP.sub(" ", part))
         chosen = figures if bare else figures[-1:]
         label = _DATA_STOP.sub(" ", part[: chosen[0].start()] + " " + part[chosen[-1].end() :])

@@ -82,7 +82,8 @@ _FORMAT = r"(?:video|format|version|aspect|ratio|clip|post|orientation|mode|anim
 _ASPECT_RULES: tuple[tuple[re.Pattern[str], Aspect], ...] = (
     (
         re.compile(
-            rf"\b(?:vertical|portrait)\s+{_FORMAT}|\b(?:in|as|make it)\s+(?:a\s+)?(?:vertical|portrait)\b", re.I
+            rf"\b(?:vertical|portrait)\s+(?:\w+\s+)?{_FORMAT}|\b(?:in|as|make it)\s+(?:a\s+)?(?:vertical|portrait)\b",
+            re.I,
         ),
         "9:16",
     ),
@@ -223,9 +224,7 @@ _IMPOSSIBLE: tuple[tuple[re.Pattern[str], Impossible], ...] = (
         "live_action",
     ),
     (
-        re.compile(
-            r"\b(?:playable|video ?game|interactive|web ?site|mobile app|web app)\b(?!.*\b(?:trailer|ad|promo)\b)", re.I
-        ),
+        re.compile(r"\b(?:playable|video ?game|interactive|web ?site|mobile app|web app)\b", re.I),
         "interactive",
     ),
 )
@@ -238,7 +237,7 @@ def find_impossible(text: str, seconds: float | None) -> Impossible | None:
     if len(text) > LONG_PROMPT_CHARS:
         return None
     for expression, why in _IMPOSSIBLE:
-        if expression.search(text):
+        if expression.search(text) and not re.search(r"\b(?:trailer|advert\w*|ad|promo\w*)\b", text, re.I):
             return why
     return None
 
@@ -328,7 +327,7 @@ def only_directs(part: str) -> bool:
     for phrase in sorted((w for w in _DIRECTING if w in rest), key=len, reverse=True):
         rest = lexicon.pattern(phrase).sub(" ", rest)
     words = [w for w in re.split(r"[^\w]+", rest) if w]
-    return all(_DIRECTIVE_WORD.match(w) or w in ("に", "で", "な") for w in words) and rest != part.strip().casefold()
+    return all(_DIRECTIVE_WORD.match(w) or w in ("に", "で", "な") for w in words)
 
 
 _DIRECTING = {w for words in lexicon.STYLE_WORDS.values() for w in words} | set(lexicon.COLOURS)

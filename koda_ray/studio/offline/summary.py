@@ -135,6 +135,8 @@ def phrases_of(prompt: str) -> tuple[tuple[str, ...], bool]:
                 continue
             pieces = pieces[:MAX_PHRASES]
         phrases.extend(pieces)
+    if phrases:
+        phrases[-1] = phrases[-1].rstrip(",;:、，") or phrases[-1]
     return tuple(phrases) or ("Hello",), left_out
 
 

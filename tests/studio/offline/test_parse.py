@@ -1,0 +1,242 @@
+"""What the director hears in a prompt: tables of real inputs, and odd ones."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koda_ray.studio.offline import parse_brief
+from koda_ray.types import MAX_DURATION_S, MIN_SCENE_S
+
+SUBJECTS = [
+    ("Create a bouncing ball animation", "ball"),
+    ("three red balls bouncing", "ball"),
+    ("赤いボールが3つ跳ねる", "ball"),
+    ("smooth minimal logo reveal for Acme, 6 seconds", "logo"),
+    ("Animate my logo", "logo"),
+    ("cinematic title 'The Long Night' with particles", "title"),
+    ("“Hello World” in gold letters", "title"),
+    ("タイトル「夏の思い出」", "title"),
+    ("bar chart of 12, 30, 45, 70 growing, blue, 8s", "bars"),
+    ("a graph of 3, 5 and 9", "bars"),
+    ("棒グラフ 10、20、30", "bars"),
+    ("line chart of revenue: Jan 10, Feb 20, Mar 35", "line"),
+    ("a chart of the stock price over time", "line"),
+    ("pie chart: Apples 40%, Pears 35%, Plums 25%", "pie"),
+    ("count down from 5", "countdown"),
+    ("10 second countdown", "countdown"),
+    ("5からカウントダウン", "countdown"),
+    ("the quarterly roadmap in three steps", "steps"),
+    ("checklist: eggs, milk, bread", "steps"),
+    ("1. Mix\n2. Bake\n3. Eat", "kinetic"),
+    ("product card for Aurora Headphones, $199", "card"),
+    ("planets orbiting a sun", "orbit"),
+    ("electrons circling an atom", "orbit"),
+    ("a paper plane crossing the picture", "hero"),
+    ("紙飛行機が空を横切る", "hero"),
+    ("a rocket launching into space", "hero"),
+    ("a cat running across the screen", "hero"),
+    ("夜空に花火が上がる, スムーズに", "particles"),
+    ("gentle snow falling", "particles"),
+    ("confetti!", "particles"),
+    ("four red cubes spinning", "shapes"),
+    ("abstract geometric shapes", "shapes"),
+    ("Create a video about the joy of coffee in the morning", "kinetic"),
+    ("Less is more.", "kinetic"),
+    ("", "kinetic"),
+    ("🎉🎉", "kinetic"),
+    ("a two-hour film", "title"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "subject"), SUBJECTS)
+def test_the_subject_is_the_most_specific_thing_named(prompt: str, subject: str) -> None:
+    assert parse_brief(prompt).subject == subject
+
+
+STYLES = [
+    ("Create a bouncing ball animation", "playful", "unknown"),
+    ("Create a bouncing ball animation, playful", "playful", "explicit"),
+    ("a bouncy ball", "playful", "explicit"),
+    ("smooth minimal logo reveal for Acme", "smooth", "explicit"),
+    ("logo reveal for Acme", "smooth", "unknown"),
+    ("cinematic title 'X'", "cinematic", "explicit"),
+    ("title 'X'", "cinematic", "unknown"),
+    ("bar chart of 1, 2", "smooth", "inferred"),
+    ("count down from 5", "playful", "inferred"),
+    ("planets orbiting", "cinematic", "inferred"),
+    ("the quarterly roadmap in three steps", "smooth", "inferred"),
+    ("夜空に花火が上がる, スムーズに", "smooth", "explicit"),
+    ("花火", "cinematic", "inferred"),
+    ("ball bounces 3 times with easeOutBack, squash on landing", "playful", "explicit"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "style", "heard"), STYLES)
+def test_the_style_is_heard_inferred_or_open(prompt: str, style: str, heard: str) -> None:
+    brief = parse_brief(prompt)
+    assert (brief.style, brief.style_heard) == (style, heard)
+
+
+LENGTHS = [
+    ("ball 6 seconds", 6),
+    ("ball, 8s", 8),
+    ("ball for half a minute", 30),
+    ("ball, a minute", 60),
+    ("ball, 1 minute 30 seconds", 90),
+    ("ball in 2.5 sec", 2.5),
+    ("ball 0:45 long", 45),
+    ("ball, twenty seconds", 20),
+    ("ボール 10秒", 10),
+    ("ball, 0.2 seconds", MIN_SCENE_S),
+    ("ball, -5 seconds", 5),
+    ("ball, 0 seconds", 5),
+    ("ball bouncing every 2 seconds", 5),
+    ("a two-hour ball film", MAX_DURATION_S),
+    ("count down from 5", 7),
+    ("count down from 5 seconds", 7),
+    ("count down from 10 in 5 seconds", 5),
+    ("count down from 100", 10),
+]
+
+
+@pytest.mark.parametrize(("prompt", "seconds"), LENGTHS)
+def test_the_length_is_what_was_said_or_suits_the_subject(prompt: str, seconds: float) -> None:
+    assert parse_brief(prompt).duration_s == seconds
+
+
+FORMATS = [
+    ("ball for TikTok", (1080, 1920)),
+    ("vertical ball video", (1080, 1920)),
+    ("an instagram story with a ball", (1080, 1920)),
+    ("ball, square", (1080, 1080)),
+    ("ball in square format", (1080, 1080)),
+    ("four squares dancing", (1920, 1080)),
+    ("a story about a dog", (1920, 1080)),
+    ("a portrait of my grandmother in words", (1920, 1080)),
+    ("ball 9:16", (1080, 1920)),
+    ("ball 4:5", (1080, 1350)),
+    ("ball on youtube", (1920, 1080)),
+    ("縦型のボール動画", (1080, 1920)),
+]
+
+
+@pytest.mark.parametrize(("prompt", "size"), FORMATS)
+def test_the_format_follows_the_platform_and_not_a_word_that_looks_like_one(prompt: str, size: tuple[int, int]) -> None:
+    brief = parse_brief(prompt)
+    assert (brief.width, brief.height) == size
+
+
+@pytest.mark.parametrize(
+    ("prompt", "values", "labels"),
+    [
+        ("bar chart of 12, 30, 45, 70 growing, blue, 8s", [12, 30, 45, 70], ["", "", "", ""]),
+        ("bar chart of 12, 30 and 45", [12, 30, 45], ["", "", ""]),
+        ("bar chart: 1,200, 3,400", [1200, 3400], ["", ""]),
+        ("bar chart Q1: 10, Q2: 20, Q3: 15", [10, 20, 15], ["Q1", "Q2", "Q3"]),
+        ("bar chart of Apples 3, Pears 5 and Plums 2.5", [3, 5, 2.5], ["Apples", "Pears", "Plums"]),
+        ("bar chart of profit: 2023 -4, 2024 8", [-4, 8], ["2023", "2024"]),
+        ("pie chart\nRed 10\nBlue 20", [10, 20], ["Red", "Blue"]),
+        ("棒グラフ 10、20、30", [10, 20, 30], ["", "", ""]),
+    ],
+)
+def test_figures_and_labels_are_read(prompt: str, values: list[float], labels: list[str]) -> None:
+    data = parse_brief(prompt).data
+    assert [d.value for d in data] == values
+    assert [d.label for d in data] == labels
+
+
+def test_a_chart_without_figures_says_that_its_values_are_samples() -> None:
+    brief = parse_brief("bar chart of our sales")
+    assert brief.sample_data
+    assert any("sample" in note for note in brief.notes)
+
+
+def test_what_does_not_fit_is_left_out_and_said() -> None:
+    many = parse_brief("bar chart of " + ", ".join(str(n) for n in range(1, 40)))
+    assert len(many.data) == 12
+    assert any("27 further figures" in note for note in many.notes)
+    crowd = parse_brief("100000 balls")
+    assert crowd.count == 9
+    assert any("100000" in note for note in crowd.notes)
+    assert parse_brief("0 balls").count is None
+    negative = parse_brief("pie chart: A 10, B -5, C 20")
+    assert [d.value for d in negative.data] == [10, 20]
+    assert parse_brief("bar chart of 99999999999999999, 3, 4").data[0].value == 3
+
+
+def test_names_prices_texts_and_steps_are_found() -> None:
+    card = parse_brief("product card for Aurora Headphones, $199")
+    assert (card.heading, card.price) == ("Aurora Headphones", "$199")
+    assert parse_brief("smooth minimal logo reveal for Acme, 6 seconds").heading == "Acme"
+    assert parse_brief("the Globex logo, playful").heading == "Globex"
+    assert parse_brief("title 'It's late', cinematic").heading == "It's late"
+    assert parse_brief("title “Eins” with subtitle “Zwei”").texts == ("Zwei",)
+    assert parse_brief("TikTok: steps: Plan, Build, Launch, playful").steps == ("Plan", "Build", "Launch")
+    roadmap = parse_brief("the quarterly roadmap in three steps")
+    assert (len(roadmap.steps), roadmap.step_kickers) == (3, ("Q1", "Q2", "Q3"))
+    assert parse_brief("a list in 5 steps").steps[0] == "Discover"
+
+
+def test_colours_count_direction_and_speed_are_found() -> None:
+    brief = parse_brief("three red balls on a yellow background, fast, from right to left")
+    assert brief.accent == "#E5322D"
+    assert brief.background == "#FFCF24"
+    assert (brief.count, brief.direction, brief.speed) == (3, "left", 1.5)
+    assert parse_brief("ball #0af").accent == "#00AAFF"
+    assert parse_brief("sky blue ball").colours == ("#4AA8FF",)
+    assert parse_brief("青い背景の赤いボール").background is not None
+
+
+def test_an_uploaded_picture_is_what_moves() -> None:
+    asset = {"id": "ast_1", "name": "cat.jpg", "mediaType": "image/jpeg", "path": "public/assets/ast_1.jpg"}
+    brief = parse_brief("animate this", assets=[asset])
+    assert (brief.subject, brief.image) == ("image", "/assets/ast_1.jpg")
+    assert parse_brief("logo reveal for Acme", assets=[asset]).subject == "logo"
+    assert any("No picture" in note for note in parse_brief("animate my photo").notes)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "why"),
+    [
+        ("a two-hour film", "too_long"),
+        ("10 hours of rain", "too_long"),
+        ("ball for 301 seconds", "too_long"),
+        ("a feature-length epic", "too_long"),
+        ("live action chase through Paris", "live_action"),
+        ("make a playable video game", "interactive"),
+        ("ball for 300 seconds", None),
+        ("a trailer for my video game", None),
+    ],
+)
+def test_what_cannot_be_made_is_known(prompt: str, why: str | None) -> None:
+    assert parse_brief(prompt).impossible == why
+
+
+def test_a_prompt_of_20_000_characters_is_shown_in_its_telling_sentences() -> None:
+    prompt = ("The machine draws circles. People watch the machine draw. Rain falls on the town. " * 400)[:20_000]
+    brief = parse_brief(prompt)
+    assert brief.subject == "kinetic"
+    assert 1 <= len(brief.words) <= 12
+    assert brief.duration_s <= 24
+    assert any("longer" in note for note in brief.notes)
+
+
+def test_only_what_is_to_be_seen_becomes_words() -> None:
+    assert parse_brief("Good design is invisible, smooth, 8 seconds, for TikTok").words == ("Good design is invisible",)
+    assert parse_brief("春の京都をめぐる静かな旅、滑らかに").words == ("春の京都をめぐる静かな旅",)
+
+
+@given(st.text(max_size=400), st.lists(st.text(max_size=60), max_size=3))
+def test_every_text_gives_a_brief_that_can_be_made(prompt: str, feedback: list[str]) -> None:
+    brief = parse_brief(prompt, feedback=feedback)
+    assert MIN_SCENE_S <= brief.duration_s <= MAX_DURATION_S
+    assert brief == parse_brief(prompt, feedback=feedback)
+    assert brief.subject != "kinetic" or brief.words
+
+
+def test_options_win_over_the_prompt() -> None:
+    brief = parse_brief("ball for 9 seconds", options={"duration": 4.0, "aspect": "1:1", "fps": 30})
+    assert (brief.duration_s, brief.width, brief.height, brief.fps) == (4.0, 1080, 1080, 30)
+    assert parse_brief("ball", options={"duration": -1, "fps": 9999, "aspect": "7:3"}).duration_s == 5
