@@ -14,7 +14,7 @@ from koda_ray.serve.views import page_of, view_of
 from koda_ray.types import NodeState, new_id
 from koda_ray.wire import CreateSession, SessionCreated, SessionPage, SessionView
 
-__all__ = ["default_project", "node_of", "router", "session_of", "view"]
+__all__ = ["default_project", "node_of", "router", "session_of"]
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
 
