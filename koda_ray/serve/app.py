@@ -10,11 +10,9 @@ import asyncio
 import contextlib
 import ctypes
 import os
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -31,7 +29,7 @@ from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.render.tasks import CHROMIUM_RESOURCE
-from koda_ray.serve import runfile
+from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.api import create_app
 from koda_ray.serve.auth import Authenticator, KeyRing, check_exposure
 from koda_ray.serve.deps import ApiDeps
@@ -149,7 +147,7 @@ def run(settings: Settings) -> None:
             _SERVE.shutdown()
         _RAY.shutdown()
         if temp is not None:
-            shutil.rmtree(temp, ignore_errors=True)
+            ray_folder.remove(temp)
 
 
 async def _check(settings: Settings) -> None:
@@ -177,14 +175,12 @@ def _port(host: str, port: int, name: str) -> int:
 
 def _start_ray(settings: Settings) -> str | None:
     """Join a cluster, or start one on this machine; return the folder to remove afterwards."""
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     init = _RAY.init
     if settings.ray_address is not None:
         init(address=settings.ray_address, namespace=NAMESPACE, log_to_driver=False)
         return None
     cpus = len(os.sched_getaffinity(0))
-    temp = tempfile.mkdtemp(prefix="koda-ray-", dir="/tmp")  # short: it holds sockets
+    temp = ray_folder.make()
     init(
         address="local",
         namespace=NAMESPACE,

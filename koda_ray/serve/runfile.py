@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["RunFile", "read", "remove", "runfile_path", "write"]
+__all__ = ["RunFile", "read", "remove", "runfile_path", "start_of", "write"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ def runfile_path(environment: Mapping[str, str] | None = None) -> Path:
 
 def write(path: Path, *, url: str, preview_url: str | None) -> RunFile:
     """Announce this process, in one step; return what was announced."""
-    made = RunFile(url=url, pid=os.getpid(), started=_started(os.getpid()) or 0, preview_url=preview_url)
+    made = RunFile(url=url, pid=os.getpid(), started=start_of(os.getpid()) or 0, preview_url=preview_url)
     path.parent.mkdir(parents=True, exist_ok=True)
     temp = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     temp.write_text(json.dumps(asdict(made)))
@@ -56,7 +56,7 @@ def read(path: Path) -> RunFile | None:
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return found if _started(found.pid) == found.started else None
+    return found if start_of(found.pid) == found.started else None
 
 
 def remove(path: Path) -> None:
@@ -66,7 +66,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _started(pid: int) -> int | None:
+def start_of(pid: int) -> int | None:
     """Return a living process's start time in clock ticks. Source: proc(5), /proc/pid/stat, fields 3 and 22."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -8,11 +8,15 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from koda_ray.console.server import MARK, OwnServer, ServerFailed, running_url, stop_running
-from koda_ray.serve import runfile
+from koda_ray.serve import ray_folder, runfile
+from koda_ray.serve.ray_auth import choose_ray_auth
 
 
 def test_a_runfile_says_who_runs(tmp_path: Path) -> None:
@@ -72,15 +76,58 @@ def test_a_server_of_ones_own_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tm
     }.items():
         monkeypatch.setenv(name, str(value))
     own = OwnServer(tmp_path / "server.log")
-    seen: list[float] = []
-    url = own.start(waiting=seen.append)
-    assert running_url() == url and seen
-    mark = own._mark
-    assert len(marked(mark)) > 3  # the server, and Ray's daemons and workers
-    own.stop()
-    assert marked(mark) == []
-    assert running_url() is None
-    own.stop()
+    try:
+        seen: list[float] = []
+        url = own.start(waiting=seen.append)
+        assert running_url() == url and seen
+        mark, folder = own._mark, Path(f"/tmp/koda-ray-{own.pid}-{runfile.start_of(own.pid or 0)}")
+        assert len(marked(mark)) > 3  # the server, and Ray's daemons and workers
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert "InvalidAuthToken" in intruder(own.pid or 0)
+        with httpx.Client(base_url=url, trust_env=False, timeout=30) as http:
+            through_serve(http, url)
+            session_id = http.post("/v1/sessions", json={"prompt": "a ball"}).json()["sessionId"]
+            with http.stream("GET", f"/v1/sessions/{session_id}/events") as events:
+                assert next(events.iter_bytes()).startswith(b"event: STATE_CHANGE")
+                began = time.monotonic()
+                own.stop()
+                assert time.monotonic() - began < 30
+        assert marked(mark) == []
+        assert not folder.exists()
+        assert running_url() is None
+    finally:
+        own.stop()
+
+
+def through_serve(http: httpx.Client, url: str) -> None:
+    """What the tests of the API see under uvicorn holds behind Ray Serve's proxy too."""
+    assert http.get("/v1/ready").json()["ready"] is True
+    assert http.get("/v1/sessions/ses_unknown").json()["code"] == "NOT_FOUND"
+    assert http.post("/v1/sessions", content=b"x" * (1024 * 1024 + 1)).status_code == 413
+    with pytest.raises(InvalidStatus) as refused, connect(f"{url.replace('http', 'ws')}/v1/sessions/ses_unknown/ws"):
+        pass
+    assert refused.value.response.status_code == 404
+
+
+def intruder(pid: int) -> str:
+    """Try to join the server's cluster from a process that it did not start; return what it is told."""
+    gcs = next(child for child in psutil.Process(pid).children(recursive=True) if child.name() == "gcs_server")
+    port = next(one.laddr.port for one in gcs.net_connections("tcp") if one.status == psutil.CONN_LISTEN)
+    code = f"import ray; ray.init(address='127.0.0.1:{port}', log_to_driver=False); print('joined', flush=True)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "RAY_AUTH_MODE": "disabled"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        return next((line for line in process.stdout if "InvalidAuthToken" in line or "joined" in line), "")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 @pytest.mark.ray
@@ -107,6 +154,37 @@ def test_a_server_does_not_outlive_the_one_it_was_started_for(tmp_path: Path) ->
     while marked(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert marked(mark) == []
+
+
+def test_a_cluster_of_ones_own_has_a_secret_of_its_own() -> None:
+    first = {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN_PATH": "/somewhere"}
+    second: dict[str, str] = {}
+    choose_ray_auth(first)
+    choose_ray_auth(second)
+    assert first["RAY_AUTH_MODE"] == second["RAY_AUTH_MODE"] == "token"
+    assert len(first["RAY_AUTH_TOKEN"]) == 64 and first["RAY_AUTH_TOKEN"] != second["RAY_AUTH_TOKEN"]
+    assert "RAY_AUTH_TOKEN_PATH" not in first
+
+
+def test_a_cluster_of_somebody_elses_keeps_its_own() -> None:
+    theirs = {"KODA_RAY_ADDRESS": "10.0.0.1:6379", "RAY_AUTH_TOKEN": "theirs"}
+    choose_ray_auth(theirs)
+    assert (theirs["RAY_AUTH_MODE"], theirs["RAY_AUTH_TOKEN"]) == ("token", "theirs")
+    plain = {"KODA_RAY_ADDRESS": "10.0.0.1:6379"}
+    choose_ray_auth(plain)
+    assert plain["RAY_AUTH_MODE"] == "disabled"
+
+
+def test_folders_of_killed_servers_are_swept() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    stale, mine = Path(f"/tmp/koda-ray-{child.pid}-1"), ray_folder.make()
+    stale.mkdir()
+    try:
+        assert stale.name in ray_folder.sweep()
+        assert not stale.exists() and Path(mine).is_dir()
+    finally:
+        ray_folder.remove(mine)
 
 
 def test_nothing_to_stop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

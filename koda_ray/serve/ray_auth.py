@@ -1,0 +1,31 @@
+"""How processes of a Ray cluster know each other, chosen before Ray is imported: it reads this once.
+
+Ray's ports listen on every interface, and whoever reaches them can run code. So a cluster that we start for ourselves
+gets a token that nobody else knows, made anew each time, whatever the environment says.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import MutableMapping
+
+__all__ = ["choose_ray_auth"]
+
+
+def choose_ray_auth(environment: MutableMapping[str, str]) -> None:
+    """Set Ray's authentication for this process and all that it starts.
+
+    Args:
+        environment: The process's own. With ``KODA_RAY_ADDRESS`` the cluster is somebody else's and so is the choice:
+            what is set stays; with a token but no mode, the mode is ``token``.
+
+    Source: Ray, token authentication.
+    """
+    environment.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if environment.get("KODA_RAY_ADDRESS"):
+        has_token = "RAY_AUTH_TOKEN" in environment or "RAY_AUTH_TOKEN_PATH" in environment
+        environment.setdefault("RAY_AUTH_MODE", "token" if has_token else "disabled")
+        return
+    environment["RAY_AUTH_MODE"] = "token"
+    environment["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    environment.pop("RAY_AUTH_TOKEN_PATH", None)
