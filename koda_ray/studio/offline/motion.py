@@ -109,20 +109,19 @@ class Score:
     tracks: dict[str, dict[str, list[_Key]]] = field(default_factory=dict[str, dict[str, list[_Key]]])
 
     def add(self, target: str, prop: str, keys: Iterable[tuple[float, float] | tuple[float, float, str]]) -> None:
-        """Add keys of a property: (seconds, value, curve that arrives there); times must rise.
+        """Add keys of a property: (seconds, value, curve that arrives there), in the order of time.
 
-        Keys closer than a millisecond to the one before replace it.
+        A key that comes no later than the one before takes its place: where a film is too short for all of them, the
+        last word counts.
         """
         track = self.tracks.setdefault(target, {}).setdefault(prop, [])
         for key in keys:
             ease = key[2] if len(key) == 3 else "easeInOutCubic"
             item = _Key(round(max(0.0, key[0]), 4), round(key[1], 4), ease)
             if track and item.t - track[-1].t < 0.001:
-                if item.t < track[-1].t - 0.001:
-                    raise ValueError(f"keys of {target}.{prop} must rise in time: {item.t} after {track[-1].t}")
                 track[-1] = _Key(track[-1].t, item.v, track[-1].ease)
-                continue
-            track.append(item)
+            else:
+                track.append(item)
 
     def state(self, *, length_s: float, until_s: float | None = None, bounce: float = 1.0) -> str:
         """Return the on-disk state as JSON text.

@@ -122,16 +122,12 @@ def _text(value: object) -> str | None:
 
 @dataclass(frozen=True)
 class _Exchange:
-    """A tool call and what came back; ``result`` is None while it has none. ``turn`` counts assistant messages.
-
-    ``todo`` is the todo that was active when the call was made: ids of calls are the loop's own, so they tell nothing.
-    """
+    """A tool call and what came back; ``result`` is None while it has none. ``turn`` counts assistant messages."""
 
     call: Call
     result: str | None
     failed: bool
     turn: int
-    todo: str = ""
 
 
 def _exchanges(messages: Sequence[Message]) -> list[_Exchange]:
@@ -141,15 +137,12 @@ def _exchanges(messages: Sequence[Message]) -> list[_Exchange]:
             if block["type"] == "tool_result":
                 results[block["tool_use_id"]] = (block["content"], block["is_error"])
     done: list[_Exchange] = []
-    active = ""
     for turn, message in enumerate(m for m in messages if m.role == "assistant"):
         for block in message.content:
             if block["type"] == "tool_use":
-                if block["name"] == "update_todo" and block["input"].get("status") == "active":
-                    active = str(block["input"].get("todo_id", ""))
                 content, failed = results.get(block["id"], (None, False))
                 call = Call(block["id"], block["name"], block["input"])
-                done.append(_Exchange(call, content, failed, turn, active))
+                done.append(_Exchange(call, content, failed, turn))
     return done
 
 
@@ -364,22 +357,24 @@ def _execute(view: SessionView, brief: Brief, past: Sequence[_Exchange], stopped
     if known < version:
         return _take_feedback(view, brief, known, version, ours, calls)
     todo = next(((id_, status) for id_, status in ours if status != "done"), None)
-    finished: list[str] = []
+    finished: list[tuple[str, str]] = []
     pending = [t for t in ours if t[1] != "done"]
     for id_, _status in pending:
         last = _last_of(past, id_)
         if last is None or last.result is None or last.failed:
             todo = (id_, _status)
             break
-        finished.append(id_)
+        finished.append((id_, _status))
     else:
         todo = None
-    for id_ in finished:
+    for id_, status in finished:
+        if status == "pending":
+            calls.add("update_todo", todo_id=id_, status="active")
         calls.add("update_todo", todo_id=id_, status="done")
     if todo is None:
         return calls.turn() if finished else Turn(_farewell(brief, plan))
     id_, status = todo
-    attempts = [e for e in past if e.turn > stopped and e.failed and e.call.id.startswith(f"toolu_{id_}_")]
+    attempts = [e for e in _work_on(past, id_) if e.turn > stopped and e.failed]
     if attempts and (view.phase == "error" or len(attempts) >= _MAX_ATTEMPTS):
         reason = _error_words(attempts[-1].result or "")
         what = "The preview could not be made" if id_.endswith("preview") else "The code could not be written"
@@ -392,12 +387,30 @@ def _execute(view: SessionView, brief: Brief, past: Sequence[_Exchange], stopped
 
 
 def _last_of(past: Sequence[_Exchange], todo: str) -> _Exchange | None:
-    mine = [e for e in past if _works_on(e, todo)]
+    mine = _work_on(past, todo)
     return mine[-1] if mine else None
 
 
-def _works_on(exchange: _Exchange, todo: str) -> bool:
-    return exchange.todo == todo and exchange.call.name in ("generate_code", "render_preview")
+def _work_on(past: Sequence[_Exchange], todo: str) -> list[_Exchange]:
+    """Return the calls that did a todo: those of its kind after the list that first named it.
+
+    Ids of calls are the loop's own and tell nothing, and what was active when is not in a shortened conversation.
+    """
+    named = [e.turn for e in past if e.call.name == "set_todos" and todo in json.dumps(e.call.input)]
+    return [e for e in past if e.turn >= min(named, default=0) and _does(e.call, todo)]
+
+
+def _does(call: Call, todo: str) -> bool:
+    match = _TODO.fullmatch(todo)
+    kind = match.group(2) if match else ""
+    if kind == "preview":
+        return call.name == "render_preview"
+    if call.name != "generate_code":
+        return False
+    task = call.input.get("task")
+    if match and match.group(3):
+        return task == "create_scene" and call.input.get("scene") == int(match.group(3))
+    return task == {"setup": "initial_setup", "finish": "create_component", "change": "modify_existing"}.get(kind)
 
 
 def _work(id_: str, view: SessionView, brief: Brief, plan: Plan, calls: _Calls) -> None:

@@ -137,7 +137,12 @@ def _main_scene(film: Film, *, scene: bool, finish: bool) -> str:
         f'<Backdrop motif="{framing.motif}" lightX={{{framing.light_x:g}}} lightY={{{framing.light_y:g}}} />',
     ]
     if scene:
-        for name, jsx in (*film.backlayers, (film.scene, f"<{film.scene} />"), *film.overlays):
+        scene_jsx = f"<{film.scene} />"
+        if film.zoom != 1:
+            scene_jsx = (
+                f"<Layer style={{{{ transform: 'scale({film.zoom:g})' }}}}>\n        <{film.scene} />\n      </Layer>"
+            )
+        for name, jsx in (*film.backlayers, (film.scene, scene_jsx), *film.overlays):
             line = f"import {{ {name} }} from '{'.' if name == film.scene else '../components'}/{name}';"
             if line not in imports:
                 imports.append(line)
@@ -147,7 +152,8 @@ def _main_scene(film: Film, *, scene: bool, finish: bool) -> str:
         props = {"vignette": framing.vignette, "bars": framing.bars, "grain": framing.grain}
         given = " ".join(f"{name}={{{value:g}}}" for name, value in props.items() if value)
         inside.append(f"<Finish {given} />")
-    imports += ["import { Stage } from '../koda/Stage';", "import { theme } from '../theme';"]
+    stage = "Layer, Stage" if scene and film.zoom != 1 else "Stage"
+    imports += [f"import {{ {stage} }} from '../koda/Stage';", "import { theme } from '../theme';"]
     body = "\n".join(f"      {line}" for line in inside)
     return (
         "// The layers of the picture, from the ground up.\n"

@@ -83,6 +83,8 @@ class Film:
     type_family: str | None = None
     type_tracking: float | None = None
     many_letter_colours: bool = False
+    zoom: float = 1.0
+    """Scales the whole scene, for subjects that have no size of their own."""
 
     @property
     def feel(self) -> Feel:

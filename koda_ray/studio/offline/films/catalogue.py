@@ -36,6 +36,17 @@ FILMS: dict[Subject, Callable[[Brief, Timing, Palette], Film]] = {
 }
 
 
+_MOST_ZOOM: dict[Subject, float] = {
+    "logo": 1.4, "card": 1.3, "countdown": 1.14, "image": 1.12, "kinetic": 1.1, "title": 1.12,
+    "bars": 1.08, "line": 1.08, "pie": 1.08, "steps": 1.08,
+}  # fmt: skip
+"""How far a scene may grow before something that has to be read comes too near to the edge."""
+
+
 def make_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
     """Make the film of a brief."""
-    return FILMS[brief.subject](brief, timing, palette)
+    film = FILMS[brief.subject](brief, timing, palette)
+    most = _MOST_ZOOM.get(brief.subject)
+    if most is not None:
+        film.zoom = round(max(0.5, min(most, brief.scale)), 3)
+    return film

@@ -61,7 +61,7 @@ def title_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
             "text": brief.heading,
             "subtitle": brief.texts[0] if brief.texts else None,
             "manner": _MANNER[brief.style],
-            "fill": min(1.0, round(0.8 * brief.scale, 3)),
+            "fill": 0.8,
             "rule": True if brief.style == "smooth" else None,
         }
     }

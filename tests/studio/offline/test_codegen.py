@@ -1,0 +1,179 @@
+"""The files of a film: whole, deterministic, minimal in change, complete at every step."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from koda_ray.errors import ModelError
+from koda_ray.studio.offline import generate_files, make_plan, parse_brief
+from koda_ray.studio.offline.codegen import answer_request, film_of
+from koda_ray.studio.offline.motion import EASINGS, Score
+from tests.studio.offline.prompts import PROMPTS
+
+BALL = "Create a bouncing ball animation, playful"
+
+
+def request(prompt: str = BALL, task: str = "create_component", **more: Any) -> dict[str, Any]:
+    plan = make_plan(parse_brief(prompt)).model_dump(mode="json", by_alias=True)
+    return {"task": task, "prompt": prompt, "plan": plan, "feedback": [], "assets": [], "files": {}, **more}
+
+
+@pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS.keys())
+def test_every_subject_gives_whole_files_and_the_same_ones_again(prompt: str) -> None:
+    files = generate_files(request(prompt))
+    assert files == generate_files(request(prompt))
+    assert {"src/App.tsx", "src/theme.ts", "src/theatre/project.ts", "src/theatre/state.json"} <= set(files)
+    for path, text in files.items():
+        assert not re.search(r"__[A-Z_]+__", text.replace("__debugName", "")), path
+        assert text.endswith("\n"), path
+
+
+@pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS.keys())
+def test_imports_resolve_at_every_step_of_the_plan(prompt: str) -> None:
+    plan = make_plan(parse_brief(prompt))
+    files: dict[str, str] = {}
+    steps = [{"task": "initial_setup"}]
+    steps += [{"task": "create_scene", "scene": scene.number} for scene in plan.scenes]
+    steps += [{"task": "create_component", "name": "Finish"}]
+    for step in steps:
+        made = generate_files({**request(prompt), **step, "files": files})
+        assert made
+        files |= made
+        for path, text in files.items():
+            for target in re.findall(r"from '(\.[^']+)'", text):
+                assert _resolves(path, target, files), f"{path} imports {target} after {step}"
+    assert files == generate_files(request(prompt))
+
+
+def _resolves(path: str, target: str, files: dict[str, str]) -> bool:
+    parts = path.split("/")[:-1]
+    for piece in target.split("/"):
+        if piece == "..":
+            parts.pop()
+        elif piece != ".":
+            parts.append(piece)
+    name = "/".join(parts)
+    runtime = name.startswith(("src/koda/", "src/hooks/", "src/utils/"))
+    return runtime or any(f"{name}{end}" in files for end in ("", ".ts", ".tsx"))
+
+
+@pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS.keys())
+def test_the_theatre_state_is_well_formed_and_its_objects_are_read(prompt: str) -> None:
+    files = generate_files(request(prompt))
+    sequence = json.loads(files["src/theatre/state.json"])["sheetsById"]["Main"]["sequence"]
+    code = "".join(text for path, text in files.items() if path.endswith((".ts", ".tsx")))
+    assert sequence["length"] == parse_brief(prompt).duration_s
+    for name, tracks in sequence["tracksByObject"].items():
+        assert f"'{name}'" in code, f"nothing reads the Theatre object {name}"
+        for prop, track in tracks["trackIdByPropPath"].items():
+            assert re.search(rf"\b{json.loads(prop)[0]}\b", code)
+            frames = tracks["trackData"][track]["keyframes"]
+            times = [frame["position"] for frame in frames]
+            assert times == sorted(set(times)), f"{name}{prop}"
+            for frame in frames:
+                x1, _, x2, _ = frame["handles"]
+                assert 0 <= x1 <= 1
+                assert 0 <= x2 <= 1
+
+
+def test_different_prompts_look_different_and_one_prompt_does_not() -> None:
+    prompts = [f"bouncing ball number {n}, playful" for n in range(12)]
+    looks = {
+        generate_files(request(p))["src/theme.ts"] + generate_files(request(p))["src/scenes/MainScene.tsx"]
+        for p in prompts
+    }
+    assert len(looks) >= 6
+    spaced = "  Create a  bouncing BALL animation, playful "
+    assert generate_files(request(spaced))["src/theme.ts"] == generate_files(request(BALL))["src/theme.ts"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "change", "paths"),
+    [
+        (BALL, "make the ball red", {"src/theme.ts", "src/scenes/BounceScene.tsx"}),
+        (BALL, "twice as fast", {"src/theatre/state.json"}),
+        (BALL, "blue background", {"src/theme.ts"}),
+        (BALL, "no shadow", {"src/scenes/BounceScene.tsx"}),
+        ("cinematic title 'Now'", "say 'Then' instead", {"src/scenes/TitleScene.tsx", "src/theatre/state.json"}),
+        ("bar chart of 1, 2, 3", "use 3, 2, 1", {"src/scenes/BarChartScene.tsx"}),
+        ("smooth logo for Acme", "serif font", {"src/theme.ts"}),
+    ],
+)
+def test_a_change_returns_only_what_differs(prompt: str, change: str, paths: set[str]) -> None:
+    files = generate_files(request(prompt))
+    changed = generate_files(request(prompt, "modify_existing", feedback=[change], change=change, files=files))
+    assert set(changed) == paths
+
+
+@pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS.keys())
+@pytest.mark.parametrize(
+    "change", ["make it red", "twice as fast", "bigger", "xyzzy", "10 seconds", "make it cinematic"]
+)
+def test_every_subject_takes_every_kind_of_change(prompt: str, change: str) -> None:
+    files = generate_files(request(prompt))
+    changed = generate_files(request(prompt, "modify_existing", feedback=[change], files=files))
+    already = (change == "make it red" and "red" in prompt) or (change == "make it cinematic" and "cinematic" in prompt)
+    assert changed or already
+
+
+def test_a_persons_own_keyframes_survive_a_change_that_does_not_concern_them() -> None:
+    files = generate_files(request())
+    edited = {
+        **files,
+        "src/theatre/state.json": files["src/theatre/state.json"].replace('"position": 0.0', '"position": 0.01'),
+    }
+    changed = generate_files(request(task="modify_existing", feedback=["make the ball red"], files=edited))
+    assert "src/theatre/state.json" not in changed
+    assert "src/theme.ts" in changed
+
+
+def test_longer_means_longer_scenes_and_the_pace_stays() -> None:
+    short = film_of(request())
+    long = film_of(request(feedback=["make it 10 seconds"]))
+    assert long.timing.total == 10
+    assert len(long.score.tracks["Ball"]["height"]) > len(short.score.tracks["Ball"]["height"]) + 4
+
+
+def test_arcs_are_parabolas() -> None:
+    """Height against time of the keyframed ball is a parabola: constant second difference between two contacts."""
+    score = film_of(request()).score
+    contacts = [k.t for k in score.tracks["Ball"]["height"] if k.v == 0]
+    first, second = contacts[0], contacts[1]
+    step = (second - first) / 16
+    heights = [score.value("Ball", "height", first + n * step) for n in range(17)]
+    bends = [heights[n - 1] - 2 * heights[n] + heights[n + 1] for n in range(1, 16)]
+    assert max(bends) - min(bends) < abs(bends[0]) * 0.02
+    assert max(bends) < 0
+
+
+def test_twice_as_fast_halves_the_period_of_the_arcs() -> None:
+    def period(feedback: list[str]) -> float:
+        contacts = [k.t for k in film_of(request(feedback=feedback)).score.tracks["Ball"]["height"] if k.v == 0]
+        return contacts[1] - contacts[0]
+
+    assert period(["twice as fast"]) == pytest.approx(period([]) / 2, rel=0.001)
+
+
+def test_where_time_is_short_the_last_key_counts() -> None:
+    score = Score()
+    score.add("Ball", "x", [(0.0, 0), (1.0, 5), (0.5, 1)])
+    assert [(k.t, k.v) for k in score.tracks["Ball"]["x"]] == [(0.0, 0), (1.0, 1)]
+    assert all(0 <= x1 <= 1 and 0 <= x2 <= 1 for x1, _, x2, _ in EASINGS.values())
+
+
+def test_what_is_no_request_is_refused() -> None:
+    for text in ("", "[]", "{}", '{"task": "paint"}', '{"task": "initial_setup", "plan": {"scenes": []}}'):
+        with pytest.raises(ModelError):
+            answer_request(text)
+
+
+def test_hostile_words_stay_words() -> None:
+    nasty = "title '</script>${process.exit()}`\\u2028__MOOD__' cinematic"
+    files = generate_files(request(nasty))
+    line = next(part for part in files["src/scenes/TitleScene.tsx"].splitlines() if "text:" in part)
+    assert "${process.exit()}`\\\\u2028__MOOD__" in line
+    assert line.strip().startswith("text: '") or "text: '" in line
