@@ -7,6 +7,8 @@ offline director.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
@@ -16,10 +18,16 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from koda_ray.errors import InvalidInput
 
-__all__ = ["DEFAULT_MODEL", "REPO_ROOT", "Settings"]
+__all__ = ["DEFAULT_MODEL", "REPO_ROOT", "Settings", "data_dir"]
 
 REPO_ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_MODEL = "claude-sonnet-5-5"
+
+
+def data_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """Where everything lies that no setting puts elsewhere: ``KODA_DATA_DIR``, or ``data`` in the current folder."""
+    found = os.environ if environment is None else environment
+    return Path(found.get("KODA_DATA_DIR") or "data")
 
 
 class Settings(BaseSettings):
@@ -28,20 +36,20 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_file=".env", extra="ignore", populate_by_name=True, frozen=True)
 
     storage_provider: Literal["local", "r2", "s3"] = Field("local", validation_alias="STORAGE_PROVIDER")
-    storage_path: Path = Field(Path("data/storage"), validation_alias="STORAGE_PATH")
+    storage_path: Path = Field(default_factory=lambda: data_dir() / "storage", validation_alias="STORAGE_PATH")
     r2_bucket: str | None = Field(None, validation_alias="R2_BUCKET")
     r2_endpoint: str | None = Field(None, validation_alias="R2_ENDPOINT")
     r2_access_key: SecretStr | None = Field(None, validation_alias="R2_ACCESS_KEY")
     r2_secret_key: SecretStr | None = Field(None, validation_alias="R2_SECRET_KEY")
 
     database_provider: Literal["sqlite", "turso", "postgres"] = Field("sqlite", validation_alias="DATABASE_PROVIDER")
-    database_path: Path = Field(Path("data/koda.db"), validation_alias="DATABASE_PATH")
+    database_path: Path = Field(default_factory=lambda: data_dir() / "koda.db", validation_alias="DATABASE_PATH")
     database_url: SecretStr | None = Field(None, validation_alias="DATABASE_URL")
     turso_url: str | None = Field(None, validation_alias="TURSO_URL")
     turso_token: SecretStr | None = Field(None, validation_alias="TURSO_TOKEN")
 
     sandbox_provider: Literal["local"] = Field("local", validation_alias="SANDBOX_PROVIDER")
-    sandbox_path: Path = Field(Path("data/sandboxes"), validation_alias="SANDBOX_PATH")
+    sandbox_path: Path = Field(default_factory=lambda: data_dir() / "sandboxes", validation_alias="SANDBOX_PATH")
     sandbox_local_unsafe: bool = Field(False, validation_alias="SANDBOX_LOCAL_UNSAFE")
     sandbox_memory_mb: int = Field(2048, ge=256, validation_alias="SANDBOX_MEMORY_MB")
     sandbox_pids: int = Field(256, ge=32, validation_alias="SANDBOX_PIDS")

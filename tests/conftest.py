@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # node, the template and the browser stay where the launcher found them
         if str(field.validation_alias) not in ("KODA_CHROMIUM_PATH", "KODA_NODE_MODULES_PATH"):
             os.environ.pop(str(field.validation_alias), None)
+    os.environ.pop("KODA_DATA_DIR", None)
     Settings.model_config["env_file"] = None
     folder = Path(tempfile.mkdtemp(prefix="kt-"))
     folder.chmod(0o711)  # sandboxes and browsers run as another user and walk through it

@@ -29,6 +29,7 @@ _OTHERS = frozenset(
     {
         "KODA_API_KEY",
         "KODA_BASE",
+        "KODA_DATA_DIR",
         "KODA_RUNFILE",
         "KODA_SANDBOX_PROCESS",
         "KODA_SERVER",

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from koda_ray.config import data_dir
+
 __all__ = ["RunFile", "read", "remove", "runfile_path", "start_of", "write"]
 
 
@@ -31,7 +33,7 @@ def runfile_path(environment: Mapping[str, str] | None = None) -> Path:
     found = os.environ if environment is None else environment
     if "KODA_RUNFILE" in found:
         return Path(found["KODA_RUNFILE"])
-    return Path(found.get("DATABASE_PATH", "data/koda.db")).parent / "server.json"
+    return Path(found.get("DATABASE_PATH") or data_dir(found) / "koda.db").parent / "server.json"
 
 
 def write(path: Path, *, url: str, preview_url: str | None) -> RunFile:

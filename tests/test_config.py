@@ -1,0 +1,54 @@
+"""Settings: defaults that need nothing, values checked against each other, one folder for all data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koda_ray.config import Settings
+from koda_ray.errors import InvalidInput
+
+
+def test_with_nothing_set_everything_is_on_this_machine() -> None:
+    settings = Settings()
+    assert settings.uses_offline_director
+    assert (settings.storage_provider, settings.database_provider, settings.sandbox_provider) == (
+        "local",
+        "sqlite",
+        "local",
+    )
+    assert settings.database_path == Path("data/koda.db")
+
+
+def test_one_variable_moves_all_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KODA_DATA_DIR", str(tmp_path))
+    settings = Settings()
+    assert {settings.database_path.parent, settings.storage_path.parent, settings.sandbox_path.parent} == {tmp_path}
+    monkeypatch.setenv("DATABASE_PATH", "/elsewhere/koda.db")
+    assert Settings().database_path == Path("/elsewhere/koda.db")
+
+
+@pytest.mark.parametrize(
+    ("variables", "way_out"),
+    [
+        ({"STORAGE_PROVIDER": "r2"}, "R2_BUCKET"),
+        ({"DATABASE_PROVIDER": "postgres"}, "DATABASE_URL"),
+        ({"DATABASE_PROVIDER": "turso"}, "TURSO_URL"),
+        ({"KODA_DIRECTOR": "anthropic"}, "ANTHROPIC_API_KEY"),
+    ],
+)
+def test_half_a_setting_is_refused_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], way_out: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InvalidInput, match=way_out):
+        Settings()
+
+
+def test_secrets_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-very-secret")
+    settings = Settings()
+    assert not settings.uses_offline_director
+    assert "very-secret" not in repr(settings) and "very-secret" not in settings.model_dump_json()
