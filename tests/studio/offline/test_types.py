@@ -1,0 +1,28 @@
+"""Every film's code passes the strict TypeScript compiler: one run for all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koda_ray.studio.offline import generate_files, make_plan, parse_brief
+from tests.studio.offline.projects import node, write_project
+from tests.studio.offline.prompts import PROMPTS
+
+
+@pytest.mark.needs("node")
+def test_every_film_compiles_strictly(tmp_path: Path) -> None:
+    """Kit files are the same in all films; scenes differ, so each film's get names of their own."""
+    together: dict[str, str] = {}
+    for name, prompt in PROMPTS.items():
+        plan = make_plan(parse_brief(prompt)).model_dump(mode="json", by_alias=True)
+        for path, text in generate_files({"task": "create_component", "prompt": prompt, "plan": plan}).items():
+            if "/scenes/" in path and path in together:
+                path = path.replace(".tsx", f"-{name}.tsx")
+            together.setdefault(path, text)
+    project = write_project(tmp_path / "project", together)
+    strict = ("--noEmit", "--pretty", "false", "--noUnusedLocals", "--noUnusedParameters")
+    checked = node(project, "node_modules/typescript/bin/tsc", *strict)
+    ours = [line for line in checked.stdout.splitlines() if not line.startswith(("src/koda/", "vite/", " "))]
+    assert ours == []
