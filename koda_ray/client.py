@@ -21,6 +21,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from koda_ray import errors
 from koda_ray.errors import KodaError, NotFound
 from koda_ray.events import Envelope
+from koda_ray.sse import SseDecoder
 from koda_ray.types import Model, RenderOptions, SessionOptions, new_id
 from koda_ray.wire import (
     Answer,
@@ -42,7 +43,7 @@ from koda_ray.wire import (
     SessionView,
 )
 
-__all__ = ["DEFAULT_URL", "Koda", "KodaClient", "SseDecoder", "Unreachable"]
+__all__ = ["DEFAULT_URL", "Koda", "KodaClient", "Unreachable"]
 
 DEFAULT_URL = "http://127.0.0.1:8420"
 ATTEMPTS = 4
@@ -72,47 +73,6 @@ class Unreachable(KodaError):
     code = "UNREACHABLE"
     status = 503
     default_retryable = True
-
-
-class SseDecoder:
-    """Turns bytes of a ``text/event-stream`` into (id, event, data), whatever the bytes' boundaries.
-
-    Source: WHATWG HTML, section 9.2.6. Only line feeds and carriage returns end a line: JSON may hold any other
-    character that Python's ``splitlines`` would break at.
-    """
-
-    def __init__(self) -> None:
-        self._left = b""
-        self._id = ""
-        self._event = ""
-        self._data: list[str] = []
-
-    def feed(self, data: bytes) -> list[tuple[str, str, str]]:
-        """Take more bytes; return the events that they complete."""
-        buffer = self._left + data
-        # a carriage return at the end may be half of a line end
-        held = b"\r" if buffer.endswith(b"\r") else b""
-        *lines, rest = buffer.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        self._left = rest + held
-        return [event for line in lines if (event := self._line(line.decode("utf-8", "replace"))) is not None]
-
-    def _line(self, line: str) -> tuple[str, str, str] | None:
-        if not line:
-            event = (self._id, self._event or "message", "\n".join(self._data)) if self._data else None
-            self._event, self._data = "", []
-            return event
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        match name:
-            case "id":
-                self._id = value
-            case "event":
-                self._event = value
-            case "data":
-                self._data.append(value)
-            case _:
-                pass  # a comment, a retry hint, or something newer than this client
-        return None
 
 
 class KodaClient:

@@ -16,8 +16,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from koda_ray.client import Koda, KodaClient, SseDecoder, Unreachable
+from koda_ray.client import Koda, KodaClient, Unreachable
 from koda_ray.errors import InvalidInput, InvalidTransition, KodaError, NotFound
+from koda_ray.sse import SseDecoder
 from tests.serve.world import free_port, serving, world
 
 PROMPT = "Create a bouncing ball animation"

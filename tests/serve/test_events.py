@@ -11,9 +11,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from koda_ray import commands
-from koda_ray.client import KodaClient, SseDecoder
+from koda_ray.client import KodaClient
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.serve.api import create_app
+from koda_ray.sse import SseDecoder
 
 from .test_sessions import PROMPT, until
 from .world import World, free_port, reached, serving, world
