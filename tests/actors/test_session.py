@@ -308,36 +308,40 @@ async def test_an_uploaded_picture_is_in_the_project(studio: Studio) -> None:
 
 async def test_work_is_saved_at_every_trigger(studio: Studio) -> None:
     session = await studio.activate(
-        await studio.row(), studio.model(studio_model()), heartbeat_s=0.5, debounce_s=0.2, lease_s=0.9
+        await studio.row(), studio.model(studio_model()), heartbeat_s=0.5, debounce_s=0.2, lease_s=3
     )
     await to_preview(studio, session)
     triggers = {str(event["trigger"]) for event in await studio.events(session, "checkpoint")}
     assert {"files", "todo"} <= triggers, triggers
 
-    async def saved(trigger: str) -> None:
+    async def taken() -> list[object]:
+        return [event["trigger"] for event in await studio.events(session, "checkpoint")]
+
+    async def saved(trigger: str, before: int) -> None:
         async with asyncio.timeout(10):
-            while trigger not in {e["trigger"] for e in await studio.events(session, "checkpoint")}:
+            while trigger not in (await taken())[before:]:
                 await asyncio.sleep(0.02)
 
     # an edit in the live preview's Studio changes the file behind the agents' back
     sandbox = await session._project.sandbox()
+    before = len(await taken())
     edited = b'{"sheetsById": {"Main": {}}, "definitionVersion": "0.4.0", "revisionHistory": ["edited"]}'
     await sandbox.write_files({"src/theatre/state.json": edited})
-    await saved("heartbeat")
+    await saved("heartbeat", before)
     pointer = await studio.store.latest_checkpoint(session.session_id)
     assert pointer is not None
     manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
     assert manifest.state.theatre_state is not None and manifest.state.theatre_state["revisionHistory"] == ["edited"]
 
     await session._project.write({"src/components/Late.tsx": b"export {};"})
-    await saved("writes")
+    await saved("writes", before)
     await session.watch(1)
     await sandbox.write_files({"src/components/Gone.tsx": b"export {};"})
     await session.watch(0)
-    await saved("disconnect")
+    await saved("disconnect", before)
     await sandbox.write_files({"src/components/Last.tsx": b"export {};"})
     await session.close()
-    await saved("idle")
+    await saved("idle", before)
 
 
 async def test_a_session_that_nobody_uses_ends_by_itself(studio: Studio) -> None:
