@@ -7,6 +7,8 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from koda_ray.errors import ModelError
 from koda_ray.studio.offline import generate_files, make_plan, parse_brief
@@ -177,3 +179,24 @@ def test_hostile_words_stay_words() -> None:
     line = next(part for part in files["src/scenes/TitleScene.tsx"].splitlines() if "text:" in part)
     assert "${process.exit()}`\\\\u2028__MOOD__" in line
     assert line.strip().startswith("text: '") or "text: '" in line
+
+
+@given(
+    st.lists(
+        st.sampled_from([*" ".join(PROMPTS.values()).split(), "9", "0.1", "seconds", "-1", "🎈", "『", "%"]), max_size=9
+    ),
+    st.lists(
+        st.sampled_from(["faster", "10x as fast", "1.5 seconds", "300 seconds", "nine balls", "tiny", "vertical"]),
+        max_size=3,
+    ),
+    st.floats(1.5, 300),
+)
+def test_any_words_make_a_film(words: list[str], feedback: list[str], seconds: float) -> None:
+    prompt = " ".join(words)
+    plan = make_plan(parse_brief(prompt, options={"duration": seconds})).model_dump(mode="json", by_alias=True)
+    files = generate_files({"task": "create_component", "prompt": prompt, "plan": plan, "feedback": feedback})
+    state = json.loads(files["src/theatre/state.json"])
+    for tracks in state["sheetsById"]["Main"]["sequence"]["tracksByObject"].values():
+        for track in tracks["trackData"].values():
+            times = [frame["position"] for frame in track["keyframes"]]
+            assert times == sorted(set(times))

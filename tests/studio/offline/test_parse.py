@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koda_ray.studio.offline import parse_brief
@@ -228,6 +228,7 @@ def test_only_what_is_to_be_seen_becomes_words() -> None:
     assert parse_brief("春の京都をめぐる静かな旅、滑らかに").words == ("春の京都をめぐる静かな旅",)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=400), st.lists(st.text(max_size=60), max_size=3))
 def test_every_text_gives_a_brief_that_can_be_made(prompt: str, feedback: list[str]) -> None:
     brief = parse_brief(prompt, feedback=feedback)

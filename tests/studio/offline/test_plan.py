@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koda_ray.studio.offline import make_plan, parse_brief
@@ -30,6 +30,7 @@ PROMPTS = (
 )
 
 
+@settings(deadline=None)
 @given(st.sampled_from(PROMPTS), st.floats(1.5, 300), st.sampled_from(("playful", "smooth", "cinematic")))
 def test_scenes_fill_the_length_exactly_within_the_rules(prompt: str, seconds: float, style: str) -> None:
     plan = make_plan(parse_brief(prompt, style=style, options={"duration": seconds}))
@@ -43,6 +44,7 @@ def test_scenes_fill_the_length_exactly_within_the_rules(prompt: str, seconds: f
     assert len(describe_plan(plan)) < 8000
 
 
+@settings(deadline=None)
 @given(st.integers(1, 15).flatmap(lambda n: st.tuples(st.just(n), st.floats(n * 1.5 + 0.01, 300))))
 def test_parts_add_up(case: tuple[int, float]) -> None:
     count, total = case

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from urllib.parse import quote
+
 from koda_ray.studio.offline import lexicon
 from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.colour import mix
 from koda_ray.studio.offline.films.base import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import air, framing_for, light_up
 from koda_ray.studio.offline.palette import Palette, ink_on
@@ -211,7 +215,7 @@ def picture_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
     corner = pick(brief, ({"x": 0.2, "y": 0.3}, {"x": 0.8, "y": 0.35}, {"x": 0.3, "y": 0.75}), 2)
     film.values = {
         "picture": {
-            "src": brief.image or "",
+            "src": brief.image or _stand_in(palette, brief.seed),
             "corner": {"playful": 56, "smooth": 24, "cinematic": 6}[brief.style],
             "from": corner,
         }
@@ -219,3 +223,21 @@ def picture_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
     if brief.particles or brief.style == "cinematic":
         air(film, kind=brief.particle_kind if brief.particles else "dust", count=None if brief.particles else 40)
     return film
+
+
+def _stand_in(palette: Palette, seed: int) -> str:
+    """Return a drawn landscape as a data URL, for a film of a picture that was not uploaded."""
+    far, near = mix(palette.accent, palette.glow, 0.55), mix(palette.accent, palette.bottom, 0.45)
+    hills: list[str] = []
+    for i, colour in enumerate((far, mix(far, near, 0.5), near)):
+        base = 620 + i * 120
+        points = " ".join(
+            f"{x},{base - 90 * math.sin(x / (210 - i * 30) + seed % 7 + i * 2):.0f}" for x in range(0, 1601, 40)
+        )
+        hills.append(f'<polygon points="0,900 {points} 1600,900" fill="{colour}"/>')
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1600 900" preserveAspectRatio="xMidYMid slice">'
+        f'<rect width="1600" height="900" fill="{mix(palette.glow, "#FFFFFF", 0.35)}"/>'
+        f'<circle cx="1130" cy="300" r="120" fill="{mix(palette.accent, "#FFFFFF", 0.7)}"/>{"".join(hills)}</svg>'
+    )
+    return "data:image/svg+xml," + quote(svg, safe="")

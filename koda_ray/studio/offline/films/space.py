@@ -197,7 +197,13 @@ def orbit_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
     high = pick(brief, (4.6, 3.6, 5.6), 4)
     film.score.add("Camera", "y", [(0, 2.0), (total, -0.8, "easeInOutSine")])
     film.score.add("Camera", "closer", [(0, 0.12), (total, 0.0, "easeInOutSine")])
-    film.values = {"bodies": bodies, "sun": sun, "size": round(0.82 * brief.scale, 3), "distance": 13.2, "height": high}
+    film.values = {
+        "bodies": bodies,
+        "sun": sun,
+        "size": round(0.82 * brief.scale, 3),
+        "distance": 14.4 if film.framing.bars else 13.2,
+        "height": high,
+    }
     air(film, kind="stars" if not brief.particles else brief.particle_kind, count=150, opacity=0.75)
     film.overlays = []
     film.backlayers.append(("Starfield", f"<Starfield seed={{{brief.seed % 997}}} />"))

@@ -7,7 +7,7 @@ from koda_ray.studio.offline.films.base import Film, Framing, Timing, pick
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.tsx import literal
 
-__all__ = ["air", "caption", "framing_for", "light_up"]
+__all__ = ["air", "caption", "colours_of", "framing_for", "light_up", "still"]
 
 _PLAYFUL_MOTIFS = ("blobs", "dots", "rays", "rings")
 _SMOOTH_MOTIFS = ("plain", "rings", "plain")
