@@ -139,7 +139,7 @@ def find_quotes(text: str) -> tuple[tuple[str, ...], str]:
 
 
 _PRICE = re.compile(
-    r"([$€£¥₹]\s?\d[\d,]*(?:\.\d{1,2})?|\d[\d,]*(?:[.,]\d{1,2})?\s?(?:[€£]|dollars?\b|euros?\b|pounds?\b|USD\b|EUR\b|円))"
+    r"([$€£¥₹]\s?\d+(?:,\d{3})*(?:\.\d{1,2})?|\d+(?:,\d{3})*(?:[.,]\d{1,2})?\s?(?:[€£]|dollars?\b|euros?\b|pounds?\b|USD\b|EUR\b|円))"
 )
 
 

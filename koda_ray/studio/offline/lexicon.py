@@ -180,7 +180,7 @@ PARTICLES: dict[str, str] = {
     "樱花": "petals", "glitter": "fireflies", "sparkles": "fireflies", "きらめき": "fireflies",
 }  # fmt: skip
 
-HEROES: dict[str, str] = {
+_HEROES: dict[str, str] = {
     "paper plane": "paper-plane", "paper airplane": "paper-plane", "paper aeroplane": "paper-plane",
     "paper planes": "paper-plane", "紙飛行機": "paper-plane", "纸飞机": "paper-plane", "rocket": "rocket",
     "rockets": "rocket", "spaceship": "rocket", "ロケット": "rocket", "火箭": "rocket", "balloon": "balloon",
@@ -212,6 +212,12 @@ HEROES: dict[str, str] = {
     "christmas tree": "🎄", "pumpkin": "🎃", "earth": "🌍", "globe": "🌍", "地球": "🌍", "smiley": "😀",
     "envelope": "✉️", "email": "✉️", "money": "💸", "coin": "🪙", "shopping cart": "🛒",
 }  # fmt: skip
+
+HEROES: dict[str, str] = {
+    **_HEROES,
+    **{f"{name}s": hero for name, hero in _HEROES.items() if name.isascii() and not name.endswith(("s", "sh"))},
+}
+"""What can be drawn, by its names, singular and plural: a drawing of the kit's or an emoji."""
 
 PRODUCTS: dict[str, str] = {
     **{name: hero for name, hero in HEROES.items() if not hero.isascii()},

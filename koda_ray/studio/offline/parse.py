@@ -400,8 +400,9 @@ def _fill(brief: Brief, *, bare: str, unpriced: str, quotes: tuple[str, ...], pr
             kickers = tuple(f"Q{i + 1}" for i in range(len(steps)))
         return replace(brief, steps=steps, step_kickers=kickers, heading=heading or _list_heading(bare), texts=texts)
     if subject in ("logo", "card"):
-        name = heading or extract.find_name(unpriced)
-        tail = quotes[1:] if quotes else ()
+        found = extract.find_name(unpriced)
+        name = found or heading
+        tail = quotes if found else quotes[1:]
         if not name:
             name = "Your brand" if subject == "logo" else "Your product"
             notes.append(f"No name was given: it shows “{name}”. Send yours, as in “for Acme”.")

@@ -6,7 +6,7 @@ empty stage, then the scene with its first keyframes, then more of them, at last
 
 from __future__ import annotations
 
-from koda_ray.studio.offline.colour import contrast, from_oklch, to_oklch, with_contrast
+from koda_ray.studio.offline.colour import contrast, from_oklch, mix, on, to_oklch, with_contrast
 from koda_ray.studio.offline.films.base import Film
 from koda_ray.studio.offline.palette import ink_on
 from koda_ray.studio.offline.tsx import Raw, fill, kit, literal
@@ -30,6 +30,7 @@ export const sequence = sheet.sequence;
 def _theme(film: Film) -> str:
     palette, brief = film.palette, film.brief
     family, weight, tracking = _type(film)
+    paper = mix(palette.bottom, "#FFFFFF", 0.1) if palette.dark and brief.style != "playful" else "#FFFFFF"
     value = {
         "name": palette.name,
         "dark": palette.dark,
@@ -39,7 +40,9 @@ def _theme(film: Film) -> str:
         "accent": palette.accent,
         "colours": list(palette.colours),
         "markInk": ink_on(palette, palette.accent),
-        "priceInk": with_contrast(palette.accent, "#FFFFFF", least=3.2),
+        "paper": paper,
+        "paperInk": palette.ink if contrast(palette.ink, paper) >= 4 else on(paper, dark=_shade(film)),
+        "priceInk": with_contrast(palette.accent, paper, least=3.2),
         "shade": _shade(film),
         "type": {
             "family": Raw(f"FONT.{family}"),
@@ -63,6 +66,9 @@ def _theme(film: Film) -> str:
         "  readonly colours: readonly string[];\n"
         "  /** An ink that reads on the accent. */\n"
         "  readonly markInk: string;\n"
+        "  /** Cards' surface, and the ink that reads on it. */\n"
+        "  readonly paper: string;\n"
+        "  readonly paperInk: string;\n"
         "  /** The accent, dark enough to be read as small figures. */\n"
         "  readonly priceInk: string;\n"
         "  /** What shadows and edges are made of. */\n"

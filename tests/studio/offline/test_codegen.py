@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koda_ray.errors import ModelError
@@ -181,6 +181,7 @@ def test_hostile_words_stay_words() -> None:
     assert line.strip().startswith("text: '") or "text: '" in line
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(
         st.sampled_from([*" ".join(PROMPTS.values()).split(), "9", "0.1", "seconds", "-1", "🎈", "『", "%"]), max_size=9

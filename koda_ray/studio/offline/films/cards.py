@@ -237,7 +237,7 @@ def _stand_in(palette: Palette, seed: int) -> str:
         hills.append(f'<polygon points="0,900 {points} 1600,900" fill="{colour}"/>')
     svg = (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1600 900" preserveAspectRatio="xMidYMid slice">'
-        f'<rect width="1600" height="900" fill="{mix(palette.glow, "#FFFFFF", 0.35)}"/>'
+        f'<rect width="1600" height="900" fill="{mix(palette.accent, "#FFFFFF", 0.8)}"/>'
         f'<circle cx="1130" cy="300" r="120" fill="{mix(palette.accent, "#FFFFFF", 0.7)}"/>{"".join(hills)}</svg>'
     )
     return "data:image/svg+xml," + quote(svg, safe="")

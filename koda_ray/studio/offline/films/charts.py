@@ -111,7 +111,8 @@ def bars_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         bars.append(
             {"name": name, "label": datum.label, "value": datum.value, "unit": datum.unit or None, "color": colour}
         )
-    _emphasise(film, start + step * (len(bars) - 1) + one)
+    if not several:
+        _emphasise(film, start + step * (len(bars) - 1) + one)
     film.values = {
         "heading": brief.heading,
         "note": _note(brief),

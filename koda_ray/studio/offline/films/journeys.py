@@ -60,7 +60,10 @@ def _cross(film: Film, name: str, place: str, lane: int, lanes: int, delay: floa
     along: list[tuple[float, float, str]] = []
     steps = 12
     for lap in range(laps):
-        first, last = (0.16 if lap == 0 else 0.0), (0.74 if lap == laps - 1 else 1.0)
+        # several keep their distance: the first in the row is ahead of the others all the way
+        ahead = ((lanes - 1) / 2 - lane) * min(0.17, 0.6 / lanes)
+        first = (0.16 if lanes == 1 else 0.26) + ahead * 0.8 if lap == 0 else 0.0
+        last = (0.74 if lanes == 1 else 0.6) + ahead if lap == laps - 1 else 1.0
         for n in range(steps + 1):
             share = n / steps
             # slow towards the last picture, so that it is a poster and not a blur
@@ -69,7 +72,8 @@ def _cross(film: Film, name: str, place: str, lane: int, lanes: int, delay: floa
             t = lap * length + share * length + (delay * (1 - share) if lap == 0 else 0)
             if lap and n == 0:
                 t += 0.002
-            k = min(95, max(0, int(u * 96)))
+            u = min(1.0, max(0.0, u))
+            k = min(95, int(u * 96))
             f = u * 96 - k
             x = path[k][0] + (path[k + 1][0] - path[k][0]) * f
             y = path[k][1] + (path[k + 1][1] - path[k][1]) * f

@@ -28,7 +28,6 @@ export function ProductCard({ name, price, tagline, action, image, emblem, corne
   const picture = across ? { left: 0, top: 0, width: width * 0.47, height } : { left: 0, top: 0, width, height: height * 0.54 };
   const text = across ? { left: width * 0.47, top: 0, width: width * 0.53, height } : { left: 0, top: height * 0.54, width, height: height * 0.46 };
   const pad = px(64);
-  const surface = theme.dark ? mix(theme.ground.bottom, '#ffffff', 0.1) : '#ffffff';
   const title = fitText(name, theme.type, { width: text.width - pad * 2, height: text.height * 0.36, maxSize: px(96), lineHeight: 1.08, maxLines: 3 });
   return (
     <Layer style={{ perspective: px(2600), perspectiveOrigin: '50% 46%' }}>
@@ -53,7 +52,7 @@ export function ProductCard({ name, price, tagline, action, image, emblem, corne
           height,
           borderRadius: px(corner),
           overflow: 'hidden',
-          background: surface,
+          background: theme.paper,
           transform: `translateY(${-card.rise * px(60)}px) rotateX(${card.tilt}deg) rotateY(${card.turn}deg) scale(${card.scale})`,
         }}
       >
@@ -66,14 +65,14 @@ export function ProductCard({ name, price, tagline, action, image, emblem, corne
           )}
         </div>
         <div style={{ position: 'absolute', ...text, padding: pad, display: 'flex', flexDirection: 'column', justifyContent: 'center', gap: px(26) }}>
-          <div style={{ color: theme.dark ? '#ffffff' : theme.ink, fontFamily: theme.type.family, fontWeight: theme.type.weight, letterSpacing: `${theme.type.tracking}em`, fontSize: title.size, lineHeight: 1.08, opacity: clamp(facts.name), transform: `translateY(${(1 - facts.name) * px(50)}px)` }}>
+          <div style={{ color: theme.paperInk, fontFamily: theme.type.family, fontWeight: theme.type.weight, letterSpacing: `${theme.type.tracking}em`, fontSize: title.size, lineHeight: 1.08, opacity: clamp(facts.name), transform: `translateY(${(1 - facts.name) * px(50)}px)` }}>
             {title.lines.map((line) => (
               <div key={line}>{line}</div>
             ))}
           </div>
-          {tagline && <div style={{ fontFamily: theme.type.text, fontSize: px(34), lineHeight: 1.35, color: theme.muted, opacity: clamp(facts.name) }}>{tagline}</div>}
+          {tagline && <div style={{ fontFamily: theme.type.text, fontSize: px(34), lineHeight: 1.35, color: theme.paperInk, opacity: clamp(facts.name) * 0.65 }}>{tagline}</div>}
           {price && (
-            <div style={{ fontFamily: theme.type.text, fontWeight: 700, fontSize: px(84), letterSpacing: '-0.03em', color: theme.dark ? theme.accent : theme.priceInk, opacity: clamp(facts.price * 2), transform: `scale(${0.6 + 0.4 * facts.price})`, transformOrigin: '0 50%' }}>
+            <div style={{ fontFamily: theme.type.text, fontWeight: 700, fontSize: px(84), letterSpacing: '-0.03em', color: theme.priceInk, opacity: clamp(facts.price * 2), transform: `scale(${0.6 + 0.4 * facts.price})`, transformOrigin: '0 50%' }}>
               {price}
             </div>
           )}
@@ -83,8 +82,8 @@ export function ProductCard({ name, price, tagline, action, image, emblem, corne
               marginTop: px(10),
               padding: `${px(24)}px ${px(50)}px`,
               borderRadius: px(60),
-              background: theme.dark ? theme.accent : theme.ink,
-              color: theme.dark ? theme.markInk : '#ffffff',
+              background: theme.paperInk,
+              color: theme.paper,
               fontFamily: theme.type.text,
               fontWeight: 650,
               fontSize: px(36),

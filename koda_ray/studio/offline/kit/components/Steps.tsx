@@ -86,10 +86,10 @@ export function Steps({ heading, steps, corner, manner }: StepsProps) {
 function Card({ step, place, corner, manner, across }: { step: Step; place: Place; corner: number; manner: StepsProps['manner']; across: boolean }) {
   const { enter, active } = useTheatre(step.name, { enter: 0, active: 0 });
   if (enter <= 0) return <div style={{ position: 'absolute', left: place.x, top: place.y, width: place.width, height: place.height, borderRadius: px(corner), background: fade(theme.ink, 0.035) }} />;
-  const plain = theme.dark ? mix(theme.ground.bottom, '#ffffff', 0.08) : '#ffffff';
+  const plain = theme.paper;
   const on = clamp(active);
   const ground = mix(plain, step.color, on);
-  const ink = on > 0.5 ? step.ink : theme.dark ? '#ffffff' : theme.ink;
+  const ink = on > 0.5 ? step.ink : theme.paperInk;
   const kicker = on > 0.5 ? fade(step.ink, 0.75) : step.color;
   const pad = across ? px(44) : Math.min(px(44), place.height * 0.2);
   const setting = fitText(step.label, { ...theme.type, tracking: Math.min(theme.type.tracking, 0.01) }, {
