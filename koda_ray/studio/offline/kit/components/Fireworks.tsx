@@ -112,13 +112,26 @@ function drawShell(pen: CanvasRenderingContext2D, shell: Shell, dot: HTMLCanvasE
     const away = speed * ball * (shell.kind === 'palm' ? 0.5 + 0.5 * random(seed, i, 4) : 1);
     const glow = (1 - age) ** (shell.kind === 'willow' ? 0.8 : 1.05);
     const twinkle = age > 0.45 ? 0.55 + 0.45 * Math.sin(since * 34 + i * 2.4) : 1;
-    for (let step = 0; step < steps; step++) {
-      const t = since - step * 0.045;
-      if (t < 0) break;
+    const at = (t: number): [number, number] => {
       const way = (1 - Math.exp(-drag * t)) / drag;
-      const sx = x + Math.cos(angle) * away * way;
-      const sy = y + Math.sin(angle) * away * way * flat + gravity * t * t;
-      stamp(sx, sy, px(step === 0 ? 15 : 11 - step * 0.7) * (0.65 + 0.35 * glow), glow * twinkle * (step === 0 ? 1 : 0.6 * (1 - step / steps)));
+      return [x + Math.cos(angle) * away * way, y + Math.sin(angle) * away * way * flat + gravity * t * t];
+    };
+    let [fromX, fromY] = at(since);
+    stamp(fromX, fromY, px(13) * (0.6 + 0.4 * glow), glow * twinkle);
+    // the tail: where the spark has been, thinner and fainter with age
+    pen.strokeStyle = shell.color;
+    pen.lineCap = 'round';
+    for (let step = 1; step < steps; step++) {
+      const t = since - step * 0.05;
+      if (t < 0) break;
+      const [toX, toY] = at(t);
+      pen.globalAlpha = Math.min(1, glow * twinkle * 0.75 * (1 - step / steps));
+      pen.lineWidth = px(4.2 * (1 - (step / steps) * 0.7));
+      pen.beginPath();
+      pen.moveTo(fromX, fromY);
+      pen.lineTo(toX, toY);
+      pen.stroke();
+      [fromX, fromY] = [toX, toY];
     }
   }
 }
