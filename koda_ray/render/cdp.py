@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +25,8 @@ class ProtocolSession:
 
     def __init__(self, session: CDPSession) -> None:
         self._session = cast("Any", session)
+        self._calls: set[asyncio.Future[dict[str, Any]]] = set()
+        self._why_over: str | None = None
 
     async def send(self, method: str, parameters: Mapping[str, object] | None = None) -> dict[str, Any]:
         """Call a method.
@@ -34,10 +37,31 @@ class ProtocolSession:
         """
         from playwright.async_api import Error
 
+        if self._why_over is not None:
+            raise BrowserCrashed(self._why_over)
+        call = asyncio.ensure_future(self._session.send(method, dict(parameters or {})))
+        self._calls.add(call)
         try:
-            return cast("dict[str, Any]", await self._session.send(method, dict(parameters or {})))
+            return cast("dict[str, Any]", await call)
         except Error as error:
             raise crash_error(error) from error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._why_over is not None and not (task and task.cancelling()):
+                raise BrowserCrashed(self._why_over) from None
+            raise
+        finally:
+            self._calls.discard(call)
+
+    def end(self, why: str) -> None:
+        """Fail the calls under way and those to come: the browser never answers for a target that has gone.
+
+        Args:
+            why: The failure's message.
+        """
+        self._why_over = why
+        for call in self._calls:
+            call.cancel()
 
     def on(self, event: str, listener: Callable[[Mapping[str, object]], None]) -> None:
         """Hear an event until the target closes."""

@@ -110,6 +110,7 @@ class RenderPage:
             raise InvalidInput(f"the bundle has no {entry!r}: it has {', '.join(sorted(bundle.files)[:5])}")
         page, session = await browser.new_target(width, height)
         self = cls(browser, page, session, bundle)
+        page.on("crash", lambda _: session.end("the page's process ended (killed, or out of memory)"))
         session.on("Runtime.exceptionThrown", self.problems.on_exception)
         session.on("Runtime.consoleAPICalled", self.problems.on_console)
         session.on("Page.frameNavigated", self._on_navigated)
