@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from koda_ray.render.encode import UnitEncoder
 from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.protocol import ProbeTask, Progress, UnitResult
+from koda_ray.render.protocol import ProbeTask, UnitResult, UnitTask
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, processes_of, put_page, small, until
 from tests.render.test_encode import picture
@@ -107,50 +108,55 @@ async def test_a_full_storage_ends_the_job_and_leaves_no_half_unit(tiny_disk: Pa
     assert not [key for key in await full.list(f"users/{USER}") if "/units/" in key]
 
 
-def _find(predicate: Callable[[str], bool]) -> list[psutil.Process]:
-    found: list[psutil.Process] = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if predicate(" ".join(process.cmdline())):
-                found.append(process)
-        except psutil.NoSuchProcess:
-            continue
-    return found
+VICTIMS: dict[str, Callable[[str], bool]] = {
+    "renderer": lambda line: "--type=renderer" in line,
+    "browser": lambda line: "--user-data-dir" in line and "--type" not in line and "bwrap" not in line,
+    "encoder": lambda line: "image2pipe" in line,
+    "driver": lambda line: "run-driver" in line or "playwright/driver" in line,
+}
 
 
-@pytest.mark.parametrize(
-    "victim",
-    [
-        lambda line: "--type=renderer" in line,
-        lambda line: "--user-data-dir" in line and "--type" not in line and "bwrap" not in line,
-        lambda line: "image2pipe" in line,
-        lambda line: "run-driver" in line or "playwright/driver" in line,
-    ],
-    ids=["renderer", "browser", "encoder", "driver"],
-)
-async def test_a_killed_process_costs_one_attempt(storage: Storage, victim: Callable[[str], bool]) -> None:
-    spec = small(await put_page(storage, "plain"), duration_s=3.0, fps=30)
+class Deadly(LocalExecutor):
+    """Kills a process in the middle of the first unit that it captures: between its frames 5 and 6."""
+
+    def __init__(self, victim: Callable[[str], bool]) -> None:
+        super().__init__(workers=1)
+        self.victim = victim
+        self.others = set(psutil.Process().children(recursive=True))
+        self.killed: list[int] = []
+
+    async def capture(self, task: UnitTask, on_frames: Callable[[int], None] | None = None) -> UnitResult:
+        def hear(done: int) -> None:
+            if done == 5 and not self.killed:
+                self.kill()
+            if on_frames is not None:
+                on_frames(done)
+
+        return await super().capture(task, hear)
+
+    def kill(self) -> None:
+        for process in set(psutil.Process().children(recursive=True)) - self.others:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if self.victim(" ".join(process.cmdline())):
+                    process.kill()
+                    self.killed.append(process.pid)
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_a_killed_process_costs_one_attempt(storage: Storage, victim: str) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=3.0)
     units: list[UnitResult] = []
-    killed: list[int] = []
 
     async def keep(unit: UnitResult) -> None:
         units.append(unit)
 
-    async def kill(progress: Progress) -> None:
-        if progress.frames_done >= 5 and not killed:
-            for process in _find(victim):
-                killed.append(process.pid)
-                process.kill()
-
-    async with LocalExecutor(workers=1) as executor:
-        job = RenderJob(
-            spec, storage=storage, executor=executor, job_id="job_1", user_id=USER, on_unit=keep, on_progress=kill
-        )
+    async with asyncio.timeout(30), Deadly(VICTIMS[victim]) as executor:
+        job = RenderJob(spec, storage=storage, executor=executor, job_id="job_1", user_id=USER, on_unit=keep)
         result = await job.run()
         calm = Storage(f"{storage.url}-calm")
         await put_page(calm, "plain")
         expected = await RenderJob(spec, storage=calm, executor=executor, job_id="job_1", user_id=USER).run()
-    assert killed
+    assert executor.killed
     assert sorted(unit.attempts for unit in units) == [1, 2]
     assert len(list(result.report["failures"])) == 1  # type: ignore[arg-type]
     assert (result.frame_hash, result.report["sha256"]) == (expected.frame_hash, expected.report["sha256"])
