@@ -18,6 +18,7 @@ Every error survives pickle, because errors cross Ray's process boundaries.
     |- ModelError              a model provider
     |  |- ModelOverloaded | ModelStreamBroken | ModelRefused | ModelAuth
     |- Missing                 a program, package or setting that the work needs
+    |- Unavailable             whoever holds a session did not answer in time
     |- Cancelled               a person stopped the work
 """
 
@@ -55,6 +56,7 @@ __all__ = [
     "ServerFailed",
     "StorageError",
     "TemplateNotFound",
+    "Unavailable",
 ]
 
 
@@ -270,6 +272,14 @@ class Missing(KodaError):
 
     code = "MISSING"
     status = 503
+
+
+class Unavailable(KodaError):
+    """Whoever holds a session did not answer in time, or is being started anew; the same call may succeed later."""
+
+    code = "UNAVAILABLE"
+    status = 503
+    default_retryable = True
 
 
 class Cancelled(KodaError):

@@ -287,6 +287,27 @@ class SqlStore(SqlParts, SqlJobs, SqlAccounts):
         )
         await self._database.write(lambda connection: connection.execute(statement))
 
+    async def close_session(self, session_id: str, *, user_id: str) -> SessionRecord:
+        """Begin to delete a session: it is seen no more, and whoever held it is fenced; NotFound for another user's."""
+        statement = (
+            update(schema.sessions)
+            .where(_S.id == session_id, _S.user_id == user_id)
+            .values(epoch=_S.epoch + 1, status="closed", lease_until=None, updated_at=now())
+            .returning(schema.sessions)
+        )
+        row = await self._database.write(
+            lambda connection: connection.execute(statement).one_or_none(),
+            lambda _: self._notifier.notify(session_id),
+        )
+        if row is None:
+            raise no_such("session", session_id)
+        return session(row)
+
+    async def closed_sessions(self, *, limit: int = 100) -> list[SessionRecord]:
+        """Read sessions whose deletion has begun and not ended, oldest first."""
+        query = select(schema.sessions).where(_S.status == "closed").order_by(_S.updated_at).limit(limit)
+        return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
+
     async def delete_session(self, session_id: str, *, user_id: str) -> None:
         """Remove a session and all its rows; nothing happens when it is not there, NotFound for another user's."""
 

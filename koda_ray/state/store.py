@@ -351,6 +351,21 @@ class Store(Protocol):
         """Give the lease up (status suspended); a no-op when fenced."""
         ...
 
+    async def close_session(self, session_id: str, *, user_id: str) -> SessionRecord:
+        """Begin to delete a session: nobody sees or activates it any more, and whoever held it is fenced.
+
+        Its rows stay until `delete_session`, so that whoever goes on after a crash knows what else has to go. May be
+        called again until then.
+
+        Raises:
+            NotFound: There is no such session of this user.
+        """
+        ...
+
+    async def closed_sessions(self, *, limit: int = 100) -> list[SessionRecord]:
+        """Read sessions whose deletion has begun and not ended, oldest first."""
+        ...
+
     async def delete_session(self, session_id: str, *, user_id: str) -> None:
         """Remove a session and all its rows; fences its activation by removing the row. Idempotent for its owner."""
         ...

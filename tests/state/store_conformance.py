@@ -575,6 +575,28 @@ class StoreConformance:
         assert await store.list_sessions("ann") == []
         await store.delete_session(mine.id, user_id="ann")
 
+    async def test_a_deletion_that_began_is_found_and_finished(self, store: Store) -> None:
+        mine, other = await active_session(store), await active_session(store)
+        for session_id, user_id in ((mine.id, "bob"), ("ses_unknown", "ann")):
+            with pytest.raises(NotFound):
+                await store.close_session(session_id, user_id=user_id)
+        closed = await store.close_session(mine.id, user_id="ann")
+        assert (closed.status, closed.epoch) == ("closed", 2)
+        for call in (
+            store.get_session(mine.id),
+            store.activate(mine.id, host="h", lease_until=now()),
+            store.commit(mine.id, 1, Batch(events=[say("late")])),
+        ):
+            with pytest.raises((NotFound, Fenced)):
+                await call
+        assert [row.id for row in await store.list_sessions("ann")] == [other.id]
+        assert [row.id for row in await store.closed_sessions()] == [mine.id]
+        assert (await store.close_session(mine.id, user_id="ann")).status == "closed"
+        await store.delete_session(mine.id, user_id="ann")
+        assert await store.closed_sessions() == []
+        with pytest.raises(NotFound):
+            await store.close_session(mine.id, user_id="ann")
+
     # --- opening and closing
 
     async def test_what_was_committed_is_there_for_the_next(self, connect: Connect) -> None:
