@@ -49,17 +49,19 @@ from koda_ray.commands import (
 from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.types import (
     MAX_PROMPT_CHARS,
+    MIN_SCENE_S,
     ErrorInfo,
     Execution,
     NodeState,
     Output,
     Owes,
     Phase,
+    Plan,
     RenderOptions,
     Todo,
 )
 
-__all__ = ["Step", "apply", "check"]
+__all__ = ["Step", "apply", "check", "scene_bounds"]
 
 
 Step = tuple[NodeState, tuple[Effect, ...]]
@@ -89,6 +91,15 @@ def apply(state: NodeState, command: Command, at: datetime) -> Step:
     if new.phase != state.phase or new.owes != state.owes:
         effects = (*effects, _announce(new))
     return new, effects
+
+
+def scene_bounds(duration: float) -> tuple[int, int]:
+    """Return how few and how many scenes a film of ``duration`` seconds may have."""
+    if duration < 5:
+        return 1, max(1, int(duration / MIN_SCENE_S))
+    if duration < 15:
+        return 3, min(7, int(duration / MIN_SCENE_S))
+    return 5, 12 if duration <= 60 else max(12, int(duration / 5))
 
 
 def check(state: NodeState) -> list[str]:
@@ -220,6 +231,7 @@ def _render_final(state: NodeState, options: RenderOptions, job_id: str) -> Step
         "owes": "render_final",
         "render": options,
         "output": Output(job_id=job_id),
+        "finished": state.output if state.phase == "complete" else None,
         "completed_at": None,
     }
     return state.model_copy(update=update), (ApprovalMove("preview", "approved"),)
@@ -263,6 +275,7 @@ def _iterate(state: NodeState, words: str) -> Step:
         "feedback": (*state.feedback, words),
         "execution": Execution(files=files),
         "output": None,
+        "finished": None,
         "completed_at": None,
     }
     return state.model_copy(update=update), (ApprovalMove("preview", "rejected", (("feedback", words),)), *effects)
@@ -310,6 +323,9 @@ def _cancel(state: NodeState, command: Cancel, at: datetime) -> Step:
             return state.model_copy(update=update), (*stop, *_reopened(state, phase))
         case "render_final":
             job = (CancelJob(state.output.job_id),) if state.output else ()
+            if state.finished is not None:  # the video that was there is still the video
+                kept = {"owes": None, "phase": "complete", "output": state.finished, "finished": None}
+                return state.model_copy(update=kept), (*stop, *job, ReleaseSandbox(linger=True))
             new = state.model_copy(update={"owes": None, "output": None})
             return new, (*stop, *job, ApprovalMove("preview", "pending"))
 
@@ -345,6 +361,11 @@ def _render(state: NodeState, command: Render, at: datetime) -> Step:
 def _ask(state: NodeState, command: Ask, at: datetime) -> Step:
     if state.owes not in ("analyze", "plan"):
         raise _refuse(state, "ask", "a question comes before the plan")
+    if state.owes == "plan" and command.question.reason in ("style", "unclear"):
+        raise InvalidInput(
+            "the one question has been asked and answered; choose what fits the answer and propose a plan",
+            context={"field": "reason"},
+        )
     if state.feedback_seen < len(state.feedback):  # something was said meanwhile: it comes before the question
         return state, ()
     update: dict[str, object] = {"phase": "question", "owes": None, "question": command.question, "plan": None}
@@ -360,11 +381,29 @@ def _propose(state: NodeState, command: Propose, at: datetime) -> Step:
             f"the scenes last {total:g} s together the plan says {command.plan.total_duration:g} s; make them equal",
             context={"field": "total_duration"},
         )
+    _check_scenes(command.plan)
     update: dict[str, object] = {"phase": "plan", "owes": None, "plan": command.plan, "plan_accepted": False}
     update["style"] = state.style or command.plan.style
     if state.feedback_seen < len(state.feedback):  # something was said meanwhile: the plan must take it in
         return state.model_copy(update=update | {"owes": "plan"}), ()
     return state.model_copy(update=update), (ApprovalMove("plan", "pending"),)
+
+
+def _check_scenes(plan: Plan) -> None:
+    """Hold a plan against the rules for scenes; what it breaks is said with the way out."""
+    duration = plan.total_duration
+    least, most = scene_bounds(duration)
+    if not least <= len(plan.scenes) <= most:
+        raise InvalidInput(
+            f"{len(plan.scenes)} scenes in {duration:g} s; a film of that length has {least} to {most}",
+            context={"field": "scenes"},
+        )
+    short = next((s for s in plan.scenes if s.duration < min(MIN_SCENE_S, duration) - 1e-6), None)
+    if short is not None:
+        raise InvalidInput(
+            f"scene {short.number} lasts {short.duration:g} s; a scene needs at least {MIN_SCENE_S:g} s to be seen",
+            context={"field": "scenes"},
+        )
 
 
 def _working(state: NodeState, what: str) -> Execution:
@@ -450,6 +489,7 @@ def _finished(state: NodeState, command: Finished, at: datetime) -> Step:
             context={"job_id": command.output.job_id},
         )
     update: dict[str, object] = {"phase": "complete", "owes": None, "output": command.output, "completed_at": at}
+    update["finished"] = None
     return state.model_copy(update=update), (ReleaseSandbox(linger=True),)
 
 

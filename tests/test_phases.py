@@ -34,9 +34,11 @@ from koda_ray.phases import apply, check
 from koda_ray.types import NodeState, Option, Output, Plan, Preview, Question, RenderOptions, Scene, Todo
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-PLAN = Plan(
-    scenes=(Scene(number=1, title="Drop", duration=5, description="A ball drops"),), total_duration=5, style="playful"
+SCENES = tuple(
+    Scene(number=n, title=title, duration=d, description=f"The ball: {title}")
+    for n, (title, d) in enumerate([("Drop", 1.5), ("Bounce", 2.0), ("Rest", 1.5)], 1)
 )
+PLAN = Plan(scenes=SCENES, total_duration=5, style="playful")
 QUESTION = Question(
     text="Which style?", options=(Option(id="playful", label="Playful"), Option(id="smooth", label="Smooth"))
 )
@@ -120,7 +122,8 @@ def test_every_reachable_state_can_be_left(said: list[Command]) -> None:
             new, _ = apply(state, command, AT)
         except (InvalidTransition, InvalidInput):
             continue
-        if new != state:
+        # words that only wait to be heard are no way out
+        if (new.phase, new.owes) != (state.phase, state.owes):
             taken.append(command)
     assert taken, f"no way out of {state.phase} owing {state.owes}"
     if state.owes is not None:
@@ -201,3 +204,42 @@ def test_todos_that_are_done_stay_done_when_the_list_is_set_again() -> None:
     )
     assert working.execution is not None
     assert [t.status for t in working.execution.todos] == ["done", "pending"]
+
+
+@pytest.mark.parametrize(
+    ("durations", "wrong"),
+    [
+        ((2.0,), None),
+        ((1.5, 1.5, 1.5), None),
+        ((1.0, 1.0), "has 1 to 1"),
+        ((2.5, 2.5), "has 3 to"),
+        ((1.0, 2.0, 2.0), "at least 1.5 s"),
+        ((2.0,) * 8, None),
+        ((4.0,) * 4, "has 5 to 12"),
+    ],
+)
+def test_plans_keep_to_the_rules_for_scenes(durations: tuple[float, ...], wrong: str | None) -> None:
+    scenes = tuple(Scene(number=n, title="s", duration=d, description="d") for n, d in enumerate(durations, 1))
+    plan = Plan(scenes=scenes, total_duration=sum(durations), style="smooth")
+    started = walk(fresh(), Start("a ball"))
+    if wrong is None:
+        assert walk(started, Propose(plan)).phase == "plan"
+    else:
+        with pytest.raises(InvalidInput, match=wrong):
+            apply(started, Propose(plan), AT)
+
+
+def test_a_second_style_question_is_refused() -> None:
+    answered = walk(fresh(), Start("a ball"), Ask(QUESTION), Answer("playful"))
+    with pytest.raises(InvalidInput, match="propose a plan"):
+        apply(answered, Ask(QUESTION), AT)
+    assert walk(answered, Ask(QUESTION.model_copy(update={"reason": "impossible"}))).phase == "question"
+
+
+def test_cancelling_another_render_leaves_the_finished_video() -> None:
+    url = Output(job_id="job_f", video_url="/video", duration=5)
+    done = walk(fresh(), Start("a ball"), Propose(PLAN), Accept(), Previewed(preview()), Accept("job_f"), Finished(url))
+    again = walk(done, Render(RenderOptions(resolution="4k"), "job_4k"))
+    assert (again.phase, again.owes) == ("preview", "render_final")
+    kept = walk(again, Cancel())
+    assert (kept.phase, kept.output) == ("complete", url)

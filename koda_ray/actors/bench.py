@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
@@ -11,8 +12,8 @@ from pydantic import JsonValue
 from koda_ray.actors.core import SessionCore
 from koda_ray.actors.project import Project
 from koda_ray.actors.renders import Renders
-from koda_ray.commands import Think
-from koda_ray.errors import InvalidPath, KodaError
+from koda_ray.commands import Think, Wrote
+from koda_ray.errors import InvalidPath, KodaError, NotFound
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Usage
 from koda_ray.render.bundle import Bundle, store_bundle
@@ -32,8 +33,20 @@ from koda_ray.types import MAX_DURATION_S, NodeState, Preview
 __all__ = ["BUILD_TIMEOUT_S", "TEMPLATE_OWNED", "SessionBench"]
 
 BUILD_TIMEOUT_S = 120.0
-TEMPLATE_OWNED = ("src/koda/", "src/main.tsx", "src/hooks/", "src/utils/easing.ts", "node_modules/", "dist/")
-"""What generated code must leave alone: the page contract and the clock that rendering rests on."""
+TEMPLATE_OWNED = (
+    "src/koda/",
+    "src/main.tsx",
+    "src/hooks/",
+    "src/utils/",
+    "src/vite-env.d.ts",
+    "index.html",
+    "package",
+    "tsconfig",
+    "vite",
+    "node_modules/",
+    "dist/",
+)
+"""What generated code must leave alone, by prefix: the page contract, the clock and the build under them."""
 
 
 class SessionBench:
@@ -96,11 +109,14 @@ class SessionBench:
 
     async def _read_written(self, sandbox: Sandbox) -> dict[str, str]:
         execution = self.state.execution
-        paths = execution.files if execution else ()
-        return {path: (await sandbox.read_file(path)).decode("utf-8", errors="replace") for path in paths}
+        found: dict[str, str] = {}
+        for path in execution.files if execution else ():
+            with contextlib.suppress(NotFound):  # a command may have removed it
+                found[path] = (await sandbox.read_file(path)).decode("utf-8", errors="replace")
+        return found
 
-    async def write(self, files: Mapping[str, str]) -> None:
-        """Write generated files.
+    async def keep(self, files: Mapping[str, str]) -> Batch:
+        """Write generated files and store the project with them; the batch holds the pointer and says what was written.
 
         Raises:
             InvalidPath: A path leaves the project or belongs to the template; nothing was written.
@@ -115,8 +131,10 @@ class SessionBench:
                     context={"path": clean},
                 )
             data[clean] = content.encode()
+        batch = await self._project.keep(data, "files")
         if data:
-            await self._project.write(data)
+            batch.moves.append(Wrote(tuple((path, len(body)) for path, body in sorted(data.items()))))
+        return batch
 
     async def endpoint(self) -> PreviewEndpoint:
         """Return the running dev server, started where needed."""
@@ -138,7 +156,7 @@ class SessionBench:
             await self._core.commit(Batch(moves=[Think(f"Correcting {place}")]))
             try:
                 made = await self.generate(request, cause_id=cause_id)
-                await self.write(made.files)
+                await self._core.commit(await self.keep(made.files))
             except InvalidPath as error:
                 await self._core.commit(Batch(moves=[Think(error.message)]))
 

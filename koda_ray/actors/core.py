@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from koda_ray import phases
 from koda_ray.commands import ApprovalMove, CancelJob, Effect, Emit, ReleaseSandbox, StopWork
-from koda_ray.errors import Fenced
+from koda_ray.errors import Fenced, NotFound
 from koda_ray.events import NewEvent
 from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, SessionRecord, Store
 from koda_ray.types import NodeState, Todo, new_id, now
@@ -55,6 +55,7 @@ class SessionCore:
         self.project_id = record.project_id
         self.epoch = record.epoch
         self.seq = record.seq
+        self.checkpoint_id: str | None = None
         self._state = record.state
         self._after = after
         self._changed = changed
@@ -69,7 +70,7 @@ class SessionCore:
 
     @property
     def lost(self) -> bool:
-        """Whether a newer activation has taken over."""
+        """Whether a newer activation has taken over, or the session was deleted."""
         return self._lost
 
     async def commit(self, batch: Batch, *, patch: Mapping[str, object] | None = None) -> None:
@@ -114,12 +115,14 @@ class SessionCore:
     async def _write(self, batch: Batch, effects: list[Effect]) -> None:
         try:
             envelopes = await self.store.commit(self.session_id, self.epoch, batch)
-        except Fenced:
+        except (Fenced, NotFound):  # a newer activation has taken over, or the session was deleted
             self._lost = True
             self._fenced()
             raise
         if batch.state is not None:
             self._state = batch.state
+        if batch.checkpoint is not None:
+            self.checkpoint_id = batch.checkpoint.id
         if envelopes:
             self.seq = envelopes[-1].seq
         for effect in effects:

@@ -61,6 +61,7 @@ class Project:
         self._later: asyncio.Task[None] | None = None
         self._sandbox: Sandbox | None = None
         self._manifest: checkpoint.Manifest | None = None
+        self._taken: checkpoint.Manifest | None = None
         self._stamps: dict[str, FileStamp] | None = None
         self._files: dict[str, bytes] = {}
         self._placed: set[str] = set()
@@ -91,6 +92,10 @@ class Project:
     async def _reconnect(self) -> Sandbox | None:
         known = self._core.state.sandbox_id
         if known is None:
+            return None
+        if self._core.state.sandbox_status == "creating":  # cut off before its files were back: not the project
+            await self._provider.destroy(known)
+            await self._mark_destroyed(known)
             return None
         try:
             sandbox = await self._provider.connect(known)
@@ -157,21 +162,31 @@ class Project:
         return await self._core.store.assets(user_id=self._core.user_id, session_id=self._core.session_id)
 
     async def checkpoint(self, trigger: str) -> Batch:
-        """Store the project as it is; the batch holds the pointer. Nothing is stored when nothing changed.
+        """Store the project as it is, for an outcome that says so; the batch holds the pointer.
+
+        Nothing is stored when nothing changed since the newest committed checkpoint.
 
         Args:
-            trigger: Why, for the row: ``files``, ``writes``, ``todo``, ``heartbeat``, ``preview``, ``idle``, ``disconnect``,
-                ``destroy`` and so on.
+            trigger: Why, for the row: ``files``, ``writes``, ``todo``, ``heartbeat``, ``preview``, ``idle``,
+                ``disconnect``, ``destroy`` and so on.
         """
+        return await self.use(lambda sandbox: self._take(sandbox, trigger))
+
+    async def keep(self, files: Mapping[str, bytes], trigger: str) -> Batch:
+        """Write files and store the project with them; where the sandbox is lost between the two, both again."""
+
+        async def write_and_take(sandbox: Sandbox) -> Batch:
+            if files:
+                await sandbox.write_files(files)
+            return await self._take(sandbox, trigger)
+
+        return await self.use(write_and_take)
+
+    async def _take(self, sandbox: Sandbox, trigger: str) -> Batch:
         async with self._saving:
-            sandbox = self._sandbox
-            if sandbox is None:
-                return Batch()
-            try:
-                files = await self._collect(sandbox)
-            except SandboxNotFound:
-                self._sandbox = None
-                return Batch()
+            if self._taken is not None and self._taken.id == self._core.checkpoint_id:
+                self._manifest = self._taken  # its pointer was committed: from here on it is what is saved
+            files = await self._collect(sandbox)
             at = now()
             state = self._core.state.model_copy(
                 update={"theatre_state": _theatre_state(files), "sandbox_id": None, "sandbox_status": None}
@@ -188,7 +203,7 @@ class Project:
             )
             if manifest is self._manifest:
                 return Batch()
-            self._manifest = manifest
+            self._taken = manifest
             pointer = CheckpointRecord(
                 id=manifest.id,
                 session_id=self._core.session_id,
@@ -212,8 +227,14 @@ class Project:
         return dict(self._files)
 
     async def save(self, trigger: str) -> None:
-        """Take a checkpoint and commit its pointer."""
-        batch = await self.checkpoint(trigger)
+        """Take a checkpoint of a sandbox that is there, and commit its pointer."""
+        sandbox = self._sandbox
+        if sandbox is None:
+            return
+        try:
+            batch = await self._take(sandbox, trigger)
+        except SandboxNotFound:
+            return  # what was in it was saved before; the next use makes another
         if batch.checkpoint is not None:
             await self._core.commit(batch, patch={"last_checkpoint": batch.checkpoint.created_at})
 

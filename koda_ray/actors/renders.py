@@ -6,6 +6,7 @@ does what is missing. Its row and its events are written under the session's fen
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from typing import Literal
@@ -13,7 +14,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
-from koda_ray.errors import Cancelled, KodaError
+from koda_ray.errors import Cancelled, KodaError, NotFound
 from koda_ray.events import NewEvent
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
@@ -24,6 +25,7 @@ from koda_ray.types import now
 
 __all__ = ["PROGRESS_S", "Renders"]
 
+_CANCEL_S = 30.0
 PROGRESS_S = 0.4
 """Progress is announced no more often than this, in seconds, except when the stage changes."""
 
@@ -35,6 +37,7 @@ class Renders:
         self._core = core
         self._storage = storage
         self._executor = executor
+        self._ended: dict[str, asyncio.Event] = {}
 
     async def run(
         self, spec: RenderSpec, *, job_id: str, kind: Literal["preview", "final"], cause_id: str | None = None
@@ -66,9 +69,28 @@ class Renders:
             "height": spec.height,
             "fps": spec.fps,
         }
-        await self._core.commit(
-            Batch(jobs=[row], events=[NewEvent(type="render_start", data=start, cause_id=cause_id)])
-        )
+        # jobs that a killed process left running, and that nobody will finish now
+        stale = [
+            replace(job, status="cancelled", updated_at=at)
+            for job in await self._core.store.list_jobs(session_id=self._core.session_id)
+            if job.status in ("queued", "running") and job.id != job_id
+        ]
+        begin = NewEvent(type="render_start", data=start, cause_id=cause_id)
+        await self._core.commit(Batch(jobs=[*stale, row], events=[begin]))
+        ended = self._ended[job_id] = asyncio.Event()
+        try:
+            return await self._run(spec, row, watch, cause_id)
+        except asyncio.CancelledError:
+            if not self._core.lost:
+                cancelled = replace(row, status="cancelled", updated_at=now())
+                await asyncio.shield(self._core.commit(Batch(jobs=[cancelled])))
+            raise
+        finally:
+            ended.set()
+            self._ended.pop(job_id, None)
+
+    async def _run(self, spec: RenderSpec, row: JobRecord, watch: _Watch, cause_id: str | None) -> RenderResult:
+        job_id, kind = row.id, row.kind
         job = RenderJob(
             spec,
             storage=self._storage,
@@ -97,8 +119,14 @@ class Renders:
         return result
 
     async def cancelled(self, job_id: str) -> None:
-        """Mark a job cancelled whose work has been ended."""
-        job = await self._core.store.get_job(job_id)
+        """Mark a job cancelled, once the work that was ended for it is over."""
+        if (ended := self._ended.get(job_id)) is not None:
+            async with asyncio.timeout(_CANCEL_S):
+                await ended.wait()
+        try:
+            job = await self._core.store.get_job(job_id)
+        except NotFound:  # it never began
+            return
         if job.status in ("queued", "running"):
             await self._core.commit(Batch(jobs=[replace(job, status="cancelled", updated_at=now())]))
 

@@ -26,6 +26,7 @@ from koda_ray.actors.orders import parse_order
 from koda_ray.actors.project import Project
 from koda_ray.actors.renders import Renders
 from koda_ray.actors.work import Work
+from koda_ray.agent.limits import Limits
 from koda_ray.agent.loop import AgentLoop
 from koda_ray.agent.toolkit import Toolkit
 from koda_ray.commands import (
@@ -56,6 +57,9 @@ from koda_ray.types import NodeState, new_id, now
 
 __all__ = ["Session", "SessionParts"]
 
+LIMITS = Limits(turns=300, tool_calls=800)
+"""Bounds of one run: a plan of forty scenes with a component each, a call at a time; going in circles ends sooner."""
+_LONGEST_SETBACK_S = 30.0
 _log = structlog.get_logger()
 
 
@@ -87,6 +91,8 @@ class Session:
         self._closed = False
         self._held = False
         self._todos_done = 0
+        self._setbacks = 0
+        self._not_before = 0.0
 
     async def start(self) -> None:
         """Take the session over, and take up whatever it owes.
@@ -130,6 +136,7 @@ class Session:
             session_id=self.session_id,
             user_id=record.user_id,
             context=self._context,
+            limits=LIMITS,
         )
         await self._core.emit(NewEvent(type="activated", data={"host": parts.host, "epoch": record.epoch}))
         self._spawn(self._heartbeat())
@@ -166,26 +173,32 @@ class Session:
                 return before
             self._active_at = time.monotonic()
             command = parse_order(name, body)
-            if isinstance(command, Cancel):
-                phases.apply(self.state, command, now())  # refused before anything is stopped
-                await self._hold_work()
-            after, _ = phases.apply(self.state, command, now())
-            record = CommandRecord(
-                id=new_id("cmd"),
-                session_id=self.session_id,
-                user_id=user_id,
-                key=key,
-                name=name,
-                body=dict(body),
-                result={"phase": after.phase, "owes": after.owes},
-                created_at=now(),
-            )
+            phases.apply(self.state, command, now())  # refused before anything is stopped
             try:
-                await self._tell(command, Batch(moves=[command], command=record, touch=True))
+                if isinstance(command, Cancel):
+                    await self._hold_work()
+                return await self._record(command, name=name, body=body, key=key, user_id=user_id)
             finally:
                 self._held = False
+                self._setbacks, self._not_before = 0, 0.0
                 self._kick()
-            return record
+
+    async def _record(
+        self, command: Command, *, name: str, body: Mapping[str, JsonValue], key: str, user_id: str
+    ) -> CommandRecord:
+        after, _ = phases.apply(self.state, command, now())
+        record = CommandRecord(
+            id=new_id("cmd"),
+            session_id=self.session_id,
+            user_id=user_id,
+            key=key,
+            name=name,
+            body=dict(body),
+            result={"phase": after.phase, "owes": after.owes},
+            created_at=now(),
+        )
+        await self._tell(command, Batch(moves=[command], command=record, touch=True))
+        return record
 
     async def _tell(self, command: Command, batch: Batch) -> None:
         """Commit a command together with what the agents hear of it."""
@@ -238,12 +251,27 @@ class Session:
     def _kick(self) -> None:
         if self._closed or self._held or self._core.lost or self.state.owes is None:
             return
+        if time.monotonic() < self._not_before:
+            return
         if self._work is None or self._work.done():
             self._active_at = time.monotonic()
             self._work = self._spawn(self._do_owed())
             self._work.add_done_callback(lambda _: self._kick_later())
 
     async def _do_owed(self) -> None:
+        try:
+            await self._work_on()
+        except (Fenced, asyncio.CancelledError):
+            raise
+        except Exception:
+            # it could not even be recorded that it failed: wait longer each time before it is tried again
+            wait_s = min(_LONGEST_SETBACK_S, 0.5 * 2**self._setbacks)
+            self._setbacks, self._not_before = self._setbacks + 1, time.monotonic() + wait_s
+            asyncio.get_running_loop().call_later(wait_s, self._kick)
+            raise
+        self._setbacks = 0
+
+    async def _work_on(self) -> None:
         self._assets = await self._project.assets()
         await Work(self._core, loop=self._agents, renders=self._renders).run()
 
@@ -290,13 +318,25 @@ class Session:
         saved_at = time.monotonic()
         while not self._closed:
             await asyncio.sleep(settings.lease_s / 3)
-            await self._core.commit(Batch(lease_until=self._lease()))
+            await self._try(self._keep_lease())
             if time.monotonic() - saved_at >= settings.heartbeat_s:
                 saved_at = time.monotonic()
-                await self._project.save("heartbeat")
+                self._spawn(self._project.save("heartbeat"))
             if self._is_idle():
                 self._parts.ended()
                 return
+
+    async def _keep_lease(self) -> None:
+        await self._core.commit(Batch(lease_until=self._lease()))
+
+    async def _try(self, work: Coroutine[object, object, None]) -> None:
+        """Do something that is done again soon: what fails is logged, and the next round goes on."""
+        try:
+            await work
+        except Fenced:
+            raise
+        except Exception as error:
+            _log.warning("heartbeat", session_id=self.session_id, error=str(error)[:200])
 
     def _is_idle(self) -> bool:
         if self.state.owes is not None or (self._work is not None and not self._work.done()):
@@ -344,8 +384,6 @@ class Session:
             await work
         except (Fenced, asyncio.CancelledError):
             pass
-        except NotFound:  # the session was deleted
-            self._fenced()
         except KodaError as error:
             _log.warning("background task failed", session_id=self.session_id, code=error.code, error=error.message)
         except Exception:

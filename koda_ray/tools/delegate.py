@@ -12,9 +12,8 @@ from typing import Literal
 from pydantic import BaseModel, Field, JsonValue
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
-from koda_ray.commands import Wrote
 from koda_ray.errors import InvalidInput
-from koda_ray.tools.workbench import Workbench, moved
+from koda_ray.tools.workbench import Workbench
 
 __all__ = ["delegate_tools"]
 
@@ -37,13 +36,10 @@ def delegate_tools(bench: Workbench) -> list[Tool]:
         task: dict[str, JsonValue] = given.model_dump(mode="json", exclude_none=True, exclude_defaults=False)
         try:
             made = await bench.generate(task, cause_id=call.id)
-            await bench.write(made.files)
+            batch = await bench.keep(made.files)
         except InvalidInput as error:
             return ToolOutcome(content=f"{error.code}: {error.message}", is_error=True)
         sizes = [(path, len(content.encode())) for path, content in sorted(made.files.items())]
-        batch = await bench.checkpoint("files")
-        if sizes:
-            moved(bench, Wrote(tuple(sizes)), batch=batch)
         result = {"files": [{"path": p, "bytes": n} for p, n in sizes], "summary": made.summary}
         return ToolOutcome(content=json.dumps(result, ensure_ascii=False), batch=batch)
 

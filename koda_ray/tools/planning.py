@@ -48,7 +48,7 @@ def planning_tools(bench: Workbench) -> list[Tool]:
             description="Set the todo list that the person follows, from the accepted plan: set-up, one todo for each "
             "scene, finishing touches, preview. Todos that are done already stay done.",
             input_model=_SetTodosInput,
-            effect="pure",
+            effect="idempotent",
             run=set_todos,
             timeout_s=10,
         ),
@@ -56,7 +56,7 @@ def planning_tools(bench: Workbench) -> list[Tool]:
             name="update_todo",
             description="Mark a todo active when you begin it and done when it is finished.",
             input_model=_UpdateTodoInput,
-            effect="pure",
+            effect="idempotent",
             run=update_todo,
             timeout_s=10,
         ),

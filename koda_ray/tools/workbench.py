@@ -63,8 +63,11 @@ class Workbench(Protocol):
         """Ask the code generator, streaming ``code_chunk`` events."""
         ...
 
-    async def write(self, files: Mapping[str, str]) -> None:
-        """Write generated files into the sandbox; refuses the template's own."""
+    async def keep(self, files: Mapping[str, str]) -> Batch:
+        """Write generated files and store the project with them; refuses the template's own.
+
+        The batch holds the checkpoint's pointer and says what was written, for the caller's own commit.
+        """
         ...
 
     async def preview(self, *, cause_id: str) -> Preview | Failure:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from koda_ray.phases import scene_bounds
 from tests.llm.server import Answer, Call, Say, reply
 
 __all__ = ["APP", "GOOD_FILES", "files_answer", "good_code", "plan_of", "state_of", "studio_model"]
@@ -58,15 +59,13 @@ def state_of(request: Json) -> Json:
 
 
 def plan_of(duration: float = 2.0) -> Json:
-    """Make a plan with one scene."""
-    scene = {
-        "number": 1,
-        "title": "Dot",
-        "duration": duration,
-        "description": "A dot crosses",
-        "animationNotes": "linear",
-    }
-    return {"scenes": [scene], "totalDuration": duration, "style": "smooth", "fps": 60, "width": 1280, "height": 720}
+    """Make a plan with the fewest scenes that its length may have."""
+    count = scene_bounds(duration)[0]
+    scenes = [
+        {"number": n, "title": f"Dot {n}", "duration": duration / count, "description": "A dot crosses"}
+        for n in range(1, count + 1)
+    ]
+    return {"scenes": scenes, "totalDuration": duration, "style": "smooth", "fps": 60, "width": 1280, "height": 720}
 
 
 def files_answer(files: dict[str, str], summary: str = "written") -> str:

@@ -1,0 +1,194 @@
+"""What goes wrong between two steps of a session, each done on purpose: nothing is lost, nothing spins, nothing sticks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from koda_ray.errors import StorageError
+from koda_ray.sandbox.base import Sandbox
+from koda_ray.state import checkpoint
+from koda_ray.state.store import Batch
+from tests.actors.conftest import Studio
+from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
+from tests.llm.server import Answer
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
+
+
+async def accepted(studio: Studio, session: Any) -> None:
+    await studio.until(session, "plan")
+    await studio.say(session, "accept")
+
+
+async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_project(studio: Studio) -> None:
+    session = await studio.open()
+    await accepted(studio, session)
+    await studio.until(session, "preview")
+    await session.close()
+
+    class CutOff:
+        """The real provider, whose new sandboxes are reported and then lost to a cancelled restore."""
+
+        name = studio.sandboxes.name
+        connect = studio.sandboxes.connect
+        destroy = studio.sandboxes.destroy
+        list = studio.sandboxes.list
+
+        def __init__(self) -> None:
+            self.cut = True
+
+        async def create(self, *, sandbox_id: str, session_id: str, user_id: str) -> Sandbox:
+            made = await studio_sandboxes.create(sandbox_id=sandbox_id, session_id=session_id, user_id=user_id)
+            if self.cut:
+                self.cut = False
+                raise asyncio.CancelledError
+            return made
+
+    studio_sandboxes = studio.sandboxes
+    studio.sandboxes = CutOff()
+    again = await studio.activate(session.session_id, studio.model(studio_model()))
+    with pytest.raises(asyncio.CancelledError):
+        await again._project.sandbox()
+    assert again.state.sandbox_status == "creating"
+    sandbox = await again._project.sandbox()
+    assert await sandbox.read_file("src/App.tsx") == APP.encode()
+    assert len(await studio.sandboxes.list()) == 1
+
+
+async def test_a_sandbox_lost_between_writing_and_saving_gets_the_files_again(studio: Studio) -> None:
+    session = await studio.open()
+    await accepted(studio, session)
+    await studio.event(session, "file_written")
+    project = session._project
+    usual, lost = project._collect, []
+
+    async def lose_once(sandbox: Sandbox) -> dict[str, bytes]:
+        if not lost:
+            lost.append(sandbox.id)
+            await studio.sandboxes.destroy(sandbox.id)
+        return await usual(sandbox)
+
+    project._collect = lose_once  # type: ignore[method-assign]
+    await studio.until(session, "preview")
+    assert lost
+    pointer = await studio.store.latest_checkpoint(session.session_id)
+    assert pointer is not None and session.state.execution is not None
+    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
+    assert set(session.state.execution.files) <= set(manifest.files)
+
+
+async def test_a_checkpoint_counts_only_once_its_pointer_is_stored(studio: Studio) -> None:
+    session = await studio.open()
+    await accepted(studio, session)
+    await studio.until(session, "preview")
+    await session._project.keep({"src/components/Late.tsx": b"export {};"}, "files")  # its batch is never committed
+    await session.close()
+    pointer = await studio.store.latest_checkpoint(session.session_id)
+    assert pointer is not None
+    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
+    assert "src/components/Late.tsx" in manifest.files
+
+
+async def test_cancelling_a_render_at_once_leaves_the_session_alive(studio: Studio) -> None:
+    session = await studio.open()
+    await accepted(studio, session)
+    await studio.until(session, "preview")
+    await studio.say(session, "accept")
+    await studio.say(session, "cancel")
+    await studio.until(session, "preview")
+    await asyncio.gather(*(task for task in session._tasks if "cancelled" in repr(task)))
+    assert not session.closed
+    await studio.say(session, "render", resolution="720p", fps=30)
+    await studio.until(session, "complete")
+    jobs = await studio.store.list_jobs(session_id=session.session_id)
+    assert {job.status for job in jobs} <= {"succeeded", "cancelled"}
+
+
+async def test_a_heartbeat_outlives_a_database_that_is_away(studio: Studio) -> None:
+    session = await studio.activate(await studio.row(), studio.model(studio_model()), lease_s=0.3)
+    await studio.until(session, "plan")
+    usual, failures = studio.store.commit, 3
+
+    async def away(session_id: str, epoch: int, batch: Batch) -> Any:
+        nonlocal failures
+        if batch.lease_until is not None and failures:
+            failures -= 1
+            raise StorageError("database is locked")
+        return await usual(session_id, epoch, batch)
+
+    studio.store.commit = away  # type: ignore[method-assign]
+    async with asyncio.timeout(10):
+        while failures:
+            await asyncio.sleep(0.02)
+    before = (await studio.store.get_session(session.session_id)).lease_until
+    async with asyncio.timeout(10):
+        while (await studio.store.get_session(session.session_id)).lease_until == before:
+            await asyncio.sleep(0.02)
+
+
+async def test_work_that_cannot_even_record_its_failure_waits_between_tries(studio: Studio) -> None:
+    asked = 0
+
+    def respond(request: dict[str, Any]) -> Answer:
+        nonlocal asked
+        asked += 1
+        return studio_model()(request)
+
+    session_id = await studio.row()
+    usual, away = studio.store.commit, True
+
+    async def commit(session_id: str, epoch: int, batch: Batch) -> Any:
+        if away and (batch.messages or batch.moves or batch.state):
+            raise StorageError("database is full", code="DISK_FULL")
+        return await usual(session_id, epoch, batch)
+
+    studio.store.commit = commit  # type: ignore[method-assign]
+    session = await studio.activate(session_id, studio.model(respond))
+    await asyncio.sleep(2.5)  # long enough for a loop without a pause to go round many times
+    assert asked <= 4
+    away = False
+    await studio.until(session, "plan", limit_s=30)
+
+
+async def test_a_file_that_a_correction_adds_is_known_from_then_on(studio: Studio) -> None:
+    broken = APP.replace("import { Layer", "import './components/dot';\nimport { Layer")
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        if request.get("errors"):
+            return {"src/components/dot.ts": "export const dot = 1;\n"}
+        return {**GOOD_FILES, "src/App.tsx": broken} if request["task"] == "initial_setup" else good_code(request)
+
+    session = await studio.open("a dot", studio_model(code))
+    await accepted(studio, session)
+    state = await studio.until(session, "preview")
+    assert state.execution is not None and "src/components/dot.ts" in state.execution.files
+
+
+async def test_a_file_that_a_command_removed_does_not_stop_the_generator(studio: Studio) -> None:
+    session = await studio.open()
+    await accepted(studio, session)
+    await studio.until(session, "preview")
+    sandbox = await session._project.sandbox()
+    await sandbox.remove("src/components/Note.tsx")
+    await studio.say(session, "message", text="make it red")
+    await studio.until(session, "preview")
+
+
+def test_the_template_stays_as_it_is() -> None:
+    from koda_ray.actors.bench import TEMPLATE_OWNED
+
+    owned = (
+        "src/koda/contract.ts",
+        "src/utils/math.ts",
+        "vite.config.ts",
+        "package.json",
+        "tsconfig.json",
+        "index.html",
+    )
+    ours: Mapping[str, str] = GOOD_FILES
+    assert all(path.startswith(TEMPLATE_OWNED) for path in owned)
+    assert not any(path.startswith(TEMPLATE_OWNED) for path in ours)
