@@ -1,12 +1,15 @@
 """Finding a session's one actor, or activating it, from any process of the cluster.
 
 A call that meets a dying or restarting actor is made again: commands carry idempotency keys, so one that was
-recorded before the actor died is found, not repeated. Looking an actor up blocks, so that happens in a thread.
+recorded before the actor died is found, not repeated. Looking an actor up blocks, so that happens in a thread. No call
+waits without end: what is not answered in time is an error that says so, and may be tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -24,16 +27,21 @@ from koda_ray.actors.host import (
     SessionHost,
     session_name,
 )
+from koda_ray.actors.removal import Removal
 from koda_ray.config import Settings
-from koda_ray.errors import Fenced, KodaError, NotFound
+from koda_ray.errors import Fenced, KodaError, Unavailable
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
-from koda_ray.state.storage import Storage, render_prefix, session_prefix
-from koda_ray.state.store import CommandRecord, Store
+from koda_ray.state.storage import Storage
+from koda_ray.state.store import CommandRecord, SessionRecord, Store
 
-__all__ = ["CALL_TIMEOUT_S", "RayDirectory", "public_settings", "start_janitor"]
+__all__ = ["CALL_TIMEOUT_S", "PREVIEW_TIMEOUT_S", "RayDirectory", "public_settings", "start_janitor"]
 
 CALL_TIMEOUT_S = 60.0
-"""How long a call may take to find a living actor, in seconds, before it gives up."""
+"""How long a call may take, in seconds, with finding or starting the actor."""
+PREVIEW_TIMEOUT_S = 120.0
+"""The same for a preview: a sandbox is filled and a dev server started."""
+END_TIMEOUT_S = 20.0
+_WATCH_TIMEOUT_S = 5.0
 _RETRY_S = 0.1
 _log = structlog.get_logger()
 
@@ -55,7 +63,8 @@ async def start_janitor(settings: Settings) -> None:
     """Make sure that the cluster has its janitor."""
     public = public_settings(settings)
     handle = await asyncio.to_thread(lambda: JanitorHost.options(**JANITOR_OPTIONS).remote(public))
-    await handle.ping.remote()
+    async with asyncio.timeout(CALL_TIMEOUT_S):
+        await handle.ping.remote()
 
 
 class RayDirectory:
@@ -64,8 +73,8 @@ class RayDirectory:
     def __init__(self, settings: Settings, *, store: Store, storage: Storage, sandboxes: SandboxProvider) -> None:
         self._public = public_settings(settings)
         self._store = store
-        self._storage = storage
-        self._sandboxes = sandboxes
+        self._removal = Removal(store=store, storage=storage, sandboxes=sandboxes)
+        self._source = secrets.token_hex(8)
 
     async def submit(
         self, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
@@ -82,35 +91,39 @@ class RayDirectory:
     async def preview(self, *, session_id: str, user_id: str) -> PreviewEndpoint:
         """Return the session's running dev server."""
         await self._store.get_session(session_id, user_id=user_id)
-        return cast("PreviewEndpoint", await self._call(session_id, "preview", {"user_id": user_id}))
+        given = {"user_id": user_id}
+        return cast("PreviewEndpoint", await self._call(session_id, "preview", given, limit_s=PREVIEW_TIMEOUT_S))
 
     async def watch(self, session_id: str, watchers: int) -> None:
         """Tell a session that is active how many people follow it here."""
         handle = await self._find(session_id)
         if handle is not None:
             try:
-                await handle.watch.remote(watchers=watchers)
-            except RayError:
-                _log.debug("watch not delivered", session_id=session_id)
+                async with asyncio.timeout(_WATCH_TIMEOUT_S):
+                    await handle.watch.remote(source=self._source, watchers=watchers)
+            except (RayError, TimeoutError) as error:  # it is said again soon
+                _log.debug("watch not delivered", session_id=session_id, error=type(error).__name__)
 
     async def delete(self, *, session_id: str, user_id: str) -> None:
-        """Remove a session: its row first, which fences its actor, then actor, sandboxes, files and videos."""
-        try:
-            record = await self._store.get_session(session_id, user_id=user_id)
-        except NotFound:
-            await self._store.delete_session(session_id, user_id=user_id)  # NotFound for all but its owner
-            return
-        jobs = await self._store.list_jobs(session_id=session_id)
-        boxes = await self._store.sandboxes(session_id=session_id, live=False)
-        handle = await self._find(session_id)
-        await self._store.delete_session(session_id, user_id=user_id)
+        """Remove a session with its actor, sandboxes, files, videos and rows; see `Removal` for what stays and why.
+
+        From the first moment on nobody sees it; when this is cut off, the janitor goes on.
+
+        Raises:
+            NotFound: There is no such session of this user, or no more.
+        """
+        await self.finish(await self._store.close_session(session_id, user_id=user_id))
+
+    async def finish(self, closed: SessionRecord) -> None:
+        """End what a closed session still does, and remove it. May be called again."""
+        handle = await self._find(closed.id)
         if handle is not None:
+            # its renders and its sandbox end with it, where it still answers
+            with contextlib.suppress(RayError, TimeoutError):
+                async with asyncio.timeout(END_TIMEOUT_S):
+                    await handle.close.remote()
             await asyncio.to_thread(_kill, handle, no_restart=True)
-        for box in boxes:
-            await self._sandboxes.destroy(box.id)
-        for job in jobs:
-            await self._storage.delete_prefix(render_prefix(user_id, job.id))
-        await self._storage.delete_prefix(session_prefix(user_id, record.project_id, session_id))
+        await self._removal.finish(closed)
 
     async def _find(self, session_id: str) -> Any | None:
         try:
@@ -118,23 +131,33 @@ class RayDirectory:
         except ValueError:
             return None
 
-    async def _call(self, session_id: str, method: str, given: Mapping[str, object]) -> object:
-        deadline = time.monotonic() + CALL_TIMEOUT_S
-        while True:
+    async def _call(
+        self, session_id: str, method: str, given: Mapping[str, object], *, limit_s: float = CALL_TIMEOUT_S
+    ) -> object:
+        deadline = time.monotonic() + limit_s
+        why = "it does not answer"
+        while (left_s := deadline - time.monotonic()) > 0:
             try:
-                handle = await asyncio.to_thread(self._activate, session_id)
-                return await getattr(handle, method).remote(**given)
+                async with asyncio.timeout(left_s):
+                    handle = await asyncio.to_thread(self._activate, session_id)
+                    return await getattr(handle, method).remote(**given)
             except RayTaskError as error:
                 cause = error.cause
                 if not isinstance(cause, KodaError):
                     raise
-                if not isinstance(cause, Fenced) or time.monotonic() > deadline:
+                if not isinstance(cause, Fenced):
                     raise cause from None
+                why = cause.message
             except RayError as error:  # dying, restarting, out of reach: it is there again in a moment
-                if time.monotonic() > deadline:
-                    raise
                 _log.info("calling again", session_id=session_id, method=method, error=type(error).__name__)
+                why = f"its process ends again and again ({type(error).__name__})"
+            except TimeoutError:
+                break
             await asyncio.sleep(_RETRY_S)
+        raise Unavailable(
+            f"session {session_id} did not take {method!r} within {limit_s:.0f} s: {why}; try again",
+            context={"session_id": session_id, "method": method},
+        )
 
     def _activate(self, session_id: str) -> Any:
         options = {**SESSION_OPTIONS, "name": session_name(session_id)}

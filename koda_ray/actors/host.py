@@ -2,7 +2,8 @@
 
 The classes inside are plain and know nothing of Ray. An actor's ``__init__`` only starts a task; every method awaits
 it, so a slow restore never blocks Ray's creation of the actor, and a restarted actor takes its work up before anybody
-calls. Imports are late, because a session actor's memory is mostly imports.
+calls. A session that cannot be started (the disk is full, it was deleted meanwhile) says so to whoever asked, and its
+process ends: the next call makes a new one. Imports are late, because a session actor's memory is mostly imports.
 """
 
 from __future__ import annotations
@@ -14,22 +15,35 @@ import gc
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import ray
+import structlog
 from pydantic import JsonValue
 from ray.actor import exit_actor
 
+from koda_ray.actors.followers import Followers
 from koda_ray.config import Settings
-from koda_ray.errors import Fenced
+from koda_ray.errors import Fenced, Unavailable
 
 if TYPE_CHECKING:
     from koda_ray.actors.session import Session
+    from koda_ray.render.tasks import RayExecutor
     from koda_ray.sandbox.base import PreviewEndpoint
-    from koda_ray.state.store import CommandRecord
+    from koda_ray.state.store import CommandRecord, Store
 
-__all__ = ["JANITOR", "JANITOR_OPTIONS", "NAMESPACE", "SESSION_OPTIONS", "JanitorHost", "SessionHost", "session_name"]
+__all__ = [
+    "JANITOR",
+    "JANITOR_OPTIONS",
+    "NAMESPACE",
+    "SESSION_OPTIONS",
+    "START_S",
+    "JanitorHost",
+    "SessionHost",
+    "session_name",
+]
 
 NAMESPACE = "koda"
 JANITOR = "janitor"
@@ -42,6 +56,13 @@ SESSION_OPTIONS: dict[str, Any] = {
     "max_task_retries": 0,  # commands carry idempotency keys; the directory tries again
     "max_concurrency": 200,
 }
+START_S = 60.0
+"""How long a session may take to start, in seconds, before its process gives up and ends."""
+_ANSWERED_S = 10.0
+_AGAIN_S = 1.0
+_AGAIN_MAX_S = 30.0
+T = TypeVar("T")
+_log = structlog.get_logger()
 JANITOR_OPTIONS: dict[str, Any] = {**SESSION_OPTIONS, "name": JANITOR, "max_restarts": -1, "max_concurrency": 8}
 
 
@@ -75,9 +96,26 @@ class _SessionHost:
         self._settings = dict(settings)
         self._leaving: asyncio.Task[None] | None = None
         self._me = cast("Any", ray.get_runtime_context()).current_actor
+        self._executor: RayExecutor | None = None
+        self._followers = Followers(self._watched)
+        self._calls: set[asyncio.Task[Any]] = set()
         self._starting = asyncio.get_running_loop().create_task(self._start())
+        self._starting.add_done_callback(self._started)
+
+    def _started(self, starting: asyncio.Task[Session]) -> None:
+        error = None if starting.cancelled() else starting.exception()
+        if error is not None:
+            _log.warning("session did not start", session_id=self._session_id, error=f"{type(error).__name__}: {error}")
+            self._ended()
 
     async def _start(self) -> Session:
+        try:
+            async with asyncio.timeout(START_S):
+                return await self._open()
+        except TimeoutError as error:
+            raise Unavailable(f"session {self._session_id} could not be started within {START_S:.0f} s") from error
+
+    async def _open(self) -> Session:
         # structlog would import it for colours that no log file shows: 4 MB in each session's process
         sys.modules.setdefault("rich", cast("Any", None))
         from koda_ray.actors.parts import open_parts
@@ -85,7 +123,10 @@ class _SessionHost:
         from koda_ray.render.tasks import RayExecutor
 
         settings = Settings.model_validate(self._settings)
-        executor = RayExecutor(workers=settings.render_workers, chromium_path=settings.chromium_path)
+        # asks the cluster, which blocks
+        self._executor = executor = await asyncio.to_thread(
+            lambda: RayExecutor(workers=settings.render_workers, chromium_path=settings.chromium_path)
+        )
         parts = await open_parts(settings, executor=executor, host=_host(), ended=self._ended)
         session = Session(self._session_id, parts)
         await session.start()
@@ -105,9 +146,24 @@ class _SessionHost:
 
     async def _leave(self) -> None:
         with contextlib.suppress(Exception):
-            await (await asyncio.shield(self._starting)).close()
+            await self._end(await asyncio.shield(self._starting))
+        await self._followers.close()
+        if self._calls:  # they have their answers: let them be sent
+            await asyncio.wait(self._calls, timeout=_ANSWERED_S)
         # only a method of the actor may end it without Ray starting it again
         self._me.exit.remote()
+
+    async def _end(self, session: Session) -> None:
+        await session.close()
+        if self._executor is not None:  # a session that was fenced does not wait for its renders
+            await self._executor.cancel_all()
+
+    async def _answer(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run a call; this process does not end before it is answered."""
+        task = asyncio.get_running_loop().create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return await task
 
     async def exit(self) -> None:
         """End this process for good."""
@@ -115,25 +171,36 @@ class _SessionHost:
 
     async def ping(self) -> int:
         """Wait until the session is active; returns the process id."""
-        await self._session()
+        await self._answer(self._session())
         return os.getpid()
 
     async def submit(self, *, name: str, body: dict[str, JsonValue], key: str, user_id: str) -> CommandRecord:
         """Record a command."""
-        return await (await self._session()).submit(name=name, body=body, key=key, user_id=user_id)
+
+        async def call() -> CommandRecord:
+            return await (await self._session()).submit(name=name, body=body, key=key, user_id=user_id)
+
+        return await self._answer(call())
 
     async def preview(self, *, user_id: str) -> PreviewEndpoint:
         """Return the running dev server."""
-        return await (await self._session()).preview(user_id)
 
-    async def watch(self, *, watchers: int) -> None:
-        """Note how many people follow."""
+        async def call() -> PreviewEndpoint:
+            return await (await self._session()).preview(user_id)
+
+        return await self._answer(call())
+
+    async def watch(self, *, source: str, watchers: int) -> None:
+        """Note how many people follow at one server; it says so again and again while there are any."""
+        await self._session()
+        await self._followers.heard(source, watchers)
+
+    async def _watched(self, watchers: int) -> None:
         await (await self._session()).watch(watchers)
 
     async def close(self) -> None:
         """Passivate now: save, destroy the sandbox, give up the lease. The process ends with the next `exit`."""
-        with contextlib.suppress(Fenced):
-            await (await self._session()).close()
+        await self._answer(self._end(await asyncio.shield(self._starting)))
 
     async def memory(self) -> dict[str, float]:
         """Measure this process: unique set size and resident set in MB."""
@@ -157,17 +224,32 @@ class _JanitorHost:
         from koda_ray.state.storage import Storage
 
         settings = Settings.model_validate(self._settings)
-        store = await open_store(settings)
-        directory = RayDirectory(
-            settings, store=store, storage=Storage.from_settings(settings), sandboxes=sandbox_provider(settings)
+        store = await _persist(lambda: open_store(settings))
+        sandboxes = sandbox_provider(settings)
+        directory = RayDirectory(settings, store=store, storage=Storage.from_settings(settings), sandboxes=sandboxes)
+        janitor = Janitor(
+            store=store, wake=directory.wake, finish=directory.finish, sandboxes=sandboxes, settings=settings
         )
-        await Janitor(store=store, wake=directory.wake, sandboxes=sandbox_provider(settings), settings=settings).run()
+        await janitor.run()
 
     async def ping(self) -> int:
         """Return the process id; raises what ended the janitor, if something did."""
         if self._running.done():
             self._running.result()
         return os.getpid()
+
+
+async def _persist(open_it: Callable[[], Coroutine[Any, Any, Store]]) -> Store:
+    """Open the database, however often that fails: there is one janitor, and nobody starts it a second time."""
+    wait_s = _AGAIN_S
+    while True:
+        began = time.monotonic()
+        try:
+            return await open_it()
+        except Exception as error:
+            _log.warning("janitor cannot open the database", error=str(error), seconds=time.monotonic() - began)
+        await asyncio.sleep(wait_s)
+        wait_s = min(_AGAIN_MAX_S, wait_s * 2)
 
 
 # Ray's own types for these are incomplete

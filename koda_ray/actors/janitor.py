@@ -1,31 +1,50 @@
 """Whatever owes work is woken, and whatever nobody owns is cleared away; a loop over the database, nothing more.
 
 A session sleeps through nothing: one that owes work and whose lease has run out is activated, whoever let it fall and
-however often the cluster's head was started anew.
+however often the cluster's head was started anew. Each is woken in a task of its own, so one that hangs holds up none
+of the others; one that cannot be woken is tried again after longer and longer pauses.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 import structlog
 
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, NotFound
 from koda_ray.sandbox.base import SandboxProvider
-from koda_ray.state.store import Store
+from koda_ray.sandbox.service import SandboxService
+from koda_ray.state.store import SessionRecord, Store
 from koda_ray.types import now
 
-__all__ = ["CLEAR_S", "EVENTS_KEPT", "Janitor"]
+__all__ = ["CLEAR_S", "EVENTS_KEPT", "PAUSE_MAX_S", "WAKES", "WAKE_S", "Janitor"]
 
 CLEAR_S = 60.0
 """Between two clearings, in seconds."""
 EVENTS_KEPT = timedelta(days=1)
 """How long events that a later one makes worthless are kept."""
+WAKES = 16
+"""How many sessions are woken at once."""
+WAKE_S = 60.0
+"""How long waking one may take, in seconds."""
+PAUSE_MAX_S = 300.0
+"""The longest pause before one that cannot be woken is tried again, in seconds."""
+_OWED_AT_ONCE = 1_000
+_T = TypeVar("_T")
 _log = structlog.get_logger()
+
+
+@dataclass
+class _Failures:
+    """How often in a row a session could not be woken, and when (in the loop's seconds) it is tried again."""
+
+    count: int = 0
+    not_before: float = 0.0
 
 
 class Janitor:
@@ -34,8 +53,10 @@ class Janitor:
     Args:
         store: The database.
         wake: Activates a session by id.
+        finish: Removes what a closed session left.
         sandboxes: Lists and destroys sandboxes.
         settings: Intervals.
+        wake_s: How long waking one may take, in seconds.
     """
 
     def __init__(
@@ -43,50 +64,101 @@ class Janitor:
         *,
         store: Store,
         wake: Callable[[str], Awaitable[None]],
+        finish: Callable[[SessionRecord], Awaitable[None]],
         sandboxes: SandboxProvider,
         settings: Settings,
+        wake_s: float = WAKE_S,
     ) -> None:
         self._store = store
         self._wake = wake
+        self._finish = finish
         self._sandboxes = sandboxes
         self._settings = settings
+        self._wake_s = wake_s
+        self._waking: dict[str, asyncio.Task[None]] = {}
+        self._failures: dict[str, _Failures] = {}
+        self._free = asyncio.Semaphore(WAKES)
 
     async def run(self) -> None:
-        """Go round until cancelled. One that cannot be helped is logged and tried again the next time."""
-        cleared = time.monotonic() - CLEAR_S
-        while True:
-            try:
-                await self.wake_owed()
-                if time.monotonic() - cleared >= CLEAR_S:
-                    cleared = time.monotonic()
-                    await self.clear()
-            except KodaError as error:
-                _log.warning("janitor", code=error.code, error=error.message)
-            except Exception:
-                _log.exception("janitor")
-            await asyncio.sleep(self._settings.janitor_s)
+        """Go round until cancelled. What cannot be helped is logged and tried again the next time."""
+        clearing: asyncio.Task[object] | None = None
+        clock = asyncio.get_running_loop().time
+        cleared = clock() - CLEAR_S
+        try:
+            while True:
+                await _logged(self.wake_owed(), "wake")
+                if clock() - cleared >= CLEAR_S and (clearing is None or clearing.done()):
+                    cleared = clock()
+                    clearing = asyncio.create_task(_logged(self.clear(), "clear"))
+                await asyncio.sleep(self._settings.janitor_s)
+        finally:
+            if clearing is not None:
+                clearing.cancel()
+            await self.close()
+
+    async def close(self) -> None:
+        """Stop waking; may be called twice."""
+        tasks = list(self._waking.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def wake_owed(self) -> list[str]:
-        """Activate every session that owes work and that nobody holds; returns their ids."""
-        owed = [work.id for work in await self._store.owed(now()) if work.kind == "session"]
-        results = await asyncio.gather(*(self._wake(session_id) for session_id in owed), return_exceptions=True)
-        for session_id, result in zip(owed, results, strict=True):
-            if isinstance(result, BaseException):
-                _log.warning("could not wake", session_id=session_id, error=str(result))
-            else:
-                _log.info("woken", session_id=session_id)
-        return owed
+        """Begin to activate every session that owes work and that nobody holds, and whose pause is over.
+
+        Returns:
+            The ids of those that this call has begun with; waking them goes on in the background.
+        """
+        loop = asyncio.get_running_loop()
+        owed = [work.id for work in await self._store.owed(now(), limit=_OWED_AT_ONCE) if work.kind == "session"]
+        forgotten = loop.time() - 2 * PAUSE_MAX_S
+        self._failures = {name: found for name, found in self._failures.items() if found.not_before > forgotten}
+        begun: list[str] = []
+        for session_id in owed:
+            failures = self._failures.get(session_id)
+            if session_id in self._waking or (failures is not None and failures.not_before > loop.time()):
+                continue
+            self._waking[session_id] = loop.create_task(self._wake_one(session_id))
+            begun.append(session_id)
+        return begun
+
+    async def _wake_one(self, session_id: str) -> None:
+        try:
+            async with self._free, asyncio.timeout(self._wake_s):
+                await self._wake(session_id)
+            self._failures.pop(session_id, None)
+            _log.info("woken", session_id=session_id)
+        except NotFound:
+            self._failures.pop(session_id, None)
+        except Exception as error:
+            failures = self._failures.setdefault(session_id, _Failures())
+            pause_s = min(PAUSE_MAX_S, self._settings.janitor_s * 2**failures.count)
+            failures.count += 1
+            failures.not_before = asyncio.get_running_loop().time() + pause_s
+            why = f"no answer in {self._wake_s:.0f} s" if isinstance(error, TimeoutError) else str(error)[:300]
+            _log.warning("could not wake", session_id=session_id, error=why, times=failures.count, again_in_s=pause_s)
+        finally:
+            del self._waking[session_id]
 
     async def clear(self) -> list[str]:
-        """Destroy sandboxes that are provably ours and that nobody needs; drop worthless events."""
-        gone: list[str] = []
-        for info in await self._sandboxes.list():
-            if await self._needed(info.session_id, info.id):
-                continue
-            await self._sandboxes.destroy(info.id)
-            await self._store.sandbox_destroyed(info.id)
-            gone.append(info.id)
+        """Finish deletions, destroy sandboxes that are provably ours and that nobody needs, drop worthless events.
+
+        Returns:
+            The ids of the sandboxes that were destroyed.
+        """
+        for closed in await self._store.closed_sessions():
+            await _logged(self._finish(closed), "finish a deletion", session_id=closed.id)
+        gone = await _logged(self._reap(), "clear sandboxes") or []
         await self._store.prune_events(now() - EVENTS_KEPT)
+        return gone
+
+    async def _reap(self) -> list[str]:
+        found = await self._sandboxes.list()
+        needed = [info.id for info in found if await self._needed(info.session_id, info.id)]
+        gone = await SandboxService(self._sandboxes).reap(needed)
+        for sandbox_id in gone:
+            await self._store.sandbox_destroyed(sandbox_id)
         return gone
 
     async def _needed(self, session_id: str, sandbox_id: str) -> bool:
@@ -101,3 +173,14 @@ class Janitor:
             seconds=self._settings.idle_timeout_s
         )
         return held or session.owes is not None
+
+
+async def _logged(work: Awaitable[_T], what: str, **names: str) -> _T | None:
+    """Do something that is done again soon: a failure is logged, and the rest goes on."""
+    try:
+        return await work
+    except KodaError as error:
+        _log.warning(f"could not {what}", code=error.code, error=error.message, **names)
+    except Exception:
+        _log.exception(f"could not {what}", **names)
+    return None

@@ -38,6 +38,7 @@ __all__ = [
     "report_key",
     "session_prefix",
     "sha256",
+    "shared_prefixes",
     "thumbnail_key",
     "unit_key",
     "unit_meta_key",
@@ -349,6 +350,11 @@ def manifest_key(user_id: str, project_id: str, session_id: str, checkpoint_id: 
 def blob_key(user_id: str, digest: str) -> str:
     """A file's bytes by their SHA-256; shared by the user's projects, never with another user."""
     return f"{user_prefix(user_id)}/blobs/sha256/{_hash(digest)[:2]}/{digest}"
+
+
+def shared_prefixes(user_id: str) -> tuple[str, ...]:
+    """What is stored by its content, for all of a user's sessions: blobs, bundles and units."""
+    return tuple(f"{user_prefix(user_id)}/{name}" for name in ("blobs", "bundles", "units"))
 
 
 def asset_key(user_id: str, project_id: str, asset_id: str, name: str) -> str:

@@ -1,0 +1,68 @@
+"""Taking away everything that is a deleted session's, in an order that can be cut off anywhere and gone on with.
+
+The session's row is closed first, and its rows go last: until then they say what else has to go. So a crash midway
+leaves a closed session, which nobody sees, and which the janitor finishes.
+
+What is stored by its content is shared between a user's sessions. Bundles, and the units rendered from them, go when
+no job of another session names them. Blobs (the files of checkpoints) and bundles that no job was ever made of stay
+until the user's last session is deleted: whether a session that is being worked on is about to name one cannot be
+known.
+"""
+
+from __future__ import annotations
+
+from koda_ray.sandbox.base import SandboxProvider
+from koda_ray.state.storage import Storage, bundle_prefix, render_prefix, session_prefix, shared_prefixes
+from koda_ray.state.store import SessionRecord, Store
+
+__all__ = ["Removal"]
+
+_MANY = 10_000
+
+
+class Removal:
+    """Removes what a closed session left.
+
+    Args:
+        store: Its rows.
+        storage: Its files.
+        sandboxes: Its sandboxes.
+    """
+
+    def __init__(self, *, store: Store, storage: Storage, sandboxes: SandboxProvider) -> None:
+        self._store = store
+        self._storage = storage
+        self._sandboxes = sandboxes
+
+    async def finish(self, closed: SessionRecord) -> None:
+        """Remove everything of a closed session whose process has ended. May be called again.
+
+        Raises:
+            KodaError: Something could not be removed; the rows are still there, and calling again goes on.
+        """
+        for box in await self._store.sandboxes(session_id=closed.id, live=False):
+            await self._sandboxes.destroy(box.id)
+        for asset in await self._store.assets(user_id=closed.user_id, session_id=closed.id):
+            await self._storage.delete(asset.key)
+        alone = await self._renders(closed)
+        await self._storage.delete_prefix(session_prefix(closed.user_id, closed.project_id, closed.id))
+        if alone and not await self._store.list_sessions(closed.user_id, limit=1):
+            for prefix in shared_prefixes(closed.user_id):
+                await self._storage.delete_prefix(prefix)
+        await self._store.delete_session(closed.id, user_id=closed.user_id)
+
+    async def _renders(self, closed: SessionRecord) -> bool:
+        """Remove its jobs' results, and what only they are made of; return whether the user has no other jobs."""
+        leaving = {row.id for row in await self._store.closed_sessions(limit=_MANY)}
+        jobs = await self._store.list_jobs(user_id=closed.user_id)
+        others = {str(job.spec.get("bundle")) for job in jobs if job.session_id not in leaving}
+        for job in jobs:
+            if job.session_id != closed.id:
+                continue
+            await self._storage.delete_prefix(render_prefix(closed.user_id, job.id))
+            bundle = job.spec.get("bundle")
+            if isinstance(bundle, str) and bundle not in others:
+                for chunk in await self._store.chunks(job.id):
+                    await self._storage.delete_prefix(chunk.key.rpartition("/")[0])
+                await self._storage.delete_prefix(bundle_prefix(closed.user_id, bundle))
+        return not others

@@ -1,0 +1,235 @@
+"""The janitor over a real database, real storage and real sandboxes; only waking is written down here."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from koda_ray.actors.janitor import WAKES, Janitor
+from koda_ray.actors.parts import sandbox_provider
+from koda_ray.actors.removal import Removal
+from koda_ray.config import Settings
+from koda_ray.errors import NotFound, StorageError
+from koda_ray.sandbox.base import Sandbox
+from koda_ray.sandbox.service import REAP_GRACE_S
+from koda_ray.state import checkpoint
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.storage import Storage, asset_key, bundle_key, unit_key, video_key
+from koda_ray.state.store import Batch, SessionRecord
+from koda_ray.types import new_id, now
+from tests.state import records
+
+SOON = timedelta(seconds=60)
+
+
+class House:
+    """What a janitor looks after."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = Settings(
+            storage_path=folder / "storage", database_path=folder / "koda.db", sandbox_path=folder / "sandboxes",
+            janitor_s=0.02,
+        )  # fmt: skip
+        self.store = SqlStore(self.settings.database_path)
+        self.storage = Storage.from_settings(self.settings)
+        self.sandboxes = sandbox_provider(self.settings)
+        self.removal = Removal(store=self.store, storage=self.storage, sandboxes=self.sandboxes)
+        self.woken: list[str] = []
+        self._janitors: list[Janitor] = []
+
+    async def wake(self, session_id: str) -> None:
+        await self.store.activate(session_id, host="test", lease_until=now() + SOON)
+        self.woken.append(session_id)
+
+    def janitor(self, wake: Callable[[str], Awaitable[None]] | None = None, *, wake_s: float = 30.0) -> Janitor:
+        made = Janitor(
+            store=self.store,
+            wake=wake or self.wake,
+            finish=self.removal.finish,
+            sandboxes=self.sandboxes,
+            settings=self.settings,
+            wake_s=wake_s,
+        )
+        self._janitors.append(made)
+        return made
+
+    async def session(self, *, owes: bool = True, lease: timedelta | None = None) -> SessionRecord:
+        made = await records.new_session(self.store, owes="analyze" if owes else None)
+        if lease is None:
+            return made
+        return await self.store.activate(made.id, host="test", lease_until=now() + lease)
+
+    async def sandbox(self, of: SessionRecord, *, age_s: float = 2 * REAP_GRACE_S, named: bool = True) -> Sandbox:
+        """Make a sandbox so long ago, and have the session's state name it."""
+        sandbox_id = f"sbx_{int((time.time() - age_s) * 1000):012x}{secrets.token_hex(10)}"
+        row = replace(records.sandbox(of), id=sandbox_id, status="ready")
+        state = of.state.model_copy(update={"sandbox_id": sandbox_id if named else None})
+        await self.store.commit(of.id, of.epoch, Batch(sandboxes=[row], state=state))
+        return await self.sandboxes.create(sandbox_id=sandbox_id, session_id=of.id, user_id=of.user_id)
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not done():
+                await asyncio.sleep(0.005)
+
+    async def close(self) -> None:
+        for janitor in self._janitors:
+            await janitor.close()
+        for info in await self.sandboxes.list():
+            await self.sandboxes.destroy(info.id)
+        await self.store.close()
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    await asyncio.to_thread(tmp_path.chmod, 0o755)
+    made = House(tmp_path)
+    await made.store.open()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+# --- waking ---------------------------------------------------------------------------------------------------------
+
+
+async def test_owed_work_is_woken_when_nobody_holds_it(house: House) -> None:
+    fresh = await house.session()
+    expired = await house.session(lease=-timedelta(seconds=1))
+    await house.session(lease=SOON)  # held
+    await house.session(owes=False)  # rests
+    begun = await house.janitor().wake_owed()
+    await house.until(lambda: len(house.woken) == 2)
+    assert set(begun) == set(house.woken) == {fresh.id, expired.id}
+    assert await house.janitor().wake_owed() == []
+
+
+async def test_those_that_hang_hold_up_nobody_and_are_given_up(house: House) -> None:
+    stuck = {(await house.session()).id for _ in range(WAKES - 1)}
+    well = [(await house.session()).id for _ in range(3)]
+    given_up: list[str] = []
+
+    async def wake(session_id: str) -> None:
+        if session_id in stuck:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                given_up.append(session_id)
+        await house.wake(session_id)
+
+    running = asyncio.create_task(house.janitor(wake, wake_s=2).run())
+    await house.until(lambda: sorted(house.woken) == sorted(well))
+    assert given_up == []
+    late = (await house.session()).id  # comes while the others hang
+    await house.until(lambda: late in house.woken)
+    await house.until(lambda: set(given_up) == stuck)
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_one_that_fails_is_tried_again_ever_more_seldom(house: House) -> None:
+    session_id, tried = (await house.session()).id, list[float]()
+
+    async def wake(_: str) -> None:
+        tried.append(time.monotonic())
+        if len(tried) < 6:
+            raise StorageError("the database is locked")
+        await house.wake(session_id)
+
+    running = asyncio.create_task(house.janitor(wake).run())
+    await house.until(lambda: house.woken == [session_id])
+    running.cancel()
+    await asyncio.wait({running})
+    pauses = [after - before for before, after in zip(tried, tried[1:], strict=False)]
+    for number, pause in enumerate(pauses):
+        assert pause >= house.settings.janitor_s * 2**number * 0.9, pauses
+
+
+# --- sandboxes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.sandbox
+async def test_sandboxes_that_nobody_needs_go_and_the_others_stay(house: House) -> None:
+    held = await house.sandbox(await house.session(owes=False, lease=SOON))
+    owing = await house.sandbox(await house.session(lease=-timedelta(days=1)))
+    young = await house.sandbox(await house.session(lease=SOON), age_s=0, named=False)  # its row is on its way
+    left = await house.sandbox(await house.session(lease=SOON), named=False)
+    forgotten = await house.session(owes=False, lease=-timedelta(days=1))
+    asleep = await house.sandbox(forgotten)
+    gone = await house.session(owes=False, lease=SOON)
+    deleted = await house.sandbox(gone)
+    await house.store.delete_session(gone.id, user_id=gone.user_id)
+    assert set(await house.janitor().clear()) == {left.id, asleep.id, deleted.id}
+    assert {info.id for info in await house.sandboxes.list()} == {held.id, owing.id, young.id}
+    assert [row.status for row in await house.store.sandboxes(session_id=forgotten.id, live=False)] == ["destroyed"]
+
+
+# --- deletion -------------------------------------------------------------------------------------------------------
+
+
+async def filled(house: House, bundle: str) -> SessionRecord:
+    """A session with an upload, a checkpoint, and a job that rendered one unit of a bundle."""
+    session = await house.session(owes=False, lease=SOON)
+    asset_id = new_id("ast")
+    key = asset_key(session.user_id, session.project_id, asset_id, "logo.png")
+    await house.storage.put(key, b"logo")
+    await house.store.add_asset(replace(records.asset(of=session), id=asset_id, key=key))
+    manifest, manifest_key = await checkpoint.save(
+        house.storage, user_id=session.user_id, project_id=session.project_id, session_id=session.id,
+        files={"src/App.tsx": b"shared", "src/own.ts": session.id.encode()}, state=session.state, event_seq=1,
+    )  # fmt: skip
+    pointer = replace(records.checkpoint(session, 1), id=manifest.id, manifest_key=manifest_key)
+    job = replace(records.job(session.user_id, session), spec={"bundle": bundle})
+    unit = unit_key(session.user_id, bundle[:32])
+    for stored in (unit, bundle_key(session.user_id, bundle), video_key(session.user_id, job.id, "mp4")):
+        await house.storage.put(stored, b"bytes")
+    chunk = replace(records.chunk(job, 0), key=unit)
+    await house.store.commit(session.id, session.epoch, Batch(checkpoint=pointer, jobs=[job], chunks=[chunk]))
+    return session
+
+
+async def test_a_deletion_takes_everything_but_what_others_share(house: House) -> None:
+    same, own = "a" * 64, "b" * 64
+    first, second, third = [await filled(house, bundle) for bundle in (same, same, own)]
+
+    async def delete(session: SessionRecord) -> list[str]:
+        before = set(await house.storage.list())
+        await house.removal.finish(await house.store.close_session(session.id, user_id=session.user_id))
+        assert await house.store.closed_sessions() == []
+        left = await house.storage.list()
+        assert not any(session.id in key for key in left)
+        return sorted(key.split("/")[2] for key in before - set(left))
+
+    assert await delete(first) == ["projects", "projects", "renders"]  # upload, manifest, video
+    assert await delete(third) == ["bundles", "projects", "projects", "renders", "units"]
+    assert len([key for key in await house.storage.list() if "/blobs/" in key]) == 4
+    await delete(second)  # the user's last
+    assert await house.storage.list() == []
+
+
+async def test_a_deletion_that_was_cut_off_is_finished(house: House) -> None:
+    session = await filled(house, "a" * 64)
+    closed = await house.store.close_session(session.id, user_id=session.user_id)
+
+    class Full(Storage):
+        async def delete_prefix(self, prefix: str) -> None:
+            raise StorageError("the bucket is away")
+
+    away = Removal(store=house.store, storage=Full(house.storage.url), sandboxes=house.sandboxes)
+    with pytest.raises(StorageError):
+        await away.finish(closed)
+    with pytest.raises(NotFound):
+        await house.store.get_session(session.id)
+    assert [row.id for row in await house.store.closed_sessions()] == [session.id]
+    await house.janitor().clear()
+    assert await house.store.closed_sessions() == [] and await house.storage.list() == []
+    with pytest.raises(NotFound):
+        await house.store.close_session(session.id, user_id=session.user_id)
