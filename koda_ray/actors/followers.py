@@ -32,8 +32,8 @@ class Followers:
         self._telling = asyncio.Lock()
         self._forgetting: asyncio.Task[None] | None = None
 
-    async def heard(self, source: str, count: int) -> None:
-        """Note how many follow at one server; 0 takes it out."""
+    async def heard(self, source: str, count: int) -> int:
+        """Note how many follow at one server; 0 takes it out. Returns how many follow in all."""
         loop = asyncio.get_running_loop()
         if count:
             self._said[source] = (count, loop.time() + self._ttl_s)
@@ -42,6 +42,7 @@ class Followers:
         if self._said and (self._forgetting is None or self._forgetting.done()):
             self._forgetting = loop.create_task(self._forget())
         await self._look()
+        return self._told
 
     async def close(self) -> None:
         """Stop watching the clock; may be called twice."""

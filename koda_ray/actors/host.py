@@ -190,10 +190,10 @@ class _SessionHost:
 
         return await self._answer(call())
 
-    async def watch(self, *, source: str, watchers: int) -> None:
-        """Note how many people follow at one server; it says so again and again while there are any."""
+    async def watch(self, *, source: str, watchers: int) -> int:
+        """Note how many people follow at one server, which repeats it while there are any; returns the sum of all."""
         await self._session()
-        await self._followers.heard(source, watchers)
+        return await self._followers.heard(source, watchers)
 
     async def _watched(self, watchers: int) -> None:
         await (await self._session()).watch(watchers)

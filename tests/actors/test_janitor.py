@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -148,7 +149,7 @@ async def test_one_that_fails_is_tried_again_ever_more_seldom(house: House) -> N
     await house.until(lambda: house.woken == [session_id])
     running.cancel()
     await asyncio.wait({running})
-    pauses = [after - before for before, after in zip(tried, tried[1:], strict=False)]
+    pauses = [after - before for before, after in pairwise(tried)]
     for number, pause in enumerate(pauses):
         assert pause >= house.settings.janitor_s * 2**number * 0.9, pauses
 

@@ -1,0 +1,171 @@
+"""Session actors on a real Ray: starts that fail, deletions, calls that are not answered, and who follows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray.util import list_named_actors
+
+from koda_ray.actors import directory as directories
+from koda_ray.actors.directory import RayDirectory
+from koda_ray.actors.host import NAMESPACE, session_name
+from koda_ray.actors.parts import sandbox_provider
+from koda_ray.config import Settings
+from koda_ray.errors import KodaError, NotFound, StorageError, Unavailable
+from koda_ray.render.tasks import CHROMIUM_RESOURCE
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.storage import Storage
+from tests.state import records
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(
+        namespace=NAMESPACE, num_cpus=2, resources={CHROMIUM_RESOURCE: 1}, include_dashboard=False,
+        logging_level="ERROR", log_to_driver=False,
+    )  # fmt: skip
+    yield
+    ray.shutdown()
+
+
+class Place:
+    """A database, reached by actors through a link that a test may turn elsewhere."""
+
+    def __init__(self, folder: Path) -> None:
+        self.real = folder / "real.db"
+        self.link = folder / "koda.db"
+        self.link.symlink_to(self.real)
+        self.settings = Settings(
+            storage_path=folder / "storage", database_path=self.link, sandbox_path=folder / "boxes", lease_s=0.6
+        )
+        self.store = SqlStore(self.real)
+        self.directory = RayDirectory(
+            self.settings,
+            store=self.store,
+            storage=Storage.from_settings(self.settings),
+            sandboxes=sandbox_provider(self.settings),
+        )
+
+    async def until(self, done: Callable[[], bool], *, limit_s: float = 30) -> None:
+        deadline = time.monotonic() + limit_s
+        while not await asyncio.to_thread(done):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.02)
+
+    async def pid(self, session_id: str) -> int:
+        host = (await self.store.get_session(session_id)).host or ""
+        return int(host.rpartition(":")[2])
+
+    async def freeze(self, pid: int) -> None:
+        """Stop a process, at a moment when it is not writing to the database."""
+        async with asyncio.timeout(20):
+            while True:
+                os.kill(pid, signal.SIGSTOP)
+                with contextlib.closing(sqlite3.connect(self.real, timeout=0, isolation_level=None)) as look:
+                    try:
+                        look.execute("BEGIN IMMEDIATE")
+                        return
+                    except sqlite3.OperationalError:
+                        os.kill(pid, signal.SIGCONT)
+                await asyncio.sleep(0.01)
+
+
+def actors() -> set[str]:
+    return {str(found["name"]) for found in list_named_actors(all_namespaces=True)}
+
+
+@pytest.fixture
+async def place(cluster: None, tmp_path: Path) -> AsyncIterator[Place]:
+    made = Place(tmp_path)
+    await made.store.open()
+    yield made
+    for name in await asyncio.to_thread(actors):
+        with contextlib.suppress(ValueError):
+            ray.kill(ray.get_actor(name, namespace=NAMESPACE))
+    await made.until(lambda: not actors())
+    await made.store.close()
+
+
+async def test_a_start_that_fails_is_told_and_poisons_nothing(place: Place) -> None:
+    session = await records.new_session(place.store)
+    broken = place.link.with_name("broken.db")
+    broken.write_text("this is not a database" * 100)
+    place.link.unlink()
+    place.link.symlink_to(broken)
+    with pytest.raises(StorageError, match="database"):
+        await place.directory.wake(session.id)
+    place.link.unlink()
+    place.link.symlink_to(place.real)
+    await place.directory.wake(session.id)  # the same name, a new process
+    assert (await place.store.get_session(session.id)).epoch == 1
+
+    with pytest.raises(NotFound):  # as when a wake comes after a deletion
+        await place.directory.wake("ses_deleted")
+    await place.until(lambda: actors() == {session_name(session.id)})
+
+
+async def test_a_deletion_ends_the_actor_and_later_calls_find_nothing(place: Place) -> None:
+    session = await records.new_session(place.store)
+    await place.directory.wake(session.id)
+    for user_id, session_id in (("bob", session.id), ("ann", "ses_unknown")):
+        with pytest.raises(NotFound) as refused:
+            await place.directory.delete(session_id=session_id, user_id=user_id)
+        assert refused.value.code == "NOT_FOUND"
+    waking = asyncio.create_task(place.directory.wake(session.id))
+    await place.directory.delete(session_id=session.id, user_id=session.user_id)
+    await asyncio.wait({waking})
+    with contextlib.suppress(KodaError):
+        waking.result()
+    await place.until(lambda: not actors())
+    with pytest.raises(NotFound):
+        await place.directory.delete(session_id=session.id, user_id=session.user_id)
+    with pytest.raises(NotFound):
+        await place.directory.preview(session_id=session.id, user_id=session.user_id)
+
+
+async def test_a_call_that_is_not_answered_ends_and_may_be_tried_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await records.new_session(place.store)
+    await place.directory.wake(session.id)
+    pid = await place.pid(session.id)
+    await place.freeze(pid)
+    try:
+        with pytest.raises(Unavailable) as error:
+            given: dict[str, Any] = {"name": "message", "body": {"text": "hi"}, "key": "k", "user_id": session.user_id}
+            await place.directory._call(session.id, "submit", given, limit_s=1)
+        assert (error.value.status, error.value.retryable) == (503, True)
+        assert session.id in error.value.message
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    monkeypatch.setattr(directories, "END_TIMEOUT_S", 1.0)
+    await place.freeze(pid)  # a deletion does not wait for it either
+    await place.directory.delete(session_id=session.id, user_id=session.user_id)
+    await place.until(lambda: not actors())
+
+
+async def test_followers_of_several_servers_are_added_up(place: Place) -> None:
+    session = await records.new_session(place.store)
+    other = RayDirectory(
+        place.settings, store=place.store, storage=Storage.from_settings(place.settings),
+        sandboxes=sandbox_provider(place.settings),
+    )  # fmt: skip
+    await place.directory.watch(session.id, 1)  # sleeps, and goes on sleeping
+    assert actors() == set()
+    await place.directory.wake(session.id)
+    handle = ray.get_actor(session_name(session.id), namespace=NAMESPACE)
+    for servers, count in ((place.directory, 2), (other, 3), (place.directory, 0)):
+        await servers.watch(session.id, count)
+    assert await handle.watch.remote(source="a third", watchers=1) == 4
