@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import pytest_asyncio
 from PIL import Image
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.async_api import Browser, Page, Route, async_playwright
 
 from koda_ray.config import Settings
 from koda_ray.render.browser import CHROMIUM_FLAGS
@@ -25,6 +28,7 @@ from tests import services
 ORIGIN = "http://bundle.koda/"
 PROJECTS = Path(__file__).parent / "projects"
 BUILD_TIMEOUT_S = 240.0
+APEX_S = 1.1702
 _MODULES = "node_modules"
 _GL = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 
@@ -53,11 +57,37 @@ def node(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def build(project: Path) -> Bundle:
-    """Run `vite build` and read what it made."""
-    done = node(project, f"{_MODULES}/vite/bin/vite.js", "build")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return read_folder(project / "dist")
+class Build:
+    """A `vite build` under way, without network and with its packages on a read-only mount, as in a sandbox."""
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+        modules = project / _MODULES
+        packages = str(modules.resolve())
+        modules.unlink()
+        modules.mkdir()
+        inside = ("--dev-bind", "/", "/", "--ro-bind", packages, str(modules), "--unshare-net", "--die-with-parent")
+        self._process = subprocess.Popen(
+            ["bwrap", *inside, "--chdir", str(project), "node", f"{_MODULES}/vite/bin/vite.js", "build"],
+            env={"PATH": os.environ["PATH"], "HOME": str(project)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._bundle: Bundle | None = None
+
+    def bundle(self) -> Bundle:
+        """Wait for it, and read what it made."""
+        if self._bundle is None:
+            said, _ = self._process.communicate(timeout=BUILD_TIMEOUT_S)
+            assert self._process.returncode == 0, said
+            self._bundle = read_folder(self.project / "dist")
+        return self._bundle
+
+    def end(self) -> None:
+        """End it, if it still runs."""
+        self._process.kill()
+        self._process.communicate()
 
 
 def pixels(png: bytes) -> np.ndarray:
@@ -73,22 +103,22 @@ class Visit:
     requests: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
-    def ready(self) -> None:
-        self.page.evaluate("window.__koda.ready")
+    async def ready(self) -> None:
+        await self.page.evaluate("window.__koda.ready")
 
-    def seek(self, seconds: float) -> None:
-        self.page.evaluate("t => window.__koda.seek(t)", seconds)
+    async def seek(self, seconds: float) -> None:
+        await self.page.evaluate("t => window.__koda.seek(t)", seconds)
 
-    def picture(self, *seconds: float) -> bytes:
+    async def picture(self, *seconds: float) -> bytes:
         """Seek to each time in turn, and take the picture of the last."""
         for time in seconds:
-            self.seek(time)
+            await self.seek(time)
         # a screenshot shows what was composed last; a renderer asks for a frame of its own
-        self.page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        return self.page.screenshot()
+        await self.page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        return await self.page.screenshot()
 
-    def probe(self) -> dict[str, object]:
-        return self.page.evaluate("window.probe")
+    async def probe(self) -> dict[str, Any]:
+        return await self.page.evaluate("window.probe")
 
 
 @dataclass
@@ -97,8 +127,8 @@ class Viewer:
 
     browser: Browser
 
-    @contextmanager
-    def open(
+    @asynccontextmanager
+    async def open(
         self,
         bundle: Bundle,
         query: str = "export",
@@ -107,59 +137,87 @@ class Viewer:
         before: str | None = None,
         offline: bool = False,
         wait: bool = True,
-    ) -> Iterator[Visit]:
+    ) -> AsyncGenerator[Visit]:
         """Show a bundle's page; what it does not hold is refused, and noted."""
-        context = self.browser.new_context(viewport={"width": size[0], "height": size[1]}, offline=offline)
+        context = await self.browser.new_context(viewport={"width": size[0], "height": size[1]}, offline=offline)
         try:
-            visit = Visit(context.new_page())
+            visit = Visit(await context.new_page())
 
-            def answer(route: Route) -> None:
+            async def answer(route: Route) -> None:
                 url = route.request.url
                 visit.requests.append(url)
                 path = url.removeprefix(ORIGIN).split("?")[0].split("#")[0]
                 if url.startswith(ORIGIN) and path in bundle.files:
-                    route.fulfill(body=bundle.files[path], content_type=Bundle.content_type(path))
+                    await route.fulfill(body=bundle.files[path], content_type=Bundle.content_type(path))
                 else:
                     visit.refused.append(url)
-                    route.abort()
+                    await route.abort()
 
-            context.route("**/*", answer)
+            await context.route("**/*", answer)
             if before:
-                context.add_init_script(before)
-            visit.page.goto(f"{ORIGIN}index.html?{query}")
+                await context.add_init_script(before)
+            await visit.page.goto(f"{ORIGIN}index.html?{query}")
             if wait:
-                visit.ready()
+                await visit.ready()
             yield visit
         finally:
-            context.close()
+            await context.close()
 
 
-@pytest.fixture(scope="session")
-def viewer() -> Iterator[Viewer]:
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def viewer() -> AsyncGenerator[Viewer]:
     services.need("chromium")
-    with sync_playwright() as playwright:
-        executable = find_browser(Settings().chromium_path).path
-        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox", *CHROMIUM_FLAGS, *_GL])
+    executable = find_browser(Settings().chromium_path).path
+    # not the synchronous interface: it keeps a loop running in this thread, in which no other test can run its own
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=executable, args=["--no-sandbox", *CHROMIUM_FLAGS, *_GL]
+        )
         yield Viewer(browser)
-        browser.close()
+        await browser.close()
 
 
 @pytest.fixture(scope="session")
-def demo_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    services.need("node")
-    return make_project(tmp_path_factory.mktemp("template") / "demo")
-
-
-@pytest.fixture(scope="session")
-def demo(demo_project: Path) -> Bundle:
-    return build(demo_project)
-
-
-@pytest.fixture(scope="session")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    services.need("node")
-    project = make_project(tmp_path_factory.mktemp("template") / "probe", PROJECTS / "probe")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Build]]:
+    """The projects of all tests, built side by side from the first test that wants one."""
+    services.need("node", "bwrap")
+    folder = tmp_path_factory.mktemp("template")
+    probe = make_project(folder / "probe", PROJECTS / "probe")
     dot = Image.radial_gradient("L").resize((64, 64))
-    (project / "public").mkdir(exist_ok=True)
-    Image.merge("RGB", (dot, dot, dot)).save(project / "public" / "dot.png")
-    return build(project)
+    (probe / "public").mkdir(exist_ok=True)
+    Image.merge("RGB", (dot, dot, dot)).save(probe / "public" / "dot.png")
+    demo, raised = make_project(folder / "demo"), make_project(folder / "raised")
+    raise_apex(raised)
+    running = {project.name: Build(project) for project in (probe, demo, raised)}
+    yield running
+    for build in running.values():
+        build.end()
+
+
+def raise_apex(project: Path) -> None:
+    """Lift the ball of the template's own film by 80 of 1080 design pixels, in the keyframe at APEX_S."""
+    file = project / "src" / "theatre" / "state.json"
+    state = json.loads(file.read_text())
+    tracks = state["sheetsById"]["Main"]["sequence"]["tracksByObject"]["Ball"]
+    track = tracks["trackData"][tracks["trackIdByPropPath"]['["position","y"]']]
+    (apex,) = (key for key in track["keyframes"] if abs(key["position"] - APEX_S) < 1e-3)
+    apex["value"] += 0.8
+    file.write_text(json.dumps(state))
+
+
+@pytest.fixture(scope="session")
+def demo(builds: dict[str, Build]) -> Bundle:
+    """The template's own film."""
+    return builds["demo"].bundle()
+
+
+@pytest.fixture(scope="session")
+def raised(builds: dict[str, Build]) -> Bundle:
+    """The template's own film with one keyframe changed."""
+    return builds["raised"].bundle()
+
+
+@pytest.fixture(scope="session")
+def probe(builds: dict[str, Build]) -> Bundle:
+    """One page for many questions."""
+    return builds["probe"].bundle()

@@ -157,7 +157,40 @@ function Aside() {
   return <group ref={group} />;
 }
 
+function Scattered() {
+  const mesh = useRef<Mesh>(null);
+  useFrame(() => mesh.current?.position.set(Math.random() * 4 - 2, Math.random() * 2 - 1, -1));
+  return (
+    <mesh ref={mesh}>
+      <sphereGeometry args={[0.3, 16, 8]} />
+      <meshBasicMaterial color="#ffffff" />
+    </mesh>
+  );
+}
+
+// Everything that an exact seek does not restore: summed time, random numbers, a random phase, the browser's own clock.
+function Film() {
+  return (
+    <>
+      <Canvas camera={{ position: [0, 0, 7] }}>
+        <ambientLight intensity={2} />
+        <Turning />
+        <Scattered />
+        <Float speed={4} floatIntensity={3}>
+          <mesh position={[2, 0, 0]}>
+            <boxGeometry />
+            <meshBasicMaterial color="#ffcc00" />
+          </mesh>
+        </Float>
+      </Canvas>
+      <style>{'@keyframes slide { to { transform: translateX(1500px) rotate(1turn); } }'}</style>
+      <div style={{ width: 200, height: 200, background: '#ff0055', animation: 'slide 1.7s linear infinite' }} />
+    </>
+  );
+}
+
 const CASES: Record<string, ComponentType> = {
+  film: Film,
   words: Words,
   solid: Solid,
   counted: Counted,
@@ -176,7 +209,7 @@ const CASES: Record<string, ComponentType> = {
 };
 
 export default function App() {
-  const Case = CASES[new URLSearchParams(window.location.search).get('case') ?? 'words'];
+  const Case = CASES[new URLSearchParams(window.location.search).get('case') ?? 'film'];
   return (
     <Stage background="#101820">
       <Suspense fallback={null}>{null}</Suspense>
