@@ -35,7 +35,7 @@ class GeneratedFile(BaseModel):
     """One complete file."""
 
     path: str = Field(min_length=1, max_length=1024)
-    content: str = Field(max_length=1_000_000)
+    content: str = Field(max_length=8_000_000)
 
 
 class GeneratedFiles(BaseModel):

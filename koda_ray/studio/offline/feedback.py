@@ -72,6 +72,8 @@ def _duration(brief: Brief, text: str) -> _Change:
     length = extract.find_length(text)
     seconds: float | None = None
     if length and not length.absurd:
+        if length.seconds > MAX_DURATION_S:
+            return None  # said to the person as what cannot be done; the length stays
         seconds = length.seconds
         delta = re.search(r"\b(?P<more>longer|more|extra|add)\b|\b(?P<less>shorter|less|cut|trim|remove)\b", text, re.I)
         if delta and re.search(r"\b(?:by|seconds? (?:longer|shorter|more|less)|extra|add|cut|trim)\b", text, re.I):

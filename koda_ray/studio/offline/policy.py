@@ -17,7 +17,9 @@ from pydantic import JsonValue
 
 from koda_ray.llm.base import Message
 from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.extract import find_length
 from koda_ray.studio.offline.feedback import ANSWERS, apply_answer, apply_feedback, apply_options, find_conflict
+from koda_ray.studio.offline.find import find_impossible
 from koda_ray.studio.offline.lexicon import VOCABULARY
 from koda_ray.studio.offline.parse import parse_prompt
 from koda_ray.studio.offline.plan import describe_plan, make_plan
@@ -482,6 +484,11 @@ def _take_feedback(
 
 def _reading(view: SessionView, said: str) -> str:
     """Say what a change request will do: how a contradiction is read, what was understood, or what was not."""
+    length = find_length(said)
+    if (why := find_impossible(said, length.seconds if length else None)) is not None:
+        options = ", ".join(f"“{label}”" for _, label, _ in _IMPOSSIBLE[why][1])
+        reason = _IMPOSSIBLE[why][0].rsplit(". ", 1)[0]
+        return f"{reason}. I leave the rest as it is. Ask for one of these instead: {options}."
     index = view.feedback.index(said)
     before = apply_options(parse_prompt(view.prompt, assets=view.assets), view.options)
     for answer in dict.fromkeys(a for a in (view.style, view.answer) if a):

@@ -109,3 +109,9 @@ def test_an_answer_in_own_words_brings_its_wishes_along() -> None:
 def test_an_alternative_to_the_impossible_is_possible() -> None:
     brief = apply_answer(parse_brief("a two-hour film about the sea"), "length-60")
     assert (brief.duration_s, brief.impossible) == (60.0, None)
+
+
+def test_a_length_beyond_the_limit_changes_nothing() -> None:
+    brief = parse_brief("a bouncing ball, playful")
+    after = parse_brief("a bouncing ball, playful", feedback=("make it a two-hour film",))
+    assert after.duration_s == brief.duration_s
