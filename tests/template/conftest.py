@@ -20,7 +20,7 @@ from PIL import Image
 from playwright.async_api import Browser, Page, Route, async_playwright
 
 from koda_ray.config import Settings
-from koda_ray.render.browser import CHROMIUM_FLAGS
+from koda_ray.render.browser import CHROMIUM_FLAGS, graphics_flags
 from koda_ray.render.bundle import Bundle, read_folder
 from koda_ray.render.programs import find_browser
 from tests import services
@@ -30,7 +30,6 @@ PROJECTS = Path(__file__).parent / "projects"
 BUILD_TIMEOUT_S = 240.0
 APEX_S = 1.1702
 _MODULES = "node_modules"
-_GL = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 
 
 def make_project(folder: Path, overlay: Path | None = None) -> Path:
@@ -171,7 +170,7 @@ async def viewer() -> AsyncGenerator[Viewer]:
     # not the synchronous interface: it keeps a loop running in this thread, in which no other test can run its own
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=executable, args=["--no-sandbox", *CHROMIUM_FLAGS, *_GL]
+            executable_path=executable, args=["--no-sandbox", *CHROMIUM_FLAGS, *graphics_flags()]
         )
         yield Viewer(browser)
         await browser.close()
