@@ -156,7 +156,7 @@ def stepwise() -> ScriptedModel:
 async def test_the_server_also_runs_as_a_process(tmp_path: Path) -> None:
     address = tmp_path / "address"
     argv = [sys.executable, "-m", "tests.llm.server", "tests.llm.test_anthropic:stepwise", "--port-file", str(address)]
-    process = subprocess.Popen(argv, cwd=Path(__file__).parents[2])  # noqa: ASYNC220 - starts, does not wait
+    process = subprocess.Popen(argv, cwd=Path(__file__).parents[2])
     try:
         deadline = time.monotonic() + 30
         while not address.exists():

@@ -375,5 +375,5 @@ async def _prints(box: Sandbox, name: str, text: str) -> bool:
 
 async def _until(done: Callable[[], Awaitable[bool]], *, deadline_s: float = 20.0) -> None:
     async with asyncio.timeout(deadline_s):
-        while not await done():  # noqa: ASYNC110 - what is waited for happens in another process
+        while not await done():
             await asyncio.sleep(0.02)

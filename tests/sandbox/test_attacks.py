@@ -200,7 +200,7 @@ async def test_no_descriptor_of_this_program_is_open_inside(sandbox: LocalSandbo
     assert opened["0"] == "/dev/null" and opened["3"].startswith("/proc/")
     await sandbox.start("fds", ("sh", "-c", "ls -l /proc/self/fd; sleep 60"))
     async with asyncio.timeout(10):
-        while "3 ->" not in (text := await sandbox.output("fds")):  # noqa: ASYNC110 - another process writes it
+        while "3 ->" not in (text := await sandbox.output("fds")):
             await asyncio.sleep(0.02)
     assert "4 ->" not in text
 

@@ -79,7 +79,7 @@ async def test_a_killed_owner_leaves_files_and_no_process(
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     deadline = time.monotonic() + 5
-    while leftovers.processes(name) and time.monotonic() < deadline:  # noqa: ASYNC110 - processes of another one
+    while leftovers.processes(name) and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
     assert leftovers.processes(name) == []
     info = next(iter(await provider.list()))

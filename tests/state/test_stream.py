@@ -75,7 +75,7 @@ async def test_a_commit_here_wakes_at_once(store: SqlStore, mine: SessionRecord)
 async def test_it_ends_when_cancelled_and_leaves_nothing(store: SqlStore, mine: SessionRecord) -> None:
     before = asyncio.all_tasks()
     task = asyncio.create_task(numbers(store, mine.id))
-    while not store.notifier._waiting:  # noqa: ASYNC110 - it has no event for tests
+    while not store.notifier._waiting:
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
