@@ -106,9 +106,12 @@ class LocalProvider:
         with suppress(SandboxNotFound):
             return await self.connect(sandbox_id)
         await self.destroy(sandbox_id)
+        making = asyncio.ensure_future(asyncio.to_thread(self._make, sandbox_id, session_id, user_id))
         try:
-            record = await asyncio.to_thread(self._make, sandbox_id, session_id, user_id)
+            record = await asyncio.shield(making)
         except BaseException:
+            # a thread cannot be cancelled: what it still makes must be there before it is cleared away
+            await asyncio.wait({making})
             await asyncio.shield(asyncio.to_thread(self._clear, self._root / sandbox_id))
             raise
         return await self._hold(record)

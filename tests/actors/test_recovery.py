@@ -1,4 +1,4 @@
-"""What goes wrong between two steps of a session, each done on purpose: nothing is lost, nothing spins, nothing sticks."""
+"""What goes wrong between two steps of a session, done on purpose: nothing is lost, nothing spins, nothing sticks."""
 
 from __future__ import annotations
 

@@ -140,3 +140,20 @@ def test_an_owner_is_told_apart_from_a_later_process_of_its_number() -> None:
     assert not Owner(mine.pid, mine.start_ticks - 1, mine.boot_id).alive
     assert not Owner(mine.pid, mine.start_ticks, "another-boot").alive
     assert not Owner(2**22 + 1, 0, mine.boot_id).alive
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.003, 0.01])
+async def test_a_creation_that_is_cancelled_leaves_nothing(
+    provider: LocalProvider, boxes: Path, leftovers: Leftovers, after_s: float
+) -> None:
+    name = leftovers.new_id()
+    creating = asyncio.create_task(provider.create(sandbox_id=name, session_id="ses_a", user_id="usr_a"))
+    await asyncio.sleep(after_s)
+    creating.cancel()
+    try:
+        await creating
+    except asyncio.CancelledError:
+        assert await provider.list() == []
+        assert not (boxes / name).exists()
+    else:  # it was there before the word to stop it
+        await provider.destroy(name)
