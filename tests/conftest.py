@@ -1,7 +1,9 @@
 """What every test gets: a world of its own, a check that nothing is left behind, and services that may be missing.
 
 - Settings of whoever runs the tests (keys, paths, a .env) never reach a test.
-- A test that leaves a process or a temporary folder behind fails, with the name of what it left.
+- A test that leaves a process, a temporary folder or a running event loop behind fails, with the name of what it
+  left; the loop is taken away, so that the tests after it can run theirs.
+- Hypothesis measures no time: a busy machine is no counterexample.
 - ``@pytest.mark.needs("ffmpeg", "chromium")`` skips a test where a service is missing, and fails it where
   ``KODA_TEST_REQUIRE`` (names with commas, or ``all``) says that it has to be there. The markers ``browser`` and
   ``sandbox`` imply what they need.
@@ -9,13 +11,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from koda_ray.config import Settings
 from tests import leaks, services
@@ -23,6 +29,12 @@ from tests import leaks, services
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 
+settings.register_profile(
+    "koda", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
+settings.load_profile("koda")
+
+_FAILED = pytest.StashKey[bool]()
 _IMPLIED = {"browser": ("chromium", "bwrap"), "sandbox": ("bwrap", "node")}
 
 
@@ -53,11 +65,36 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     services.need(*dict.fromkeys(wanted))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[_FAILED] = report.failed or item.stash.get(_FAILED, False)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    done = yield
+    if item.stash.get(_FAILED, False):
+        # what it did not close would be told, as a warning, whenever it is collected: in a test that did nothing wrong
+        sys.last_type = sys.last_value = sys.last_traceback = None
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        gc.collect()
+        sys.unraisablehook = hook
+    return done
+
+
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
     before = leaks.Snapshot.take()
     yield
     left = before.left_behind()
+    running = asyncio._get_running_loop()
+    if running is not None:
+        asyncio._set_running_loop(None)
+        left.append(f"{running} runs in this thread")
     if left:
         pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from koda_ray.config import REPO_ROOT
 from tests import leaks, services
 
 
@@ -68,3 +69,32 @@ def test_a_missing_service_fails_where_it_is_required(monkeypatch: pytest.Monkey
 def test_an_unknown_service_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown service 'ffmpge'"):
         services.need("ffmpge")
+
+
+FAILING = """
+import asyncio, gc
+
+def test_that_leaves_a_loop_open():
+    loop = asyncio.new_event_loop()
+    assert not loop
+
+def test_that_leaves_a_loop_running():
+    asyncio._set_running_loop(asyncio.new_event_loop())
+
+async def test_after_them():
+    gc.collect()
+"""
+
+
+def test_a_test_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
+    (tmp_path / "test_failing.py").write_text(FAILING)
+    settings = ("-c", str(REPO_ROOT / "pyproject.toml"), "-p", "tests.conftest", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *settings, str(tmp_path)]
+    done = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=False, timeout=60)
+    told = [line.split(" - ")[0].split("::")[-1] for line in done.stdout.splitlines() if line.startswith(("F", "E"))]
+    assert "runs in this thread" in done.stdout
+    assert {name for name in told if name.startswith("test_")} == {
+        "test_that_leaves_a_loop_open",
+        "test_that_leaves_a_loop_running",
+    }
+    assert "1 failed, 2 passed, 1 error" in done.stdout
