@@ -20,7 +20,7 @@ from koda_ray.serve import routes
 _README = (REPO_ROOT / "README.md").read_text()
 _CONTRIBUTING = (REPO_ROOT / "CONTRIBUTING.md").read_text()
 _LAUNCHER = {"setup": {"--dev"}, "test": {"-m", "-x"}}
-_ELSEWHERE = {"KODA_SERVER", "KODA_TEST_REQUIRE"}
+_ELSEWHERE = {"KODA_DATA_DIR", "KODA_SERVER", "KODA_TEST_REQUIRE"}
 
 
 def _blocks(text: str, language: str) -> list[str]:
