@@ -19,7 +19,7 @@ from koda_ray.events import NewEvent
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.storage import Storage
+from koda_ray.state.storage import Storage, unit_key
 from koda_ray.state.store import Batch, ChunkRecord, JobRecord, JobStatus
 from koda_ray.types import now
 
@@ -168,7 +168,7 @@ class _Watch:
             unit=unit.unit.index,
             start=unit.unit.start,
             stop=unit.unit.stop,
-            key=unit.key,
+            key=unit_key(self._row.user_id, unit.key),
             status="done",
             attempts=unit.attempts,
             total_bytes=unit.size_bytes,
