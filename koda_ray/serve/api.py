@@ -16,6 +16,7 @@ from koda_ray.events import Envelope
 from koda_ray.serve import problem
 from koda_ray.serve.background import Background
 from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.gate import Gate
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.openapi import describe
 from koda_ray.serve.routes import assets, commands, events, files, health, jobs, media, preview, sessions
@@ -41,6 +42,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
         running: Entered while the application runs, to open and close the store; else the caller does that.
     """
     background = Background()
+    watchers = Watchers(deps.directory)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -49,12 +51,16 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
                 yield
             finally:
                 deps.draining.set()
+                await watchers.close()
                 await background.close()
 
     uploads = deps.settings.max_body_mb * 1024 * 1024
 
+    def upload_bytes(path: str) -> int | None:
+        return uploads if path.endswith("/v1/assets") else None
+
     def limit_bytes(path: str) -> int:
-        return uploads if path.endswith("/v1/assets") else MAX_JSON_BYTES
+        return upload_bytes(path) or MAX_JSON_BYTES
 
     app = FastAPI(
         title="koda_ray",
@@ -70,11 +76,14 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
         redoc_url=None,
         openapi_url="/v1/openapi.json",
         lifespan=lifespan,
-        middleware=[Middleware(BodyLimit, limit_bytes=limit_bytes)],
+        middleware=[
+            Middleware(BodyLimit, limit_bytes=limit_bytes),
+            Middleware(Gate, auth=deps.auth, host=deps.settings.host, upload_bytes=upload_bytes),
+        ],
     )
     app.state.deps = deps
     app.state.background = background
-    app.state.watchers = Watchers(deps.directory, background)
+    app.state.watchers = watchers
     problem.install(app)
     for module in (sessions, commands, events, preview, files, media, assets, jobs, health):
         app.include_router(module.router)

@@ -10,14 +10,15 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from koda_ray.serve.problem import problem_response
 
-__all__ = ["BodyLimit", "BodyTooLarge"]
-
+__all__ = ["BodyLimit", "BodyTooLarge", "refuse"]
 
 _DISCARD_S = 5.0
+_DIGITS = 18
 
 
 class BodyTooLarge(Exception):
@@ -43,8 +44,8 @@ class BodyLimit:
             return
         limit = self._limit_bytes(scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
-        if not declared.isdecimal() or int(declared) > limit:
-            await _refuse(scope, receive, send, limit, declared)
+        if not declared.isdecimal() or len(declared) > _DIGITS or int(declared) > limit:
+            await _too_large(scope, receive, send, limit, declared[: 2 * _DIGITS])
             return
         seen = 0
         started = False
@@ -70,25 +71,37 @@ class BodyLimit:
         except BodyTooLarge:
             if started:
                 raise
-            await _refuse(scope, receive, send, limit, f"over {limit:,}")
+            await _too_large(scope, receive, send, limit, f"over {limit:,}")
 
 
-async def _refuse(scope: Scope, receive: Receive, send: Send, limit: int, seen: str) -> None:
+async def _too_large(scope: Scope, receive: Receive, send: Send, limit: int, seen: str) -> None:
     response = problem_response(
         status=413,
         code="BODY_TOO_LARGE",
         detail=f"the body has {seen} bytes, and this address takes {limit:,} at most; send less",
         instance=scope["path"],
         context={"limitBytes": limit},
-        headers={"Connection": "close"},
     )
-    await send({"type": "http.response.start", "status": 413, "headers": response.raw_headers})
+    await refuse(response, receive, send, discard_bytes=limit)
+
+
+async def refuse(response: Response, receive: Receive, send: Send, *, discard_bytes: int) -> None:
+    """Answer a request whose body is not wanted, and close its connection.
+
+    Args:
+        response: The answer, whole.
+        receive: ASGI's.
+        send: ASGI's.
+        discard_bytes: How much of the body to read and forget, so that its sender comes to listen.
+    """
+    response.headers["Connection"] = "close"
+    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
     await send({"type": "http.response.body", "body": bytes(response.body), "more_body": True})
     # most clients listen only once they have sent everything: closing now would cost them the reason. So read on, as
     # much as would have been taken anyway
     with suppress(TimeoutError):
         async with asyncio.timeout(_DISCARD_S):
-            left = limit
+            left = discard_bytes
             while left > 0:
                 message = await receive()
                 if message["type"] == "http.disconnect" or not message.get("more_body"):

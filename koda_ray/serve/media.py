@@ -24,7 +24,8 @@ __all__ = ["Span", "blob_response", "parse_range"]
 
 _BLOCK_BYTES = 256 * 1024
 _REMOTE_BLOCK_BYTES = 2 * 1024 * 1024
-_RANGE = re.compile(r"bytes=\s*(\d*)-(\d*)\s*")
+_DIGITS = 18
+_RANGE = re.compile(r"bytes=\s*([0-9]*)-([0-9]*)\s*")
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,20 @@ def parse_range(header: str | None, size: int) -> Span | Literal["unsatisfiable"
     if found is None or not (found[1] or found[2]):
         return None
     if not found[1]:
-        length = int(found[2])
+        length = _number(found[2])
         return Span(max(0, size - length), size) if length and size else "unsatisfiable"
-    start = int(found[1])
-    if found[2] and int(found[2]) < start:
+    start = _number(found[1])
+    if found[2] and _number(found[2]) < start:
         return None
     if start >= size:
         return "unsatisfiable"
-    return Span(start, min(size, int(found[2]) + 1) if found[2] else size)
+    return Span(start, min(size, _number(found[2]) + 1) if found[2] else size)
+
+
+def _number(digits: str) -> int:
+    """Read a position; one with more digits than any file has bytes is as good as endless."""
+    digits = digits.lstrip("0")
+    return int(digits or "0") if len(digits) <= _DIGITS else 10**_DIGITS
 
 
 async def blob_response(
@@ -92,7 +99,7 @@ async def blob_response(
         return problem_response(
             status=416,
             code="RANGE_NOT_SATISFIABLE",
-            detail=f"the file has {size} bytes, and Range {request.headers['range']!r} asks for none of them",
+            detail=f"the file has {size} bytes, and Range {request.headers['range'][:60]!r} asks for none of them",
             instance=request.url.path,
             context={"sizeBytes": size},
             headers={"Content-Range": f"bytes */{size}", "Accept-Ranges": "bytes"},

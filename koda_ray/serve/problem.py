@@ -20,7 +20,7 @@ from koda_ray.wire import Problem, ProblemField
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["PROBLEM_TYPE", "install", "problem_response", "responses"]
+__all__ = ["PROBLEM_TYPE", "error_response", "install", "problem_response", "responses"]
 
 PROBLEM_TYPE = "application/problem+json"
 _TITLES = {
@@ -33,6 +33,7 @@ _TITLES = {
     413: "The request is too large",
     415: "This kind of file is not taken",
     416: "The range is not in the file",
+    421: "Asked at the wrong name",
     422: "A value is not valid",
     429: "Too many requests",
     500: "Something broke on our side",
@@ -95,14 +96,19 @@ def install(app: FastAPI) -> None:
 
 async def _koda_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, KodaError)
+    return error_response(error, request.url.path)
+
+
+def error_response(error: KodaError, path: str) -> JSONResponse:
+    """Build the response of an expected error; ``path`` is what was asked for."""
     status = 507 if error.code == "DISK_FULL" else error.status
     if status >= 500:
-        _log.warning("request failed", path=request.url.path, code=error.code, status=status)
+        _log.warning("request failed", path=path, code=error.code, status=status)
     return problem_response(
         status=status,
         code=error.code,
         detail=error.message,
-        instance=request.url.path,
+        instance=path,
         retryable=error.retryable,
         context=error.context,
         headers={"WWW-Authenticate": "Bearer"} if status == 401 else None,

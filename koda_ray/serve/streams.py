@@ -7,29 +7,44 @@ last number seen.
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
+
+import structlog
 
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.events import Envelope
-from koda_ray.serve.background import Background
 from koda_ray.serve.deps import ApiDeps, SessionDirectory
 from koda_ray.state.stream import follow
 
-__all__ = ["Watchers", "cursor", "session_events"]
+__all__ = ["REPEAT_S", "Watchers", "cursor", "session_events"]
+
+REPEAT_S = 10.0
+"""How often a session is told again how many follow it here, in seconds."""
 
 _LOOK_S = 1.0
 """How often a quiet stream looks whether its session is still there, in seconds."""
 
 
-class Watchers:
-    """Counts who follows each session here, and tells the directory when that changes."""
+_log = structlog.get_logger(__name__)
 
-    def __init__(self, directory: SessionDirectory, background: Background) -> None:
+
+class Watchers:
+    """Counts who follows each session here, and tells the directory: each change, and again every while.
+
+    One task for each session that is followed says the newest number, so numbers cannot overtake each other; one that
+    is lost (the session sleeps, or is being started anew) is made good by the next.
+    """
+
+    def __init__(self, directory: SessionDirectory, *, every_s: float = REPEAT_S) -> None:
         self._directory = directory
-        self._background = background
+        self._every_s = every_s
         self._counts: Counter[str] = Counter()
+        self._changed: dict[str, asyncio.Event] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     @contextmanager
     def joined(self, session_id: str) -> Generator[None]:
@@ -44,12 +59,44 @@ class Watchers:
         """How many follow a session here."""
         return self._counts[session_id]
 
+    async def close(self, *, timeout_s: float = 2.0) -> None:
+        """Wait a moment for the last numbers to be told; may be called twice."""
+        tasks = set(self._tasks.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=timeout_s)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+
     def _change(self, session_id: str, by: int) -> None:
         self._counts[session_id] += by
-        count = self._counts[session_id]
-        if not count:
+        if not self._counts[session_id]:
             del self._counts[session_id]
-        self._background.spawn(self._directory.watch(session_id, count), what="watch")
+        if session_id in self._tasks:
+            self._changed[session_id].set()
+        else:
+            self._changed[session_id] = asyncio.Event()
+            # a context of its own: Ray would cancel with a request what the request began
+            telling = self._tell(session_id, self._changed[session_id])
+            self._tasks[session_id] = asyncio.get_running_loop().create_task(telling, context=contextvars.Context())
+
+    async def _tell(self, session_id: str, changed: asyncio.Event) -> None:
+        try:
+            while True:
+                changed.clear()
+                count = self._counts[session_id]
+                try:
+                    await self._directory.watch(session_id, count)
+                except Exception as error:
+                    _log.warning("watchers not told", session_id=session_id, error=str(error)[:300])
+                if not count and not changed.is_set():
+                    return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._every_s):
+                        await changed.wait()
+        finally:
+            del self._tasks[session_id], self._changed[session_id]
 
 
 def cursor(last_event_id: str | None, after: int | None) -> int:

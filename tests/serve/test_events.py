@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from itertools import groupby
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
@@ -14,10 +16,11 @@ from koda_ray import commands
 from koda_ray.client import KodaClient
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.serve.api import create_app
+from koda_ray.serve.streams import Watchers
 from koda_ray.sse import SseDecoder
 
 from .test_sessions import PROMPT, until
-from .world import World, free_port, reached, serving, world
+from .world import ScriptedDirectory, World, free_port, reached, serving, world
 
 
 async def take(http: httpx.AsyncClient, path: str, count: int, **headers: str) -> list[tuple[str, str, str]]:
@@ -103,6 +106,38 @@ async def test_many_may_follow_and_are_counted(koda: World, client: KodaClient) 
     await reached(lambda: koda.directory.watchers[session_id] == 0)
 
 
+class Telling:
+    """A directory that loses some numbers and is slow with others."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+        self.lost = 0
+        self.slow = asyncio.Event()
+
+    async def watch(self, session_id: str, watchers: int) -> None:
+        if self.lost:
+            self.lost -= 1
+            raise OSError("not there yet")
+        if watchers == 1:
+            await self.slow.wait()
+        self.heard.append(watchers)
+
+
+async def test_numbers_of_followers_keep_their_order_and_are_repeated(koda: World) -> None:
+    directory = Telling()
+    watchers = Watchers(cast("ScriptedDirectory", directory), every_s=0.02)
+    directory.lost = 3
+    with watchers.joined("ses_1"):
+        await reached(lambda: directory.lost == 0)
+        with watchers.joined("ses_1"):
+            directory.slow.set()
+            await reached(lambda: directory.heard[-2:] == [2, 2])
+        await reached(lambda: directory.heard[-1] == 1)
+    await reached(lambda: directory.heard[-1] == 0)
+    await watchers.close()
+    assert [count for count, _ in groupby(directory.heard)] in ([1, 2, 1, 0], [2, 1, 0])
+
+
 async def test_a_client_that_hangs_up_cancels_nothing(koda: World, client: KodaClient) -> None:
     koda.directory.pace_s = 0.01
     koda.directory.asks = False
@@ -176,6 +211,17 @@ async def test_the_same_over_a_websocket(koda: World, client: KodaClient) -> Non
     assert (first["type"], first["seq"]) == ("STATE_CHANGE", 1)
     assert Envelope.model_validate(second["payload"]).data == {"message": "one"}
     assert (await frames(f"{base}?after=1", 1))[0]["seq"] == 2
+    await reached(lambda: koda.directory.watchers[session_id] == 0)
+
+
+async def test_what_a_websocket_client_says_changes_nothing(koda: World, client: KodaClient) -> None:
+    session_id = await held(koda, client)
+    async with connect(f"{koda.url.replace('http', 'ws')}/v1/sessions/{session_id}/ws") as socket:
+        await socket.recv()
+        await socket.send(b"\x00\xff")
+        await socket.send("words")
+        await koda.directory.move(session_id, commands.Think("still here"))
+        assert json.loads(await asyncio.wait_for(socket.recv(), 5))["payload"]["data"] == {"message": "still here"}
     await reached(lambda: koda.directory.watchers[session_id] == 0)
 
 

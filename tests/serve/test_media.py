@@ -35,6 +35,11 @@ async def finished(koda: World, client: KodaClient) -> str:
     [
         (None, 10, None),
         ("bytes=0-", 10, Span(0, 10)),
+        (f"bytes={'9' * 5000}-", 10, "unsatisfiable"),
+        (f"bytes=2-{'9' * 5000}", 10, Span(2, 10)),
+        (f"bytes=-{'9' * 5000}", 10, Span(0, 10)),
+        (f"bytes={'0' * 5000}3-4", 10, Span(3, 5)),
+        ("bytes=\u0663-", 10, None),
         ("bytes=2-4", 10, Span(2, 5)),
         ("bytes=9-9", 10, Span(9, 10)),
         ("bytes=2-99", 10, Span(2, 10)),
@@ -79,6 +84,8 @@ async def test_part_of_a_video(http: httpx.AsyncClient, finished: str) -> None:
     assert middle.status_code == 206 and middle.content == FINAL[300_000:700_001]
     assert middle.headers["content-range"] == f"bytes 300000-700000/{len(FINAL)}"
     assert middle.headers["content-length"] == "400001"
+    endless = await http.get(url, headers={"Range": f"bytes={'9' * 5000}-"})
+    assert endless.status_code == 416 and len(endless.content) < 1000
     outside = await http.get(url, headers={"Range": f"bytes={len(FINAL)}-"})
     assert outside.status_code == 416
     assert outside.headers["content-range"] == f"bytes */{len(FINAL)}"

@@ -153,6 +153,9 @@ async def test_delete_is_final(client: KodaClient) -> None:
     await client.delete(made.session_id)
     with pytest.raises(NotFound):
         await client.session(made.session_id)
+    for gone in (made.session_id, "ses_unknown"):  # nothing says that there was one
+        with pytest.raises(NotFound):
+            await client.delete(gone)
 
 
 @pytest.mark.parametrize(

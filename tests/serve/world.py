@@ -128,8 +128,7 @@ class ScriptedDirectory:
         self.watchers[session_id] = watchers
 
     async def delete(self, *, session_id: str, user_id: str) -> None:
-        with suppress(NotFound):
-            await self.store.get_session(session_id, user_id=user_id)
+        await self.store.close_session(session_id, user_id=user_id)
         if (work := self._work.pop(session_id, None)) is not None:
             work.cancel()
             await asyncio.wait({work})
@@ -228,8 +227,9 @@ class ScriptedDirectory:
         await self.move(row.id, commands.Think("Planning the scenes"))
         await self._pause()
         scenes = (
-            Scene(number=1, title="Drop in", duration=2.0, description="The ball falls from above"),
-            Scene(number=2, title="Bounce", duration=3.0, description="It bounces to rest"),
+            Scene(number=1, title="Drop in", duration=1.5, description="The ball falls from above"),
+            Scene(number=2, title="Bounce", duration=2.0, description="It bounces"),
+            Scene(number=3, title="Rest", duration=1.5, description="It rests"),
         )
         await self.move(
             row.id, commands.Propose(Plan(scenes=scenes, total_duration=5.0, style=row.state.style or "playful"))

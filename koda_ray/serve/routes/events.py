@@ -117,9 +117,9 @@ async def _send(websocket: WebSocket, session_id: str, after: int) -> None:
 
 
 async def _listen(websocket: WebSocket) -> None:
-    with suppress(WebSocketDisconnect):
-        while True:
-            await websocket.receive_text()
+    """Take whatever the client says, text or not, until it hangs up."""
+    while (await websocket.receive())["type"] != "websocket.disconnect":
+        pass
 
 
 def _sse(envelope: Envelope) -> ServerSentEvent:

@@ -1,0 +1,103 @@
+"""What is asked of a request before anything of it is read: whether it may come at all.
+
+A server without keys belongs to whoever sits at the machine, so it answers only to names that mean this machine: a
+page from elsewhere whose name was made to point here (DNS rebinding) sends its own name, and a page that addresses us
+directly sends its own origin. Where keys are needed, an upload is refused before its body is received.
+
+The live preview needs none of this: there the address itself is the secret.
+
+Source: RFC 9110, section 7.4 (misdirected requests); the Fetch standard (the Origin header).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from koda_ray.errors import KodaError
+from koda_ray.serve.auth import Authenticator, is_loopback
+from koda_ray.serve.limits import refuse
+from koda_ray.serve.problem import error_response, problem_response
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """ASGI middleware.
+
+    Args:
+        app: What is wrapped.
+        auth: Knows the keys, and whether there are any.
+        host: The name that the server was told to listen on.
+        upload_bytes: How much of a refused upload to read, so that its sender listens; None for other paths.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, auth: Authenticator, host: str, upload_bytes: Callable[[str], int | None]
+    ) -> None:
+        self._app = app
+        self._auth = auth
+        self._host = host.lower()
+        self._upload_bytes = upload_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a connection, or say why not."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        limit = self._upload_bytes(scope["path"]) if scope.get("method") == "POST" else None
+        try:
+            refused = None if self._is_ours(headers) else await self._stranger(scope, headers)
+            if refused is None and limit is not None:
+                await self._auth.user(headers.get("authorization"))
+        except KodaError as error:
+            refused = error_response(error, scope["path"])
+        if refused is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await refuse(refused, receive, send, discard_bytes=limit or 0)
+        elif "websocket.http.response" in scope.get("extensions", {}):
+            await refused(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 4000 + refused.status_code})
+
+    def _is_ours(self, headers: Headers) -> bool:
+        origin = headers.get("origin")
+        return self._may_name(_name(f"//{headers.get('host', '')}")) and (
+            origin is None or self._may_name(_name(origin))
+        )
+
+    def _may_name(self, name: str) -> bool:
+        return name == self._host or is_loopback(name) or name.endswith(".localhost")
+
+    async def _stranger(self, scope: Scope, headers: Headers) -> JSONResponse | None:
+        if await self._auth.required():
+            return None
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if not self._may_name(_name(f"//{host}")):
+            return problem_response(
+                status=421,
+                code="WRONG_HOST",
+                detail="this server has no keys and so answers only to this machine's own names, not to "
+                f"{host[:200]!r}: use http://127.0.0.1 or localhost, or set KODA_API_KEYS",
+                instance=scope["path"],
+            )
+        return problem_response(
+            status=403,
+            code="WRONG_ORIGIN",
+            detail=f"this server has no keys and takes nothing from pages of {str(origin)[:200]!r}; set KODA_API_KEYS "
+            "to use it from other origins",
+            instance=scope["path"],
+        )
+
+
+def _name(address: str) -> str:
+    try:
+        return (urlsplit(address).hostname or "").rstrip(".")
+    except ValueError:  # brackets that do not match
+        return ""
