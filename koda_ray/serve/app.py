@@ -21,6 +21,7 @@ import ray
 import structlog
 import uvicorn
 from fastapi import FastAPI
+from pydantic import SecretStr
 from ray import serve
 
 from koda_ray.actors.directory import RayDirectory, public_settings, start_janitor
@@ -84,7 +85,6 @@ def build(settings: Settings, *, preview_port: int | None) -> Any:
         What ``serve.run`` and Serve's config files take.
     """
     public = public_settings(settings)
-    os.environ.setdefault("KODA_SIGNING_KEY", signing_key(settings).hex())
 
     def application() -> FastAPI:
         return _application(Settings.model_validate(public), preview_port)
@@ -121,10 +121,15 @@ def _application(settings: Settings, preview_port: int | None) -> FastAPI:
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, then stop everything that this started.
 
+    On a cluster that runs already, ``KODA_SIGNING_KEY`` has to be in its nodes' environments as other secrets are.
+
     Raises:
         InvalidInput: A port is in use, or the settings would expose a server without keys.
     """
     asyncio.run(_check(settings))
+    # one key for the API, which signs, and the preview, which checks: Ray's processes inherit what is set before it
+    os.environ["KODA_SIGNING_KEY"] = signing_key(settings).decode()
+    settings = settings.model_copy(update={"signing_key": SecretStr(os.environ["KODA_SIGNING_KEY"])})
     port = _port(settings.host, settings.port, "KODA_PORT")
     preview_port = _port(settings.host, settings.preview_port, "KODA_PREVIEW_PORT")
     temp = _start_ray(settings)

@@ -89,6 +89,8 @@ class Signer:
 def signing_key(settings: Settings) -> bytes:
     """Return the key that signs preview addresses, made once for an installation where none is set.
 
+    It is always visible ASCII, so that ``KODA_SIGNING_KEY`` can carry it to other processes byte for byte.
+
     Raises:
         InvalidInput: ``KODA_SIGNING_KEY`` is too short to be a secret.
     """
@@ -114,4 +116,4 @@ def _installation_key(path: Path) -> bytes:
         pass
     finally:
         temp.unlink(missing_ok=True)
-    return path.read_bytes()
+    return path.read_bytes().hex().encode()

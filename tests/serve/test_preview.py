@@ -60,10 +60,13 @@ def test_a_changed_or_foreign_or_old_token_opens_nothing() -> None:
 def test_an_installation_keeps_its_key(tmp_path: Path) -> None:
     settings = Settings.model_validate({"DATABASE_PATH": tmp_path / "koda.db"})
     key = signing_key(settings)
-    assert len(key) == 32 and signing_key(settings) == key
+    assert len(key) == 64 and signing_key(settings) == key
     assert (tmp_path / "signing.key").stat().st_mode & 0o777 == 0o600
     given = Settings.model_validate({"DATABASE_PATH": tmp_path / "koda.db", "KODA_SIGNING_KEY": "s" * 20})
     assert signing_key(given) == b"s" * 20
+    carried = Settings.model_validate({"KODA_SIGNING_KEY": key.decode()})  # as another process gets it
+    token, _ = Signer.from_settings(carried).sign(session_id="ses_1", user_id="local")
+    assert Signer.from_settings(settings).check(token).session_id == "ses_1"
     with pytest.raises(KodaError, match="KODA_SIGNING_KEY"):
         signing_key(Settings.model_validate({"KODA_SIGNING_KEY": "short"}))
 
