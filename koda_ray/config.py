@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from koda_ray.errors import InvalidInput
 
-__all__ = ["DEFAULT_MODEL", "REPO_ROOT", "Settings", "data_dir"]
+__all__ = ["DEFAULT_MODEL", "REPO_ROOT", "SECRETS", "Settings", "data_dir"]
 
 REPO_ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_MODEL = "claude-sonnet-5-5"
@@ -71,7 +71,6 @@ class Settings(BaseSettings):
     api_keys: SecretStr | None = Field(None, validation_alias="KODA_API_KEYS")
     signing_key: SecretStr | None = Field(None, validation_alias="KODA_SIGNING_KEY")
     max_body_mb: int = Field(64, ge=1, validation_alias="KODA_MAX_BODY_MB")
-    allow_signup: bool = Field(False, validation_alias="KODA_ALLOW_SIGNUP")
 
     ray_address: str | None = Field(None, validation_alias="KODA_RAY_ADDRESS")
     chromium_path: Path | None = Field(None, validation_alias="KODA_CHROMIUM_PATH")
@@ -106,3 +105,9 @@ class Settings(BaseSettings):
     def uses_offline_director(self) -> bool:
         """Whether the agents run on the fixed-vocabulary director instead of a model."""
         return self.director == "offline" or (self.director == "auto" and self.anthropic_api_key is None)
+
+
+SECRETS = tuple(
+    str(field.validation_alias) for field in Settings.model_fields.values() if field.annotation == SecretStr | None
+)
+"""The variables that hold secrets."""

@@ -3,22 +3,29 @@
 A capture is a streaming task: it yields counts of frames while it works and its result last, both small; frames stay
 in the worker. Expected failures are yielded too, as values, so that they arrive as what they are. The job retries,
 because only it knows what is left to do and what may not be tried again.
+
+A worker has the cluster's environment, which holds keys. While a task runs, those of our settings are out of it, so
+nothing that the task starts inherits them (browsers start from an empty environment besides). What remains is what a
+task needs, the storage's keys in its arguments, and the worker's own beginning in ``/proc``, which other users, and so
+browsers, cannot read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import ray
 from ray.exceptions import RayError, TaskCancelledError
 
+from koda_ray.config import SECRETS
 from koda_ray.errors import Cancelled, KodaError, Missing, RenderError
 from koda_ray.render.owned import end_all, own
 from koda_ray.render.protocol import (
@@ -49,12 +56,27 @@ _LOST = "WORKER_LOST"
 T = TypeVar("T")
 
 
+@contextlib.contextmanager
+def _without_secrets() -> Generator[None]:
+    """Take settings' secrets out of the environment, and put them back: Ray may run something else here next."""
+    taken = {name: value for name in SECRETS if (value := os.environ.pop(name, None)) is not None}
+    try:
+        yield
+    finally:
+        os.environ.update(taken)
+
+
 def _run(work: Callable[[Callable[[int], None]], Coroutine[Any, Any, object]]) -> Iterator[object]:
     """Run a coroutine in a thread; yield what it tells, then what it returns or the KodaError that it raises.
 
     The task itself stays in the main thread, where Ray's cancelling arrives; it then cancels the coroutine and waits
     until its processes are gone.
     """
+    with _without_secrets():
+        yield from _tell(work)
+
+
+def _tell(work: Callable[[Callable[[int], None]], Coroutine[Any, Any, object]]) -> Iterator[object]:
     told: queue.SimpleQueue[object] = queue.SimpleQueue()
     loop = asyncio.new_event_loop()
     outcome: list[object] = []
