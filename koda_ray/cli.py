@@ -341,7 +341,7 @@ def doctor(json: Json = False) -> None:
 def main() -> None:
     """Run the command line."""
     with reported():
-        app()
+        app(prog_name="koda")
 
 
 def _job(

@@ -150,7 +150,11 @@ class KodaClient:
 
     async def delete(self, session_id: str) -> None:
         """Delete a session with everything in it. Raises NotFound."""
-        await self._send("DELETE", _session(session_id))
+        try:
+            await self._send("DELETE", _session(session_id))
+        except NotFound as error:
+            if "attempt" not in error.context:  # else the try before did it, and only its answer was lost
+                raise
 
     # commands; each may raise NotFound, InvalidTransition, InvalidInput and Conflict
 
@@ -390,6 +394,8 @@ class KodaClient:
                 if not response.is_error:
                     return response
                 found = _error(response)
+                if attempt > 1:
+                    found.context["attempt"] = attempt
                 if attempt >= attempts or not (response.status_code in _RETRY_STATUSES and found.retryable):
                     raise found
             await asyncio.sleep(_pause(attempt))

@@ -329,3 +329,4 @@ def test_the_command_line_is_light(module: str) -> None:
 def test_help_names_the_exit_statuses() -> None:
     done = subprocess.run([*KODA, "--help"], capture_output=True, text=True, check=True)
     assert "Exit status" in done.stdout and "130 interrupted" in done.stdout
+    assert "Usage: koda [" in done.stdout

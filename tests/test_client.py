@@ -129,6 +129,21 @@ async def test_an_error_that_will_not_mend_is_not_repeated() -> None:
     assert calls == 1
 
 
+async def test_a_deletion_whose_answer_was_lost_is_done() -> None:
+    gone: list[str] = []
+
+    async def answer(request: Request) -> Response:
+        if gone:
+            return problem(404, "NOT_FOUND")
+        gone.append(request.url.path)
+        return problem(503, "UNAVAILABLE", retryable=True)  # as of a proxy whose server went away
+
+    async with server(answer) as client:
+        await client.delete("ses_1")
+        with pytest.raises(NotFound):
+            await client.delete("ses_1")
+
+
 async def test_nobody_there() -> None:
     async with KodaClient(f"http://127.0.0.1:{free_port()}") as client:
         with pytest.raises(Unreachable, match="koda serve"):
