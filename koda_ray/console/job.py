@@ -226,7 +226,8 @@ class _Followed:
                 session_id = self._view.session_id
                 back = f"koda resume {session_id}" if self._own else f"koda watch {session_id}"
                 told = "Stopped; everything so far is kept." if self._own else "Detached; the job goes on."
-                self._faces.console.print(f"\n  {told} Come back with: [bold]{back}[/bold]")
+                # not wrapped: whoever copies the line gets the command whole
+                self._faces.console.print(f"\n  {told} Come back with: [bold]{back}[/bold]", soft_wrap=True)
             raise Left(Exit.INTERRUPTED) from None
 
     def _note(self) -> str:

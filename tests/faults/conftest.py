@@ -28,13 +28,13 @@ __all__ = ["Rig"]
 class Rig:
     """The server, a client, the database beside it, and the model's script."""
 
-    def __init__(self, folder: Path, model: ModelServer) -> None:
+    def __init__(self, folder: Path, model: ModelServer, **settings: str) -> None:
         self.server = Server(
             folder,
             ANTHROPIC_API_KEY="test-key",
             ANTHROPIC_BASE_URL=model.base_url,
             KODA_DIRECTOR="anthropic",
-            KODA_HEARTBEAT_S="2",
+            **{"KODA_HEARTBEAT_S": "2", **settings},
         )
         self.respond: Callable[[dict[str, Any]], Answer] = studio_model()
         self._seen: dict[str, int] = {}

@@ -278,7 +278,7 @@ class ScriptedDirectory:
             data: dict[str, JsonValue] = {"jobId": job_id, "quality": kind, "percent": percent, "stage": stage}
             data |= {"secondsLeft": round((100 - percent) / 20, 1), "framesDone": 1, "framesTotal": 75}
             await self.move(row.id, events=(NewEvent(type="render_progress", data=data),))
-            await self._pause()
+            await asyncio.sleep(self.pace_s * 4)  # long enough to be drawn
         await self.put_video(row, job_id, VIDEO[kind], extension)
         at = now()
         job = JobRecord(

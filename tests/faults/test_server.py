@@ -1,0 +1,261 @@
+"""What people and programs may do to a running server: hang up, look on, delete, interrupt, restart it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+import pytest
+import pytest_asyncio
+from playwright.async_api import async_playwright
+
+from koda_ray.client import KodaClient
+from koda_ray.console.exits import Exit
+from koda_ray.errors import NotFound
+from koda_ray.render.programs import find_browser
+from koda_ray.serve import runfile
+from koda_ray.sse import SseDecoder
+from koda_ray.state.storage import Storage
+from koda_ray.types import RenderOptions
+from tests.actors.script import studio_model
+from tests.faults.conftest import Rig
+from tests.llm.server import ModelServer
+
+pytestmark = [
+    pytest.mark.ray, pytest.mark.sandbox, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(400),
+]  # fmt: skip
+
+PROMPT = "a dot crosses, smooth"
+KODA = [sys.executable, "-m", "koda_ray"]
+RED = "() => [...document.querySelectorAll('div')].some(e => getComputedStyle(e).backgroundColor == 'rgb(239, 68, 68)')"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory, _model: tuple[ModelServer, list[Rig]]) -> AsyncIterator[Rig]:
+    folder = tmp_path_factory.mktemp("served")
+    await asyncio.to_thread(folder.chmod, 0o755)
+    server, rigs = _model
+    made = Rig(folder, server, KODA_IDLE_TIMEOUT_S="2", KODA_LEASE_S="1.5")
+    rigs[:] = [made]
+    await made.open()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def until(done: Callable[[], bool], what: str, *, limit_s: float = 30) -> None:
+    for _ in range(int(limit_s / 0.05)):
+        if await asyncio.to_thread(done):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"never {what}")
+
+
+async def hang_up(url: str, path: str, key: str, after_s: float) -> None:
+    """Send a request and be gone, maybe before it is answered."""
+    host = urlsplit(url)
+    _, writer = await asyncio.open_connection(host.hostname, host.port)
+    head = f"POST {path} HTTP/1.1\r\nHost: {host.netloc}\r\nIdempotency-Key: {key}\r\nContent-Length: 0\r\n\r\n"
+    writer.write(head.encode())
+    await writer.drain()
+    await asyncio.sleep(after_s)
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_whoever_hangs_up_stops_nothing_and_an_open_page_shows_what_is_written(served: Rig) -> None:
+    served.respond = studio_model(pause_s=0.01)
+    session_id = (await served.client.create(PROMPT)).session_id
+    await served.rests(session_id, "plan")
+    for after_s in (0, 0.005, 0.02, 0.05):
+        await hang_up(served.server.url, f"/v1/sessions/{session_id}/accept", "once", after_s)
+    accepted = await served.client.accept(session_id, key="once")
+    assert accepted.result == {"phase": "executing", "owes": "execute"}
+    following = served.client.follow(session_id)
+    async for event in following:
+        if event.type == "file_written":
+            break
+    await following.aclose()  # in the middle of the work
+    await served.rests(session_id, "preview")
+
+    async with async_playwright() as driver:
+        browser = await driver.chromium.launch(executable_path=str(find_browser(None).path), args=["--no-sandbox"])
+        page = await browser.new_page()
+        await page.goto((await served.client.preview(session_id)).url)
+        await page.wait_for_function("window.__koda !== undefined", timeout=60_000)
+        assert not await page.evaluate(RED)
+        await served.client.changes(session_id, "make it red")
+        await page.wait_for_function(RED, timeout=60_000)  # reloaded by itself
+        await browser.close()
+    await served.rests(session_id, "preview")
+    await served.client.delete(session_id)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_reading_wakes_nobody(served: Rig) -> None:
+    served.respond = studio_model()
+    session_id = (await served.client.create(PROMPT)).session_id
+    await served.rests(session_id, "plan")
+    await until(lambda: not served.workers("_SessionHost"), "asleep")
+    before = await served.store.get_session(session_id)
+    assert (before.status, before.host, before.lease_until) == ("suspended", None, None)
+    for _ in range(3):
+        await served.client.session(session_id)
+        await served.client.sessions()
+        await served.client.files(session_id)
+        await served.client.jobs(session_id)
+        await served.client.assets(session_id)
+    seen: list[int] = []
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(2.5):  # longer than the janitor's round
+            async for event in served.client.follow(session_id):
+                seen.append(event.seq)
+    assert seen == list(range(1, before.seq + 1))
+    assert await served.store.get_session(session_id) == before
+    assert served.workers("_SessionHost") == []
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_deletion_in_the_middle_of_work_leaves_nothing(served: Rig) -> None:
+    served.respond = studio_model(duration=8.0)
+    session_id = (await served.client.create(PROMPT)).session_id
+    await served.rests(session_id, "plan")
+    await served.client.accept(session_id)
+    await served.rests(session_id, "preview")
+    await served.client.render(session_id, RenderOptions(resolution="720p", fps=60))
+    await served.event(
+        session_id,
+        lambda e: e.type == "render_progress" and e.data["quality"] == "final" and int(str(e.data["framesDone"])) > 5,
+    )
+    rendering = session_id
+    jobs = [job.id for job in await served.store.list_jobs(session_id=rendering)]
+
+    served.respond = studio_model(pause_s=0.2)
+    writing = (await served.client.create(PROMPT)).session_id
+    await served.rests(writing, "plan")
+    await served.client.accept(writing)
+    await served.event(writing, lambda e: e.type == "code_chunk")
+
+    assert served.workers("_capture")
+    await asyncio.gather(served.client.delete(rendering), served.client.delete(writing))
+    assert served.workers("_capture") == [] and chromiums(served) == []
+    await until(lambda: served.workers("_SessionHost") == [], "ended")
+    boxes = served.server.data / "sandboxes"
+    assert [path.name for path in boxes.iterdir() if path.name.startswith("sbx_")] == []
+    left = await Storage(str(served.server.data / "storage")).list()
+    assert [key for key in left if any(name in key for name in (rendering, writing, *jobs))] == []
+    assert await served.store.closed_sessions() == []
+    for session_id in (rendering, writing):
+        assert await served.store.events(session_id) == []
+        for call in (served.client.session(session_id), served.client.delete(session_id)):
+            with pytest.raises(NotFound):
+                await call
+
+
+def chromiums(rig: Rig) -> list[str]:
+    server = runfile.read(rig.server.data / "server.json")
+    assert server is not None
+    names: list[str] = []
+    for process in psutil.Process(server.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            names.append(process.name())
+    return [name for name in names if "chrom" in name or "headless" in name]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_interrupting_the_command_line_leaves_the_job_to_the_server(served: Rig, tmp_path: Path) -> None:
+    served.respond = studio_model(pause_s=0.2)
+    process = await asyncio.create_subprocess_exec(
+        *KODA, "create", PROMPT, "--yes", "--plain", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env={**os.environ, "KODA_SERVER": served.server.url},
+    )  # fmt: skip
+    assert process.stdout is not None
+    said = ""
+    async with asyncio.timeout(30):
+        while "koda: session ses_" not in said:
+            said += (await process.stdout.readline()).decode()
+    process.send_signal(signal.SIGINT)
+    said += (await process.stdout.read()).decode()
+    assert await process.wait() == Exit.INTERRUPTED
+    session_id = (await served.client.sessions()).sessions[0].id
+    assert "Detached; the job goes on" in said and f"koda watch {session_id}" in said
+    await served.rests(session_id, "plan")  # there was nobody left to accept it
+    await served.client.delete(session_id)
+
+
+async def numbers(url: str, session_id: str, count: int, last: str | None = None) -> list[str]:
+    """Read so many server-sent events as a browser does; return their ids."""
+    headers = {} if last is None else {"Last-Event-ID": last}
+    decoder, found = SseDecoder(), list[str]()
+    async with (
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+        http.stream("GET", f"/v1/sessions/{session_id}/events", headers=headers) as response,
+    ):
+        async for block in response.aiter_raw():
+            found += [name for name, _, _ in decoder.feed(block)]
+            if len(found) >= count:
+                break
+    return found[:count]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_stream_goes_on_where_it_was_after_a_restart(served: Rig) -> None:
+    served.respond = studio_model()
+    session_id = (await served.client.create(PROMPT)).session_id
+    await served.rests(session_id, "plan")
+    first = await numbers(served.server.url, session_id, 3)
+    await served.server.stop()
+    await served.server.start()
+    try:
+        async with KodaClient(served.server.url) as client:
+            await client.accept(session_id)
+            await served.event(session_id, lambda e: e.type == "file_written")
+        newest = (await served.store.get_session(session_id)).seq
+        rest = await numbers(served.server.url, session_id, newest - 3, first[-1])
+        assert [*first, *rest] == [str(number) for number in range(1, newest + 1)]
+    finally:
+        await served.server.stop()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_server_that_create_started_ends_with_it(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    mark = f"KODA_DATA_DIR={tmp_path / 'data'}"
+    environment = {**os.environ, "KODA_DATA_DIR": str(tmp_path / "data"), "KODA_DIRECTOR": "offline"}
+    environment.pop("KODA_SERVER", None)
+    folders = [Path("/tmp"), Path(tempfile.gettempdir())]
+    before = {path for folder in folders for path in folder.glob("koda-*")}
+    ran = await asyncio.to_thread(
+        subprocess.run,
+        [*KODA, "create", "Create a bouncing ball", "--plain"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert ran.returncode == Exit.WAITING, ran.stdout + ran.stderr
+    assert "koda: starting a server" in ran.stdout and "koda resume ses_" in ran.stdout
+    alive: list[str] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if mark.partition("=")[2] == process.environ().get("KODA_DATA_DIR") and process.status() != "zombie":
+                alive.append(process.name())
+    assert alive == []
+    assert {path for folder in folders for path in folder.glob("koda-*")} <= before | set(others())
+    assert not (tmp_path / "data" / "server.json").exists()
+    boxes = tmp_path / "data" / "sandboxes"
+    assert not boxes.exists() or not [path for path in boxes.iterdir() if path.name.startswith("sbx_")]
+
+
+def others() -> list[Path]:
+    """Folders of Rays that run beside this test."""
+    return [path for path in Path("/tmp").glob("koda-ray-*-*") if runfile.start_of(int(path.name.split("-")[2]))]
