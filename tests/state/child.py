@@ -62,7 +62,10 @@ def own_mb() -> float:
 
 
 async def fight(path: str, session_id: str, name: str, rounds: str) -> None:
-    """Take a session again and again, and write until fenced; report what was acknowledged and what was refused."""
+    """Take a session again and again, and write until fenced; report what was acknowledged and what was refused.
+
+    Not before the other one took it too: a busy machine may let it begin late.
+    """
     from koda_ray.errors import Fenced
     from koda_ray.state.sql import SqlStore
     from koda_ray.state.store import Batch
@@ -75,9 +78,12 @@ async def fight(path: str, session_id: str, name: str, rounds: str) -> None:
     say(ready=True)
     await asyncio.to_thread(sys.stdin.readline)
     acknowledged: list[tuple[int, int, str]] = []
-    fenced = 0
-    for turn in range(int(rounds)):
+    fenced = turn = 0
+    alone = True
+    while turn < int(rounds) or alone:
         mine = await store.activate(session_id, host=name, lease_until=now() + SOON)
+        turn += 1
+        alone = mine.epoch == turn
         for step in range(15):
             text = f"{name}-{turn}-{step}"
             try:
@@ -87,7 +93,7 @@ async def fight(path: str, session_id: str, name: str, rounds: str) -> None:
                 break
             acknowledged += [(item.seq, item.epoch, text) for item in made]
     await store.close()
-    say(acknowledged=acknowledged, fenced=fenced)
+    say(acknowledged=acknowledged, fenced=fenced, turns=turn)
 
 
 async def append(path: str, session_id: str) -> None:
