@@ -99,6 +99,7 @@ class _SessionHost:
         self._executor: RayExecutor | None = None
         self._followers = Followers(self._watched)
         self._calls: set[asyncio.Task[Any]] = set()
+        self._told = False
         self._starting = asyncio.get_running_loop().create_task(self._start())
         self._starting.add_done_callback(self._started)
 
@@ -134,9 +135,16 @@ class _SessionHost:
         return session
 
     async def _session(self) -> Session:
-        session = await asyncio.shield(self._starting)
+        leaving = Fenced(f"session {self._session_id} is leaving this process; ask again", retryable=True)
+        if self._told:  # why it did not start has been answered; whoever asks now is for the next process
+            raise leaving
+        try:
+            session = await asyncio.shield(self._starting)
+        except Exception:
+            self._told = True
+            raise
         if session.closed:
-            raise Fenced(f"session {self._session_id} is leaving this process; ask again", retryable=True)
+            raise leaving
         return session
 
     def _ended(self) -> None:
