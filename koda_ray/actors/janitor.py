@@ -17,6 +17,7 @@ import structlog
 
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, NotFound
+from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.sandbox.service import SandboxService
 from koda_ray.state.store import SessionRecord, Store
@@ -150,6 +151,8 @@ class Janitor:
         for closed in await self._store.closed_sessions():
             await _logged(self._finish(closed), "finish a deletion", session_id=closed.id)
         gone = await _logged(self._reap(), "clear sandboxes") or []
+        # what render workers that were killed left on this machine; elsewhere the next render clears it away
+        await _logged(asyncio.to_thread(sweep_dead_folders), "clear temporary folders")
         await self._store.prune_events(now() - EVENTS_KEPT)
         return gone
 

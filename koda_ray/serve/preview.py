@@ -268,13 +268,14 @@ async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
         grant = _grant(proxy, websocket)
         upstream = await proxy.upstream(grant)
         target = _target(websocket, upstream.endpoint.base)
-        protocols = [Subprotocol(name) for name in websocket.scope["subprotocols"]]
         try:
-            server = await unix_connect(
-                upstream.endpoint.socket_path, f"ws://localhost{target}", subprotocols=protocols or None, max_size=None
-            )
-        except (OSError, InvalidHandshake, TimeoutError) as error:
-            raise ServerFailed(f"the session's dev server takes no socket ({type(error).__name__})") from error
+            server = await _connect(websocket, upstream, target)
+        except (OSError, InvalidHandshake, TimeoutError):  # it may have been started anew
+            upstream = await proxy.upstream(grant, failed=upstream)
+            try:
+                server = await _connect(websocket, upstream, target)
+            except (OSError, InvalidHandshake, TimeoutError) as error:
+                raise ServerFailed(f"the session's dev server takes no socket ({type(error).__name__})") from error
     except KodaError as error:
         await websocket.close(4000 + error.status, error.code)
         return
@@ -290,6 +291,13 @@ async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
         await server.close()
         with suppress(RuntimeError, WebSocketDisconnect):
             await websocket.close()
+
+
+async def _connect(websocket: WebSocket, upstream: _Upstream, target: str) -> ClientConnection:
+    protocols = [Subprotocol(name) for name in websocket.scope["subprotocols"]]
+    return await unix_connect(
+        upstream.endpoint.socket_path, f"ws://localhost{target}", subprotocols=protocols or None, max_size=None
+    )
 
 
 async def _inwards(websocket: WebSocket, server: ClientConnection) -> None:
