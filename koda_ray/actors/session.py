@@ -357,21 +357,25 @@ class Session:
     async def close(self) -> None:
         """End this activation: stop work, save, destroy the sandbox, give the lease up. May be called twice."""
         if self._closed:
+            await self._end_tasks()
             return
         self._closed = True
         await self._hold_work()
-        current = asyncio.current_task()
-        others = {task for task in self._tasks if task is not current}
-        for task in others:
-            task.cancel()
-        if others:
-            await asyncio.wait(others)
+        await self._end_tasks()
         try:
             await self._project.release("idle")
             await self._core.emit(NewEvent(type="passivated", data={"epoch": self._core.epoch}))
             await self._parts.store.release(self.session_id, self._core.epoch)
         except (Fenced, NotFound):
             self._project.forget()
+
+    async def _end_tasks(self) -> None:
+        current = asyncio.current_task()
+        others = {task for task in self._tasks if task is not current}
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._guard(work))
