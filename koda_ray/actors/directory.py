@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import ray
-import structlog
 from pydantic import JsonValue
 from ray.exceptions import RayError, RayTaskError
 
@@ -30,6 +29,7 @@ from koda_ray.actors.host import (
 from koda_ray.actors.removal import Removal
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced, KodaError, Unavailable
+from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import CommandRecord, SessionRecord, Store
@@ -43,7 +43,7 @@ PREVIEW_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 20.0
 _WATCH_TIMEOUT_S = 5.0
 _RETRY_S = 0.1
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 def public_settings(settings: Settings) -> dict[str, object]:

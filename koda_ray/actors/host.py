@@ -14,19 +14,17 @@ import ctypes
 import gc
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import ray
-import structlog
 from pydantic import JsonValue
-from ray.actor import exit_actor
 
 from koda_ray.actors.followers import Followers
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced, Unavailable
+from koda_ray.logs import get_logger
 
 if TYPE_CHECKING:
     from koda_ray.actors.session import Session
@@ -62,7 +60,7 @@ _ANSWERED_S = 10.0
 _AGAIN_S = 1.0
 _AGAIN_MAX_S = 30.0
 T = TypeVar("T")
-_log = structlog.get_logger()
+_log = get_logger()
 JANITOR_OPTIONS: dict[str, Any] = {**SESSION_OPTIONS, "name": JANITOR, "max_restarts": -1, "max_concurrency": 8}
 
 
@@ -72,9 +70,8 @@ def session_name(session_id: str) -> str:
 
 
 def _give_back() -> None:
-    """Return to the system what importing and starting took and freed again (glibc keeps it otherwise)."""
+    """Return to the system what importing, starting and working took and freed again (glibc keeps it otherwise)."""
     gc.collect()
-    gc.freeze()
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
@@ -117,8 +114,6 @@ class _SessionHost:
             raise Unavailable(f"session {self._session_id} could not be started within {START_S:.0f} s") from error
 
     async def _open(self) -> Session:
-        # structlog would import it for colours that no log file shows: 4 MB in each session's process
-        sys.modules.setdefault("rich", cast("Any", None))
         from koda_ray.actors.parts import open_parts
         from koda_ray.actors.session import Session
         from koda_ray.render.tasks import RayExecutor
@@ -128,10 +123,11 @@ class _SessionHost:
         self._executor = executor = await asyncio.to_thread(
             lambda: RayExecutor(workers=settings.render_workers, chromium_path=settings.chromium_path)
         )
-        parts = await open_parts(settings, executor=executor, host=_host(), ended=self._ended)
+        parts = await open_parts(settings, executor=executor, host=_host(), rested=_give_back, ended=self._ended)
         session = Session(self._session_id, parts)
         await session.start()
         _give_back()
+        gc.freeze()  # what is there now stays: later collections need not look at it
         return session
 
     async def _session(self) -> Session:
@@ -158,8 +154,8 @@ class _SessionHost:
         await self._followers.close()
         if self._calls:  # they have their answers: let them be sent
             await asyncio.wait(self._calls, timeout=_ANSWERED_S)
-        # only a method of the actor may end it without Ray starting it again
-        self._me.exit.remote()
+        # Ray's own way out of an actor keeps its name for two seconds more, in which nobody can activate the session
+        await asyncio.to_thread(_kill, self._me, no_restart=True)
 
     async def _end(self, session: Session) -> None:
         await session.close()
@@ -172,10 +168,6 @@ class _SessionHost:
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         return await task
-
-    async def exit(self) -> None:
-        """End this process for good."""
-        exit_actor()
 
     async def ping(self) -> int:
         """Wait until the session is active; returns the process id."""
@@ -207,7 +199,7 @@ class _SessionHost:
         await (await self._session()).watch(watchers)
 
     async def close(self) -> None:
-        """Passivate now: save, destroy the sandbox, give up the lease. The process ends with the next `exit`."""
+        """Passivate now: save, destroy the sandbox, give up the lease."""
         await self._answer(self._end(await asyncio.shield(self._starting)))
 
     async def memory(self) -> dict[str, float]:
@@ -262,5 +254,6 @@ async def _persist(open_it: Callable[[], Coroutine[Any, Any, Store]]) -> Store:
 
 # Ray's own types for these are incomplete
 _remote = cast("Callable[[type], Any]", ray.remote)
+_kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
 SessionHost = _remote(_SessionHost)
 JanitorHost = _remote(_JanitorHost)

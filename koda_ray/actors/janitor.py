@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-import structlog
-
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, NotFound
+from koda_ray.logs import get_logger
 from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.sandbox.service import SandboxService
@@ -37,7 +36,7 @@ PAUSE_MAX_S = 300.0
 """The longest pause before one that cannot be woken is tried again, in seconds."""
 _OWED_AT_ONCE = 1_000
 _T = TypeVar("_T")
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 @dataclass

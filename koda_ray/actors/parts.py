@@ -40,7 +40,12 @@ def model_provider(settings: Settings) -> ModelProvider:
 
 
 async def open_parts(
-    settings: Settings, *, executor: RenderExecutor, host: str, ended: Callable[[], None]
+    settings: Settings,
+    *,
+    executor: RenderExecutor,
+    host: str,
+    rested: Callable[[], None],
+    ended: Callable[[], None],
 ) -> SessionParts:
     """Open everything a session is made with.
 
@@ -48,6 +53,7 @@ async def open_parts(
         settings: Where everything is.
         executor: Renders; Ray's on a cluster, this process's own otherwise.
         host: This process, for the session's row.
+        rested: Called when the session's work has come to rest.
         ended: Called once the session is over.
     """
     return SessionParts(
@@ -58,5 +64,6 @@ async def open_parts(
         provider=model_provider(settings),
         executor=executor,
         host=host,
+        rested=rested,
         ended=ended,
     )

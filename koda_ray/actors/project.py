@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TypeVar, cast
 
-import structlog
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
 from koda_ray.errors import KodaError, SandboxNotFound
 from koda_ray.events import NewEvent
+from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import FileStamp, Sandbox, SandboxProvider
 from koda_ray.state import checkpoint
 from koda_ray.state.storage import Storage
@@ -30,7 +30,7 @@ __all__ = ["THEATRE_STATE_PATH", "Project"]
 
 THEATRE_STATE_PATH = "src/theatre/state.json"
 T = TypeVar("T")
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 class Project:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import structlog
 from pydantic import JsonValue
 
 from koda_ray import phases
@@ -47,6 +46,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import Conflict, Fenced, KodaError, NotFound
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import ModelProvider
+from koda_ray.logs import get_logger
 from koda_ray.render.protocol import RenderExecutor
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
 from koda_ray.state.storage import Storage
@@ -60,12 +60,16 @@ __all__ = ["Session", "SessionParts"]
 LIMITS = Limits(turns=300, tool_calls=800)
 """Bounds of one run: a plan of forty scenes with a component each, a call at a time; going in circles ends sooner."""
 _LONGEST_SETBACK_S = 30.0
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionParts:
-    """What a session is made with. ``host`` names the process in its row, ``ended`` is called once it is over."""
+    """What a session is made with.
+
+    ``host`` names the process in its row; ``rested`` is called when its work has come to rest, ``ended`` once it is
+    over.
+    """
 
     settings: Settings
     store: Store
@@ -74,6 +78,7 @@ class SessionParts:
     provider: ModelProvider
     executor: RenderExecutor
     host: str
+    rested: Callable[[], None]
     ended: Callable[[], None]
 
 
@@ -274,6 +279,7 @@ class Session:
     async def _work_on(self) -> None:
         self._assets = await self._project.assets()
         await Work(self._core, loop=self._agents, renders=self._renders).run()
+        self._parts.rested()
 
     def _kick_later(self) -> None:
         self._active_at = time.monotonic()

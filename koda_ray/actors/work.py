@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-import structlog
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
@@ -18,6 +17,7 @@ from koda_ray.agent.loop import AgentLoop, LoopOutcome
 from koda_ray.commands import Fail, Finished
 from koda_ray.errors import Fenced, InvalidTransition, KodaError, RenderError
 from koda_ray.events import NewEvent
+from koda_ray.logs import get_logger
 from koda_ray.render.spec import Preset, RenderSpec
 from koda_ray.state.store import Batch
 from koda_ray.studio.orchestrator import opening
@@ -29,7 +29,7 @@ MAX_NUDGES = 2
 """How often agents that stop short are told what is still owed."""
 MAX_LOWER = 2
 """How often a failed final render is tried again at lower quality."""
-_log = structlog.get_logger()
+_log = get_logger()
 
 _OWED = {
     "analyze": "Nobody has been asked anything yet: call request_approval with a question or a plan.",

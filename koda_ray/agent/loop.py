@@ -11,7 +11,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-import structlog
 from pydantic import JsonValue
 
 from koda_ray.agent.answer import Answer, LoopEvent, ModelRetry
@@ -27,12 +26,13 @@ from koda_ray.agent.transcript import Journal, Transcript, merged
 from koda_ray.errors import InvalidInput, InvalidTransition, ModelOverloaded, ModelRefused, ModelStreamBroken, NotFound
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import AgentName, Completed, ModelProvider, ModelRequest
+from koda_ray.logs import get_logger
 from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
 from koda_ray.types import now
 
 __all__ = ["AgentLoop", "Journal", "Limits", "LoopEvent", "LoopOutcome", "ModelRetry"]
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class AgentLoop:

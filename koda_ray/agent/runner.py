@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from koda_ray.agent.toolkit import BoundCall, ToolCall, ToolOutcome
 from koda_ray.errors import Cancelled, Fenced, InvalidInput, KodaError
+from koda_ray.logs import get_logger
 
 __all__ = ["MAX_RESULT_CHARS", "run_tool"]
 
@@ -19,7 +18,7 @@ MAX_RESULT_CHARS = 60_000
 """Longest result that a model is given; about 15,000 tokens."""
 
 _BUG_CHARS = 500
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 async def run_tool(bound: BoundCall, call: ToolCall) -> ToolOutcome:

@@ -45,10 +45,11 @@ async def with_retry(begin: Callable[[], Awaitable[T]], policy: RetryPolicy, *, 
     Raises:
         ModelError: The last error; of those that were tried again, ``context["attempts"]`` says how often.
     """
-    import structlog
     from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
 
-    log = structlog.get_logger(__name__)
+    from koda_ray.logs import get_logger
+
+    log = get_logger(__name__)
 
     def wait_s(state: RetryCallState) -> float:
         backoff = min(policy.max_wait_s, policy.first_wait_s * 2 ** (state.attempt_number - 1))

@@ -176,9 +176,9 @@ class LocalProvider:
         return True
 
     def _warn(self, sandbox_id: str) -> None:
-        import structlog  # 0.1 s to import, and only ever needed here
+        from koda_ray.logs import get_logger
 
-        structlog.get_logger(__name__).warning(
+        get_logger(__name__).warning(
             "SANDBOX_LOCAL_UNSAFE=1: generated code runs WITHOUT ISOLATION; it can read and change all that this user "
             "can and reach every network. Install bubblewrap and unset it",
             sandbox_id=sandbox_id,

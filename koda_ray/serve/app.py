@@ -18,7 +18,6 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import ray
-import structlog
 import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
@@ -29,6 +28,7 @@ from koda_ray.actors.host import JANITOR, NAMESPACE
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError
+from koda_ray.logs import get_logger
 from koda_ray.render.tasks import CHROMIUM_RESOURCE
 from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.api import create_app
@@ -61,7 +61,7 @@ _QUIET = {"log_level": "WARNING", "enable_access_log": False}
 # Ray's own types for these are incomplete
 _RAY = cast(Any, ray)
 _SERVE = cast(Any, serve)
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class _Api:

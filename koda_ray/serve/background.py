@@ -11,12 +11,12 @@ import contextvars
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-import structlog
+from koda_ray.logs import get_logger
 
 __all__ = ["Background"]
 
 T = TypeVar("T")
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Background:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import httpx
-import structlog
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
@@ -29,6 +28,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.typing import Subprotocol
 
 from koda_ray.errors import KodaError, ServerFailed
+from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.serve.deps import SessionDirectory
 from koda_ray.serve.limits import BodyLimit
@@ -47,7 +47,7 @@ _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 _REQUEST_HEADERS = frozenset({"accept", "accept-language", "content-type", "range", "if-range"})
 _RESPONSE_HEADERS = frozenset({"content-type", "cache-control", "content-range", "accept-ranges", "last-modified"})
 _TEXTS = ("text/", "application/javascript", "application/json", "application/manifest+json", "image/svg")
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass

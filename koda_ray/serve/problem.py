@@ -8,13 +8,13 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from koda_ray.errors import KodaError
+from koda_ray.logs import get_logger
 from koda_ray.wire import Problem, ProblemField
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _CODES = {
     413: "BODY_TOO_LARGE",
     415: "UNSUPPORTED_TYPE",
 }
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -13,10 +13,9 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, contextmanager, suppress
 
-import structlog
-
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.events import Envelope
+from koda_ray.logs import get_logger
 from koda_ray.serve.deps import ApiDeps, SessionDirectory
 from koda_ray.state.stream import follow
 
@@ -29,7 +28,7 @@ _LOOK_S = 1.0
 """How often a quiet stream looks whether its session is still there, in seconds."""
 
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Watchers:

@@ -82,6 +82,7 @@ class Studio:
             provider=provider,
             executor=self.executor,
             host="test:0",
+            rested=lambda: None,
             ended=self._ended,
         )
         session = Session(session_id, parts)
