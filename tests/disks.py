@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests import services
 
 __all__ = ["small"]
 
 
 @contextmanager
-def small(folder: Path, size_mb: int) -> Iterator[Path]:
-    """Mount a disk of ``size_mb`` MiB; skips where that is not allowed, fails where KODA_TEST_REQUIRE names mount."""
+def small(folder: Path, size_mb: float) -> Iterator[Path]:
+    """Mount a disk of ``size_mb`` MiB; skips or fails as the service ``mount`` does where that is not allowed."""
+    services.need("mount")
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "tmpfs", str(folder)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        reason = f"no small disk can be mounted here: {mounted.stderr.strip()}"
-        if "mount" in os.environ.get("KODA_TEST_REQUIRE", "").split(","):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={int(size_mb * 1024)}k", "tmpfs", str(folder)]
+    subprocess.run(command, capture_output=True, check=True)
     try:
         yield folder
     finally:

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from functools import cache
 
@@ -42,6 +43,19 @@ def _bwrap() -> str | None:
     return None if done.returncode == 0 else f"bwrap cannot make name spaces: {done.stderr.strip()}"
 
 
+def _mount() -> str | None:
+    with tempfile.TemporaryDirectory(prefix="mount-") as folder:
+        command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]
+        try:
+            mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            return f"mount cannot be run: {error}"
+        if mounted.returncode != 0:
+            return f"no disk can be mounted, which takes root with CAP_SYS_ADMIN: {mounted.stderr.strip()}"
+        subprocess.run(["umount", folder], check=True)
+    return None
+
+
 def _node() -> str | None:
     if shutil.which("node") is None:
         return "node not on PATH"
@@ -58,6 +72,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "bwrap": _bwrap,
     "chromium": _chromium,
     "ffmpeg": _program("ffmpeg", "ffprobe"),
+    "mount": _mount,
     "node": _node,
     "s3": _s3,
     "tmux": _program("tmux"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from koda_ray.config import REPO_ROOT
-from tests import leaks, services
+from tests import disks, leaks, services
 
 
 @pytest.fixture
@@ -64,6 +64,23 @@ def test_a_missing_service_fails_where_it_is_required(monkeypatch: pytest.Monkey
     monkeypatch.setenv("KODA_TEST_REQUIRE", "ffmpeg, wanted")
     with pytest.raises(pytest.fail.Exception, match="KODA_TEST_REQUIRE asks for: it was never there"):
         services.need("wanted")
+
+
+@pytest.mark.parametrize("asked", ["mount", "all", "ffmpeg, mount"])
+def test_a_disk_that_cannot_be_mounted_skips_or_fails_as_every_service(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no mount program
+    services.why_missing.cache_clear()
+    try:
+        monkeypatch.delenv("KODA_TEST_REQUIRE", raising=False)
+        with pytest.raises(pytest.skip.Exception, match="needs mount: mount cannot be run"), disks.small(tmp_path, 1):
+            pass
+        monkeypatch.setenv("KODA_TEST_REQUIRE", asked)
+        with pytest.raises(pytest.fail.Exception, match="KODA_TEST_REQUIRE asks for"), disks.small(tmp_path, 1):
+            pass
+    finally:
+        services.why_missing.cache_clear()
 
 
 def test_an_unknown_service_is_refused() -> None:

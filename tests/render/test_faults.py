@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,11 +17,13 @@ from koda_ray.errors import BrowserCrashed, EncodeFailed, Missing, StorageError
 from koda_ray.render import isolation, programs
 from koda_ray.render.browser import Browser
 from koda_ray.render.encode import UnitEncoder
+from koda_ray.render.environment import read_environment
 from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.protocol import ProbeTask, UnitResult, UnitTask
 from koda_ray.state.storage import Storage
+from tests import disks
 from tests.render.conftest import USER, processes_of, put_page, small, until
 from tests.render.test_encode import picture
 
@@ -30,22 +31,45 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def no_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+def hide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Hides the programs whose names begin with one of the words, and nothing else."""
+
+    def hide(*words: str) -> None:
+        shown = tmp_path / "bin"
+        shown.mkdir()
+        for path in (path for folder in os.get_exec_path() for path in Path(folder).glob("*")):
+            link = shown / path.name
+            if not path.name.startswith(words) and not link.is_symlink():
+                link.symlink_to(path)
+        monkeypatch.setenv("PATH", str(shown))
+
+    read_environment.cache_clear()
+    yield hide
+    read_environment.cache_clear()
+
+
+@pytest.fixture
+def no_browser(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, hide: Callable[..., None]) -> None:
+    hide("chrom", "google-chrome")
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(programs, "_SHELL_PATHS", ())
-    monkeypatch.setattr(programs, "_FULL_PATHS", ())
+    monkeypatch.delenv("PLAYWRIGHT_BROWSERS_PATH", raising=False)
+    for paths in ("_SHELL_PATHS", "_FULL_PATHS"):
+        monkeypatch.setattr(programs, paths, ())
 
 
-@pytest.mark.usefixtures("no_programs")
+INSTALL_BROWSER = "no Chromium is installed: apt-get install chromium-headless-shell"
+INSTALL_ENCODER = "ffmpeg is not installed: apt-get install ffmpeg"
+
+
+@pytest.mark.usefixtures("no_browser")
 async def test_a_missing_browser_names_its_package() -> None:
-    with pytest.raises(Missing, match="apt-get install chromium-headless-shell"):
+    with pytest.raises(Missing, match=INSTALL_BROWSER):
         await Browser.launch()
 
 
-@pytest.mark.usefixtures("no_programs")
-async def test_a_missing_encoder_names_its_package(tmp_path: Path) -> None:
-    with pytest.raises(Missing, match="apt-get install ffmpeg"):
+async def test_a_missing_encoder_names_its_package(hide: Callable[..., None], tmp_path: Path) -> None:
+    hide("ff")
+    with pytest.raises(Missing, match=INSTALL_ENCODER):
         await UnitEncoder(small("a" * 64), tmp_path / "unit.mp4", image="jpeg").start()
 
 
@@ -55,11 +79,26 @@ async def test_a_missing_isolation_names_its_package(monkeypatch: pytest.MonkeyP
         await Browser.launch()
 
 
-async def test_a_job_without_ffmpeg_says_so(storage: Storage, no_programs: None) -> None:
+async def lacking(storage: Storage) -> Missing:
     spec = small(await put_page(storage, "plain"))
     async with LocalExecutor(workers=1) as executor:
-        with pytest.raises(Missing):
+        with pytest.raises(Missing) as caught:
             await RenderJob(spec, storage=storage, executor=executor, job_id="job_1", user_id=USER).run()
+    return caught.value
+
+
+async def test_a_job_without_ffmpeg_names_its_package(storage: Storage, hide: Callable[..., None]) -> None:
+    hide("ff")
+    programs.find_browser()  # is there: ffmpeg alone is missing
+    missing = await lacking(storage)
+    assert INSTALL_ENCODER in missing.message and missing.context["package"] == "ffmpeg"
+
+
+@pytest.mark.usefixtures("no_browser")
+async def test_a_job_without_chromium_names_its_package(storage: Storage) -> None:
+    programs.find_program("ffmpeg")
+    missing = await lacking(storage)
+    assert INSTALL_BROWSER in missing.message and missing.context["package"] == "chromium-headless-shell"
 
 
 async def test_a_browser_that_does_not_start_says_why(tmp_path: Path) -> None:
@@ -74,13 +113,8 @@ async def test_a_browser_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small disk needs root")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with disks.small(tmp_path / "tiny", 1 / 8) as folder:
+        yield folder
 
 
 async def test_a_full_disk_is_named_by_the_encoder(tiny_disk: Path) -> None:
