@@ -1,7 +1,8 @@
 """Claude, through the `anthropic` SDK: streaming, tool use, prompt caching, and errors by what a caller can do.
 
 The SDK costs about 75 MB of memory and 0.7 s to import, and a session that works offline never needs it: it is
-imported at the first call, off the event loop.
+imported at the first call, off the event loop. Left alone it also reads credentials, headers and an address from the
+environment; what is sent here depends on the arguments alone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["AnthropicProvider"]
 
 _CONNECT_S = 10.0
+_BASE_URL = "https://api.anthropic.com"
 
 
 class AnthropicProvider:
@@ -31,7 +33,7 @@ class AnthropicProvider:
 
     Args:
         api_key: Sent by the SDK in a header; never part of an error, log line or repr.
-        base_url: Another server that speaks the Messages API; the SDK's default when None.
+        base_url: Another server that speaks the Messages API; Anthropic's own when None.
         retry: How often a call is tried before its first event.
         idle_timeout_s: Longest silence on an open stream (the API pings every few seconds).
         call_timeout_s: Longest time for one whole answer.
@@ -97,9 +99,14 @@ class AnthropicProvider:
 
             if self._client is None:
                 timeout = Timeout(self._idle_timeout_s, connect=_CONNECT_S)
-                self._client = AsyncAnthropic(
-                    api_key=self._api_key, base_url=self._base_url, max_retries=0, timeout=timeout
+                client = AsyncAnthropic(
+                    api_key=self._api_key, base_url=self._base_url or _BASE_URL, max_retries=0, timeout=timeout
                 )
+                # ANTHROPIC_AUTH_TOKEN (older SDKs) and ANTHROPIC_CUSTOM_HEADERS: another program's credentials.
+                # The SDK has no argument that turns the headers off; a test watches over this.
+                client.auth_token = None
+                client._custom_headers = {}  # pyright: ignore[reportPrivateUsage]
+                self._client = client
         return self._client
 
     async def _begin(self, client: AsyncAnthropic, request: ModelRequest) -> tuple[_Answer, ModelEvent]:

@@ -82,6 +82,36 @@ async def test_an_answer_that_never_ends_is_ended() -> None:
             await collect(bench.provider, ask())
 
 
+async def test_what_is_sent_does_not_depend_on_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = {
+        "ANTHROPIC_API_KEY": "shell-key",
+        "ANTHROPIC_AUTH_TOKEN": "shell-token",
+        "ANTHROPIC_CUSTOM_HEADERS": "X-Api-Key: shell-key\nAuthorization: Bearer shell-token\nX-Team: shell-team",
+        "ANTHROPIC_PROFILE": "shell-profile",
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1:9/shell",
+    }
+    async with over([reply("Hello")]) as plain:
+        await check_stream(plain.provider, ask())
+    for name, value in foreign.items():
+        monkeypatch.setenv(name, value)
+    async with over([reply("Hello")]) as bench:
+        await check_stream(bench.provider, ask())
+        (sent,) = bench.server.requests
+    assert set(sent.headers) == set(plain.server.requests[0].headers)
+    assert "test-key" in f"{sent.headers.get('x-api-key')} {sent.headers.get('authorization')}"
+    assert not [header for header in sent.headers.items() if "shell" in str(header)]
+
+
+async def test_the_address_is_anthropics_unless_the_settings_name_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ModelServer(script_of([reply("Hello")])) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
+        provider = AnthropicProvider("test-key")
+        client = await provider._connected()
+        assert str(client.base_url).rstrip("/") == "https://api.anthropic.com"
+        await provider.close()
+    assert server.requests == []
+
+
 @pytest.mark.parametrize("key", ["", "sk new\nline", "schlüssel"])
 def test_a_key_that_cannot_be_one_is_refused_before_any_request(key: str) -> None:
     with pytest.raises(ModelAuth):
