@@ -22,7 +22,7 @@ from koda_ray.state import schema
 from koda_ray.state.database import Database
 from koda_ray.state.notify import Notifier
 from koda_ray.state.rows import body_hash, columns, number, session
-from koda_ray.state.sql_accounts import SqlAccounts, ensure_project
+from koda_ray.state.sql_accounts import SqlAccounts, ensure_project, give_assets
 from koda_ray.state.sql_jobs import OWED_STATUSES, SqlJobs, put_chunks, put_job
 from koda_ray.state.sql_parts import SqlParts, add_events, fenced, no_such
 from koda_ray.state.store import (
@@ -104,7 +104,7 @@ class SqlStore(SqlParts, SqlJobs, SqlAccounts):
     async def create_session(
         self, state: NodeState, *, key: str, body: dict[str, JsonValue]
     ) -> tuple[SessionRecord, bool]:
-        """Insert a session with its first event; the user and the project are made with it."""
+        """Insert a session with its first event, its user and its project, and give it the assets that it names."""
         digest = body_hash(body)
 
         def work(connection: Connection) -> tuple[SessionRecord, bool]:
@@ -136,6 +136,8 @@ class SqlStore(SqlParts, SqlJobs, SqlAccounts):
                 }
                 first = NewEvent(type="state_change", data=data)
                 add_events(connection, state.user_id, number(state.session_id, 1, 0, [first]))
+                if state.asset_ids:
+                    give_assets(connection, state.asset_ids, user_id=state.user_id, session_id=state.session_id)
                 return session(made), True
             same = and_(_S.user_id == state.user_id, _S.create_key == key)
             row = connection.execute(select(schema.sessions).where(same)).one_or_none()

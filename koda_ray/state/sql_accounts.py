@@ -19,7 +19,7 @@ from koda_ray.state.sql_parts import no_such
 from koda_ray.state.store import AssetRecord
 from koda_ray.types import now
 
-__all__ = ["SqlAccounts", "ensure_project", "ensure_user"]
+__all__ = ["SqlAccounts", "ensure_project", "ensure_user", "give_assets"]
 
 _A = schema.assets.c
 _K = schema.api_keys.c
@@ -107,18 +107,23 @@ class SqlAccounts:
             mine = select(sessions.id).where(sessions.id == session_id, sessions.user_id == user_id)
             if connection.execute(mine).one_or_none() is None:
                 raise no_such("session", session_id)
-            query = select(schema.assets).where(_A.id.in_(asset_ids), _A.user_id == user_id)
-            found = {row.id: record(AssetRecord, row) for row in connection.execute(query)}
-            for asset_id in asset_ids:
-                asset = found.get(asset_id)
-                if asset is None:
-                    raise no_such("asset", asset_id)
-                if asset.session_id not in (None, session_id):
-                    raise Conflict(f"asset {asset_id} belongs to another session; upload the file again")
-            connection.execute(update(schema.assets).where(_A.id.in_(asset_ids)).values(session_id=session_id))
+            give_assets(connection, asset_ids, user_id=user_id, session_id=session_id)
 
         if asset_ids:
             await self._database.write(work)
+
+
+def give_assets(connection: Connection, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:
+    """Give uploaded assets to a session of the same user, as `SqlAccounts.attach_assets` says."""
+    query = select(schema.assets).where(_A.id.in_(asset_ids), _A.user_id == user_id)
+    found = {row.id: record(AssetRecord, row) for row in connection.execute(query)}
+    for asset_id in asset_ids:
+        asset = found.get(asset_id)
+        if asset is None:
+            raise no_such("asset", asset_id)
+        if asset.session_id not in (None, session_id):
+            raise Conflict(f"asset {asset_id} belongs to another session; upload the file again")
+    connection.execute(update(schema.assets).where(_A.id.in_(asset_ids)).values(session_id=session_id))
 
 
 def ensure_user(database: Database, connection: Connection, user_id: str) -> None:

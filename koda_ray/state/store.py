@@ -311,11 +311,17 @@ class Store(Protocol):
     async def create_session(
         self, state: NodeState, *, key: str, body: dict[str, JsonValue]
     ) -> tuple[SessionRecord, bool]:
-        """Insert a session with its first ``state_change`` event.
+        """Insert a session with its first ``state_change`` event, and give it the assets that its state names.
+
+        All in one transaction: whoever finds the row and what it owes finds its files too.
 
         Returns:
             The row, and whether this call made it. The same ``key`` of the same user with the same body returns the
             first row; with another body it raises Conflict.
+
+        Raises:
+            NotFound: One of the assets is not there or another user's; nothing was made.
+            Conflict: The key, or one of the assets, belongs to another session; nothing was made.
         """
         ...
 

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
+from PIL import Image
+from pydantic import JsonValue
 
 from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
-from koda_ray.types import NodeState, RenderOptions, SessionOptions
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.store import SessionRecord
+from koda_ray.types import NodeState, RenderOptions, SessionOptions, now
 
 from .world import World, reached, world
 
@@ -68,6 +73,35 @@ async def test_the_same_key_makes_one_session(http: httpx.AsyncClient) -> None:
     other = await http.post("/v1/sessions", json={"prompt": "a logo"}, headers={"Idempotency-Key": "k1"})
     assert (other.status_code, other.json()["code"]) == (409, "CONFLICT")
     assert len((await http.get("/v1/sessions")).json()["sessions"]) == 1
+
+
+async def test_whoever_finds_the_new_session_finds_its_picture(
+    koda: World, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    koda.directory.hold = {"analyze"}
+    png = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(png, "PNG")
+    upload = await http.post("/v1/assets", files={"file": ("dot.png", png.getvalue(), "image/png")})
+    asset_id = upload.json()["id"]
+    usual, found = koda.store.create_session, dict[str, list[str]]()
+
+    async def seen_at_once(state: NodeState, *, key: str, body: dict[str, JsonValue]) -> tuple[SessionRecord, bool]:
+        """What a janitor finds in the moment in which the row is there."""
+        made = await usual(state, key=key, body=body)
+        janitor = SqlStore(koda.settings.database_path)
+        await janitor.open()
+        for work in await janitor.owed(now(), limit=10):
+            assets = await janitor.assets(user_id="local", session_id=work.id)
+            found[work.id] = [asset.id for asset in assets]
+        await janitor.close()
+        return made
+
+    monkeypatch.setattr(koda.store, "create_session", seen_at_once)
+    made = await http.post("/v1/sessions", json={"prompt": PROMPT, "assetIds": [asset_id]})
+    assert found == {made.json()["sessionId"]: [asset_id]}
+    again = await http.post("/v1/sessions", json={"prompt": PROMPT, "assetIds": [asset_id]})
+    assert again.status_code == 409
+    assert len(found) == 1, "a session whose picture is another's was there to be found"
 
 
 async def test_a_repeated_command_gets_the_same_answer_and_does_nothing_again(

@@ -503,6 +503,21 @@ class StoreConformance:
             await store.attach_assets([foreign.id], user_id="bob", session_id=mine.id)
         await store.attach_assets([], user_id="ann", session_id=mine.id)
 
+    async def test_a_session_is_made_with_its_assets_or_not_at_all(self, store: Store) -> None:
+        assets = [records.asset() for _ in range(3)]
+        for asset in assets:
+            await store.add_asset(asset)
+        ids = tuple(asset.id for asset in assets)
+        made = await new_session(store, asset_ids=ids[:2])
+        assert [asset.id for asset in await store.assets(user_id="ann", session_id=made.id)] == [*ids[:2]]
+        with pytest.raises(Conflict, match=ids[1]):
+            await new_session(store, asset_ids=(ids[2], ids[1]))
+        with pytest.raises(NotFound, match=ids[2]):
+            await new_session(store, "bob", asset_ids=(ids[2],))
+        assert await store.list_sessions("bob") == []
+        assert [row.id for row in await store.list_sessions("ann")] == [made.id]
+        assert (await store.get_asset(ids[2], user_id="ann")).session_id is None
+
     async def test_sandboxes_live_until_somebody_says_otherwise(self, store: Store) -> None:
         mine, other = await active_session(store), await active_session(store)
         first, second = records.sandbox(mine), records.sandbox(other)

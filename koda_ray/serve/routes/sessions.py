@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from koda_ray.errors import KodaError, NotFound
+from koda_ray.errors import NotFound
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, SessionId, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
@@ -54,13 +54,7 @@ async def create_session(
         render=body.render,
         asset_ids=body.asset_ids,
     )
-    row, made = await deps.store.create_session(state, key=key, body=body.model_dump(mode="json"))
-    try:
-        await deps.store.attach_assets(body.asset_ids, user_id=user, session_id=row.id)
-    except KodaError:
-        if made:
-            await deps.store.delete_session(row.id, user_id=user)
-        raise
+    row, _ = await deps.store.create_session(state, key=key, body=body.model_dump(mode="json"))
     if row.owes is not None:
         background_of(request).spawn(deps.directory.wake(row.id), what="wake")
     state_url = f"/v1/sessions/{row.id}"
