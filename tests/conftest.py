@@ -1,8 +1,8 @@
 """What every test gets: a world of its own, a check that nothing is left behind, and services that may be missing.
 
 - Settings of whoever runs the tests (keys, paths, a .env) never reach a test.
-- A test that leaves a process, a temporary folder or a running event loop behind fails, with the name of what it
-  left; the loop is taken away, so that the tests after it can run theirs.
+- A test that leaves a process, a port, a temporary folder or a running event loop behind fails, with the name of what
+  it left; the loop is taken away, so that the tests after it can run theirs.
 - Hypothesis measures no time: a busy machine is no counterexample.
 - ``@pytest.mark.needs("ffmpeg", "chromium")`` skips a test where a service is missing, and fails it where
   ``KODA_TEST_REQUIRE`` (names with commas, or ``all``) says that it has to be there. The markers ``browser`` and
@@ -101,7 +101,8 @@ def _nothing_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_left_at_the_end() -> Iterator[None]:
+    before = leaks.Snapshot.take()
     yield
-    left = leaks.strays()
+    left = [*before.left_behind(), *leaks.strays()]  # also what the longer-lived fixtures had
     if left:
-        pytest.fail("the tests left processes behind:\n  " + "\n  ".join(left), pytrace=False)
+        pytest.fail("the tests left behind:\n  " + "\n  ".join(left), pytrace=False)

@@ -1,22 +1,30 @@
-"""What a test left behind: processes and temporary folders that were not there when it began.
+"""What a test left behind: processes, ports, and temporary folders that were not there when it began.
 
 A process of a longer-lived fixture (a Ray, a server) may start and end others as it likes: only those that no process
-from before the test has started are counted.
+from before the test has started are counted. Other programs of this machine may do as they like as well: outside this
+run's own temporary folder, a folder counts only when the process that it is named after belongs to this run. Where
+that process is gone, nobody can say whose it was, so its folder counts only while no other run is about.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
+import struct
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import psutil
+
+from koda_ray.serve import runfile
 
 __all__ = ["MARK", "Snapshot", "strays"]
 
@@ -25,27 +33,33 @@ T = TypeVar("T")
 MARK = "KODA_TEST_RUN"
 _DEADLINE_S = 10.0
 _PAUSE_S = 0.05
+# Rays and servers need short paths, so theirs lie here whatever TMPDIR says; named after their process
+_OUTSIDE = (Path("/tmp"), Path("/tmp/ray"))
+_OWNED = re.compile(r"koda-ray-(?P<server>\d+)-(?P<started>\d+)|session_[\d_-]+_(?P<ray>\d+)")
+_LISTENS = "0A"
 # Python keeps these for the whole life of a process, on purpose.
 _KEPT = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The processes below this one, the temporary files and what is mounted among them, at one moment."""
+    """The processes below this one, where this one listens, temporary files and what is mounted among them, at once."""
 
     processes: frozenset[psutil.Process]
     folders: frozenset[Path]
+    ports: frozenset[str]
 
     @classmethod
     def take(cls) -> Snapshot:
         """Look now."""
-        return cls(frozenset(_below()), frozenset(_folders()))
+        return cls(frozenset(_below()), frozenset(_folders()), frozenset(_ports()))
 
     def left_behind(self) -> list[str]:
         """Say what is new and does not go away by itself; end those processes and remove those folders."""
         processes = _wait(lambda: [process for process in _below() if self._is_new(process)])
-        folders = _wait(lambda: sorted(_folders() - self.folders))
-        return [*_end(processes), *(f"{path}" for path in _remove(folders))]
+        folders = _wait(lambda: sorted(path for path in _folders() - self.folders if self._is_ours(path)))
+        ports = _wait(lambda: sorted(_ports() - self.ports))
+        return [*_end(processes), *map(str, _remove(folders)), *(f"port {port} of this process" for port in ports)]
 
     def _is_new(self, process: psutil.Process) -> bool:
         try:
@@ -53,22 +67,75 @@ class Snapshot:
         except psutil.NoSuchProcess:
             return False
 
+    def _is_ours(self, folder: Path) -> bool:
+        named = _OWNED.fullmatch(folder.name)
+        if folder.parent not in _OUTSIDE or named is None:
+            return True
+        pid, started = int(named["server"] or named["ray"]), named["started"]
+        if pid == os.getpid():
+            return True
+        try:
+            process = psutil.Process(pid)
+            if started is None or runfile.start_of(pid) == int(started):
+                return _is_marked(process) and self._is_new(process)
+        except psutil.Error:
+            pass
+        return not _others()
+
 
 def strays() -> list[str]:
     """Say which processes of this test run are still there, also those that left the family; and end them."""
-    mark = os.environ.get(MARK, "")
 
     def look() -> list[psutil.Process]:
-        found = {*_below()}
-        for process in psutil.process_iter():
-            try:
-                if mark and process.pid != os.getpid() and process.environ().get(MARK) == mark and _counts(process):
-                    found.add(process)
-            except psutil.Error:
-                continue
-        return list(found)
+        marked = {process for process in psutil.process_iter() if _is_marked(process) and _counts(process)}
+        return [process for process in {*_below(), *marked} if process.pid != os.getpid()]
 
     return _end(_wait(look))
+
+
+def _is_marked(process: psutil.Process) -> bool:
+    """Whether a process was started by this run, also where it left the family."""
+    try:
+        return bool(os.environ.get(MARK)) and process.environ().get(MARK) == os.environ[MARK]
+    except psutil.Error:
+        return False
+
+
+def _others() -> bool:
+    """Whether other tests or servers run on this machine."""
+    family = {process.pid for process in (psutil.Process(), *psutil.Process().parents())}
+    for process in psutil.process_iter(["cmdline"]):
+        words = " ".join(process.info["cmdline"] or [])
+        if ("pytest" in words or "koda_ray" in words) and process.pid not in family and not _is_marked(process):
+            return True
+    return False
+
+
+def _ports() -> set[str]:
+    """Where this process listens for TCP connections. Source: proc(5), /proc/pid/net/tcp."""
+    own: set[str] = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the descriptor that lists them
+            own.add(os.readlink(entry))
+    if not any(link.startswith("socket:") for link in own):
+        return set()
+    found: set[str] = set()
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in _lines(Path("/proc/self/net", table))[1:]:
+            fields = line.split()
+            if fields[3] == _LISTENS and f"socket:[{fields[9]}]" in own:
+                address, _, port = fields[1].partition(":")
+                words = struct.unpack(f">{len(address) // 8}I", bytes.fromhex(address))
+                packed = struct.pack(f"={len(words)}I", *words)
+                found.add(f"{socket.inet_ntop(family, packed)}:{int(port, 16)}")
+    return found
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
 
 
 def _below() -> list[psutil.Process]:
@@ -100,11 +167,21 @@ def _folders() -> set[Path]:
             continue
         # folders that a process keeps for good (koda-render-0) count by what is in them
         found.update(path.iterdir() if path.name.startswith("koda-") and path.is_dir() else [path])
-    for line in Path("/proc/self/mounts").read_text().splitlines():
+    for folder in _OUTSIDE:
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
+            found.update(Path(entry.path) for entry in entries if _OWNED.fullmatch(entry.name) and _is_own(entry))
+    for line in _lines(Path("/proc/self/mounts")):
         mounted = Path(line.split()[1])
         if mounted.is_relative_to(root):
             found.add(mounted)
     return found
+
+
+def _is_own(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
+    except OSError:
+        return False
 
 
 def _wait(look: Callable[[], list[T]]) -> list[T]:

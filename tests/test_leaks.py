@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from koda_ray.config import REPO_ROOT
+from koda_ray.serve import runfile
 from tests import disks, leaks, services
 
 
@@ -50,6 +56,54 @@ def test_a_temporary_folder_that_is_left_is_named_and_removed(quick: None) -> No
     folder = Path(tempfile.mkdtemp(prefix="stray-"))
     assert before.left_behind() == [str(folder)]
     assert not folder.exists()
+
+
+@contextmanager
+def waiting(**environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that waits, called as a test run would be."""
+    command = [sys.executable, "-c", "input()", "pytest"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True) as process:
+        yield process
+        process.communicate()
+
+
+def test_folders_outside_count_by_whose_they_are(quick: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(leaks, "_OUTSIDE", (tmp_path,))
+    with waiting() as other, waiting(**os.environ) as older:
+        before = leaks.Snapshot.take()
+        with waiting(**os.environ) as process:
+            for named in (other, older, process):
+                (tmp_path / f"koda-ray-{named.pid}-{runfile.start_of(named.pid)}" / "r").mkdir(parents=True)
+            (tmp_path / f"session_2026-11-22_03-05-44_460806_{os.getpid()}").mkdir()
+            (tmp_path / f"session_2026-11-22_03-05-44_460806_{other.pid}").mkdir()
+            (tmp_path / "something-else").mkdir()
+            left = before.left_behind()  # ends the process as well
+            assert any(line.startswith(f"process {process.pid}") for line in left)
+            names = [Path(line).name for line in left if line.startswith(str(tmp_path))]
+            assert [name.partition("-")[0] for name in names] == ["koda", "session_2026"]
+            assert names[0].split("-")[2] == str(process.pid) and names[1].endswith(f"_{os.getpid()}")
+            assert len(list(tmp_path.iterdir())) == 4
+        (tmp_path / f"koda-ray-{process.pid}-1").mkdir()
+        assert before.left_behind() == []  # it may be the other's
+        monkeypatch.setattr(leaks, "_others", lambda: False)
+        assert before.left_behind() == [str(tmp_path / f"koda-ray-{process.pid}-1")]
+
+
+def test_others_are_other_runs_and_servers() -> None:
+    with waiting(**os.environ) as mine, waiting() as other:
+        assert leaks._is_marked(psutil.Process(mine.pid)) and not leaks._is_marked(psutil.Process(other.pid))
+        assert leaks._others()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_port_that_is_left_open_is_named(quick: None, address: str) -> None:
+    before = leaks.Snapshot.take()
+    with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as server:
+        port = server.getsockname()[1]
+        assert before.left_behind() == [f"port {address}:{port} of this process"]
+        with socket.create_connection((address, port)):  # a connection is no port
+            assert leaks.Snapshot.take().left_behind() == []
+    assert before.left_behind() == []
 
 
 def test_a_missing_service_skips_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, NotFound, StorageError, Unavailable
 from koda_ray.render.tasks import CHROMIUM_RESOURCE
+from koda_ray.serve import ray_folder
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from tests.state import records
@@ -32,12 +33,14 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.asyncio(loop_scope=
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
+    folder = ray_folder.make()
     ray.init(
-        namespace=NAMESPACE, num_cpus=2, resources={CHROMIUM_RESOURCE: 1}, include_dashboard=False,
-        logging_level="ERROR", log_to_driver=False,
+        address="local", namespace=NAMESPACE, num_cpus=2, resources={CHROMIUM_RESOURCE: 1}, include_dashboard=False,
+        logging_level="ERROR", log_to_driver=False, _temp_dir=folder,
     )  # fmt: skip
     yield
     ray.shutdown()
+    ray_folder.remove(folder)
 
 
 class Place:

@@ -15,6 +15,7 @@ from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.protocol import ProbeTask, Progress, UnitResult
 from koda_ray.render.tasks import CHROMIUM_RESOURCE, RayExecutor
+from koda_ray.serve import ray_folder
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small, until
 
@@ -23,9 +24,14 @@ pytestmark = [pytest.mark.ray, pytest.mark.browser, pytest.mark.asyncio(loop_sco
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayExecutor]:
-    ray.init(num_cpus=2, resources={CHROMIUM_RESOURCE: 2}, include_dashboard=False, logging_level="ERROR")
+    folder = ray_folder.make()
+    ray.init(
+        address="local", num_cpus=2, resources={CHROMIUM_RESOURCE: 2}, include_dashboard=False, logging_level="ERROR",
+        _temp_dir=folder,
+    )  # fmt: skip
     yield RayExecutor()
     ray.shutdown()
+    ray_folder.remove(folder)
 
 
 def mine(text: str) -> set[psutil.Process]:
