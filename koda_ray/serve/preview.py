@@ -5,6 +5,9 @@ an opaque origin (CSP ``sandbox``) where it can neither read cookies nor reach a
 talk to nothing but this proxy. In an opaque origin cookies do not work either, which is why the token is part of the
 path: ``/p/<token>/...``. The dev server runs under a base path that occurs nowhere else, and in texts that base is
 replaced by the token's path, so Vite's absolute module addresses and its HMR socket come back here.
+
+A page that is open keeps that socket, and whoever looks at it follows the session like a reader of its events: the
+session is told, so it does not go to sleep under an audience that is only looking.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from koda_ray.serve.deps import SessionDirectory
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.problem import problem_response
 from koda_ray.serve.signing import Grant, Signer
+from koda_ray.serve.streams import Watchers
 
 __all__ = ["create_preview_app"]
 
@@ -66,6 +70,7 @@ class _Proxy:
     directory: SessionDirectory
     signer: Signer
     api_port: int
+    watchers: Watchers
     upstreams: dict[tuple[str, str], _Upstream] = field(default_factory=dict[tuple[str, str], _Upstream])
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -99,6 +104,7 @@ class _Proxy:
                 await upstream.client.aclose()
 
     async def close(self) -> None:
+        await self.watchers.close()
         for upstream in self.upstreams.values():
             await upstream.client.aclose()
         self.upstreams.clear()
@@ -108,11 +114,11 @@ def create_preview_app(directory: SessionDirectory, signer: Signer, *, api_port:
     """Build the preview's application.
 
     Args:
-        directory: Finds (and starts) a session's dev server.
+        directory: Finds (and starts) a session's dev server, and hears how many look at it.
         signer: Checks the addresses that the API handed out.
         api_port: The API's port: pages of that port on the same host may show the preview in a frame.
     """
-    proxy = _Proxy(directory, signer, api_port)
+    proxy = _Proxy(directory, signer, api_port, Watchers(directory))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -283,7 +289,8 @@ async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
     left_s = grant.expires_at.timestamp() - time.time()
     tasks = [asyncio.create_task(_inwards(websocket, server)), asyncio.create_task(_outwards(websocket, server))]
     try:
-        await asyncio.wait(tasks, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED)
+        with proxy.watchers.joined(grant.session_id):
+            await asyncio.wait(tasks, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()

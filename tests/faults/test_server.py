@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -101,10 +102,30 @@ async def test_whoever_hangs_up_stops_nothing_and_an_open_page_shows_what_is_wri
         assert not await page.evaluate(RED)
         await served.client.changes(session_id, "make it red")
         await page.wait_for_function(RED, timeout=60_000)  # reloaded by itself
+        await served.rests(session_id, "preview")
+        await page.evaluate("window.loaded = 1")
+        await ended(watching)
+        await still_awake(served, session_id, for_s=3.5)  # longer than an idle session lives: somebody looks at it
+        assert await page.evaluate("window.loaded") == 1
         await browser.close()
-    await served.rests(session_id, "preview")
+    await until(lambda: not served.workers("_SessionHost"), "asleep")
     await served.client.delete(session_id)
-    await asyncio.wait_for(watching, 10)  # its stream has ended
+
+
+async def still_awake(rig: Rig, session_id: str, *, for_s: float) -> None:
+    """Look on as an activation goes on, with its process and its sandbox."""
+    first = await rig.store.get_session(session_id)
+    assert first.host is not None and first.state.sandbox_id is not None
+    deadline = time.monotonic() + for_s
+    while time.monotonic() < deadline:
+        row = await rig.store.get_session(session_id)
+        assert (row.host, row.epoch, row.state.sandbox_id) == (first.host, first.epoch, first.state.sandbox_id)
+        await asyncio.sleep(0.1)
+
+
+async def ended(task: asyncio.Task[object]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
 
 
 @pytest.mark.asyncio(loop_scope="module")

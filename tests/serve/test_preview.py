@@ -139,6 +139,22 @@ async def test_the_page_runs_and_reloads_as_files_change(shown: Shown, page: Pag
     marked = f"document.title = 'changed by the agent';\n{source}"
     await shown.sandbox.write_files({"src/App.tsx": marked.encode()})
     await page.wait_for_function("document.title === 'changed by the agent'", timeout=30_000)
+    await told(shown, 1)
+    assert page.context.browser is not None
+    other = await page.context.browser.new_page()
+    await other.goto(shown.url)
+    await told(shown, 2)
+    await other.close()
+    await told(shown, 1)
+    await page.close()
+    await told(shown, 0)
+
+
+async def told(shown: Shown, watchers: int) -> None:
+    """Wait until the session has heard that so many look at its page."""
+    async with asyncio.timeout(20):
+        while shown.koda.directory.watchers.get(shown.session_id) != watchers:
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.sandbox
