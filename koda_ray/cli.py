@@ -136,16 +136,16 @@ def new(
 def watch(
     session: Session,
     yes: Yes = False,
-    look: Annotated[bool, typer.Option("--look", help="Only look: ask nothing.")] = False,
+    look: Annotated[bool, typer.Option("--look", help="Only look: ask nothing; save only to --out.")] = False,
     out: Out = None,
     plain: Plain = False,
     server: Server = None,
 ) -> None:
-    """Follow a session, and answer what it asks. Ctrl-C leaves; the job goes on."""
+    """Follow a session, answer what it asks, and save what it made. Ctrl-C leaves; the job goes on."""
     from koda_ray.console import job
 
     faces = job.Faces.of(yes=yes, plain=plain, look=look)
-    job.take_up(session, faces, server=server, out=out, may_start=False)
+    job.take_up(session, faces, server=server, out=out, may_start=False, saves=not look)
 
 
 @app.command()
@@ -157,7 +157,7 @@ def resume(
     plain: Plain = False,
     server: Server = None,
 ) -> None:
-    """Go on with a session, trying again what failed. Starts a server for it where none runs."""
+    """Go on with a session, trying again what failed, and save what it made. Starts a server where none runs."""
     from koda_ray.console import job
 
     faces = job.Faces.of(yes=yes, plain=plain)
@@ -179,13 +179,13 @@ def answer(
             return await client.answer(session, option_id=text)
         return await client.answer(session, text=text)
 
-    _command(server, send)
+    _tell(session, server, send)
 
 
 @app.command()
 def accept(session: Session, server: Server = None) -> None:
     """Accept a session's plan or preview."""
-    _command(server, lambda client: client.accept(session))
+    _tell(session, server, lambda client: client.accept(session))
 
 
 @app.command()
@@ -195,25 +195,25 @@ def reject(
     server: Server = None,
 ) -> None:
     """Reject a session's plan or preview."""
-    _command(server, lambda client: client.reject(session, feedback=feedback))
+    _tell(session, server, lambda client: client.reject(session, feedback=feedback))
 
 
 @app.command()
 def say(session: Session, text: Annotated[str, typer.Argument(help="What to say.")], server: Server = None) -> None:
     """Say something to a session: what should be different, or what it should know."""
-    _command(server, lambda client: client.say(session, text))
+    _tell(session, server, lambda client: client.say(session, text))
 
 
 @app.command()
 def cancel(session: Session, server: Server = None) -> None:
     """Stop what a session is doing."""
-    _command(server, lambda client: client.cancel(session))
+    _tell(session, server, lambda client: client.cancel(session))
 
 
 @app.command()
 def retry(session: Session, server: Server = None) -> None:
     """Try again what failed."""
-    _command(server, lambda client: client.retry(session))
+    _tell(session, server, lambda client: client.retry(session))
 
 
 @app.command()
@@ -226,7 +226,15 @@ def render(
 ) -> None:
     """Render a session's video, again if need be."""
     options = _render_options(resolution, fps, format)
-    _command(server, lambda client: client.render(session, options))
+    _tell(session, server, lambda client: client.render(session, options))
+
+
+@app.command()
+def save(session: Session, out: Out = None, server: Server = None) -> None:
+    """Save the video that a session has made, or its preview, without going on. Starts a server where none runs."""
+    from koda_ray.console import job
+
+    job.fetch(session, job.Faces.of(yes=False), server=server, out=out)
 
 
 @app.command("list")
@@ -295,7 +303,15 @@ def delete(
     """Delete a session with everything in it."""
     if not yes and sys.stdin.isatty() and not typer.confirm(f"Delete {session} with its files and videos?"):
         raise Left(Exit.INTERRUPTED)
-    _command(server, lambda client: client.delete(session))
+    from koda_ray.client import KodaClient
+    from koda_ray.console.job import require_server
+
+    async def work() -> None:
+        async with KodaClient(require_server(server)) as client:
+            await client.delete(session)
+
+    _run(work())
+    typer.echo(f"deleted {session}")
 
 
 @app.command()
@@ -400,16 +416,18 @@ async def _new(url: str, job: NewJob) -> str:
         return made.session_id
 
 
-def _command(server: str | None, send: Callable[[KodaClient], Awaitable[object]]) -> None:
-    """Send one command to the server that runs."""
+def _tell(session: str, server: str | None, send: Callable[[KodaClient], Awaitable[CommandAccepted]]) -> None:
+    """Send one command to the server that runs, and say what comes of it and how to get it."""
     from koda_ray.client import KodaClient
     from koda_ray.console.job import require_server
+    from koda_ray.console.plain import phase_words
 
-    async def work() -> None:
+    async def work() -> str:
         async with KodaClient(require_server(server)) as client:
             await send(client)
+            return phase_words((await client.session(session)).state)
 
-    _run(work())
+    typer.echo(f"{_run(work())}\nfollow it and get the files with: koda watch {session}")
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

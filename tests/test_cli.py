@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import io
 import json
 import os
@@ -25,9 +26,12 @@ import pytest
 
 from koda_ray.cli import main
 from koda_ray.client import KodaClient
+from koda_ray.commands import Command
 from koda_ray.console.exits import Exit
+from koda_ray.events import NewEvent
+from koda_ray.types import NodeState
 from tests.serve.test_sessions import until
-from tests.serve.world import CODE, VIDEO, World, free_port, world
+from tests.serve.world import CODE, VIDEO, World, free_port, reached, world
 
 PROMPT = "Create a bouncing ball animation, playful"
 KODA = [sys.executable, "-m", "koda_ray"]
@@ -117,6 +121,101 @@ async def test_the_folder_is_named_by_the_prompt(shell: Shell) -> None:
     assert (shell.folder / "out/count-down-from-5/video.mp4").exists()
 
 
+async def test_resume_and_watch_leave_the_video_with_whoever_gave_no_folder(shell: Shell, client: KodaClient) -> None:
+    assert (await shell("create", "Bars of 3 and 5", "--yes")).status == Exit.DONE
+    (found,) = (await client.sessions()).sessions
+    made = shell.folder / "out/bars-of-3-and-5"
+    (made / "video.mp4").unlink()
+    resumed = await shell("resume", found.id, "make the bars red", "--yes")
+    assert resumed.status == Exit.DONE, resumed.err
+    assert (made / "video.mp4").read_bytes() == VIDEO["final"]
+    assert "out/bars-of-3-and-5" in resumed.out
+
+    (made / "video.mp4").unlink()
+    assert (await shell("watch", found.id)).status == Exit.DONE
+    assert (made / "video.mp4").read_bytes() == VIDEO["final"]
+    assert [folder.name for folder in (shell.folder / "out").iterdir()] == ["bars-of-3-and-5"]
+
+
+async def test_the_report_tells_the_whole_story_whoever_saves(shell: Shell, client: KodaClient) -> None:
+    assert (await shell("create", PROMPT, "--yes", "--out", "made")).status == Exit.DONE
+    report = shell.folder / "made/report.json"
+    at_once = json.loads(report.read_text())["timings"]
+    assert (await shell("watch", (await client.sessions()).sessions[0].id, "--out", "made")).status == Exit.DONE
+    later = json.loads(report.read_text())["timings"]
+    assert later["toVideoS"] == at_once["toVideoS"] > 0 and later["renders"] == at_once["renders"] != []
+
+
+async def test_another_session_with_the_same_words_gets_a_folder_of_its_own(shell: Shell) -> None:
+    for _ in range(2):
+        assert (await shell("create", "Two bars", "--yes")).status == Exit.DONE
+    first, second = (
+        json.loads((shell.folder / f"out/{name}/report.json").read_text()) for name in ("two-bars", "two-bars-2")
+    )
+    assert first["session"] != second["session"]
+
+
+async def test_save_fetches_what_there_is_and_goes_on_with_nothing(shell: Shell, client: KodaClient) -> None:
+    session_id = (await shell("new", PROMPT, "--style", "minimal")).out.strip()
+    await until(client, session_id, "plan")
+    early = await shell("save", session_id)
+    assert (
+        early.status == Exit.REFUSED and "no video to save yet" in early.err and f"koda watch {session_id}" in early.err
+    )
+    accepted = await shell("accept", session_id)
+    assert f"koda watch {session_id}" in accepted.out
+    await until(client, session_id, "preview")
+    assert (await shell("save", session_id, "--out", "made")).status == Exit.DONE
+    assert (shell.folder / "made/preview.mp4").exists() and not (shell.folder / "made/video.mp4").exists()
+    assert (await client.session(session_id)).state.phase == "preview"
+    assert (await shell("save", session_id)).status == Exit.DONE
+    assert (shell.folder / "out/create-a-bouncing-ball-animation-playful/preview.mp4").exists()
+
+
+async def test_a_folder_holds_one_state_of_a_session(koda: World, shell: Shell, client: KodaClient) -> None:
+    made = shell.folder / "made"
+    assert (await shell("create", PROMPT, "--yes", "--out", "made")).status == Exit.DONE
+    session_id = (await client.sessions()).sessions[0].id
+    (made / "source/src/relic.tsx").write_text("of an earlier version")
+    (made / "notes.txt").write_text("somebody's own")
+    await shell("render", session_id, "--format", "webm")
+    assert (await shell("watch", session_id, "--out", "made")).status == Exit.DONE
+    names = {"video.webm", "preview.mp4", "thumbnail.jpg", "report.json", "source", "earlier", "notes.txt"}
+    assert {path.name for path in made.iterdir()} == names
+    assert not (made / "source/src/relic.tsx").exists()
+
+    await shell("say", session_id, "make it red")
+    await until(client, session_id, "preview")
+    assert (await shell("watch", session_id, "--out", "made")).status == Exit.WAITING
+    assert {path.name for path in made.iterdir()} == names - {"video.webm"}
+    assert {path.name for path in (made / "earlier").iterdir()} == {"video.mp4", "video.webm"}
+
+
+async def test_files_that_koda_did_not_make_are_never_replaced(shell: Shell, client: KodaClient) -> None:
+    (shell.folder / "mine/source").mkdir(parents=True)
+    (shell.folder / "mine/source/novel.txt").write_text("years of work")
+    ran = await shell("create", PROMPT, "--yes", "--out", "mine")
+    assert ran.status == Exit.USAGE and "koda save ses_" in ran.err
+    assert [path.name for path in (shell.folder / "mine").rglob("*")] == ["source", "novel.txt"]
+    session_id = (await client.sessions()).sessions[0].id
+    assert (await shell("save", session_id, "--out", "other")).status == Exit.DONE
+    assert (shell.folder / "other/video.mp4").exists()
+
+
+async def test_a_save_that_is_cut_short_leaves_the_folder_as_it_was(
+    koda: World, shell: Shell, client: KodaClient
+) -> None:
+    made = shell.folder / "made"
+    assert (await shell("create", PROMPT, "--yes", "--out", "made")).status == Exit.DONE
+    session_id = (await client.sessions()).sessions[0].id
+    before = {path: path.stat().st_ino for path in made.rglob("*")}
+    for key in await koda.storage.list():
+        if CODE.encode() in await koda.storage.get(key):
+            await koda.storage.delete(key)  # the source, which comes after the videos
+    assert (await shell("save", session_id, "--out", "made")).status != Exit.DONE
+    assert {path: path.stat().st_ino for path in made.rglob("*")} == before
+
+
 async def test_without_a_terminal_nobody_is_asked(shell: Shell, client: KodaClient) -> None:
     ran = await shell("create", PROMPT)
     assert ran.status == Exit.WAITING
@@ -147,6 +246,8 @@ async def test_one_step_at_a_time(koda: World, shell: Shell, client: KodaClient)
     assert json.loads((await shell("show", session_id, "--json")).out)["state"]["output"]["resolution"] == "4k"
     watched = await shell("watch", session_id, "--out", "later")
     assert watched.status == 0 and (shell.folder / "later/video.webm").exists()
+    assert (await shell("watch", session_id, "--look")).status == 0
+    assert not (shell.folder / "out").exists()
     listed = await shell("list")
     assert listed.out.split("\t")[:2] == [session_id, "complete"]
     assert (await shell("delete", session_id)).status == 0
@@ -158,7 +259,7 @@ async def test_a_failure_is_told_and_can_be_taken_up_again(koda: World, shell: S
     ran = await shell("create", PROMPT, "--yes")
     session_id = (await client.sessions()).sessions[0].id
     assert ran.status == Exit.FAILED and "the page never became ready" in ran.out
-    assert f"koda retry {session_id}" in ran.out
+    assert f"koda resume {session_id}" in ran.out
     resumed = await shell("resume", session_id, "--yes", "--out", "made")
     assert resumed.status == Exit.DONE, resumed.err
     assert (shell.folder / "made/video.mp4").exists()
@@ -180,7 +281,7 @@ async def test_interrupted_while_a_server_runs_the_job_goes_on(koda: World, shel
         terminal = Terminal(shell, "create", PROMPT, "--yes")
         terminal.expect("Setting up the project")
         terminal.interrupt()
-        return terminal.end(), _plain(terminal.seen)
+        return terminal.end(), terminal.seen
 
     status, seen = await asyncio.to_thread(sit)
     found = (await client.sessions()).sessions[0]
@@ -193,7 +294,7 @@ async def test_interrupted_while_a_server_runs_the_job_goes_on(koda: World, shel
 
 
 class Terminal:
-    """A pseudo-terminal with ``koda`` in it."""
+    """A pseudo-terminal with ``koda`` in it. What was expected once is behind us: the next is looked for after it."""
 
     def __init__(self, shell: Shell, *words: str) -> None:
         self._parent, child = pty.openpty()
@@ -204,20 +305,23 @@ class Terminal:
             [*KODA, *words], cwd=shell.folder, env=environment, stdin=child, stdout=child, stderr=child, close_fds=True
         )
         os.close(child)
-        self.seen = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._raw = ""
+        self._read_to = 0
 
-    def expect(self, words: str, *, within_s: float = 20) -> None:
-        deadline, start = time.monotonic() + within_s, len(self.seen)
-        while words not in _plain(self.seen[start:]):
+    @property
+    def seen(self) -> str:
+        """All that was shown so far, without what only moves the cursor or colours."""
+        return re.sub(r"\x1b(\[[0-9;?]*([A-Za-z]|$)|$)", "", self._raw)
+
+    def expect(self, words: str, *, within_s: float = 60) -> None:
+        deadline = time.monotonic() + within_s
+        while (found := self.seen.find(words, self._read_to)) < 0:
             if time.monotonic() > deadline:
-                raise AssertionError(f"never saw {words!r} in:\n{_plain(self.seen)[-3000:]}")
-            if select.select([self._parent], [], [], 0.1)[0]:
-                try:
-                    self.seen += os.read(self._parent, 65536).decode(errors="replace")
-                except OSError as error:  # the other side is closed
-                    if words in _plain(self.seen[start:]):
-                        return
-                    raise AssertionError(f"ended without {words!r}:\n{_plain(self.seen)[-3000:]}") from error
+                raise AssertionError(f"never saw {words!r} in:\n{self.seen[self._read_to :][-3000:]}")
+            if select.select([self._parent], [], [], 0.1)[0] and not self._read():
+                raise AssertionError(f"ended without {words!r}:\n{self.seen[-3000:]}")
+        self._read_to = found + len(words)
 
     def type(self, text: str) -> None:
         os.write(self._parent, text.encode())
@@ -226,24 +330,37 @@ class Terminal:
         self._process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
-        try:
-            while select.select([self._parent], [], [], 20)[0]:
-                self.seen += os.read(self._parent, 65536).decode(errors="replace")
-        except OSError:
+        while select.select([self._parent], [], [], 20)[0] and self._read():
             pass
         os.close(self._parent)
         return self._process.wait(20)
 
+    def _read(self) -> bool:
+        try:
+            block = os.read(self._parent, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self._raw += self._decoder.decode(block)
+        return True
 
-def _plain(text: str) -> str:
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
+async def test_a_person_at_a_terminal_is_asked_and_shown(
+    koda: World, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal(shell, "create", "Create a bouncing ball", "--out", "made")
+    move = koda.directory.move
 
-async def test_a_person_at_a_terminal_is_asked_and_shown(koda: World, shell: Shell) -> None:
-    koda.directory.pace_s = 0.05
+    async def move_and_be_seen(session_id: str, *orders: Command, events: tuple[NewEvent, ...] = ()) -> NodeState:
+        # the screen is drawn some times a second: what comes and goes between two drawings is not there to be seen
+        state = await move(session_id, *orders, events=events)
+        for event in events:
+            wanted = {"code_chunk": "export", "render_progress": str(event.data.get("stage"))}.get(event.type, "")
+            await reached(lambda wanted=wanted: wanted in terminal.seen, within_s=60)
+        return state
 
-    def sit() -> tuple[int, str]:
-        terminal = Terminal(shell, "create", "Create a bouncing ball", "--out", "made")
+    monkeypatch.setattr(koda.directory, "move", move_and_be_seen)
+
+    def sit() -> int:
         terminal.expect("Which style do you want?")
         terminal.type("2\n")
         terminal.expect("Make this?")
@@ -254,12 +371,11 @@ async def test_a_person_at_a_terminal_is_asked_and_shown(koda: World, shell: She
         terminal.expect("Render it?")
         terminal.type("\n")
         terminal.expect("Done after")
-        return terminal.end(), _plain(terminal.seen)
+        return terminal.end()
 
-    status, seen = await asyncio.to_thread(sit)
-    assert status == Exit.DONE
-    for part in ("Minimal", "making it", "export function Ball", "capturing", "video.mp4"):
-        assert part in seen, part
+    assert await asyncio.to_thread(sit) == Exit.DONE
+    for part in ("Minimal", "making it", "export funct", "capturing", "joining", "video.mp4"):
+        assert part in terminal.seen, part
     assert (shell.folder / "made/video.mp4").exists()
 
 
@@ -268,7 +384,7 @@ async def test_leaving_at_a_question(shell: Shell, client: KodaClient) -> None:
         terminal = Terminal(shell, "create", "Create a bouncing ball")
         terminal.expect("Which style do you want?")
         terminal.interrupt()
-        return terminal.end(), _plain(terminal.seen)
+        return terminal.end(), terminal.seen
 
     status, seen = await asyncio.to_thread(sit)
     assert status == Exit.INTERRUPTED and "koda watch ses_" in seen

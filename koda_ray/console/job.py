@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -19,15 +19,17 @@ from koda_ray.console.ask import Ask, Decider, Nobody, Yes
 from koda_ray.console.exits import Exit, Left
 from koda_ray.console.follow import LiveScreen, PlainScreen, Screen, follow
 from koda_ray.console.live import ACCENT, LiveView
-from koda_ray.console.save import Saved, save
+from koda_ray.console.plain import phase_words
+from koda_ray.console.save import has_something, save, usual_folder
 from koda_ray.console.server import OwnServer, running_url
 from koda_ray.console.summary import print_end, print_saved
-from koda_ray.console.text import slug
 from koda_ray.console.view import View
 from koda_ray.serve import runfile
 from koda_ray.types import NodeState, RenderOptions, SessionOptions, now
 
-__all__ = ["Faces", "NewJob", "create", "require_server", "take_up", "with_server"]
+__all__ = ["Faces", "NewJob", "create", "fetch", "require_server", "take_up", "with_server"]
+
+_REPLAY_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def create(job: NewJob, faces: Faces, *, server: str | None, out: Path | None) -
         followed = _Followed(faces, own=own)
         with followed.said_on_interrupt():
             asyncio.run(followed.create(url, job))
-            asyncio.run(followed.end(url, out or Path("out") / slug(job.prompt)))
+            asyncio.run(followed.end(url, out))
 
 
 def take_up(
@@ -123,22 +125,60 @@ def take_up(
     words: str | None = None,
     retry: bool = False,
     may_start: bool = True,
+    saves: bool = True,
 ) -> None:
-    """Go on with a session: follow it, decide, and save what comes of it; raises Left with the status to end with."""
+    """Go on with a session: follow it, decide, and save what comes of it; raises Left with the status to end with.
+
+    Args:
+        session_id: The session.
+        faces: How to show it and who decides.
+        server: The address to use; else the one that runs here.
+        out: Where to save it; else its usual folder.
+        words: Something to say to it first.
+        retry: Try again what failed.
+        may_start: Start a server where none runs.
+        saves: Save what there is when it stops, which ``out`` does anyway.
+    """
     if not may_start:
-        running = require_server(server)
-        return _take_up(session_id, faces, url=running, own=False, out=out, words=words, retry=retry)
+        server = require_server(server)
     with with_server(faces, server) as (url, own):
-        return _take_up(session_id, faces, url=url, own=own, out=out, words=words, retry=retry)
+        followed = _Followed(faces, own=own)
+        with followed.said_on_interrupt():
+            asyncio.run(followed.take_up(url, session_id, words=words, retry=retry))
+            asyncio.run(followed.end(url, out, saves=saves or out is not None))
 
 
-def _take_up(
-    session_id: str, faces: Faces, *, url: str, own: bool, out: Path | None, words: str | None, retry: bool
-) -> None:
-    followed = _Followed(faces, own=own)
-    with followed.said_on_interrupt():
-        asyncio.run(followed.take_up(url, session_id, words=words, retry=retry))
-        asyncio.run(followed.end(url, out))
+def fetch(session_id: str, faces: Faces, *, server: str | None, out: Path | None) -> None:
+    """Save what a session has made so far and leave it as it is; raises Left where there is nothing yet."""
+    with with_server(faces, server) as (url, _):
+        asyncio.run(_fetch(session_id, faces, url, out))
+
+
+async def _fetch(session_id: str, faces: Faces, url: str, out: Path | None) -> None:
+    async with KodaClient(url) as client:
+        there = await client.session(session_id)
+        if not has_something(there.state):
+            sys.stderr.write(
+                f"koda: there is no video to save yet ({phase_words(there.state)}); follow it with: "
+                f"koda watch {session_id}\n"
+            )
+            raise Left(Exit.REFUSED)
+        view = await _replayed(client, session_id)
+        saved = await save(client, view, out or usual_folder(session_id, there.state.prompt))
+        print_saved(faces.console, view, there.state, saved)
+        faces.console.print()
+
+
+async def _replayed(client: KodaClient, session_id: str) -> View:
+    """Read a session's whole story so far: the report tells its times, whoever saves and whenever."""
+    view, last = View(session_id), (await client.session(session_id)).seq
+    with suppress(TimeoutError):  # an event of a newer server cannot be read, and may be the last
+        async with asyncio.timeout(_REPLAY_S), aclosing(client.follow(session_id)) as events:
+            async for event in events:
+                view.apply(event)
+                if event.seq >= last:
+                    break
+    return view
 
 
 def require_server(server: str | None) -> str:
@@ -166,6 +206,7 @@ class _Followed:
         self._view: View | None = None
         self._state: NodeState | None = None
         self._began = now()
+        self._joined_late = False
 
     async def create(self, url: str, job: NewJob) -> None:
         """Make a session and follow it."""
@@ -184,6 +225,7 @@ class _Followed:
         """Follow a session that is there, from its present state on."""
         async with KodaClient(url) as client:
             now_there = await client.session(session_id)
+            self._joined_late = True
             if words is not None:
                 await client.say(session_id, words)
             elif retry and now_there.state.phase == "error":
@@ -202,16 +244,15 @@ class _Followed:
                     self._faces.write(f"koda: session {session_id}, {now_there.state.phase}")
                 self._state = await follow(client, view, screen, self._faces.decider)
 
-    async def end(self, url: str, out: Path | None) -> None:
+    async def end(self, url: str, out: Path | None, *, saves: bool = True) -> None:
         """Save what there is and say how it ended."""
         view, state = self._view, self._state
         assert view is not None and state is not None
-        saved: Saved | None = None
-        if out is not None and (state.phase == "complete" or state.preview is not None):
+        if saves and has_something(state):
             async with KodaClient(url) as client:
-                saved = await save(client, view, out)
-        if saved is not None:
-            print_saved(self._faces.console, view, state, saved)
+                whole = await _replayed(client, view.session_id) if self._joined_late else view
+                saved = await save(client, whole, out or usual_folder(view.session_id, state.prompt))
+            print_saved(self._faces.console, whole, state, saved)
         status = print_end(self._faces.console, view, state, own_server=self._own)
         if status is not Exit.DONE:
             raise Left(status)

@@ -1,6 +1,8 @@
-"""What a finished job leaves in a folder: videos, a still picture, the project's source and a report.
+"""What a job leaves in a folder: videos, a still picture, the project's source and a report.
 
-Everything appears whole or not at all, so a job that is saved again over an older one never mixes the two.
+Everything is fetched first and put in its place at the end, and what an earlier save left there goes: a folder holds
+one state of one session, never a mixture. A finished video that the new state has none of (a change was asked for) is
+not lost: it moves to ``earlier/``. A folder with such files of somebody else's is left alone.
 """
 
 from __future__ import annotations
@@ -9,19 +11,28 @@ import asyncio
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from koda_ray.client import KodaClient
+from koda_ray.console.text import slug
 from koda_ray.console.view import View
-from koda_ray.errors import InvalidPath, NotFound
+from koda_ray.errors import InvalidInput, InvalidPath, NotFound
 from koda_ray.types import NodeState, now
 
-__all__ = ["Saved", "report", "save"]
+__all__ = ["Saved", "has_something", "report", "save", "usual_folder"]
+
+OUT = Path("out")
+_REPORT = "report.json"
+_SOURCE = "source"
+_EARLIER = "earlier"
+_NAMES = (_REPORT, "video.mp4", "video.webm", "preview.mp4", "thumbnail.jpg", _SOURCE)
+"""Everything that a save may write; the report first, because it says whose the rest is."""
 
 
 @dataclass
@@ -32,6 +43,25 @@ class Saved:
     files: dict[str, int] = field(default_factory=dict[str, int])
     source_files: int = 0
     missing: list[str] = field(default_factory=list[str])
+
+
+def has_something(state: NodeState) -> bool:
+    """Whether there is a video to save."""
+    return state.preview is not None or (state.output is not None and state.output.video_url is not None)
+
+
+def usual_folder(session_id: str, prompt: str) -> Path:
+    """Return where a session is saved when nobody says where: ``out/`` and the prompt's first words.
+
+    The folder of an earlier save of the same session is used again; one with something else in it is not: then a number
+    is added.
+    """
+    name = slug(prompt)
+    for number in count(1):
+        folder = OUT / (name if number == 1 else f"{name}-{number}")
+        if not folder.exists() or _session_in(folder) == session_id:
+            return folder
+    raise AssertionError
 
 
 async def save(
@@ -46,11 +76,26 @@ async def save(
         on_bytes: Called with the bytes of the video so far and in all.
 
     Raises:
+        InvalidInput: The folder has files of these names that no save of ours left there.
         NotFound: The session is gone.
         OSError: The folder cannot be written to.
     """
     state = (await client.session(view.session_id)).state
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    _refuse_other_peoples(folder, view.session_id)
+    fetched = await asyncio.to_thread(_folder_for_fetching, folder)
+    try:
+        saved = await _fetch(client, view, state, fetched, on_bytes)
+        saved.folder = folder
+        await asyncio.to_thread(_put_in_place, fetched, folder)
+        return saved
+    finally:
+        shutil.rmtree(fetched, ignore_errors=True)
+
+
+async def _fetch(
+    client: KodaClient, view: View, state: NodeState, folder: Path, on_bytes: Callable[[int, int], None] | None
+) -> Saved:
     saved = Saved(folder)
     if state.output is not None and state.output.video_url is not None:
         extension = "webm" if state.render is not None and state.render.format == "webm" else "mp4"
@@ -66,38 +111,61 @@ async def save(
         )
     except NotFound:
         saved.missing.append("thumbnail")
-    saved.source_files = await _source(client, view.session_id, folder / "source")
+    saved.source_files = await _source(client, view.session_id, folder / _SOURCE)
     text = json.dumps(await report(client, view, state), indent=2, ensure_ascii=False)
-    await asyncio.to_thread((folder / "report.json").write_text, f"{text}\n", encoding="utf-8")
-    saved.files["report.json"] = len(text.encode()) + 1
+    await asyncio.to_thread((folder / _REPORT).write_text, f"{text}\n", encoding="utf-8")
+    saved.files[_REPORT] = len(text.encode()) + 1
     return saved
 
 
 async def _source(client: KodaClient, session_id: str, target: Path) -> int:
     listing = await client.files(session_id)
-    if not listing.files:
-        return 0
-    files: dict[str, bytes] = {}
     for file in listing.files:
         if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in file.path.split("/")):
-            raise InvalidPath(f"the server names a file outside the project: {file.path[:200]!r}; no source was saved")
-        files[file.path] = await client.read_file(session_id, file.path)
-    await asyncio.to_thread(_replace_folder, target, files)
-    return len(files)
+            raise InvalidPath(f"the server names a file outside the project: {file.path[:200]!r}; nothing was saved")
+    for file in listing.files:
+        path = target.joinpath(*file.path.split("/"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(await client.read_file(session_id, file.path))
+    return len(listing.files)
 
 
-def _replace_folder(target: Path, files: Mapping[str, bytes]) -> None:
-    temp = Path(tempfile.mkdtemp(prefix=".source-", dir=target.parent))
+def _session_in(folder: Path) -> str | None:
+    """Return the session whose save lies in a folder; None where it is no save of ours."""
     try:
-        temp.chmod(0o755)
-        for name, data in files.items():
-            path = temp.joinpath(*name.split("/"))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-        shutil.rmtree(target, ignore_errors=True)
-        temp.replace(target)
-    finally:
-        shutil.rmtree(temp, ignore_errors=True)
+        found = json.loads((folder / _REPORT).read_text(encoding="utf-8"))
+        return str(found["session"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _refuse_other_peoples(folder: Path, session_id: str) -> None:
+    found = next((name for name in _NAMES if (folder / name).exists()), None)
+    if found is not None and _session_in(folder) is None:
+        raise InvalidInput(
+            f"{folder} has a {found} that koda did not put there, so nothing was saved; everything is kept, save it "
+            f"elsewhere with: koda save {session_id} --out FOLDER"
+        )
+
+
+def _folder_for_fetching(folder: Path) -> Path:
+    made = Path(tempfile.mkdtemp(prefix=".fetching-", dir=folder))  # in it, because a rename does not cross disks
+    made.chmod(0o755)
+    return made
+
+
+def _put_in_place(fetched: Path, folder: Path) -> None:
+    for name in _NAMES:
+        old, new = folder / name, fetched / name
+        if old.is_dir():
+            old.replace(fetched / f"old-{name}")  # goes with the folder that it is in
+        if new.exists():
+            new.replace(old)
+        elif old.exists() and name.startswith("video."):
+            (folder / _EARLIER).mkdir(exist_ok=True)
+            old.replace(folder / _EARLIER / name)
+        else:
+            old.unlink(missing_ok=True)
 
 
 async def report(client: KodaClient, view: View, state: NodeState) -> dict[str, JsonValue]:

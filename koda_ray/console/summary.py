@@ -51,7 +51,7 @@ def print_end(console: Console, view: View, state: NodeState, *, own_server: boo
         case "complete":
             spent = sum(span.seconds(now()) for span in view.spans if span.owes is not None)
             took = f" after [bold]{duration(spent)}[/bold] of work" if spent else ""
-            change = f'koda {"resume" if own_server else "say"} {session_id} "make the ball red"'
+            change = f'koda resume {session_id} "make the ball red"'
             console.print(f"\n  [green]✔[/green] Done{took}. To change it:")
             console.print(f"    [bold]{escape(change)}[/bold]\n", soft_wrap=True)
             return Exit.DONE
@@ -62,8 +62,7 @@ def print_end(console: Console, view: View, state: NodeState, *, own_server: boo
             if error is not None and error.details:
                 console.print(Padding(Text(clean(error.details)[:2000], style="dim"), (0, 0, 0, 4)))
             if error is not None and error.can_retry:
-                way = f"koda {'resume' if own_server else 'retry'} {session_id}"
-                console.print(f"  To try again: [bold]{way}[/bold]\n")
+                console.print(f"  To try again: [bold]koda resume {session_id}[/bold]\n")
             return Exit.FAILED
         case _:
             if not console.is_terminal:
