@@ -27,26 +27,13 @@ from koda_ray.state.store import Batch
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import request_context
 from koda_ray.studio.verify import Problem, Verified, correct_until_good, describe
+from koda_ray.tools.code import is_template_owned
 from koda_ray.tools.workbench import Failure, Generated
 from koda_ray.types import MAX_DURATION_S, NodeState, Preview
 
-__all__ = ["BUILD_TIMEOUT_S", "TEMPLATE_OWNED", "SessionBench"]
+__all__ = ["BUILD_TIMEOUT_S", "SessionBench"]
 
 BUILD_TIMEOUT_S = 120.0
-TEMPLATE_OWNED = (
-    "src/koda/",
-    "src/main.tsx",
-    "src/hooks/",
-    "src/utils/",
-    "src/vite-env.d.ts",
-    "index.html",
-    "package",
-    "tsconfig",
-    "vite",
-    "node_modules/",
-    "dist/",
-)
-"""What generated code must leave alone, by prefix: the page contract, the clock and the build under them."""
 
 
 class SessionBench:
@@ -118,13 +105,16 @@ class SessionBench:
     async def keep(self, files: Mapping[str, str]) -> Batch:
         """Write generated files and store the project with them; the batch holds the pointer and says what was written.
 
+        With the first files there is something to see, so the live preview is announced with them, whether or not
+        the agents start it: it starts when somebody opens it.
+
         Raises:
             InvalidPath: A path leaves the project or belongs to the template; nothing was written.
         """
         data: dict[str, bytes] = {}
         for path, content in files.items():
             clean = writable(path)
-            if clean.startswith(TEMPLATE_OWNED):
+            if is_template_owned(clean):
                 raise InvalidPath(
                     f"{clean} belongs to the template and cannot be replaced; write under src/components, src/scenes, "
                     "src/theatre, src/App.tsx or public/",
@@ -132,6 +122,9 @@ class SessionBench:
                 )
             data[clean] = content.encode()
         batch = await self._project.keep(data, "files")
+        execution = self.state.execution
+        if data and not (execution and execution.files):
+            batch.events.append(self._stream_ready())
         if data:
             batch.moves.append(Wrote(tuple((path, len(body)) for path, body in sorted(data.items()))))
         return batch
@@ -143,9 +136,15 @@ class SessionBench:
     async def start_stream(self) -> str:
         """Start the dev server and announce where people ask for a link to it."""
         await self.endpoint()
-        url = f"/v1/sessions/{self._core.session_id}/preview"
-        await self.emit(NewEvent(type="stream_ready", data={"url": url}))
-        return url
+        await self.emit(self._stream_ready())
+        return self._stream_url
+
+    @property
+    def _stream_url(self) -> str:
+        return f"/v1/sessions/{self._core.session_id}/preview"
+
+    def _stream_ready(self) -> NewEvent:
+        return NewEvent(type="stream_ready", data={"url": self._stream_url})
 
     async def preview(self, *, cause_id: str) -> Preview | Failure:
         """Build, probe, correct and render the preview."""
@@ -189,6 +188,7 @@ class SessionBench:
             job_id=job_id,
             bundle=good.bundle,
             duration=result.duration_s,
+            stream_url=self._stream_url,
         )
 
     async def _attempt(self) -> Verified | Sequence[Problem]:

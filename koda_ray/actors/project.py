@@ -24,11 +24,13 @@ from koda_ray.state import checkpoint
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import AssetRecord, Batch, CheckpointRecord, SandboxRecord
 from koda_ray.studio.orchestrator import asset_path
+from koda_ray.tools.code import THEATRE_STATE_PATH
 from koda_ray.types import new_id, now
 
-__all__ = ["THEATRE_STATE_PATH", "Project"]
+__all__ = ["Project"]
 
-THEATRE_STATE_PATH = "src/theatre/state.json"
+_ROUTINE = frozenset({"heartbeat", "writes"})
+"""Triggers that look for what was missed: where there is nothing, there is nothing to tell."""
 T = TypeVar("T")
 _log = get_logger()
 
@@ -164,7 +166,8 @@ class Project:
     async def checkpoint(self, trigger: str) -> Batch:
         """Store the project as it is, for an outcome that says so; the batch holds the pointer.
 
-        Nothing is stored when nothing changed since the newest committed checkpoint.
+        Nothing is stored when nothing changed since the newest committed checkpoint; the batch then only tells that
+        this trigger found everything saved, and in which checkpoint.
 
         Args:
             trigger: Why, for the row: ``files``, ``writes``, ``todo``, ``heartbeat``, ``preview``, ``idle``,
@@ -201,8 +204,10 @@ class Project:
                 event_seq=self._core.seq,
                 previous=self._manifest,
             )
+            told: dict[str, JsonValue] = {"trigger": trigger, "files": len(files), "checkpointId": manifest.id}
             if manifest is self._manifest:
-                return Batch()
+                quiet = trigger in _ROUTINE
+                return Batch(events=[] if quiet else [_checkpoint_event({**told, "unchanged": True})])
             self._taken = manifest
             pointer = CheckpointRecord(
                 id=manifest.id,
@@ -215,8 +220,7 @@ class Project:
                 total_bytes=sum(len(data) for data in files.values()),
                 created_at=at,
             )
-            data: dict[str, JsonValue] = {"trigger": trigger, "files": len(files)}
-            return Batch(checkpoint=pointer, events=[NewEvent(type="checkpoint", data=data)])
+            return Batch(checkpoint=pointer, events=[_checkpoint_event(told)])
 
     async def _collect(self, sandbox: Sandbox) -> dict[str, bytes]:
         """Read what changed since the last time; the rest is remembered."""
@@ -237,6 +241,8 @@ class Project:
             return  # what was in it was saved before; the next use makes another
         if batch.checkpoint is not None:
             await self._core.commit(batch, patch={"last_checkpoint": batch.checkpoint.created_at})
+        elif batch.events:
+            await self._core.commit(batch)
 
     async def write(self, files: Mapping[str, bytes]) -> None:
         """Write files, and save once nothing more has been written for a while."""
@@ -251,12 +257,20 @@ class Project:
         await self.save("writes")
 
     async def release(self, trigger: str) -> None:
-        """Save, then destroy the sandbox. The sandbox goes even when saving fails; what failed is logged."""
+        """Save, then destroy the sandbox. The sandbox goes even when saving fails; what failed is logged.
+
+        One that an activation before this left behind is saved too: an edit in the live preview may be nowhere else.
+        """
         async with self._acquiring:
             sandbox_id = self._core.state.sandbox_id
             if self._sandbox is None and sandbox_id is None:
                 return
             try:
+                if self._sandbox is None:
+                    self._stamps, self._files = None, {}
+                    self._sandbox = await self._reconnect()
+                    if self._sandbox is None:
+                        return  # it was lost, or never held the project: nothing is left of it
                 await self.save(trigger)
             except KodaError as error:
                 _log.warning("checkpoint failed", session_id=self._core.session_id, trigger=trigger, code=error.code)
@@ -279,6 +293,10 @@ class Project:
             Batch(sandboxes=gone, events=[_sandbox_event(sandbox_id, "destroyed")]),
             patch={"sandbox_id": None, "sandbox_status": "destroyed"},
         )
+
+
+def _checkpoint_event(data: dict[str, JsonValue]) -> NewEvent:
+    return NewEvent(type="checkpoint", data=data)
 
 
 def _sandbox_event(sandbox_id: str, status: str, restored: int | None = None) -> NewEvent:

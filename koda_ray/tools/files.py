@@ -8,11 +8,14 @@ from pydantic import BaseModel, Field
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import InvalidInput, NotFound
+from koda_ray.tools.room import head
 from koda_ray.tools.workbench import Workbench
 
-__all__ = ["MAX_READ_CHARS", "file_tools"]
+__all__ = ["MAX_LISTED", "file_tools"]
 
-MAX_READ_CHARS = 60_000
+
+MAX_LISTED = 500
+"""Entries in one list; who wants the others asks for a directory below."""
 
 
 class _ReadInput(BaseModel):
@@ -38,7 +41,7 @@ def file_tools(bench: Workbench) -> list[Tool]:
         except (NotFound, InvalidInput) as error:
             return ToolOutcome(content=f"{error.code}: {error.message}", is_error=True)
         text = data.decode("utf-8", errors="replace")
-        cut = text[:MAX_READ_CHARS]
+        cut = head(text)
         result = {"content": cut, "sizeBytes": len(data), "truncated": len(cut) < len(text)}
         return ToolOutcome(content=json.dumps(result, ensure_ascii=False))
 
@@ -48,8 +51,9 @@ def file_tools(bench: Workbench) -> list[Tool]:
             entries = await sandbox.list_files(given.path, recursive=given.recursive)
         except (NotFound, InvalidInput) as error:
             return ToolOutcome(content=f"{error.code}: {error.message}", is_error=True)
-        files = [{"path": e.path, "type": e.type, "sizeBytes": e.size_bytes} for e in entries]
-        return ToolOutcome(content=json.dumps({"files": files}, ensure_ascii=False))
+        files = [{"path": e.path, "type": e.type, "sizeBytes": e.size_bytes} for e in entries[:MAX_LISTED]]
+        listed = {"files": files, "leftOut": len(entries) - len(files)}
+        return ToolOutcome(content=json.dumps(listed, ensure_ascii=False))
 
     return [
         Tool(

@@ -179,7 +179,7 @@ async def test_a_file_that_a_command_removed_does_not_stop_the_generator(studio:
 
 
 def test_the_template_stays_as_it_is() -> None:
-    from koda_ray.actors.bench import TEMPLATE_OWNED
+    from koda_ray.tools.code import TEMPLATE_OWNED
 
     owned = (
         "src/koda/contract.ts",

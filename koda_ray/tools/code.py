@@ -1,0 +1,77 @@
+"""What is code in a project, and keeping commands from writing any: it comes from the code generator alone.
+
+An orchestrator that may run commands could write code with one. So the project is looked at before and after, and
+what a command made of its code is undone, links and directories in place of files included. Other files may come and
+go, and generated files may be removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import PurePosixPath
+
+from koda_ray.sandbox.base import Sandbox, Snapshot
+
+__all__ = ["TEMPLATE_OWNED", "THEATRE_STATE_PATH", "code_kept", "is_code", "is_template_owned"]
+
+THEATRE_STATE_PATH = "src/theatre/state.json"
+"""Keyframes: data that the person's editor in the live preview writes as well, at any moment."""
+TEMPLATE_OWNED = (
+    "src/koda/",
+    "src/main.tsx",
+    "src/hooks/",
+    "src/utils/",
+    "src/vite-env.d.ts",
+    "index.html",
+    "package",
+    "tsconfig",
+    "vite",
+    "node_modules/",
+    "dist/",
+)
+"""What generated code must leave alone, by prefix: the page contract, the clock and the build under them."""
+_SUFFIXES = frozenset({".cjs", ".css", ".cts", ".html", ".js", ".json", ".jsx", ".mjs", ".mts", ".ts", ".tsx", ".wasm"})
+
+
+def is_template_owned(path: str) -> bool:
+    """Whether a file belongs to the template; ``path`` is relative to the project's root and normalised."""
+    return path.startswith(TEMPLATE_OWNED)
+
+
+def is_code(path: str) -> bool:
+    """Whether a file decides what the project does: source, page, style, and whatever its build reads."""
+    if path == THEATRE_STATE_PATH:
+        return False
+    plain = PurePosixPath(path)
+    if path.startswith("public/"):
+        return plain.suffix.lower() in _SUFFIXES - {".json"}  # a picture, a sound, an animation's data
+    hidden = plain.name.startswith(".")  # .env, .babelrc, .postcssrc: read by the build without being asked
+    return f"{path}/".startswith("src/") or is_template_owned(path) or hidden or plain.suffix.lower() in _SUFFIXES
+
+
+@asynccontextmanager
+async def code_kept(sandbox: Sandbox) -> AsyncGenerator[list[str]]:
+    """Undo what happens to the project's code meanwhile; the list that is yielded names it afterwards, sorted."""
+    before = await sandbox.snapshot()
+    put_back: list[str] = []
+    try:
+        yield put_back
+    finally:
+        put_back += await _put_back(sandbox, before)
+
+
+async def _put_back(sandbox: Sandbox, before: Snapshot) -> list[str]:
+    after = await sandbox.snapshot(known=before.stamps)
+    written = {path for path, data in after.changed.items() if is_code(path) and before.changed.get(path) != data}
+    written.update(path for path in after.skipped if is_code(path) and path not in before.skipped)
+    missing = {path for path in before.stamps if is_code(path) and path not in after.stamps}
+    if not written and not any(map(is_template_owned, missing)):
+        return []
+    # all of it as it was: a file that was moved is otherwise neither here nor there
+    wanted = {path: data for path, data in before.changed.items() if is_code(path) or path == THEATRE_STATE_PATH}
+    wanted |= {
+        path: after.changed.get(path, before.changed.get(path, b"")) for path in after.stamps if not is_code(path)
+    }
+    await sandbox.restore(wanted)
+    return sorted(written | missing)

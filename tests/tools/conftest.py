@@ -1,0 +1,57 @@
+"""The orchestrator's tools on a real session at rest: its workbench, its sandbox, its database."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from koda_ray.actors.session import Session
+from koda_ray.agent.runner import run_tool
+from koda_ray.agent.toolkit import BoundCall, ToolCall, Toolkit, ToolOutcome
+from koda_ray.sandbox.base import Sandbox
+from koda_ray.studio.orchestrator import orchestrator_tools
+from koda_ray.types import new_id
+from tests.actors.conftest import Studio, studio
+from tests.actors.script import studio_model
+
+__all__ = ["Tools", "studio"]
+
+
+@dataclass
+class Tools:
+    """Calls tools as the loop does, and commits what they leave with their outcome."""
+
+    studio: Studio
+    session: Session
+    toolkit: Toolkit
+
+    async def call(self, name: str, **given: Any) -> ToolOutcome:
+        bound = self.toolkit.bind(name, given)
+        assert isinstance(bound, BoundCall), bound
+        outcome = await run_tool(bound, ToolCall(id=new_id("call"), attempt=1, agent="orchestrator", name=name))
+        if outcome.batch is not None:
+            await self.session._core.commit(outcome.batch)
+        return outcome
+
+    async def json(self, name: str, **given: Any) -> dict[str, Any]:
+        """Call a tool that must succeed."""
+        outcome = await self.call(name, **given)
+        assert not outcome.is_error, outcome.content
+        return json.loads(outcome.content)
+
+    async def sandbox(self) -> Sandbox:
+        return await self.session._project.sandbox()
+
+    async def keep(self, files: dict[str, str]) -> None:
+        """Write files as the code generator does."""
+        await self.session._core.commit(await self.session._bench.keep(files))
+
+
+@pytest.fixture
+async def tools(studio: Studio) -> Tools:
+    row = await studio.row(phase="executing", owes=None, execution={}, plan_accepted=True)
+    session = await studio.activate(row, studio.model(studio_model()))
+    return Tools(studio, session, Toolkit(orchestrator_tools(session._bench)))

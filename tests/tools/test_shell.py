@@ -1,0 +1,99 @@
+"""Commands, and what they may not leave behind: the orchestrator runs them, and it writes no code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from koda_ray.sandbox.base import Sandbox
+from koda_ray.state import checkpoint
+from koda_ray.tools.code import is_code
+from tests.actors.script import APP, GOOD_FILES
+from tests.tools.conftest import Tools
+
+pytestmark = pytest.mark.sandbox
+
+
+async def contents(sandbox: Sandbox) -> dict[str, bytes]:
+    return (await sandbox.snapshot()).changed
+
+
+async def test_a_command_gives_back_what_it_said(tools: Tools) -> None:
+    said = await tools.json("sandbox_run_command", command="echo out; echo err >&2; pwd; ls package.json")
+    assert (said["exitCode"], said["stderr"], said["truncated"]) == (0, "err\n", False)
+    assert said["stdout"] == "out\n/home/user/project\npackage.json\n"
+    failed = await tools.call("sandbox_run_command", command="ls nowhere")
+    assert failed.is_error and "nowhere" in json.loads(failed.content)["stderr"]
+
+
+async def test_a_flood_of_output_keeps_both_ends_and_stays_readable(tools: Tools) -> None:
+    said = await tools.json("sandbox_run_command", command="echo first; yes '\"quoted\"' | head -c 200000; echo last")
+    assert said["truncated"] and said["stdout"].startswith("first\n") and said["stdout"].endswith("last\n")
+    assert "characters left out" in said["stdout"] and len(said["stdout"]) > 10_000
+
+
+async def test_types_are_checked_with_the_packages_that_are_there(tools: Tools) -> None:
+    await tools.keep({**GOOD_FILES, "src/components/Wrong.tsx": "export const size: number = 'wide';\n"})
+    checked = await tools.call("sandbox_run_command", command="npx tsc --noEmit", timeout_ms=100_000)
+    said = json.loads(checked.content)
+    assert checked.is_error and "src/components/Wrong.tsx(1,14)" in said["stdout"] and "putBack" not in said
+
+
+async def test_a_command_that_never_ends_is_ended_with_what_it_wrote(tools: Tools) -> None:
+    await tools.keep(GOOD_FILES)
+    command = "echo broken > src/App.tsx; echo written; sleep 60"
+    ended = await tools.call("sandbox_run_command", command=command, timeout_ms=500)
+    assert ended.is_error and "TIMEOUT" in ended.content and "written" in ended.content
+    assert "src/App.tsx" in ended.content and "generate_code" in ended.content
+    assert await (await tools.sandbox()).read_file("src/App.tsx") == APP.encode()
+
+
+async def test_a_picture_or_a_note_may_be_made_and_is_saved(tools: Tools) -> None:
+    await tools.keep({**GOOD_FILES, "src/components/Old.tsx": "export {};\n"})
+    await tools.json(
+        "sandbox_run_command",
+        command="echo '<svg/>' > public/dot.svg; echo seen > notes.txt; rm src/components/Old.tsx",
+    )
+    pointer = await tools.studio.store.latest_checkpoint(tools.session.session_id)
+    assert pointer is not None and pointer.trigger == "command"
+    manifest = await checkpoint.load(tools.studio.storage, pointer.manifest_key)
+    assert await checkpoint.read_file(tools.studio.storage, manifest, "public/dot.svg") == b"<svg/>\n"
+    assert "notes.txt" in manifest.files and "src/components/Old.tsx" not in manifest.files
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("cat > src/App.tsx < package.json", ["src/App.tsx"]),
+        ("echo 'export {}' > src/scenes/Own.tsx", ["src/scenes/Own.tsx"]),
+        ("sed -i 's/0.5/0.6/; $a//' src/koda/contract.ts", ["src/koda/contract.ts"]),
+        ("rm -r src/koda/contract.ts vite.config.ts", ["src/koda/contract.ts", "vite.config.ts"]),
+        ("mv src/App.tsx src/Moved.tsx", ["src/App.tsx", "src/Moved.tsx"]),
+        ("mv src public/src && ln -s public/src src", ["src", "src/App.tsx"]),
+        ("rm src/main.tsx && mkdir src/main.tsx && echo x > src/main.tsx/index.js", ["src/main.tsx"]),
+        ("echo 'run()' > public/run.js; echo VITE_X=1 > .env", [".env", "public/run.js"]),
+        ("(sleep 0.2; echo late > src/App.tsx) & echo early > src/App.tsx", ["src/App.tsx"]),
+    ],
+)
+async def test_code_that_a_command_writes_is_put_back_and_named(tools: Tools, command: str, named: list[str]) -> None:
+    await tools.keep(GOOD_FILES)
+    sandbox = await tools.sandbox()
+    before = await contents(sandbox)
+    ran = await tools.call("sandbox_run_command", command=command)
+    said = json.loads(ran.content)
+    assert ran.is_error and ran.retryable and "generate_code" in said["putBack"]
+    assert all(path in said["putBack"] for path in named), said
+    after = await contents(sandbox)
+    assert {path: after.get(path) for path in before} == before
+    assert not [path for path in after if is_code(path) and path not in before]
+    pointer = await tools.studio.store.latest_checkpoint(tools.session.session_id)
+    assert pointer is not None
+    manifest = await checkpoint.load(tools.studio.storage, pointer.manifest_key)
+    assert await checkpoint.read_file(tools.studio.storage, manifest, "src/App.tsx") == APP.encode()
+
+
+async def test_what_the_persons_editor_saves_meanwhile_stays(tools: Tools) -> None:
+    await tools.keep(GOOD_FILES)
+    await tools.json("sandbox_run_command", command="echo '{\"edited\": 1}' > src/theatre/state.json")
+    assert b"edited" in await (await tools.sandbox()).read_file("src/theatre/state.json")
