@@ -1,28 +1,39 @@
-"""A real server on a real Ray, with a scripted model behind the real SDK, to kill things under."""
+"""A real server on a real Ray, with a scripted model behind the real SDK, to kill things under.
+
+One server for all tests of this folder, since starting one takes longer than most of them; whoever ends it starts it
+again. Its sessions fall asleep and are taken up again quickly, and each test's are deleted after it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import pytest_asyncio
 
 from benchmarks.server import Server
 from koda_ray.client import KodaClient
 from koda_ray.events import Envelope
+from koda_ray.serve import runfile
+from koda_ray.state import checkpoint
 from koda_ray.state.sql import SqlStore
+from koda_ray.state.storage import Storage
+from koda_ray.state.store import SessionRecord
 from koda_ray.types import NodeState
-from tests.actors.script import studio_model
+from tests.actors.script import APP, studio_model
 from tests.llm.server import Answer, ModelServer, ScriptedModel
 
-__all__ = ["Rig"]
+__all__ = ["Rig", "until"]
 
 
 class Rig:
@@ -34,23 +45,45 @@ class Rig:
             ANTHROPIC_API_KEY="test-key",
             ANTHROPIC_BASE_URL=model.base_url,
             KODA_DIRECTOR="anthropic",
-            **{"KODA_HEARTBEAT_S": "2", **settings},
+            **settings,
         )
         self.respond: Callable[[dict[str, Any]], Answer] = studio_model()
+        self.storage = Storage(str(self.server.data / "storage"))
         self._seen: dict[str, int] = {}
         self._killed: dict[str, int] = {}
 
     async def open(self) -> None:
-        await self.server.start()
+        await self.start()
         self.store = SqlStore(self.server.data / "koda.db")
         await self.store.open()
+
+    async def start(self) -> None:
+        """Start the server, also again: it answers at another address then."""
+        await self.server.start()
         self.client = KodaClient(self.server.url)
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
+        """End the server as a person does."""
         await self.client.close()
-        await self.store.close()
         await self.server.stop()
-        sys.stdout.write(self.server.log()[-8000:])  # shown where the test fails
+
+    async def kill(self) -> None:
+        """End the server as a power cut does."""
+        await self.client.close()
+        await self.server.kill()
+
+    async def clear(self) -> None:
+        """Delete every session, on a server that may have to be started for it."""
+        if runfile.read(self.server.data / "server.json") is None:
+            await self.stop()
+            await self.start()
+        for session in (await self.client.sessions()).sessions:
+            await self.client.delete(session.id)
+        self.respond = studio_model()
+
+    async def close(self) -> None:
+        await self.stop()
+        await self.store.close()
 
     async def until(self, session_id: str, done: Callable[[NodeState], bool], *, limit_s: float = 120) -> NodeState:
         """Poll a state; an error phase that is not wanted fails at once."""
@@ -80,39 +113,79 @@ class Rig:
 
     async def kill_session(self, session_id: str) -> int:
         """SIGKILL the process of the session's present activation, once it has one; return its epoch."""
+        row = await self.activated(session_id, after=self._killed.get(session_id, 0))
+        self._killed[session_id] = row.epoch
+        assert row.host is not None
+        os.kill(int(row.host.rpartition(":")[2]), signal.SIGKILL)
+        return row.epoch
+
+    async def activated(self, session_id: str, *, after: int) -> SessionRecord:
+        """Wait until a session is held by an activation that is newer than an epoch."""
         deadline = time.monotonic() + 30
-        while (epoch := (await self.store.get_session(session_id)).epoch) <= self._killed.get(session_id, 0):
+        while (row := await self.store.get_session(session_id)).epoch <= after or row.host is None:
             assert time.monotonic() < deadline, f"nobody took session {session_id} up\n{self.server.log()[-3000:]}"
             await asyncio.sleep(0.02)
-        self._killed[session_id] = epoch
-        os.kill(await self.server.session_pid(session_id), signal.SIGKILL)
-        return epoch
+        return row
+
+    def processes(self, text: str) -> list[psutil.Process]:
+        """The server's processes whose command lines hold a text; what other servers of this machine have is theirs."""
+        server = runfile.read(self.server.data / "server.json")
+        assert server is not None, "the server does not run"
+        found: list[psutil.Process] = []
+        for process in psutil.Process(server.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if text in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
 
     def workers(self, name: str) -> list[psutil.Process]:
         """Ray's processes that run a task of this name."""
-        found: list[psutil.Process] = []
-        for process in psutil.process_iter(["cmdline"]):
-            if any(f"ray::{name}" in part for part in process.info["cmdline"] or []):
-                found.append(process)
-        return found
+        return self.processes(f"ray::{name}")
+
+    async def nothing_twice_nothing_lost(self, session_id: str) -> None:
+        """Hold a session's story and its files against what may happen once, and must not go."""
+        events = await self.store.events(session_id, limit=10_000)
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        done = Counter(str(e.data["todoId"]) for e in events if e.type == "todo_update" and e.data["status"] == "done")
+        assert done and set(done.values()) == {1}, done
+        settled = Counter(str(e.data["callId"]) for e in events if e.type == "tool_end")
+        assert set(settled.values()) == {1}, settled
+        assert await self.store.tool_calls(session_id, status=("started", "waiting")) == []
+        state = (await self.store.get_session(session_id)).state
+        pointer = await self.store.latest_checkpoint(session_id)
+        assert pointer is not None and state.execution is not None
+        manifest = await checkpoint.load(self.storage, pointer.manifest_key)
+        sizes = {str(e.data["path"]): e.data["size"] for e in events if e.type == "file_written"}
+        assert set(state.execution.files) <= set(sizes)
+        assert {path: manifest.files[path].size for path in sizes} == sizes
+        assert await checkpoint.read_file(self.storage, manifest, "src/App.tsx") == APP.encode()
 
 
-@pytest.fixture(scope="module")
-def _model() -> Iterator[tuple[ModelServer, list[Rig]]]:
-    rigs: list[Rig] = []
-    with ModelServer(ScriptedModel(lambda request: rigs[0].respond(request))) as server:
-        yield server, rigs
+async def until(done: Callable[[], bool], what: str, *, limit_s: float = 60) -> None:
+    """Poll until something is so."""
+    deadline = time.monotonic() + limit_s
+    while not await asyncio.to_thread(done):
+        assert time.monotonic() < deadline, f"never {what}"
+        await asyncio.sleep(0.05)
 
 
-@pytest.fixture
-async def rig(tmp_path_factory: pytest.TempPathFactory, _model: tuple[ModelServer, list[Rig]]) -> AsyncIterator[Rig]:
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
+async def _rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
     folder = tmp_path_factory.mktemp("rig")
     await asyncio.to_thread(folder.chmod, 0o755)
-    server, rigs = _model
-    made = Rig(folder, server)
-    rigs[:] = [made]
-    await made.open()
-    try:
-        yield made
-    finally:
-        await made.close()
+    rigs: list[Rig] = []
+    with ModelServer(ScriptedModel(lambda request: rigs[0].respond(request))) as model:
+        rigs.append(Rig(folder, model, KODA_HEARTBEAT_S="2", KODA_IDLE_TIMEOUT_S="2", KODA_LEASE_S="1.5"))
+        await rigs[0].open()
+        try:
+            yield rigs[0]
+        finally:
+            await rigs[0].close()
+
+
+@pytest_asyncio.fixture(loop_scope="package")
+async def rig(_rig: Rig) -> AsyncIterator[Rig]:
+    said = len(_rig.server.log())
+    yield _rig
+    sys.stdout.write(_rig.server.log()[said:][-8000:])  # shown where the test fails
+    await _rig.clear()

@@ -10,58 +10,32 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import psutil
 import pytest
-import pytest_asyncio
 from playwright.async_api import async_playwright
 
-from koda_ray.client import KodaClient
 from koda_ray.console.exits import Exit
 from koda_ray.errors import NotFound
 from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.render.programs import find_browser
 from koda_ray.serve import runfile
 from koda_ray.sse import SseDecoder
-from koda_ray.state.storage import Storage
 from koda_ray.types import RenderOptions
 from tests.actors.script import studio_model
-from tests.faults.conftest import Rig
-from tests.llm.server import ModelServer
+from tests.faults.conftest import Rig, until
 
 pytestmark = [
     pytest.mark.ray, pytest.mark.sandbox, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(400),
+    pytest.mark.asyncio(loop_scope="package"),
 ]  # fmt: skip
 
 PROMPT = "a dot crosses, smooth"
 KODA = [sys.executable, "-m", "koda_ray"]
 RED = "() => [...document.querySelectorAll('div')].some(e => getComputedStyle(e).backgroundColor == 'rgb(239, 68, 68)')"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served(tmp_path_factory: pytest.TempPathFactory, _model: tuple[ModelServer, list[Rig]]) -> AsyncIterator[Rig]:
-    folder = tmp_path_factory.mktemp("served")
-    await asyncio.to_thread(folder.chmod, 0o755)
-    server, rigs = _model
-    made = Rig(folder, server, KODA_IDLE_TIMEOUT_S="2", KODA_LEASE_S="1.5")
-    rigs[:] = [made]
-    await made.open()
-    try:
-        yield made
-    finally:
-        await made.close()
-
-
-async def until(done: Callable[[], bool], what: str, *, limit_s: float = 60) -> None:
-    for _ in range(int(limit_s / 0.05)):
-        if await asyncio.to_thread(done):
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"never {what}")
 
 
 async def hang_up(url: str, path: str, key: str, after_s: float) -> None:
@@ -76,40 +50,39 @@ async def hang_up(url: str, path: str, key: str, after_s: float) -> None:
     await writer.wait_closed()
 
 
-@pytest.mark.asyncio(loop_scope="module")
-async def test_whoever_hangs_up_stops_nothing_and_an_open_page_shows_what_is_written(served: Rig) -> None:
-    served.respond = studio_model(pause_s=0.01)
-    session_id = (await served.client.create(PROMPT)).session_id
-    await served.rests(session_id, "plan")
+async def test_whoever_hangs_up_stops_nothing_and_an_open_page_shows_what_is_written(rig: Rig) -> None:
+    rig.respond = studio_model(pause_s=0.01)
+    session_id = (await rig.client.create(PROMPT)).session_id
+    await rig.rests(session_id, "plan")
     for after_s in (0, 0.005, 0.02, 0.05):
-        await hang_up(served.server.url, f"/v1/sessions/{session_id}/accept", "once", after_s)
-    accepted = await served.client.accept(session_id, key="once")
+        await hang_up(rig.server.url, f"/v1/sessions/{session_id}/accept", "once", after_s)
+    accepted = await rig.client.accept(session_id, key="once")
     assert accepted.result == {"phase": "executing", "owes": "execute"}
-    following = served.client.follow(session_id)
+    following = rig.client.follow(session_id)
     async for event in following:
         if event.type == "file_written":
             break
     await following.aclose()  # in the middle of the work
-    await served.rests(session_id, "preview")
+    await rig.rests(session_id, "preview")
 
-    watching = asyncio.create_task(numbers(served.server.url, session_id, 10_000))  # so that it does not go to sleep
+    watching = asyncio.create_task(numbers(rig.server.url, session_id, 10_000))  # so that it does not go to sleep
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=str(find_browser(None).path), args=["--no-sandbox"])
         page = await browser.new_page()
-        await page.goto((await served.client.preview(session_id)).url)
+        await page.goto((await rig.client.preview(session_id)).url)
         await page.wait_for_function("window.__koda !== undefined", timeout=60_000)
         await page.evaluate("window.__koda.ready")
         assert not await page.evaluate(RED)
-        await served.client.changes(session_id, "make it red")
+        await rig.client.changes(session_id, "make it red")
         await page.wait_for_function(RED, timeout=60_000)  # reloaded by itself
-        await served.rests(session_id, "preview")
+        await rig.rests(session_id, "preview")
         await page.evaluate("window.loaded = 1")
         await ended(watching)
-        await still_awake(served, session_id, for_s=3.5)  # longer than an idle session lives: somebody looks at it
+        await still_awake(rig, session_id, for_s=3.5)  # longer than an idle session lives: somebody looks at it
         assert await page.evaluate("window.loaded") == 1
         await browser.close()
-    await until(lambda: not served.workers("_SessionHost"), "asleep")
-    await served.client.delete(session_id)
+    await until(lambda: not rig.workers("_SessionHost"), "asleep")
+    await rig.client.delete(session_id)
 
 
 async def still_awake(rig: Rig, session_id: str, *, for_s: float) -> None:
@@ -128,85 +101,72 @@ async def ended(task: asyncio.Task[object]) -> None:
     await asyncio.wait({task})
 
 
-@pytest.mark.asyncio(loop_scope="module")
-async def test_reading_wakes_nobody(served: Rig) -> None:
-    served.respond = studio_model()
-    session_id = (await served.client.create(PROMPT)).session_id
-    await served.rests(session_id, "plan")
-    await until(lambda: not served.workers("_SessionHost"), "asleep")
-    before = await served.store.get_session(session_id)
+async def test_reading_wakes_nobody(rig: Rig) -> None:
+    rig.respond = studio_model()
+    session_id = (await rig.client.create(PROMPT)).session_id
+    await rig.rests(session_id, "plan")
+    await until(lambda: not rig.workers("_SessionHost"), "asleep")
+    before = await rig.store.get_session(session_id)
     assert (before.status, before.host, before.lease_until) == ("suspended", None, None)
     for _ in range(3):
-        await served.client.session(session_id)
-        await served.client.sessions()
-        await served.client.files(session_id)
-        await served.client.jobs(session_id)
-        await served.client.assets(session_id)
+        await rig.client.session(session_id)
+        await rig.client.sessions()
+        await rig.client.files(session_id)
+        await rig.client.jobs(session_id)
+        await rig.client.assets(session_id)
     seen: list[int] = []
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(2.5):  # longer than the janitor's round
-            async for event in served.client.follow(session_id):
+            async for event in rig.client.follow(session_id):
                 seen.append(event.seq)
     assert seen == list(range(1, before.seq + 1))
-    await until(lambda: not served.workers("_SessionHost"), "asleep")  # one of a session before may be ending
-    assert await served.store.get_session(session_id) == before
+    await until(lambda: not rig.workers("_SessionHost"), "asleep")  # one of a session before may be ending
+    assert await rig.store.get_session(session_id) == before
 
 
-@pytest.mark.asyncio(loop_scope="module")
-async def test_a_deletion_in_the_middle_of_work_leaves_nothing(served: Rig) -> None:
-    served.respond = studio_model(duration=6.0)
-    session_id = (await served.client.create(PROMPT)).session_id
-    await served.rests(session_id, "plan")
-    await served.client.accept(session_id)
-    await served.rests(session_id, "preview")
-    await served.client.render(session_id, RenderOptions(resolution="720p", fps=60))
-    await served.event(
+async def test_a_deletion_in_the_middle_of_work_leaves_nothing(rig: Rig) -> None:
+    rig.respond = studio_model(duration=6.0)
+    session_id = (await rig.client.create(PROMPT)).session_id
+    await rig.rests(session_id, "plan")
+    await rig.client.accept(session_id)
+    await rig.rests(session_id, "preview")
+    await rig.client.render(session_id, RenderOptions(resolution="720p", fps=60))
+    await rig.event(
         session_id,
         lambda e: e.type == "render_progress" and e.data["quality"] == "final" and int(str(e.data["framesDone"])) > 5,
     )
     rendering = session_id
-    jobs = [job.id for job in await served.store.list_jobs(session_id=rendering)]
+    jobs = [job.id for job in await rig.store.list_jobs(session_id=rendering)]
 
-    served.respond = studio_model(pause_s=0.2)
-    writing = (await served.client.create(PROMPT)).session_id
-    await served.rests(writing, "plan")
-    await served.client.accept(writing)
-    await served.event(writing, lambda e: e.type == "code_chunk")
+    rig.respond = studio_model(pause_s=0.2)
+    writing = (await rig.client.create(PROMPT)).session_id
+    await rig.rests(writing, "plan")
+    await rig.client.accept(writing)
+    await rig.event(writing, lambda e: e.type == "code_chunk")
 
-    assert served.workers("_capture")
-    await asyncio.gather(served.client.delete(rendering), served.client.delete(writing))
+    assert rig.workers("_capture")
+    await asyncio.gather(rig.client.delete(rendering), rig.client.delete(writing))
     for name in ("_capture", "_SessionHost"):
-        await until(lambda name=name: not served.workers(name), "ended")
-    await until(lambda: not chromiums(served), "ended", limit_s=5)
+        await until(lambda name=name: not rig.workers(name), "ended")
+    await until(lambda: not rig.processes("--user-data-dir"), "ended", limit_s=5)
     sweep_dead_folders()  # as the janitor does each minute: Ray may have ended a worker before it was done clearing up
-    boxes = served.server.data / "sandboxes"
+    boxes = rig.server.data / "sandboxes"
     assert [path.name for path in boxes.iterdir() if path.name.startswith("sbx_")] == []
-    left = await Storage(str(served.server.data / "storage")).list()
+    left = await rig.storage.list()
     assert [key for key in left if any(name in key for name in (rendering, writing, *jobs))] == []
-    assert await served.store.closed_sessions() == []
+    assert await rig.store.closed_sessions() == []
     for session_id in (rendering, writing):
-        assert await served.store.events(session_id) == []
-        for call in (served.client.session(session_id), served.client.delete(session_id)):
+        assert await rig.store.events(session_id) == []
+        for call in (rig.client.session(session_id), rig.client.delete(session_id)):
             with pytest.raises(NotFound):
                 await call
 
 
-def chromiums(rig: Rig) -> list[str]:
-    server = runfile.read(rig.server.data / "server.json")
-    assert server is not None
-    names: list[str] = []
-    for process in psutil.Process(server.pid).children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            names.append(process.name())
-    return [name for name in names if "chrom" in name or "headless" in name]
-
-
-@pytest.mark.asyncio(loop_scope="module")
-async def test_interrupting_the_command_line_leaves_the_job_to_the_server(served: Rig, tmp_path: Path) -> None:
-    served.respond = studio_model(pause_s=0.2)
+async def test_interrupting_the_command_line_leaves_the_job_to_the_server(rig: Rig, tmp_path: Path) -> None:
+    rig.respond = studio_model(pause_s=0.2)
     process = await asyncio.create_subprocess_exec(
         *KODA, "create", PROMPT, "--yes", "--plain", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env={**os.environ, "KODA_SERVER": served.server.url},
+        env={**os.environ, "KODA_SERVER": rig.server.url},
     )  # fmt: skip
     assert process.stdout is not None
     said = ""
@@ -216,10 +176,9 @@ async def test_interrupting_the_command_line_leaves_the_job_to_the_server(served
     process.send_signal(signal.SIGINT)
     said += (await process.stdout.read()).decode()
     assert await process.wait() == Exit.INTERRUPTED
-    session_id = (await served.client.sessions()).sessions[0].id
+    session_id = (await rig.client.sessions()).sessions[0].id
     assert "Detached; the job goes on" in said and f"koda watch {session_id}" in said
-    await served.rests(session_id, "plan")  # there was nobody left to accept it
-    await served.client.delete(session_id)
+    await rig.rests(session_id, "plan")  # there was nobody left to accept it
 
 
 async def numbers(url: str, session_id: str, count: int, last: str | None = None) -> list[str]:
@@ -237,26 +196,20 @@ async def numbers(url: str, session_id: str, count: int, last: str | None = None
     return found[:count]
 
 
-@pytest.mark.asyncio(loop_scope="module")
-async def test_a_stream_goes_on_where_it_was_after_a_restart(served: Rig) -> None:
-    served.respond = studio_model()
-    session_id = (await served.client.create(PROMPT)).session_id
-    await served.rests(session_id, "plan")
-    first = await numbers(served.server.url, session_id, 3)
-    await served.server.stop()
-    await served.server.start()
-    try:
-        async with KodaClient(served.server.url) as client:
-            await client.accept(session_id)
-            await served.event(session_id, lambda e: e.type == "file_written")
-        newest = (await served.store.get_session(session_id)).seq
-        rest = await numbers(served.server.url, session_id, newest - 3, first[-1])
-        assert [*first, *rest] == [str(number) for number in range(1, newest + 1)]
-    finally:
-        await served.server.stop()
+async def test_a_stream_goes_on_where_it_was_after_a_restart(rig: Rig) -> None:
+    rig.respond = studio_model()
+    session_id = (await rig.client.create(PROMPT)).session_id
+    await rig.rests(session_id, "plan")
+    first = await numbers(rig.server.url, session_id, 3)
+    await rig.stop()
+    await rig.start()
+    await rig.client.accept(session_id)
+    await rig.event(session_id, lambda e: e.type == "file_written")
+    newest = (await rig.store.get_session(session_id)).seq
+    rest = await numbers(rig.server.url, session_id, newest - 3, first[-1])
+    assert [*first, *rest] == [str(number) for number in range(1, newest + 1)]
 
 
-@pytest.mark.asyncio(loop_scope="module")
 async def test_a_server_that_create_started_ends_with_it(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     mark = f"KODA_DATA_DIR={tmp_path / 'data'}"
