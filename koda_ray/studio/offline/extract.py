@@ -22,6 +22,7 @@ __all__ = [
     "find_price",
     "find_quotes",
     "find_steps",
+    "hide_count",
     "number_of",
     "strip_directives",
 ]
@@ -210,13 +211,28 @@ def find_name(text: str) -> str:
 
 _COUNT_FROM_TO = re.compile(rf"(?:from|von|de)\s+({_NUM})\s*(?:down\s+)?(?:to|until|till|bis|-|–|→)\s*({_NUM})", re.I)
 _COUNT_FROM = re.compile(rf"(?:from|at|von|of)\s+({_NUM})\b", re.I)
-_COUNT_BEFORE = re.compile(rf"\b({_NUM})[\s-]*(?:second\s+|sec\s+)?(?:count\s?down|count-down)", re.I)
+_SECONDS = r"[\s-]*(?:seconds?|secs?|s)\b"
+_COUNT_BEFORE = re.compile(rf"\b({_NUM})(?:{_SECONDS})?[\s-]*(?:long\s+)?(?:count\s?down|count-down)", re.I)
 _COUNT_AFTER = re.compile(rf"(?:count\s?down|count-down)\s+(?:of\s+)?({_NUM})\b", re.I)
 _COUNT_CJK = re.compile(rf"({_CJK_NUM})\s*(?:秒)?\s*(?:から|の)")
 
 
-def find_countdown(text: str) -> tuple[int, int]:
-    """Return (first, last) of a count down; 5 to 1 where no figure is given, at most 9,999."""
+_HIGHEST = 9999
+
+
+def hide_count(text: str) -> str:
+    """Hide seconds that say where a count down starts, and not how long it lasts.
+
+    "From 5 seconds" always does; "10 second countdown" does where it says nothing else about where to start.
+    """
+    start = rf"\b(?:from|at)\s+{_NUM}(?:{_SECONDS})?"
+    if re.search(start, text, re.I):
+        return re.sub(start, " ", text, flags=re.I)
+    return re.sub(rf"\b{_NUM}{_SECONDS}(?=\s+count)|(?<=\bcountdown of)\s+{_NUM}{_SECONDS}", " ", text, flags=re.I)
+
+
+def find_countdown(text: str) -> tuple[int, int, str]:
+    """Return first, last, and a note on what had to be changed; 5 to 1 where no figure is given, at most 9,999."""
     both = _COUNT_FROM_TO.search(text)
     if both:
         first, last = number_of(both.group(1)), number_of(both.group(2))
@@ -229,10 +245,14 @@ def find_countdown(text: str) -> tuple[int, int]:
                 break
     start = int(first) if first is not None else 5
     stop = int(last) if last is not None else 1
-    if start < stop:
+    notes: list[str] = []
+    if both and start < stop:
         start, stop = stop, start
-    start = max(1, min(9999, start))
-    return start, max(0, min(start - 1 if start > 1 else 0, stop)) if stop < start else max(0, start - 1)
+        notes.append(f"A count down goes downwards: it counts from {start} to {stop}.")
+    if start > _HIGHEST:
+        notes.append(f"{start} is more than can be counted here: it starts at {_HIGHEST}.")
+    start = max(1, min(_HIGHEST, start))
+    return start, max(0, min(start - 1, stop)), " ".join(notes)
 
 
 _FIGURE = re.compile(

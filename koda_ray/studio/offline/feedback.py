@@ -12,11 +12,12 @@ from dataclasses import replace
 
 from koda_ray.studio.offline import extract, lexicon
 from koda_ray.studio.offline.brief import SIZES, Aspect, Brief, known_style
+from koda_ray.studio.offline.conflict import conflicts_in_change
 from koda_ray.studio.offline.find import find_aspect, find_colours, find_direction, find_style, normalise
 from koda_ray.studio.offline.parse import settle_duration
 from koda_ray.types import MAX_DURATION_S, MIN_SCENE_S
 
-__all__ = ["ANSWERS", "apply_answer", "apply_feedback", "apply_options", "find_conflict"]
+__all__ = ["ANSWERS", "apply_answer", "apply_feedback", "apply_options"]
 
 _Change = tuple[Brief, str] | None
 
@@ -69,7 +70,7 @@ def _speed(brief: Brief, text: str) -> _Change:
 
 
 def _duration(brief: Brief, text: str) -> _Change:
-    length = extract.find_length(text)
+    length = extract.find_length(extract.hide_count(text) if brief.subject == "countdown" else text)
     seconds: float | None = None
     if length and not length.absurd:
         if length.seconds > MAX_DURATION_S:
@@ -271,7 +272,7 @@ def _aspect(brief: Brief, text: str) -> _Change:
 def _figures(brief: Brief, text: str) -> _Change:
     if brief.subject not in ("bars", "line", "pie"):
         if brief.subject == "countdown" and re.search(r"\b(?:from|count)\b|から", text, re.I):
-            start, stop = extract.find_countdown(text)
+            start, stop, _ = extract.find_countdown(text)
             return settle_duration(replace(brief, count_from=start, count_to=stop)), f"counting from {start} to {stop}"
         return None
     length = extract.find_length(text)
@@ -337,6 +338,9 @@ _RULES: tuple[Callable[[Brief, str], _Change], ...] = (
 )
 
 
+_CANCELLED = {"speed": _speed, "size": _size, "tone": _tone}
+
+
 def apply_feedback(brief: Brief, words: str) -> tuple[Brief, tuple[str, ...]]:
     """Apply one change request.
 
@@ -347,61 +351,18 @@ def apply_feedback(brief: Brief, words: str) -> tuple[Brief, tuple[str, ...]]:
     text = normalise(words)
     _, unquoted = extract.find_quotes(text)
     said: list[str] = []
+    conflicts = conflicts_in_change(unquoted)
+    cancelled = {_CANCELLED[conflict.cancels] for conflict in conflicts if conflict.cancels}
     for rule in _RULES:
+        if rule in cancelled:
+            continue
         change = rule(brief, text if rule in (_text, _steps, _figures) else unquoted)
         if change is not None:
             brief, what = change
             said.append(what)
-    if not said and text:
+    if not said and not cancelled and text:
         return replace(brief, variant=brief.variant + 1), ()
     return brief, tuple(said)
-
-
-_CONFLICTS: tuple[tuple[str, str, str], ...] = (
-    (
-        r"\b(?:faster|quicker|speed|fast)\b",
-        r"\b(?:smooth\w*|softer|gentler|calmer)\b",
-        "“Faster” and “smoother” pull in opposite directions, so I read them as: things move in less time, along "
-        "softer curves without abrupt stops.",
-    ),
-    (
-        r"\b(?:faster|quicker)\b",
-        r"\b(?:slower)\b",
-        "“Faster” and “slower” cancel each other, so the motion keeps about its pace; say which of the two matters.",
-    ),
-    (
-        r"\b(?:bigger|larger)\b",
-        r"\b(?:smaller)\b",
-        "“Bigger” and “smaller” cancel each other, so the size stays about as it is; say which of the two matters.",
-    ),
-    (r"\blonger\b", r"\bshorter\b", "“Longer” and “shorter” contradict each other; I take the longer version."),
-    (
-        r"\bfaster\b",
-        r"\blonger\b",
-        "“Faster” is read as the pace of the motion and “longer” as the length of the video: quicker "
-        "movement, more time.",
-    ),
-    (
-        r"\b(?:minimal|simpler|simple|cleaner)\b",
-        r"\b(?:more (?:elements|particles|things|detail)|busier|confetti)\b",
-        "“Minimal” and “more” compete, so the added parts come in quietly: few, small and in the palette's own "
-        "colours.",
-    ),
-    (r"\bbrighter\b", r"\bdarker\b", "“Brighter” and “darker” cancel each other; the picture keeps its tone."),
-    (
-        r"\bplayful\b",
-        r"\b(?:serious|cinematic|dramatic)\b",
-        "Two styles are named; the first one rules the picture, and its curves carry the motion.",
-    ),
-)
-
-
-def find_conflict(words: str) -> str | None:
-    """Return how a request that contradicts itself is read, or None where it does not."""
-    for one, other, reading in _CONFLICTS:
-        if re.search(one, words, re.I) and re.search(other, words, re.I):
-            return reading
-    return None
 
 
 ANSWERS: dict[str, tuple[str, str]] = {

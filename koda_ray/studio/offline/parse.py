@@ -20,6 +20,8 @@ from koda_ray.studio.offline.brief import (
     Style,
     Subject,
 )
+from koda_ray.studio.offline.conflict import conflicts_in_prompt, without_negated
+from koda_ray.studio.offline.count import natural_seconds
 from koda_ray.studio.offline.find import (
     CROSSING,
     HERO_MOTIONS,
@@ -211,8 +213,7 @@ def settle_duration(brief: Brief) -> Brief:
     if brief.subject == "steps":
         seconds = 1.0 + 1.6 * (2 + max(1, len(brief.steps)))
     elif brief.subject == "countdown":
-        numbers = brief.count_from - brief.count_to + 1
-        seconds = numbers + 2.0 if numbers <= 60 else 10.0
+        seconds = natural_seconds(brief)
     elif brief.subject == "kinetic":
         letters = sum(len(phrase) for phrase in brief.words)
         seconds = 2.0 + 1.15 * len(brief.words) + letters / 60
@@ -240,9 +241,11 @@ def parse_prompt(prompt: str, *, assets: Sequence[Mapping[str, str]] = ()) -> Br
     quotes, bare = extract.find_quotes(head)
     aspect, bare = find_aspect(bare)
     counting = lexicon.contains(bare, lexicon.SUBJECT_WORDS["countdown"])
-    length = extract.find_length(_hide_count(bare) if counting else bare)
-    if length:
-        bare = _hide_count(bare) and length.rest if not counting else bare
+    length = extract.find_length(extract.hide_count(bare) if counting else bare)
+    if counting and length is None and extract.find_length(bare):
+        notes.append("The seconds are read as where the count starts; its end takes two more.")
+    if length and not counting:
+        bare = length.rest
     price, unpriced = extract.find_price(bare)
     data, dropped = extract.find_data(_only_data(bare))
     subject = _find_subject(
@@ -253,8 +256,12 @@ def parse_prompt(prompt: str, *, assets: Sequence[Mapping[str, str]] = ()) -> Br
     )
     if long and subject not in ("bars", "line", "pie", "steps"):
         subject = "image" if picture else "kinetic"
-    style, heard = find_style(bare if not long else head)
-    colours, background = find_colours(bare)
+    wanted = without_negated(bare)
+    style, heard = find_style(wanted if not long else head)
+    colours, background = find_colours(wanted)
+    conflicts = () if long else conflicts_in_prompt(bare)
+    cancelled = {conflict.cancels for conflict in conflicts}
+    notes += [conflict.reading for conflict in conflicts]
     found = [kind for _, _, kind in lexicon.find_all(bare, lexicon.PARTICLES)]
     seconds, duration_heard = _length(length, notes)
     impossible = find_impossible(bare, length.seconds if length else None)
@@ -274,8 +281,8 @@ def parse_prompt(prompt: str, *, assets: Sequence[Mapping[str, str]] = ()) -> Br
         colours=colours,
         background=background,
         direction=find_direction(bare),
-        speed=find_speed(bare) or 1.0,
-        scale=find_scale(bare),
+        speed=1.0 if "speed" in cancelled else find_speed(wanted) or 1.0,
+        scale=1.0 if "size" in cancelled else find_scale(wanted),
         particles=bool(found) and subject not in ("particles",),
         particle_kind=found[0] if found else "dust",
         image=_page_path(picture),
@@ -317,11 +324,6 @@ def _length(length: extract.Length | None, notes: list[str]) -> tuple[float, Hea
 def _page_path(path: str | None) -> str | None:
     """Turn ``public/assets/x.jpg`` into the address the page loads it from."""
     return None if path is None else "/" + path.removeprefix("public/").lstrip("/")
-
-
-def _hide_count(text: str) -> str:
-    """Hide "from 5 seconds" of a count down, which is where it starts and not how long it lasts."""
-    return re.sub(r"\b(?:from|at)\s+\d+\s*(?:seconds?|secs?|s)?\b|\b\d+[\s-]?second(?=\s+count)", " ", text, flags=re.I)
 
 
 def _only_data(text: str) -> str:
@@ -379,7 +381,9 @@ def _fill(brief: Brief, *, bare: str, unpriced: str, quotes: tuple[str, ...], pr
     heading, texts = (quotes[0] if quotes else ""), quotes[1:]
     subject = brief.subject
     if subject == "countdown":
-        start, stop = extract.find_countdown(bare)
+        start, stop, note = extract.find_countdown(bare)
+        if note:
+            notes.append(note)
         return replace(brief, heading=heading, texts=texts, count_from=start, count_to=stop)
     if subject == "steps":
         steps, count, dropped = extract.find_steps(brief.prompt if len(brief.prompt) < 2000 else bare)

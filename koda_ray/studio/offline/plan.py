@@ -9,11 +9,12 @@ import math
 from collections.abc import Sequence
 
 from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.count import pace_note
 from koda_ray.studio.offline.feedback import ANSWERS
 from koda_ray.studio.offline.script import Beat, script_for
 from koda_ray.types import MIN_SCENE_S, Plan, Scene
 
-__all__ = ["describe_plan", "make_plan", "scene_count", "scene_limits", "split_seconds", "style_line"]
+__all__ = ["describe_plan", "make_plan", "notes_of", "scene_count", "scene_limits", "split_seconds", "style_line"]
 
 _TICKS = 100
 """Ticks of a second: the resolution of scene lengths."""
@@ -95,6 +96,12 @@ def style_line(brief: Brief) -> str:
     return label if brief.easing is None or brief.easing == brief.style else f"{label}, {brief.easing} curves"
 
 
+def notes_of(brief: Brief) -> tuple[str, ...]:
+    """Return everything that was assumed or changed, with what follows from the length as it stands now."""
+    pace = pace_note(brief) if brief.subject == "countdown" else ""
+    return (*brief.notes, pace) if pace else brief.notes
+
+
 def make_plan(brief: Brief) -> Plan:
     """Make the plan of a brief.
 
@@ -125,7 +132,7 @@ def make_plan(brief: Brief) -> Plan:
         fps=brief.fps,
         width=brief.width,
         height=brief.height,
-        notes=" ".join(brief.notes),
+        notes=" ".join(notes_of(brief)),
     )
 
 

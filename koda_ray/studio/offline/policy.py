@@ -17,12 +17,13 @@ from pydantic import JsonValue
 
 from koda_ray.llm.base import Message
 from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.conflict import conflicts_in_change
 from koda_ray.studio.offline.extract import find_length
-from koda_ray.studio.offline.feedback import ANSWERS, apply_answer, apply_feedback, apply_options, find_conflict
+from koda_ray.studio.offline.feedback import ANSWERS, apply_answer, apply_feedback, apply_options
 from koda_ray.studio.offline.find import find_impossible
 from koda_ray.studio.offline.lexicon import VOCABULARY
 from koda_ray.studio.offline.parse import parse_prompt
-from koda_ray.studio.offline.plan import describe_plan, make_plan
+from koda_ray.studio.offline.plan import describe_plan, make_plan, notes_of
 from koda_ray.types import MAX_DURATION_S, Plan
 
 __all__ = ["Call", "SessionView", "Turn", "next_turn", "read_state"]
@@ -316,7 +317,7 @@ def _before_execution(
         )
         return calls.turn()
     changes = view.feedback[-1] if view.feedback else ""
-    conflict = find_conflict(changes) if changes else None
+    conflict = " ".join(c.reading for c in conflicts_in_change(changes))
     if conflict and latest.get("status") == "changes":
         calls.add("send_message", content=conflict)
     plan = make_plan(brief)
@@ -496,7 +497,7 @@ def _reading(view: SessionView, said: str) -> str:
     for earlier in view.feedback[:index]:
         before, _ = apply_feedback(before, earlier)
     _, done = apply_feedback(before, said)
-    conflict = find_conflict(said)
+    conflict = " ".join(c.reading for c in conflicts_in_change(said))
     if conflict:
         return f"{conflict} Tell me if the balance should be another."
     if done:
@@ -508,7 +509,7 @@ def _reading(view: SessionView, said: str) -> str:
 
 
 def _farewell(brief: Brief, plan: Plan) -> str:
-    notes = f" {' '.join(brief.notes)}" if brief.notes else ""
+    notes = "".join(f" {note}" for note in notes_of(brief))
     return (
         f"The preview is ready: {brief.duration_s:g} s, {plan.style.lower()}. Accept it for the final render, or say "
         f"what to change.{notes}"

@@ -6,7 +6,8 @@ import pytest
 
 from koda_ray.studio.offline import parse_brief
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.feedback import apply_answer, apply_feedback, find_conflict
+from koda_ray.studio.offline.conflict import conflicts_in_change
+from koda_ray.studio.offline.feedback import apply_answer, apply_feedback
 
 BALL = "Create a bouncing ball animation, playful"
 
@@ -69,13 +70,18 @@ def test_an_unknown_request_composes_anew_and_says_nothing_was_understood() -> N
     assert brief.variant == 1
 
 
-@pytest.mark.parametrize(
-    "words", ["faster but also smoother", "bigger but smaller", "longer and shorter", "faster, and longer"]
-)
-def test_a_contradiction_is_named(words: str) -> None:
-    reading = find_conflict(words)
-    assert reading is not None
+@pytest.mark.parametrize("words", ["faster but also smoother", "longer and shorter", "faster, and longer"])
+def test_a_contradiction_is_named_and_read(words: str) -> None:
+    assert conflicts_in_change(words)
     assert after(words) != parse_brief(BALL)
+
+
+@pytest.mark.parametrize("words", ["bigger but smaller", "faster and slower", "brighter, darker", "big and small"])
+def test_what_cancels_out_changes_nothing(words: str) -> None:
+    (conflict,) = conflicts_in_change(words)
+    assert "cancel each other" in conflict.reading
+    assert after(words) == parse_brief(BALL)
+    assert after(f"{words}, red") == after("red")
 
 
 def test_faster_but_smoother_is_less_time_on_softer_curves() -> None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koda_ray.studio.offline import parse_brief
+from koda_ray.studio.offline import make_plan, parse_brief
+from koda_ray.studio.offline.count import pace_of
 from koda_ray.types import MAX_DURATION_S, MIN_SCENE_S
 
 SUBJECTS = [
@@ -97,7 +98,14 @@ LENGTHS = [
     ("count down from 5", 7),
     ("count down from 5 seconds", 7),
     ("count down from 10 in 5 seconds", 5),
-    ("count down from 100", 10),
+    ("count down from 100", 22),
+    ("10 second countdown from 20", 10),
+    ("8s count down from 5", 8),
+    ("10-second video with a countdown from 3", 10),
+    ("10 second countdown", 12),
+    ("ten seconds countdown", 12),
+    ("slow count down from 5", 9.5),
+    ("count down from 1000000", 32),
 ]
 
 
@@ -241,3 +249,84 @@ def test_options_win_over_the_prompt() -> None:
     brief = parse_brief("ball for 9 seconds", options={"duration": 4.0, "aspect": "1:1", "fps": 30})
     assert (brief.duration_s, brief.width, brief.height, brief.fps) == (4.0, 1080, 1080, 30)
     assert parse_brief("ball", options={"duration": -1, "fps": 9999, "aspect": "7:3"}).duration_s == 5
+
+
+@pytest.mark.parametrize(
+    ("prompt", "start", "said"),
+    [
+        ("10 second countdown from 20", 20, "to fit into 10 s: 0.43 s each"),
+        ("countdown from 100", 100, "For a second each, ask for 102 seconds"),
+        ("countdown from 10 in 5 seconds", 10, "to fit into 5 s: 0.41 s each"),
+        ("countdown from 200 in 10 seconds", 200, "in steps of 3, 0.13 s each, and ends on 1"),
+        ("20 second countdown from 10", 10, "its end stands for the rest of the 20 s"),
+        ("10 second countdown", 10, "its end takes two more"),
+        ("countdown from 1000000", 9999, "1000000 is more than can be counted here"),
+        ("countdown from 3 to 8", 8, "it counts from 8 to 3"),
+        ("count down from 5", 5, ""),
+        ("slow count down from 5", 5, ""),
+        ("8s count down from 5", 5, ""),
+    ],
+)
+def test_a_count_that_does_not_run_by_the_second_says_so(prompt: str, start: int, said: str) -> None:
+    brief = parse_brief(prompt)
+    notes = make_plan(brief).notes
+    assert brief.count_from == start
+    assert said in notes
+    assert bool(notes) == bool(said)
+
+
+def test_a_count_keeps_its_note_true_when_its_length_changes() -> None:
+    assert make_plan(parse_brief("countdown from 10 in 5 seconds", feedback=["make it 12 seconds"])).notes == ""
+    assert "0.26 s each" in make_plan(parse_brief("countdown from 10", options={"duration": 3.2})).notes
+
+
+@settings(deadline=None)
+@given(st.integers(1, 9999), st.integers(0, 9999), st.floats(1.5, 300))
+def test_every_count_begins_and_ends_on_its_numbers_within_the_film(start: int, stop: int, seconds: float) -> None:
+    brief = parse_brief(f"count down from {start} to {stop}", options={"duration": seconds})
+    pace = pace_of(brief, brief.duration_s)
+    assert (pace.values[0], pace.values[-1]) == (brief.count_from, brief.count_to)
+    assert list(pace.values) == sorted(set(pace.values), reverse=True)
+    assert 0.09 < pace.beat_s <= 1
+    assert pace.beat_s * len(pace.values) < brief.duration_s
+    assert (pace.step > 1) == (len(pace.values) < brief.count_from - brief.count_to + 1)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("a ball, red and not red", "I take “red”"),
+        ("a ball that is not red but red", "I take “red”"),
+        ("something calm and frantic", "the style decides"),
+        ("a fast and slow ball", "“Fast” and “slow” cancel each other"),
+        ("a ball, big but also tiny", "“Big” and “small” cancel each other"),
+        ("playful yet serious logo for Acme", "Two styles are named"),
+        ("速くてゆっくり跳ねるボール", "“Fast” and “slow” cancel each other"),
+    ],
+)
+def test_a_prompt_that_contradicts_itself_says_how_it_is_read(prompt: str, said: str) -> None:
+    brief = parse_brief(prompt)
+    assert said in make_plan(brief).notes
+    assert (brief.speed, brief.scale) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "a fast car passes a slow truck",
+        "title 'Fast and slow'",
+        "not playful but cinematic ball",
+        "smooth minimal logo reveal for Acme, 6 seconds",
+        "a big ball and three small cubes",
+        "red ball, not too fast",
+    ],
+)
+def test_opposites_of_different_things_are_no_contradiction(prompt: str) -> None:
+    assert "each other" not in make_plan(parse_brief(prompt)).notes
+    assert "Two styles" not in make_plan(parse_brief(prompt)).notes
+
+
+def test_what_is_not_wanted_is_not_taken_for_a_wish() -> None:
+    assert parse_brief("a ball, not red").accent is None
+    assert parse_brief("a ball, not too fast").speed == 1.0
+    assert parse_brief("a ball, not playful but cinematic").style == "cinematic"

@@ -106,6 +106,18 @@ async def test_a_contradiction_is_explained_before_it_is_followed() -> None:
     assert len(desk.calls("render_preview")) == 2
 
 
+async def test_a_contradiction_in_the_first_words_stands_in_the_plan() -> None:
+    desk = Desk("a bouncing ball, playful, fast and slow")
+    await desk.run()
+    (plan,) = desk.calls("request_approval")
+    assert "“Fast” and “slow” cancel each other" in plan["content"]
+    assert "“Fast” and “slow” cancel each other" in plan["plan"]["notes"]
+    desk.change("bigger and smaller")
+    await desk.run()
+    assert "“Big” and “small” cancel each other" in desk.calls("send_message")[-1]["content"]
+    assert len(desk.calls("render_preview")) == 2
+
+
 async def test_an_unknown_change_says_what_is_understood_and_changes_something() -> None:
     desk = Desk(f"{BALL}, playful")
     await desk.run()

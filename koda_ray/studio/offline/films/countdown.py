@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.count import pace_of
 from koda_ray.studio.offline.films.base import Film, Timing
 from koda_ray.studio.offline.films.stage import air, framing_for, light_up
 from koda_ray.studio.offline.palette import Palette, ink_on
 
-__all__ = ["beat_seconds", "countdown_film"]
+__all__ = ["countdown_film"]
 
-_MOST_SHOWN = 60
-
-
-def beat_seconds(brief: Brief, total_s: float) -> float:
-    """Return how long each number stands: a second, unless the film is too short or another pace is asked for."""
-    numbers = brief.count_from - brief.count_to + 1
-    room = total_s - min(1.4, total_s * 0.18)
-    return min(1.0 / brief.speed, room / min(numbers, _MOST_SHOWN))
+_MOST_FLASHES_S = 1 / 3
+"""A ground that changes more often than three times a second is not shown. Source: WCAG 2.2, criterion 2.3.1."""
 
 
 def countdown_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
@@ -33,15 +28,12 @@ def countdown_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         ),
     )
     light_up(film)
-    beat = beat_seconds(brief, timing.total)
-    every = brief.count_from - brief.count_to + 1
-    # more numbers than can be seen one by one run in equal steps
-    step = max(1, -(-every // _MOST_SHOWN))
-    values = list(range(brief.count_from, brief.count_to - 1, -step))
+    pace = pace_of(brief, timing.total)
+    beat, values = pace.beat_s, pace.values
     enter = min(0.34, beat * 0.4)
     leave = min(0.14, beat * 0.16)
     bright = [c for c in palette.colours if c != "#FFFFFF"]
-    grounds = [None, *bright[:4]]
+    grounds = [None, *bright[:4]] if brief.style == "playful" and beat >= _MOST_FLASHES_S else [None]
     numbers: list[dict[str, object]] = []
     for i, value in enumerate(values):
         name = f"Number {value}"
@@ -54,8 +46,8 @@ def countdown_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         else:
             film.score.add(name, "enter", [(0, 0), (at, 0), (at + enter, 1, ease)])
         # a number with a ground of its own covers the one before, which need not leave
-        ground = grounds[i % len(grounds)] if brief.style == "playful" else None
-        covered = brief.style == "playful" and i + 1 < len(values) and grounds[(i + 1) % len(grounds)] is not None
+        ground = grounds[i % len(grounds)]
+        covered = i + 1 < len(values) and grounds[(i + 1) % len(grounds)] is not None
         gone = at + beat + (enter if covered else 0.0)
         film.score.add(name, "leave", [(0, 0), (gone - (0.02 if covered else leave), 0), (gone, 1, "linear")])
         repainted = any(part == "ink" for part, _ in brief.repaint)
