@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 from starlette.middleware import Middleware
 
 from koda_ray import __version__
@@ -62,7 +63,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
     def limit_bytes(path: str) -> int:
         return upload_bytes(path) or MAX_JSON_BYTES
 
-    app = FastAPI(
+    app = FastAPIOffline(
         title="koda_ray",
         version=__version__,
         summary="A sentence becomes a finished animation.",
@@ -74,6 +75,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         docs_url="/docs",
         redoc_url=None,
+        static_url="/docs/assets",  # the page's scripts come from here, not from a network that may be closed
         openapi_url="/v1/openapi.json",
         lifespan=lifespan,
         middleware=[
