@@ -85,6 +85,13 @@ def test_a_missing_program_is_named_with_its_package_and_fails(
     assert "The main job cannot run here" in shown and package in shown and "not found on PATH" in shown
 
 
+def test_without_tmux_the_main_job_runs(settings: Settings, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", without(tools, "tmux")["PATH"])
+    (finding,) = programs.tmux(Examination(settings))
+    assert finding.status == "warning" and "tmux" in finding.remedy
+    assert doctor.run(settings, checks=(programs.tmux,)) == 0
+
+
 def test_a_node_that_vite_does_not_take(settings: Settings, tools: Path) -> None:
     (tools / "node").write_text("#!/bin/sh\necho v18.20.4\n")
     (tools / "node").chmod(0o755)

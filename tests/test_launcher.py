@@ -206,6 +206,15 @@ def test_a_package_that_was_removed_is_noticed(set_up_once: Copy) -> None:
     set_up_once.offer("ffmpeg")
 
 
+def test_what_is_only_wanted_is_named_once_and_stops_nothing(set_up_once: Copy) -> None:
+    (set_up_once.tools / "tmux").unlink()
+    (set_up_once.root / ".koda" / "stamps" / "ready").unlink()
+    done = set_up_once.run("list")
+    assert done.returncode == 0 and "without tmux" in done.stderr and "package tmux" in done.stderr
+    assert set_up_once.run("list").stderr == ""
+    set_up_once.offer("tmux")
+
+
 def test_the_template_is_installed_from_its_lock_and_again_when_it_was_cut_short(set_up_once: Copy) -> None:
     source = set_up_once.root / "sandbox_image" / "template"
     source.mkdir(parents=True)
