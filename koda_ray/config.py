@@ -33,7 +33,9 @@ def data_dir(environment: Mapping[str, str] | None = None) -> Path:
 class Settings(BaseSettings):
     """Every setting of koda_ray. Durations in seconds, sizes in the unit their name ends with."""
 
-    model_config = SettingsConfigDict(env_file=".env", extra="ignore", populate_by_name=True, frozen=True)
+    model_config = SettingsConfigDict(
+        env_file=os.environ.get("KODA_ENV_FILE", ".env"), extra="ignore", populate_by_name=True, frozen=True
+    )
 
     storage_provider: Literal["local", "r2", "s3"] = Field("local", validation_alias="STORAGE_PROVIDER")
     storage_path: Path = Field(default_factory=lambda: data_dir() / "storage", validation_alias="STORAGE_PATH")

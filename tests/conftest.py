@@ -1,6 +1,7 @@
 """What every test gets: a world of its own, a check that nothing is left behind, and services that may be missing.
 
-- Settings of whoever runs the tests (keys, paths, a .env) never reach a test.
+- Settings of whoever runs the tests (keys, paths, proxies, a .env, profiles in files) never reach a test, nor a process
+  that a test starts.
 - A test that leaves a process, a port, a temporary folder or a running event loop behind fails, with the name of what
   it left; the loop is taken away, so that the tests after it can run theirs.
 - Hypothesis measures no time: a busy machine is no counterexample.
@@ -26,26 +27,32 @@ from hypothesis import HealthCheck, settings
 from koda_ray.config import Settings
 from tests import leaks, services
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-
 settings.register_profile(
     "koda", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )
 settings.load_profile("koda")
 
+# What the program, the model's SDK, Ray, S3's client, HTTP clients and terminals read.
+_THEIRS = ("KODA_", "ANTHROPIC_", "AWS_", "RAY_")
+_THEIRS_TOO = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "NODE_OPTIONS", "NODE_ENV"}
+_PROXIES = {f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")}
+# The browser and the template stay where the launcher found them, and what is asked of the tests is no setting.
+_KEPT = ("KODA_CHROMIUM_PATH", "KODA_NODE_MODULES_PATH", "KODA_TEST_")
 _FAILED = pytest.StashKey[bool]()
 _IMPLIED = {"browser": ("chromium", "bwrap"), "sandbox": ("bwrap", "node")}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for field in Settings.model_fields.values():
-        # node, the template and the browser stay where the launcher found them
-        if str(field.validation_alias) not in ("KODA_CHROMIUM_PATH", "KODA_NODE_MODULES_PATH"):
-            os.environ.pop(str(field.validation_alias), None)
-    os.environ.pop("KODA_DATA_DIR", None)
+    theirs = {str(field.validation_alias) for field in Settings.model_fields.values()} | _THEIRS_TOO
+    for name in list(os.environ):
+        if (name in theirs or name.startswith(_THEIRS) or name.upper() in _PROXIES) and not name.startswith(_KEPT):
+            del os.environ[name]
     Settings.model_config["env_file"] = None
     folder = Path(tempfile.mkdtemp(prefix="kt-"))
+    nothing = {"KODA_ENV_FILE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"}
+    os.environ |= dict.fromkeys(nothing, os.devnull)
+    os.environ |= {"ANTHROPIC_CONFIG_DIR": str(folder / "nothing")}
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     folder.chmod(0o711)  # sandboxes and browsers run as another user and walk through it
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     os.environ[leaks.MARK] = folder.name

@@ -30,6 +30,7 @@ _OTHERS = frozenset(
         "KODA_API_KEY",
         "KODA_BASE",
         "KODA_DATA_DIR",
+        "KODA_ENV_FILE",
         "KODA_RUNFILE",
         "KODA_SANDBOX_PROCESS",
         "KODA_SERVER",
