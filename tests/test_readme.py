@@ -1,14 +1,21 @@
-"""What the README tells people to type exists."""
+"""What the README and CONTRIBUTING tell people is so: commands exist, examples run, promises hold."""
 
 from __future__ import annotations
 
-import ast
+import asyncio
 import importlib
+import json
+import os
 import pkgutil
 import re
 import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 import typer.main
 
@@ -16,6 +23,8 @@ from koda_ray.cli import app
 from koda_ray.client import Koda, KodaClient
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.serve import routes
+from tests.serve.test_sessions import until
+from tests.serve.world import VIDEO, World, world
 
 _README = (REPO_ROOT / "README.md").read_text()
 _CONTRIBUTING = (REPO_ROOT / "CONTRIBUTING.md").read_text()
@@ -61,16 +70,116 @@ def test_each_address_is_an_operation_of_the_api() -> None:
     assert named and named <= paths
 
 
-def test_each_line_of_python_names_something_that_is_there() -> None:
+@pytest.fixture
+async def koda(tmp_path: Path) -> AsyncIterator[World]:
+    async with world(tmp_path) as found:
+        yield found
+
+
+async def _run(command: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run() -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, **environment}
+        return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    return await asyncio.to_thread(run)
+
+
+@pytest.mark.parametrize(
+    ("asks", "fails", "ends_with"),
+    [(False, {}, ""), (True, {}, "it asks: text='Which style"), (False, {"execute": "out of paint"}, "out of paint")],
+)
+async def test_the_python_example_ends_with_a_video_or_a_reason(
+    koda: World, tmp_path: Path, asks: bool, fails: dict[str, str], ends_with: str
+) -> None:
     (code,) = _blocks(_README, "python")
-    tree = ast.parse(code)
-    used = {
-        node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "koda"
-    }
-    assert {"create", "follow", "download"} <= used
+    koda.directory.asks, koda.directory.fails = asks, fails
+    ran = await _run([sys.executable, "-W", "error", "-c", code], tmp_path, KODA_SERVER=koda.url)
+    assert ran.returncode == (1 if ends_with else 0) and ends_with in ran.stderr and "Traceback" not in ran.stderr
+    video = tmp_path / "ball.mp4"
+    assert not video.exists() if ends_with else video.read_bytes() == VIDEO["final"]
+
+
+def test_the_plain_client_does_what_the_example_does() -> None:
+    used = set(re.findall(r"koda\.(\w+)\(", _blocks(_README, "python")[0]))
+    assert {"create", "follow", "download", "answer", "retry"} <= used
     assert all(hasattr(KodaClient, name) and hasattr(Koda, name) for name in used)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl: not on PATH")
+async def test_the_http_example_leads_from_a_prompt_to_a_video(koda: World, tmp_path: Path) -> None:
+    koda.directory.asks = False
+    (example,) = (block for block in _blocks(_README, "sh") if "curl" in block)
+    serve, create, session, events, accept, state, video = example.replace("\\\n", " ").splitlines()
+    assert serve == "./koda serve --background" and session.startswith("SESSION=ses_...")
+    session_id = ""
+
+    def typed(command: str) -> list[str]:
+        return ["sh", "-c", f"SESSION={session_id}; exec {command.replace('localhost:8420', koda.url)}"]
+
+    async def type_in(command: str) -> str:
+        ran = await _run(typed(command), tmp_path)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    async with KodaClient(koda.url) as client:
+        session_id = json.loads(await type_in(create))["sessionId"]
+        assert json.loads(await type_in(create))["sessionId"] == session_id
+        for phase in ("plan", "preview"):
+            await until(client, session_id, phase)
+            assert json.loads(await type_in(accept))["command"] == "accept"
+        await until(client, session_id, "complete")
+        assert json.loads(await type_in(state))["state"]["phase"] == "complete"
+        await type_in(video)
+        assert (tmp_path / "ball.mp4").read_bytes() == VIDEO["final"]
+        last = (await client.session(session_id)).seq
+    following = await asyncio.create_subprocess_exec(*typed(events), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert following.stdout is not None
+    async with asyncio.timeout(30):
+        lines = [await following.stdout.readline()]
+        while lines[-1] != f"id: {last}\n".encode():
+            lines.append(await following.stdout.readline())
+    following.terminate()
+    await following.wait()
+    assert sum(line.startswith(b"id: ") for line in lines) == last
+
+
+async def test_the_page_of_operations_needs_no_network(koda: World) -> None:
+    named = re.findall(r"localhost:8420(/(?:docs|v1/openapi\.json))", _README)
+    assert named == ["/docs", "/v1/openapi.json"]
+    async with httpx.AsyncClient(base_url=koda.url, trust_env=False) as http:
+        page = (await http.get("/docs")).text
+        parts = re.findall(r"(?:src|href)=\"([^\"]+)\"", page)
+        assert len(parts) >= 2 and "//" not in "".join(parts)
+        for part in [*parts, *named]:
+            found = await http.get(part)
+            assert found.status_code == 200 and len(found.content) > 900, part
+
+
+_POISON = """
+import os, subprocess, sys
+from tests import conftest
+conftest.pytest_configure(None)
+try:
+    code = "import os; from koda_ray.config import Settings; print(dict(os.environ), Settings())"
+    subprocess.run([sys.executable, "-c", code], check=True)
+finally:
+    conftest.pytest_unconfigure(None)
+"""
+
+
+def test_settings_and_keys_of_ones_own_never_reach_a_test(tmp_path: Path) -> None:
+    sdk = Path(str(importlib.import_module("anthropic").__file__)).parent
+    names = {name for file in sdk.rglob("*.py") for name in re.findall(r"\bANTHROPIC_[A-Z_]+", file.read_text())}
+    names |= {str(field.validation_alias) for field in Settings.model_fields.values()}
+    names |= {"KODA_SERVER", "KODA_RUNFILE", "KODA_API_KEY", "AWS_PROFILE", "RAY_ADDRESS", "https_proxy"}
+    names -= {"KODA_CHROMIUM_PATH", "KODA_NODE_MODULES_PATH"}
+    assert {"ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "KODA_DIRECTOR"} <= names
+    (tmp_path / ".env").write_text("KODA_HOST=poison\n")
+    environment = {**os.environ, **dict.fromkeys(names, "poison"), "PYTHONPATH": str(REPO_ROOT)}
+    environment.pop("KODA_ENV_FILE", None)
+    ran = subprocess.run([sys.executable, "-c", _POISON], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "poison" not in ran.stdout and "host='127.0.0.1'" in ran.stdout
 
 
 def test_each_variable_is_a_setting() -> None:
