@@ -1,0 +1,217 @@
+"""A sentence becomes a video: the offline director, the session, sandbox, Ray and render of one real server."""
+
+from __future__ import annotations
+
+import asyncio
+import colorsys
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytest_asyncio
+from PIL import Image, ImageDraw
+
+from benchmarks.server import Server
+from koda_ray.client import KodaClient
+from koda_ray.console.exits import Exit
+from koda_ray.render.programs import find_program
+from koda_ray.types import NodeState, RenderOptions, SessionOptions
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.sandbox,
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+BALL = "Create a bouncing ball animation, blue, smooth, 2 seconds"
+SMALL = RenderOptions(resolution="720p", fps=30)
+MAGENTA, GREEN = (255, 0, 200), (0, 210, 60)
+Picture = np.ndarray
+"""(height, width, 3) uint8 RGB."""
+
+
+@dataclass
+class Studio:
+    """A running server, its client, and the ``koda`` of somebody in ``folder``."""
+
+    server: Server
+    client: KodaClient
+    folder: Path
+    work: dict[str, asyncio.Task[NodeState]] = field(default_factory=dict[str, asyncio.Task[NodeState]])
+    """Films under way, by name."""
+
+    async def film(self, prompt: str, phase: str, *assets: str) -> NodeState:
+        """Make a film through the API, accepting everything, until it rests in a phase."""
+        options = SessionOptions(duration=2.0) if assets else None
+        session_id = (await self.client.create(prompt, options=options, render=SMALL, asset_ids=assets)).session_id
+        state = await self.rests(session_id, "plan")
+        while state.phase != phase:
+            await self.client.accept(session_id)
+            state = await self.rests(session_id, "complete" if state.phase == "preview" else "preview")
+        return state
+
+    async def picture(self) -> NodeState:
+        """Upload a picture and have it animated."""
+        asset = await self.client.upload(self.folder / "halves.png", media_type="image/png")
+        return await self.film("animate my picture, smooth", "complete", asset.id)
+
+    async def koda(self, *words: str) -> str:
+        """Run ``koda`` as a person does, and return what it printed; its status must be 0."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "koda_ray", *words,
+            cwd=self.folder,
+            env={**os.environ, "KODA_SERVER": self.server.url, "NO_COLOR": "1"},
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        out, _ = await process.communicate()
+        assert process.returncode == Exit.DONE, f"{out.decode()}\n{self.server.log()[-3000:]}"
+        return out.decode()
+
+    async def until(self, session_id: str, done: Callable[[NodeState], bool], *, limit_s: float = 150) -> NodeState:
+        """Poll a session's state until it is as wanted; an error fails at once."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            state = (await self.client.session(session_id)).state
+            if done(state):
+                return state
+            assert state.phase != "error", f"{state.error}\n{self.server.log()[-3000:]}"
+            assert time.monotonic() < deadline, f"still {state.phase} owing {state.owes}"
+            await asyncio.sleep(0.05)
+
+    async def rests(self, session_id: str, phase: str) -> NodeState:
+        """Wait until a session rests in a phase."""
+        return await self.until(session_id, lambda state: state.phase == phase and state.owes is None)
+
+    async def pictures(self, session_id: str, kind: str) -> list[Picture]:
+        """Download a video and return its frames."""
+        target = self.folder / f"{session_id}-{kind}.mp4"
+        await self.client.download(session_id, target, kind="final" if kind == "final" else "preview")
+        return frames_of(target)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Studio]:
+    folder = tmp_path_factory.mktemp("studio")
+    await asyncio.to_thread(folder.chmod, 0o755)
+    server = Server(folder, KODA_DIRECTOR="offline")
+    photo = Image.new("RGB", (640, 480), MAGENTA)
+    ImageDraw.Draw(photo).rectangle((320, 0, 639, 479), fill=GREEN)
+    photo.save(folder / "halves.png")
+    async with server, KodaClient(server.url) as client:
+        made = Studio(server, client, folder)
+        # side by side: one film builds while another renders
+        made.work["picture"] = asyncio.create_task(made.picture())
+        made.work["japanese"] = asyncio.create_task(made.film("春の京都をめぐる静かな旅、滑らかに、2秒", "preview"))
+        yield made
+        for task in made.work.values():
+            task.cancel()
+        await asyncio.gather(*made.work.values(), return_exceptions=True)
+    sys.stdout.write(server.log()[-8000:])  # shown where a test fails
+
+
+def facts_of(video: Path) -> tuple[int, int, int, float, str]:
+    """(frames, width, height, seconds, frame rate) that ffprobe counts in a video."""
+    asked = "stream=nb_read_frames,width,height,r_frame_rate:format=duration"
+    words = [find_program("ffprobe"), "-v", "error", "-count_frames", "-select_streams", "v:0", "-show_entries", asked]
+    done = subprocess.run([*words, "-of", "json", str(video)], capture_output=True, text=True, check=True, timeout=60)
+    found = json.loads(done.stdout)
+    stream = found["streams"][0]
+    seconds = float(found["format"]["duration"])
+    return int(stream["nb_read_frames"]), stream["width"], stream["height"], seconds, stream["r_frame_rate"]
+
+
+def frames_of(video: Path) -> list[Picture]:
+    """Decode every frame of a video."""
+    _, width, height, _, _ = facts_of(video)
+    words = [find_program("ffmpeg"), "-v", "error", "-i", str(video), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    raw = subprocess.run(words, capture_output=True, check=True, timeout=60).stdout
+    return list(np.frombuffer(raw, np.uint8).reshape(-1, height, width, 3))
+
+
+def hue_of(picture: Picture) -> float:
+    """Hue in degrees of the picture's most saturated pixels."""
+    flat = picture.reshape(-1, 3) / 255
+    saturation = flat.max(axis=1) - flat.min(axis=1)
+    return colorsys.rgb_to_hsv(*flat[saturation >= np.quantile(saturation, 0.995)].mean(axis=0))[0] * 360
+
+
+async def test_create_makes_a_video_and_a_change_makes_another(studio: Studio) -> None:
+    await studio.koda(
+        "create", BALL, "--yes", "--out", "made", "--resolution", "720p", "--fps", "30", "--plain"
+    )  # fmt: skip
+    made = studio.folder / "made"
+    assert facts_of(made / "video.mp4") == (60, 1280, 720, 2.0, "30/1")
+    assert facts_of(made / "preview.mp4") == (30, 640, 360, 2.0, "15/1")
+    with Image.open(made / "thumbnail.jpg") as thumbnail:
+        assert np.asarray(thumbnail.convert("RGB")).std() > 10, "the thumbnail is blank"
+    report = json.loads((made / "report.json").read_text())
+    assert (report["prompt"], report["phase"]) == (BALL, "complete")
+    assert report["timings"]["toVideoS"] > 0
+    assert {"src/App.tsx", "src/theme.ts", "src/scenes/BounceScene.tsx", "package.json"} <= {
+        path.relative_to(made / "source").as_posix() for path in (made / "source").rglob("*")
+    }
+    video = frames_of(made / "video.mp4")
+    assert np.mean(np.abs(video[0].astype(int) - video[30]) > 24) > 0.01, "nothing moves"
+    before = hue_of(frames_of(made / "preview.mp4")[15])
+    assert 190 < before < 260
+
+    session_id = str(report["session"])
+    first = (await studio.client.session(session_id)).state.preview
+    await studio.koda("say", session_id, "make it red")
+    state = await studio.rests(session_id, "preview")
+    assert state.preview is not None and first is not None
+    assert state.preview.job_id != first.job_id
+    after = hue_of((await studio.pictures(session_id, "preview"))[15])
+    assert after < 20 or after > 340
+    assert b"#E5322D" in await studio.client.read_file(session_id, "src/theme.ts")
+
+
+async def test_a_picture_that_was_uploaded_is_seen_in_the_video(studio: Studio) -> None:
+    state = await studio.work["picture"]
+    assert state.plan is not None and "No picture" not in state.plan.notes
+    video = await studio.pictures(state.session_id, "final")
+    assert (len(video), video[0].shape) == (60, (720, 1280, 3))
+    middle = video[40]
+    columns: list[float] = []
+    for colour in (MAGENTA, GREEN):
+        near = np.abs(middle.astype(int) - colour).max(axis=-1) < 48
+        assert near.mean() > 0.1, f"the picture's {colour} is not there"
+        columns.append(np.where(near)[1].mean())
+    assert columns[0] < columns[1], "the picture is mirrored"
+
+
+async def test_a_japanese_prompt_becomes_japanese_words(studio: Studio) -> None:
+    state = await studio.work["japanese"]
+    assert state.plan is not None and state.plan.total_duration == 2
+    paths = [file.path for file in (await studio.client.files(state.session_id)).files if "/scenes/" in file.path]
+    scenes = [(await studio.client.read_file(state.session_id, path)).decode() for path in paths]
+    assert any("春の京都" in scene for scene in scenes)
+    video = await studio.pictures(state.session_id, "preview")
+    assert len(video) == 30
+    shown = video[18].astype(int)
+    ink = np.abs(shown - np.median(shown.reshape(-1, 3), axis=0)).sum(axis=-1) > 150
+    assert 0.005 < ink.mean() < 0.4, "no words stand on the ground"
+
+
+async def test_the_impossible_is_refused_with_a_way_out_that_works(studio: Studio) -> None:
+    made = await studio.client.create("a two-hour film about the sea", render=SMALL)
+    state = await studio.rests(made.session_id, "question")
+    assert state.question is not None
+    assert "the limit is 5 minutes" in state.question.text
+    assert [option.id for option in state.question.options][:2] == ["length-60", "length-30"]
+    await studio.client.answer(made.session_id, option_id="length-30")
+    state = await studio.rests(made.session_id, "plan")
+    assert state.plan is not None and state.plan.total_duration == 30
+    await studio.client.accept(made.session_id)
+    state = await studio.until(made.session_id, lambda state: state.execution is not None)
+    assert state.plan_accepted
+    await studio.client.delete(made.session_id)
