@@ -13,6 +13,8 @@ __all__ = ["countdown_film"]
 _MOST_FLASHES_S = 1 / 3
 """A ground that changes more often than three times a second is not shown. Source: WCAG 2.2, criterion 2.3.1."""
 
+_INSTANT_S = 0.001
+
 
 def countdown_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
     """Make the film of a count down and its finale."""
@@ -30,10 +32,11 @@ def countdown_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
     light_up(film)
     pace = pace_of(brief, timing.total)
     beat, values = pace.beat_s, pace.values
+    flickers = beat < _MOST_FLASHES_S
     enter = min(0.34, beat * 0.4)
     leave = min(0.14, beat * 0.16)
     bright = [c for c in palette.colours if c != "#FFFFFF"]
-    grounds = [None, *bright[:4]] if brief.style == "playful" and beat >= _MOST_FLASHES_S else [None]
+    grounds = [None, *bright[:4]] if brief.style == "playful" and not flickers else [None]
     numbers: list[dict[str, object]] = []
     for i, value in enumerate(values):
         name = f"Number {value}"
@@ -43,13 +46,17 @@ def countdown_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
         ]
         if i == 0:
             film.score.add(name, "enter", [(0, 0.62), (enter, 1, ease)])
+        elif flickers:
+            # one number takes the other's place at once, so that the picture is never empty
+            film.score.add(name, "enter", [(0, 0), (at - _INSTANT_S, 0), (at, 0.62), (at + enter, 1, ease)])
         else:
             film.score.add(name, "enter", [(0, 0), (at, 0), (at + enter, 1, ease)])
         # a number with a ground of its own covers the one before, which need not leave
         ground = grounds[i % len(grounds)]
         covered = i + 1 < len(values) and grounds[(i + 1) % len(grounds)] is not None
         gone = at + beat + (enter if covered else 0.0)
-        film.score.add(name, "leave", [(0, 0), (gone - (0.02 if covered else leave), 0), (gone, 1, "linear")])
+        fades = _INSTANT_S if flickers else 0.02 if covered else leave
+        film.score.add(name, "leave", [(0, 0), (gone - fades, 0), (gone, 1, "linear")])
         repainted = any(part == "ink" for part, _ in brief.repaint)
         numbers.append(
             {
