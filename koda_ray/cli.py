@@ -19,7 +19,7 @@ from koda_ray.console.exits import EXITS, Exit, Left, reported
 if TYPE_CHECKING:
     from koda_ray.client import KodaClient
     from koda_ray.console.job import NewJob
-    from koda_ray.types import RenderOptions
+    from koda_ray.types import NodeState, RenderOptions
     from koda_ray.wire import CommandAccepted
 
 __all__ = ["app", "main"]
@@ -421,13 +421,19 @@ def _tell(session: str, server: str | None, send: Callable[[KodaClient], Awaitab
     from koda_ray.client import KodaClient
     from koda_ray.console.job import require_server
     from koda_ray.console.plain import phase_words
+    from koda_ray.console.summary import one_command
 
-    async def work() -> str:
+    async def work() -> NodeState:
         async with KodaClient(require_server(server)) as client:
             await send(client)
-            return phase_words((await client.session(session)).state)
+            return (await client.session(session)).state
 
-    typer.echo(f"{_run(work())}\nfollow it and get the files with: koda watch {session}")
+    state = _run(work())
+    typer.echo(phase_words(state))
+    if (way := one_command(session, state)) is not None:
+        typer.echo(f"go on with: {way}")
+    else:
+        typer.echo(f"follow it and get the files with: koda watch {session}")
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

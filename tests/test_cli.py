@@ -160,7 +160,9 @@ async def test_save_fetches_what_there_is_and_goes_on_with_nothing(shell: Shell,
     await until(client, session_id, "plan")
     early = await shell("save", session_id)
     assert (
-        early.status == Exit.REFUSED and "no video to save yet" in early.err and f"koda watch {session_id}" in early.err
+        early.status == Exit.REFUSED
+        and "no video to save yet" in early.err
+        and f"koda resume {session_id}" in early.err
     )
     accepted = await shell("accept", session_id)
     assert f"koda watch {session_id}" in accepted.out
@@ -221,7 +223,7 @@ async def test_without_a_terminal_nobody_is_asked(shell: Shell, client: KodaClie
     assert ran.status == Exit.WAITING
     assert "question: Which style do you want? [playful, minimal]" in ran.out
     session_id = (await client.sessions()).sessions[0].id
-    assert f"koda watch {session_id}" in ran.out
+    assert f"koda watch {session_id}" in ran.out and f"koda answer {session_id} playful" in ran.out
 
 
 async def test_one_step_at_a_time(koda: World, shell: Shell, client: KodaClient) -> None:
@@ -232,6 +234,7 @@ async def test_one_step_at_a_time(koda: World, shell: Shell, client: KodaClient)
     assert (await shell("answer", session_id, "minimal")).status == 0
     await until(client, session_id, "plan")
     assert (await client.session(session_id)).state.style == "minimal"
+    assert f"koda accept {session_id}" in (await shell("show", session_id)).out
     assert (await shell("reject", session_id, "not what I meant")).status == 0
     await until(client, session_id, "plan")
     assert (await shell("accept", session_id)).status == 0
@@ -243,6 +246,7 @@ async def test_one_step_at_a_time(koda: World, shell: Shell, client: KodaClient)
     await until(client, session_id, "complete")
     shown = await shell("show", session_id)
     assert "complete" in shown.out and "make the ball red" in shown.out and "Drop in" in shown.out
+    assert f"koda save {session_id}" in shown.out
     assert json.loads((await shell("show", session_id, "--json")).out)["state"]["output"]["resolution"] == "4k"
     watched = await shell("watch", session_id, "--out", "later")
     assert watched.status == 0 and (shell.folder / "later/video.webm").exists()
@@ -250,7 +254,8 @@ async def test_one_step_at_a_time(koda: World, shell: Shell, client: KodaClient)
     assert not (shell.folder / "out").exists()
     listed = await shell("list")
     assert listed.out.split("\t")[:2] == [session_id, "complete"]
-    assert (await shell("delete", session_id)).status == 0
+    deleted = await shell("delete", session_id)
+    assert deleted.status == 0 and deleted.out == f"deleted {session_id}\n"
     assert (await shell("show", session_id)).status == Exit.NOT_FOUND
 
 
@@ -420,6 +425,13 @@ async def test_no_server(shell: Shell) -> None:
     assert dead.status == Exit.NO_SERVER and "koda serve" in dead.err
     none = await shell("accept", "ses_1", KODA_SERVER="", KODA_RUNFILE="none.json")
     assert none.status == Exit.NO_SERVER and "koda serve --background" in none.err
+
+
+async def test_new_prints_nothing_but_the_id(shell: Shell) -> None:
+    alone = {"KODA_SERVER": "", "KODA_RUNFILE": str(shell.folder / "none.json")}
+    ran = await shell("new", PROMPT, **alone, KODA_HOST="0.0.0.0")  # which it refuses without keys
+    assert ran.status == Exit.NO_SERVER and ran.out == ""
+    assert "starting a server" in ran.err and "KODA_API_KEYS" in ran.err
 
 
 async def test_sessions_can_be_read_without_a_server(shell: Shell, client: KodaClient, tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from koda_ray.console.ask import Ask, Decider, Nobody, Yes
 from koda_ray.console.exits import Exit, Left
 from koda_ray.console.follow import LiveScreen, PlainScreen, Screen, follow
 from koda_ray.console.live import ACCENT, LiveView
-from koda_ray.console.plain import phase_words
 from koda_ray.console.save import has_something, save, usual_folder
 from koda_ray.console.server import OwnServer, running_url
 from koda_ray.console.summary import print_end, print_saved
@@ -98,7 +97,7 @@ def with_server(faces: Faces, server: str | None, *, keep: bool = False) -> Gene
             with Status("  Starting koda", console=faces.console, spinner="dots", spinner_style=ACCENT) as status:
                 url = own.start(waiting=lambda took: status.update(f"  Starting koda [dim]{took:.0f} s[/dim]"))
         else:
-            faces.write("koda: starting a server")
+            sys.stderr.write("koda: starting a server\n")  # stdout may be read by a program
             url = own.start()
         yield url, not keep
     finally:
@@ -159,8 +158,8 @@ async def _fetch(session_id: str, faces: Faces, url: str, out: Path | None) -> N
         there = await client.session(session_id)
         if not has_something(there.state):
             sys.stderr.write(
-                f"koda: there is no video to save yet ({phase_words(there.state)}); follow it with: "
-                f"koda watch {session_id}\n"
+                f"koda: there is no video to save yet (the session's phase is {there.state.phase}); go on with: "
+                f"koda resume {session_id}\n"
             )
             raise Left(Exit.REFUSED)
         view = await _replayed(client, session_id)

@@ -19,7 +19,7 @@ from koda_ray.console.view import View
 from koda_ray.types import NodeState, now
 from koda_ray.wire import FileList, JobPage, SessionPage, SessionView
 
-__all__ = ["print_end", "print_saved", "print_session", "print_sessions"]
+__all__ = ["one_command", "print_end", "print_saved", "print_session", "print_sessions"]
 
 _PHASE_STYLES = {"complete": "green", "error": "red", "preview": "yellow", "plan": "yellow", "question": "yellow"}
 
@@ -68,7 +68,28 @@ def print_end(console: Console, view: View, state: NodeState, *, own_server: boo
             if not console.is_terminal:
                 console.print(f"koda: {phase_words(state)}", markup=False, soft_wrap=True)
             console.print(f"  It waits for you. Go on with: [bold]koda {again} {session_id}[/bold]", soft_wrap=True)
+            if not own_server and (way := one_command(session_id, state)):
+                console.print(f"  Or in one command: [bold]{escape(way)}[/bold]", soft_wrap=True)
             return Exit.WAITING
+
+
+def one_command(session_id: str, state: NodeState) -> str | None:
+    """Return the command that gives a session what it waits for; None where it waits for nothing."""
+    if state.owes is not None:
+        return None
+    match state.phase:
+        case "question":
+            options = state.question.options if state.question is not None else ()
+            words = options[0].id if options else '"in your own words"'
+            return f"koda answer {session_id} {words}"
+        case "plan" | "preview":
+            return f"koda accept {session_id}"
+        case "error" if state.error is not None and state.error.can_retry:
+            return f"koda retry {session_id}"
+        case "idle" | "error":
+            return f'koda say {session_id} "what should be different"'
+        case _:
+            return None
 
 
 def print_sessions(console: Console, page: SessionPage) -> None:
@@ -109,6 +130,8 @@ def print_session(console: Console, found: SessionView, files: FileList | None, 
     console.print(f"[dim]{found.id} · made {_age(found.created_at)} ago · {found.status}[/dim]\n")
     console.print(phase_line(state))
     console.print(f"\n  {escape(one_line(phase_words(state), 300))}\n")
+    if (way := one_command(found.id, state)) is not None:
+        console.print(f"  go on     [bold]{escape(way)}[/bold]", soft_wrap=True)
     if state.answer:
         console.print(f"  answer    {escape(one_line(state.answer, 200))}")
     for words in state.feedback:
@@ -128,7 +151,7 @@ def print_session(console: Console, found: SessionView, files: FileList | None, 
         told = f"{percent:.0f} %" if job.status == "running" and isinstance(percent, int | float) else job.status
         console.print(f"  {job.kind:<8} {told:<10} [dim]{job.id}[/dim]")
     if state.output is not None and state.output.video_url:
-        console.print(f"\n  video     {escape(state.output.video_url)}")
+        console.print(f"\n  get it    [bold]koda save {found.id}[/bold]", soft_wrap=True)
 
 
 def _age(at: datetime | None) -> str:

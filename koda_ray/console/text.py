@@ -8,12 +8,13 @@ import unicodedata
 __all__ = ["clean", "duration", "one_line", "plural", "size", "slug"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _SLUG_CHARS = 48
 
 
 def clean(text: str) -> str:
     """Remove control characters and direction marks: a model's words must not drive the terminal."""
-    return _CONTROL.sub("", text.replace("\t", "    "))
+    return _CONTROL.sub("", _SEQUENCE.sub("", text.replace("\t", "    ")))
 
 
 def one_line(text: str, width: int) -> str:
