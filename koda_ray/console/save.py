@@ -59,7 +59,7 @@ def usual_folder(session_id: str, prompt: str) -> Path:
     name = slug(prompt)
     for number in count(1):
         folder = OUT / (name if number == 1 else f"{name}-{number}")
-        if not folder.exists() or _session_in(folder) == session_id:
+        if not folder.is_file() and (_first_of_ours(folder) is None or _session_in(folder) == session_id):
             return folder
     raise AssertionError
 
@@ -139,8 +139,13 @@ def _session_in(folder: Path) -> str | None:
         return None
 
 
+def _first_of_ours(folder: Path) -> str | None:
+    """Return a name that a save would write and that is there already."""
+    return next((name for name in _NAMES if (folder / name).exists()), None)
+
+
 def _refuse_other_peoples(folder: Path, session_id: str) -> None:
-    found = next((name for name in _NAMES if (folder / name).exists()), None)
+    found = _first_of_ours(folder)
     if found is not None and _session_in(folder) is None:
         raise InvalidInput(
             f"{folder} has a {found} that koda did not put there, so nothing was saved; everything is kept, save it "
