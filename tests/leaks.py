@@ -1,9 +1,11 @@
 """What a test left behind: processes, ports, and temporary folders that were not there when it began.
 
 A process of a longer-lived fixture (a Ray, a server) may start and end others as it likes: only those that no process
-from before the test has started are counted. Other programs of this machine may do as they like as well: outside this
-run's own temporary folder, a folder counts only when the process that it is named after belongs to this run. Where
-that process is gone, nobody can say whose it was, so its folder counts only while no other run is about.
+from before the test has started are counted, nor what such a fixture starts anew in a test and says so (`adopt`).
+
+Other programs of this machine may do as they like as well: outside this run's own temporary folder, a folder counts
+only when the process that it is named after belongs to this run. Where that process is gone, nobody can say whose it
+was, so its folder counts only while no other run is about.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import psutil
 
 from koda_ray.serve import runfile
 
-__all__ = ["MARK", "Snapshot", "strays"]
+__all__ = ["MARK", "Snapshot", "adopt", "strays"]
 
 T = TypeVar("T")
 
@@ -39,6 +41,8 @@ _OWNED = re.compile(r"koda-ray-(?P<server>\d+)-(?P<started>\d+)|session_[\d_-]+_
 _LISTENS = "0A"
 # Python keeps these for the whole life of a process, on purpose.
 _KEPT = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+_ADOPTED: set[psutil.Process] = set()
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Snapshot:
 
     def _is_new(self, process: psutil.Process) -> bool:
         try:
-            return process not in self.processes and not self.processes.intersection(process.parents())
+            return not {process, *process.parents()} & (self.processes | _ADOPTED)
         except psutil.NoSuchProcess:
             return False
 
@@ -81,6 +85,11 @@ class Snapshot:
         except psutil.Error:
             pass
         return not _others()
+
+
+def adopt(pid: int) -> None:
+    """Leave a process, with what it starts, to the fixture that started it: it ends with that, not with the test."""
+    _ADOPTED.add(psutil.Process(pid))
 
 
 def strays() -> list[str]:

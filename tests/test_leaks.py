@@ -24,6 +24,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaks, "_DEADLINE_S", 0.2)
 
 
+@contextmanager
+def waiting(**environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that waits, called as a test run would be."""
+    command = [sys.executable, "-c", "input()", "pytest"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True) as process:
+        yield process
+        process.communicate()
+
+
 def test_a_process_that_is_left_is_named_and_ended(quick: None) -> None:
     before = leaks.Snapshot.take()
     with subprocess.Popen([sys.executable, "-c", "input('a stray')"], stdin=subprocess.PIPE) as process:
@@ -44,6 +53,14 @@ def test_what_a_longer_lived_process_starts_is_its_own_business(quick: None) -> 
         process.stdin.close()  # ends its cat, which ends it
 
 
+def test_what_a_fixture_starts_anew_ends_with_the_fixture(quick: None) -> None:
+    before = leaks.Snapshot.take()
+    with waiting(**os.environ) as process:
+        leaks.adopt(process.pid)
+        assert before.left_behind() == []
+        assert any(line.startswith(f"process {process.pid}") for line in leaks.strays())  # but not later
+
+
 def test_a_process_that_left_the_family_is_found(quick: None) -> None:
     fork = "import os, sys\nif os.fork() == 0:\n    os.setsid()\n    os.execvp('sleep', ['sleep', '3600'])"
     subprocess.run([sys.executable, "-c", fork], check=True)
@@ -56,15 +73,6 @@ def test_a_temporary_folder_that_is_left_is_named_and_removed(quick: None) -> No
     folder = Path(tempfile.mkdtemp(prefix="stray-"))
     assert before.left_behind() == [str(folder)]
     assert not folder.exists()
-
-
-@contextmanager
-def waiting(**environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that waits, called as a test run would be."""
-    command = [sys.executable, "-c", "input()", "pytest"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True) as process:
-        yield process
-        process.communicate()
 
 
 def test_folders_outside_count_by_whose_they_are(quick: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

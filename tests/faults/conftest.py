@@ -30,6 +30,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import SessionRecord
 from koda_ray.types import NodeState
+from tests import leaks
 from tests.actors.script import APP, studio_model
 from tests.llm.server import Answer, ModelServer, ScriptedModel
 
@@ -60,6 +61,9 @@ class Rig:
     async def start(self) -> None:
         """Start the server, also again: it answers at another address then."""
         await self.server.start()
+        running = runfile.read(self.server.data / "server.json")
+        assert running is not None
+        leaks.adopt(running.pid)  # ends with the fixture, whichever test started it
         self.client = KodaClient(self.server.url)
 
     async def stop(self) -> None:
