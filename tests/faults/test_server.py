@@ -165,7 +165,9 @@ async def test_a_deletion_in_the_middle_of_work_leaves_nothing(rig: Rig) -> None
 async def test_interrupting_the_command_line_leaves_the_job_to_the_server(rig: Rig, tmp_path: Path) -> None:
     rig.respond = studio_model(pause_s=0.2)
     process = await asyncio.create_subprocess_exec(
-        *KODA, "create", PROMPT, "--yes", "--plain", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        # interrupts are ignored in what a shell runs in the background, and so in its children
+        "env", "--default-signal=INT", *KODA, "create", PROMPT, "--yes", "--plain", cwd=tmp_path,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env={**os.environ, "KODA_SERVER": rig.server.url},
     )  # fmt: skip
     assert process.stdout is not None
