@@ -108,7 +108,7 @@ def _nothing_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_left_at_the_end() -> Iterator[None]:
-    before = leaks.Snapshot.take()
+    before = leaks.Snapshot.take(whole=True)
     yield
     left = [*before.left_behind(), *leaks.strays()]  # also what the longer-lived fixtures had
     if left:

@@ -38,6 +38,8 @@ _PAUSE_S = 0.05
 # Rays and servers need short paths, so theirs lie here whatever TMPDIR says; named after their process
 _OUTSIDE = (Path("/tmp"), Path("/tmp/ray"))
 _OWNED = re.compile(r"koda-ray-(?P<server>\d+)-(?P<started>\d+)|session_[\d_-]+_(?P<ray>\d+)")
+# a sandbox's socket, which does not say whose it is: a longer-lived fixture's until the whole run is over
+_SOCKETS = re.compile(r"koda-[a-z0-9_]{8}")
 _LISTENS = "0A"
 # Python keeps these for the whole life of a process, on purpose.
 _KEPT = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
@@ -52,16 +54,17 @@ class Snapshot:
     processes: frozenset[psutil.Process]
     folders: frozenset[Path]
     ports: frozenset[str]
+    whole: bool = False
 
     @classmethod
-    def take(cls) -> Snapshot:
-        """Look now."""
-        return cls(frozenset(_below()), frozenset(_folders()), frozenset(_ports()))
+    def take(cls, *, whole: bool = False) -> Snapshot:
+        """Look now; ``whole`` is for a whole run, after which longer-lived fixtures have no more excuses."""
+        return cls(frozenset(_below()), frozenset(_folders(whole)), frozenset(_ports()), whole)
 
     def left_behind(self) -> list[str]:
         """Say what is new and does not go away by itself; end those processes and remove those folders."""
         processes = _wait(lambda: [process for process in _below() if self._is_new(process)])
-        folders = _wait(lambda: sorted(path for path in _folders() - self.folders if self._is_ours(path)))
+        folders = _wait(lambda: sorted(path for path in _folders(self.whole) - self.folders if self._is_ours(path)))
         ports = _wait(lambda: sorted(_ports() - self.ports))
         return [*_end(processes), *map(str, _remove(folders)), *(f"port {port} of this process" for port in ports)]
 
@@ -73,8 +76,10 @@ class Snapshot:
 
     def _is_ours(self, folder: Path) -> bool:
         named = _OWNED.fullmatch(folder.name)
-        if folder.parent not in _OUTSIDE or named is None:
+        if folder.parent not in _OUTSIDE:
             return True
+        if named is None:
+            return not _others()
         pid, started = int(named["server"] or named["ray"]), named["started"]
         if pid == os.getpid():
             return True
@@ -166,7 +171,7 @@ def _counts(process: psutil.Process) -> bool:
         return False
 
 
-def _folders() -> set[Path]:
+def _folders(whole: bool) -> set[Path]:
     root = Path(tempfile.gettempdir())
     if not root.name.startswith("kt-"):
         return set()
@@ -178,12 +183,16 @@ def _folders() -> set[Path]:
         found.update(path.iterdir() if path.name.startswith("koda-") and path.is_dir() else [path])
     for folder in _OUTSIDE:
         with suppress(FileNotFoundError), os.scandir(folder) as entries:
-            found.update(Path(entry.path) for entry in entries if _OWNED.fullmatch(entry.name) and _is_own(entry))
+            found.update(Path(entry.path) for entry in entries if _is_named(entry.name, whole) and _is_own(entry))
     for line in _lines(Path("/proc/self/mounts")):
         mounted = Path(line.split()[1])
         if mounted.is_relative_to(root):
             found.add(mounted)
     return found
+
+
+def _is_named(name: str, whole: bool) -> bool:
+    return _OWNED.fullmatch(name) is not None or (whole and _SOCKETS.fullmatch(name) is not None)
 
 
 def _is_own(entry: os.DirEntry[str]) -> bool:

@@ -95,6 +95,10 @@ def test_folders_outside_count_by_whose_they_are(quick: None, monkeypatch: pytes
         assert before.left_behind() == []  # it may be the other's
         monkeypatch.setattr(leaks, "_others", lambda: False)
         assert before.left_behind() == [str(tmp_path / f"koda-ray-{process.pid}-1")]
+        run = leaks.Snapshot.take(whole=True)
+        (tmp_path / "koda-a1b2c3_d").mkdir()  # the socket of a sandbox
+        assert before.left_behind() == []
+        assert run.left_behind() == [str(tmp_path / "koda-a1b2c3_d")]
 
 
 def test_others_are_other_runs_and_servers() -> None:
