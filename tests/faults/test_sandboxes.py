@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import httpx
@@ -20,15 +23,21 @@ pytestmark = [
 ]  # fmt: skip
 
 
-def inside(rig: Rig, box: Path) -> set[psutil.Process]:
-    """What runs in a sandbox, from bubblewrap down."""
-    walls = [process for process in rig.processes(f"{box}/") if process.name() == "bwrap"]
-    return {process for wall in walls for process in (wall, *wall.children(recursive=True))}
+def inside(rig: Rig, box: Path) -> dict[psutil.Process, str]:
+    """What runs in a sandbox, from bubblewrap down, with its command line; some may end while we look."""
+    found: dict[psutil.Process, str] = {}
+    for wall in rig.processes(f"{box}/"):
+        with contextlib.suppress(psutil.Error):
+            if wall.name() == "bwrap":
+                for process in (wall, *wall.children(recursive=True)):
+                    found[process] = " ".join(process.cmdline())
+    return found
 
 
-def kill(processes: set[psutil.Process]) -> None:
+def kill(processes: Iterable[psutil.Process]) -> None:
     for process in processes:
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 async def box_of(rig: Rig, session_id: str) -> Path:
@@ -54,16 +63,13 @@ async def test_killed_processes_of_a_sandbox_are_started_again(rig: Rig) -> None
     async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
         assert (await http.get(url)).status_code == 200
         victims = inside(rig, box)
-        assert {"bwrap", "node"} <= {process.name() for process in victims}
+        assert any(words.startswith("bwrap ") for words in victims.values())
+        assert any(words.startswith("node ") and "vite.js" in words for words in victims.values())
         kill(victims)
-        await until(lambda: not victims & inside(rig, box), "ended")
+        await until(lambda: not victims.keys() & inside(rig, box).keys(), "ended")
         assert (await http.get(url)).status_code == 200  # by a dev server that was started for it
-        assert not victims & inside(rig, box)
-
-    def builds() -> list[psutil.Process]:
-        return [process for process in inside(rig, box) if "vite.js build" in " ".join(process.cmdline())]
-
-    await until(lambda: bool(builds()), "built")
+        assert not victims.keys() & inside(rig, box).keys()
+    await until(lambda: any(re.match("node .*vite.js build", words) for words in inside(rig, box).values()), "built")
     kill(inside(rig, box))  # in the middle of the build
     await rig.rests(session_id, "preview")
     assert await box_of(rig, session_id) == box, "its files were there all the time"
