@@ -13,7 +13,7 @@ from koda_ray.actors.core import SessionCore
 from koda_ray.actors.project import Project
 from koda_ray.actors.renders import Renders
 from koda_ray.commands import Think, Wrote
-from koda_ray.errors import InvalidPath, KodaError, NotFound
+from koda_ray.errors import InvalidPath, KodaError, Missing, NotFound, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Usage
 from koda_ray.render.bundle import Bundle, store_bundle
@@ -22,7 +22,7 @@ from koda_ray.render.spec import RenderSpec
 from koda_ray.sandbox.base import PreviewEndpoint, Sandbox
 from koda_ray.sandbox.build import build
 from koda_ray.sandbox.policy import writable
-from koda_ray.state.storage import Storage
+from koda_ray.state.storage import Storage, bundle_key
 from koda_ray.state.store import Batch
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import request_context
@@ -57,6 +57,7 @@ class SessionBench:
         self._executor = executor
         self._storage = storage
         self._ready_timeout_s = ready_timeout_s
+        self._last_built: tuple[str, str] | None = None
 
     @property
     def state(self) -> NodeState:
@@ -160,7 +161,10 @@ class SessionBench:
                 await self._core.commit(Batch(moves=[Think(error.message)]))
 
         await self._core.commit(Batch(moves=[Think("Building and trying the page")]))
-        verdict = await correct_until_good(self._attempt, correct)
+        try:
+            verdict = await correct_until_good(self._attempt, correct)
+        except (Missing, StorageError) as error:  # nothing that agents could mend: they are not asked to go in circles
+            return Failure(code=error.code, message=error.message)
         if verdict.good is None:
             return Failure(
                 code=verdict.code,
@@ -191,8 +195,13 @@ class SessionBench:
             stream_url=self._stream_url,
         )
 
-    async def _attempt(self) -> Verified | Sequence[Problem]:
-        """Build the project and try it in a browser, once."""
+    async def _built(self) -> str | list[Problem]:
+        """Build the project and store its bundle, where that was not done for the very same files just before."""
+        project = _digest(await self._project.files())
+        if self._last_built is not None and self._last_built[0] == project:
+            digest = self._last_built[1]
+            if await self._storage.exists(bundle_key(self._core.user_id, digest)):
+                return digest
         built = await self._project.use(lambda sandbox: build(sandbox, timeout_s=BUILD_TIMEOUT_S))
         if not built.ok:
             return [
@@ -200,6 +209,14 @@ class SessionBench:
                 for p in built.problems
             ]
         digest = await store_bundle(self._storage, self._core.user_id, Bundle(built.files))
+        self._last_built = (project, digest)
+        return digest
+
+    async def _attempt(self) -> Verified | Sequence[Problem]:
+        """Build the project and try it in a browser, once."""
+        digest = await self._built()
+        if not isinstance(digest, str):
+            return digest
         plan = self.state.plan
         report = await self._executor.probe(
             ProbeTask(
@@ -223,6 +240,13 @@ class SessionBench:
             height=report.height or (plan.height if plan else 1080),
             moves=report.moves,
         )
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    whole = hashlib.sha256()
+    for path, data in sorted(files.items()):
+        whole.update(f"{path}\0{len(data)}\0".encode() + data)
+    return whole.hexdigest()
 
 
 def _page_problem(problem: PageProblem) -> Problem:

@@ -222,6 +222,15 @@ class Project:
             )
             return Batch(checkpoint=pointer, events=[_checkpoint_event(told)])
 
+    async def files(self) -> dict[str, bytes]:
+        """Read all of the project's files, as a checkpoint would hold them."""
+
+        async def read(sandbox: Sandbox) -> dict[str, bytes]:
+            async with self._saving:
+                return await self._collect(sandbox)
+
+        return await self.use(read)
+
     async def _collect(self, sandbox: Sandbox) -> dict[str, bytes]:
         """Read what changed since the last time; the rest is remembered."""
         snapshot = await sandbox.snapshot(known=self._stamps)

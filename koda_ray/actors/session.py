@@ -387,6 +387,7 @@ class Session:
         task = asyncio.get_running_loop().create_task(self._guard(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # where it was cancelled before it could begin
         return task
 
     async def _guard(self, work: Coroutine[object, object, None]) -> None:

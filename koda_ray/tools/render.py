@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from pydantic import BaseModel
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.commands import Fail, Previewed
+from koda_ray.errors import StorageError
+from koda_ray.state.store import Batch
 from koda_ray.tools.workbench import Failure, Workbench, moved
 
 __all__ = ["render_tools"]
@@ -24,7 +27,9 @@ def render_tools(bench: Workbench) -> list[Tool]:
         result = await bench.preview(cause_id=call.id)
         if isinstance(result, Failure):
             fail = Fail(message=result.message, code=result.code, details=result.details or None)
-            batch = await bench.checkpoint("error")
+            batch = Batch()
+            with suppress(StorageError):  # it may be why it failed; the files were stored as they were written
+                batch = await bench.checkpoint("error")
             moved(bench, fail, batch=batch)
             return ToolOutcome(content=f"{result.code}: {result.message}", is_error=True, retryable=False, batch=batch)
         batch = await bench.checkpoint("preview")

@@ -99,6 +99,11 @@ class Studio:
         """Make and activate a session with a script of its own."""
         return await self.activate(await self.row(prompt), self.model(respond or studio_model()))
 
+    async def at_rest(self, respond: Callable[[dict[str, Any]], Answer] | None = None) -> Session:
+        """Make and activate a session in the middle of its work, whose agents do nothing: the test does it."""
+        row = await self.row(phase="executing", owes=None, execution={}, plan_accepted=True)
+        return await self.activate(row, self.model(respond or studio_model()))
+
     async def until(self, session: Session, *phases: str, limit_s: float = 120) -> NodeState:
         """Wait until a session rests in one of these phases, owing nothing."""
         deadline = time.monotonic() + limit_s

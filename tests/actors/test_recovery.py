@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from koda_ray.actors.session import Session
 from koda_ray.errors import StorageError
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.state import checkpoint
 from koda_ray.state.store import Batch
 from tests.actors.conftest import Studio
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
-from tests.llm.server import Answer
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
+
+
+async def write(session: Session, files: Mapping[str, str]) -> None:
+    """Write files as the code generator's tool does."""
+    await session._core.commit(await session._bench.keep(files))
 
 
 async def accepted(studio: Studio, session: Any) -> None:
@@ -25,9 +31,8 @@ async def accepted(studio: Studio, session: Any) -> None:
 
 
 async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_project(studio: Studio) -> None:
-    session = await studio.open()
-    await accepted(studio, session)
-    await studio.until(session, "preview")
+    session = await studio.at_rest()
+    await write(session, GOOD_FILES)
     await session.close()
 
     class CutOff:
@@ -82,9 +87,8 @@ async def test_a_sandbox_lost_between_writing_and_saving_gets_the_files_again(st
 
 
 async def test_a_checkpoint_counts_only_once_its_pointer_is_stored(studio: Studio) -> None:
-    session = await studio.open()
-    await accepted(studio, session)
-    await studio.until(session, "preview")
+    session = await studio.at_rest()
+    await write(session, GOOD_FILES)
     await session._project.keep({"src/components/Late.tsx": b"export {};"}, "files")  # its batch is never committed
     await session.close()
     pointer = await studio.store.latest_checkpoint(session.session_id)
@@ -131,25 +135,24 @@ async def test_a_heartbeat_outlives_a_database_that_is_away(studio: Studio) -> N
 
 
 async def test_work_that_cannot_even_record_its_failure_waits_between_tries(studio: Studio) -> None:
-    asked = 0
-
-    def respond(request: dict[str, Any]) -> Answer:
-        nonlocal asked
-        asked += 1
-        return studio_model()(request)
-
+    tries: list[float] = []
     session_id = await studio.row()
     usual, away = studio.store.commit, True
 
     async def commit(session_id: str, epoch: int, batch: Batch) -> Any:
         if away and (batch.messages or batch.moves or batch.state):
+            if batch.state is not None and batch.state.phase == "error":
+                tries.append(time.monotonic())
             raise StorageError("database is full", code="DISK_FULL")
         return await usual(session_id, epoch, batch)
 
     studio.store.commit = commit  # type: ignore[method-assign]
-    session = await studio.activate(session_id, studio.model(respond))
-    await asyncio.sleep(2.5)  # long enough for a loop without a pause to go round many times
-    assert asked <= 4
+    session = await studio.activate(session_id, studio.model(studio_model()))
+    async with asyncio.timeout(30):
+        while len(tries) < 3:
+            await asyncio.sleep(0.02)
+    first, second, third = tries[:3]
+    assert second - first >= 0.5 and third - second >= 1.0
     away = False
     await studio.until(session, "plan", limit_s=30)
 
@@ -169,13 +172,33 @@ async def test_a_file_that_a_correction_adds_is_known_from_then_on(studio: Studi
 
 
 async def test_a_file_that_a_command_removed_does_not_stop_the_generator(studio: Studio) -> None:
-    session = await studio.open()
-    await accepted(studio, session)
-    await studio.until(session, "preview")
+    shown: list[set[str]] = []
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        shown.append(set(request["files"]))
+        return {"src/App.tsx": APP}
+
+    session = await studio.at_rest(studio_model(code))
+    await write(session, {**GOOD_FILES, "src/components/Note.tsx": "export {};"})
     sandbox = await session._project.sandbox()
     await sandbox.remove("src/components/Note.tsx")
-    await studio.say(session, "message", text="make it red")
-    await studio.until(session, "preview")
+    made = await session._bench.generate({"task": "modify_existing", "files": ["src/App.tsx"]}, cause_id="call_1")
+    assert made.files == {"src/App.tsx": APP} and shown == [set(GOOD_FILES)]
+
+
+async def test_a_sandbox_left_by_a_dead_process_is_saved_before_it_is_destroyed(studio: Studio) -> None:
+    dead = await studio.at_rest()
+    await write(dead, GOOD_FILES)
+    left = await dead._project.sandbox()
+    await left.write_files({"src/theatre/state.json": b'{"edited": "after the last checkpoint"}'})
+    heir = await studio.activate(dead.session_id, studio.model(studio_model()))
+    await heir.close()
+    assert await studio.sandboxes.list() == []
+    pointer = await studio.store.latest_checkpoint(heir.session_id)
+    assert pointer is not None and pointer.trigger == "idle"
+    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
+    assert b"edited" in await checkpoint.read_file(studio.storage, manifest, "src/theatre/state.json")
+    assert set(GOOD_FILES) <= set(manifest.files)
 
 
 def test_the_template_stays_as_it_is() -> None:

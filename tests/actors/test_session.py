@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import io
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from PIL import Image
 
-from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
+from koda_ray.commands import Fail
+from koda_ray.errors import Conflict, EncodeFailed, InvalidInput, InvalidTransition, NotFound
 from koda_ray.render.local import LocalExecutor
 from koda_ray.state import checkpoint
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import AssetRecord
+from koda_ray.state.store import AssetRecord, Batch
+from koda_ray.studio.offline import OfflineDirector
 from koda_ray.types import new_id, now
 from tests.actors.conftest import Studio
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
@@ -38,6 +45,8 @@ async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(stud
     await studio.say(session, "accept")
     previewed = await studio.until(session, "preview")
     assert previewed.preview is not None and previewed.preview.duration == 2
+    (stream,) = await studio.events(session, "stream_ready")
+    assert stream["url"] == previewed.preview.stream_url
     assert previewed.execution is not None
     assert {todo.status for todo in previewed.execution.todos} == {"done"}
     await studio.say(session, "render", resolution="720p", fps=30)
@@ -76,70 +85,84 @@ async def test_a_change_touches_only_its_file_and_always_renders_again(studio: S
     assert b"#EF4444" in await checkpoint.read_file(studio.storage, manifest, "src/App.tsx")
 
 
-async def test_a_build_error_is_corrected_from_its_file_line_and_message(studio: Studio) -> None:
-    broken = APP.replace("const time = useCurrentTime();", "const time = useCurrentTime(;")
-    line = next(n for n, text in enumerate(broken.splitlines(), 1) if "useCurrentTime(;" in text)
-    seen: list[dict[str, Any]] = []
-
-    def code(request: dict[str, Any]) -> dict[str, str]:
-        errors = request.get("errors") or []
-        if errors and errors[0]["file"] == "src/App.tsx" and errors[0]["line"] == line and errors[0]["message"]:
-            seen.extend(errors)
-            return {"src/App.tsx": APP}
-        return {**GOOD_FILES, "src/App.tsx": broken} if request["task"] == "initial_setup" else good_code(request)
-
-    session = await studio.open("a dot", studio_model(code))
-    await to_preview(studio, session)
-    assert seen and seen[0]["stage"] == "build"
+BROKEN = APP.replace("const time = useCurrentTime();", "const time = useCurrentTime(;")
+THROWING = APP.replace("  return (", "  if (time > 0.5) throw new Error('the dot is lost');\n  return (", 1)
+STUCK = APP.replace(
+    "export default function App() {",
+    "const never = new Promise<void>(() => undefined);\nexport default function App() {\n  throw never;",
+)
 
 
-async def test_a_page_that_throws_is_corrected_from_the_place_in_its_source(studio: Studio) -> None:
-    throwing = APP.replace("  return (", "  if (time > 0.5) throw new Error('the dot is lost');\n  return (", 1)
-    line = next(n for n, text in enumerate(throwing.splitlines(), 1) if "the dot is lost" in text)
+def line_of(words: str, source: str) -> int:
+    return next(number for number, text in enumerate(source.splitlines(), 1) if words in text)
 
+
+@pytest.mark.parametrize(
+    ("bad", "stage", "line", "words"),
+    [
+        pytest.param(BROKEN, "build", line_of("useCurrentTime(;", BROKEN), 'Unexpected ";"', id="does not compile"),
+        pytest.param(THROWING, "page", line_of("the dot is lost", THROWING), "Error: the dot is lost", id="throws"),
+    ],
+)
+async def test_an_error_is_corrected_from_its_file_its_line_and_its_words(
+    studio: Studio, bad: str, stage: str, line: int, words: str
+) -> None:
     def code(request: dict[str, Any]) -> dict[str, str]:
         for error in request.get("errors") or []:
-            if error["file"] == "src/App.tsx" and error["line"] == line and "the dot is lost" in error["message"]:
+            told = (error["stage"], error["file"], error["line"]) == (stage, "src/App.tsx", line)
+            if told and words in error["message"] and request["files"]["src/App.tsx"] == bad:
                 return {"src/App.tsx": APP}
-        return {**GOOD_FILES, "src/App.tsx": throwing} if request["task"] == "initial_setup" else good_code(request)
+        return {**GOOD_FILES, "src/App.tsx": bad} if request["task"] == "initial_setup" else good_code(request)
 
     session = await studio.open("a dot", studio_model(code))
     await to_preview(studio, session)
 
 
-async def test_code_that_never_compiles_ends_in_an_error_that_can_be_retried(studio: Studio) -> None:
-    mended = False
+@pytest.mark.parametrize(
+    ("bad", "kind", "said"),
+    [
+        pytest.param(
+            BROKEN,
+            "BUILD_FAILED",
+            (f"src/App.tsx:{line_of('useCurrentTime(;', BROKEN)}:", 'Unexpected ";"'),
+            id="never compiles",
+        ),
+        pytest.param(
+            THROWING,
+            "PAGE_ERROR",
+            (f"src/App.tsx:{line_of('the dot is lost', THROWING)}:", "Error: the dot is lost"),
+            id="always throws",
+        ),
+        pytest.param(STUCK, "PAGE_NOT_READY", ("was not ready after 1 s",), id="never ready"),
+    ],
+)
+async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retried(
+    studio: Studio, bad: str, kind: str, said: tuple[str, ...]
+) -> None:
+    mended, corrections = False, 0
 
     def code(request: dict[str, Any]) -> dict[str, str]:
-        if mended:
-            return GOOD_FILES
-        return {**GOOD_FILES, "src/App.tsx": "export default function App( {"}
+        nonlocal corrections
+        corrections += bool(request.get("errors"))
+        if not mended:
+            return {**GOOD_FILES, "src/App.tsx": bad}
+        session._bench._ready_timeout_s = 15.0  # a good page on a busy machine
+        return GOOD_FILES
 
-    session = await studio.open("a dot", studio_model(code))
+    stuck_s = 1.0 if kind == "PAGE_NOT_READY" else 15.0
+    provider = studio.model(studio_model(code))
+    session = await studio.activate(await studio.row(), provider, page_ready_timeout_s=stuck_s)
     await studio.until(session, "plan")
     await studio.say(session, "accept")
-    failed = await studio.until(session, "error")
-    assert failed.error is not None and failed.error.code == "BUILD_FAILED" and failed.error.can_retry
-    assert "src/App.tsx" in failed.error.message and "3 corrections" in failed.error.message
+    failed = (await studio.until(session, "error")).error
+    assert failed is not None and failed.code == kind and failed.can_retry
+    assert all(words in failed.message for words in (*said, "after 3 corrections")), failed.message
+    assert corrections == 3
+    (told,) = await studio.events(session, "error")
+    assert told == {"code": kind, "message": failed.message, "canRetry": True}
     mended = True
     await studio.say(session, "retry")
-    await studio.until(session, "preview")
-
-
-async def test_a_page_that_never_becomes_ready_is_named(studio: Studio) -> None:
-    stuck = APP.replace(
-        "export default function App() {",
-        "const never = new Promise<void>(() => undefined);\nexport default function App() {\n  throw never;",
-    )
-
-    def code(request: dict[str, Any]) -> dict[str, str]:
-        return {**GOOD_FILES, "src/App.tsx": stuck}
-
-    session = await studio.activate(await studio.row(), studio.model(studio_model(code)), page_ready_timeout_s=2.0)
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    failed = await studio.until(session, "error")
-    assert failed.error is not None and failed.error.code == "PAGE_NOT_READY", failed.error
+    assert (await studio.until(session, "preview")).error is None
 
 
 async def test_rejecting_a_plan_asks_and_changing_it_plans_again(studio: Studio) -> None:
@@ -263,8 +286,12 @@ async def test_a_stream_that_breaks_half_way_is_asked_again(studio: Studio) -> N
         return answer
 
     session = await studio.open("a dot", respond)
-    await to_preview(studio, session)
+    await studio.until(session, "plan")
+    await studio.say(session, "accept")
+    await studio.event(session, "file_written", len(GOOD_FILES))
     assert breaks == {"orchestrator": 0, "code": 0}
+    sandbox = await session._project.sandbox()
+    assert await sandbox.read_file("src/App.tsx") == APP.encode()
 
 
 async def test_a_missing_browser_is_named_with_its_package(studio: Studio) -> None:
@@ -274,11 +301,17 @@ async def test_a_missing_browser_is_named_with_its_package(studio: Studio) -> No
         await studio.until(session, "plan")
         await studio.say(session, "accept")
         failed = await studio.until(session, "error")
-    assert failed.error is not None and "chromium" in failed.error.message and failed.error.can_retry
+    assert failed.error is not None and failed.error.code == "MISSING" and failed.error.can_retry
+    assert "chromium" in failed.error.message
+    calls = await studio.store.tool_calls(session.session_id)
+    assert [call.name for call in calls].count("render_preview") == 1  # nothing that agents could mend
 
 
-async def test_an_uploaded_picture_is_in_the_project(studio: Studio) -> None:
+async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(studio: Studio) -> None:
     session_id = await studio.row()
+    png = io.BytesIO()
+    Image.new("RGB", (32, 18), (255, 0, 0)).save(png, "PNG")
+    data = png.getvalue()
     asset = AssetRecord(
         id=new_id("ast"),
         user_id="local",
@@ -286,69 +319,187 @@ async def test_an_uploaded_picture_is_in_the_project(studio: Studio) -> None:
         session_id=session_id,
         name="logo.PNG",
         media_type="image/png",
-        size_bytes=4,
-        sha256="0" * 64,
+        size_bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
         key="users/local/projects/local/assets/x/logo.png",
         created_at=now(),
     )
-    await studio.storage.put(asset.key, b"\x89PNG")
+    await studio.storage.put(asset.key, data)
     await studio.store.add_asset(asset)
-    seen: list[Any] = []
+    shown: list[str] = []
 
     def code(request: dict[str, Any]) -> dict[str, str]:
-        seen.extend(request["assets"])
-        return good_code(request)
+        if request["task"] != "initial_setup":
+            return good_code(request)
+        (given,) = request["assets"]
+        shown.append(given["path"])
+        source = given["path"].removeprefix("public/")
+        picture = f'<img src="{source}" style={{{{ width: 1280, height: 720 }}}} />'
+        app = APP.replace("<div style", picture + "\n        <div style")
+        return {**GOOD_FILES, "src/App.tsx": app}
 
     session = await studio.activate(session_id, studio.model(studio_model(code)))
     await to_preview(studio, session)
-    assert seen[0]["path"] == f"public/assets/{asset.id}.png"
+    assert shown == [f"public/assets/{asset.id}.png"]
     sandbox = await session._project.sandbox()
-    assert await sandbox.read_file(seen[0]["path"]) == b"\x89PNG"
+    assert await sandbox.read_file(shown[0]) == data
+    assert session.state.preview is not None
+    job = await studio.store.get_job(session.state.preview.job_id)
+    assert job.result is not None
+    thumbnail = await studio.storage.get(str(job.result["thumbnailKey"]))
+    with Image.open(io.BytesIO(thumbnail)) as picture:
+        corner = picture.convert("RGB").getpixel((picture.width - 9, 8))
+    assert isinstance(corner, tuple) and corner[0] > 200 and max(corner[1:]) < 60, corner
 
 
-async def test_work_is_saved_at_every_trigger(studio: Studio) -> None:
+async def test_work_is_saved_at_each_of_the_seven_triggers(studio: Studio) -> None:
     session = await studio.activate(
-        await studio.row(), studio.model(studio_model()), heartbeat_s=0.5, debounce_s=0.2, lease_s=3
+        await studio.row(), studio.model(studio_model()), heartbeat_s=0.2, debounce_s=0.2, lease_s=0.6
     )
-    await to_preview(studio, session)
-    triggers = {str(event["trigger"]) for event in await studio.events(session, "checkpoint")}
-    assert {"files", "todo"} <= triggers, triggers
 
-    async def taken() -> list[object]:
-        return [event["trigger"] for event in await studio.events(session, "checkpoint")]
-
-    async def saved(trigger: str, before: int) -> None:
-        async with asyncio.timeout(10):
-            while trigger not in (await taken())[before:]:
+    async def saved(trigger: str) -> dict[str, Any]:
+        """Wait until a trigger has been told once more than before; its event says in which checkpoint all is."""
+        async with asyncio.timeout(20):
+            while len(told := [e for e in await studio.events(session, "checkpoint") if e["trigger"] == trigger]) <= (
+                counted.get(trigger, 0)
+            ):
                 await asyncio.sleep(0.02)
+        counted[trigger] = len(told)
+        return told[-1]
 
-    # an edit in the live preview's Studio changes the file behind the agents' back
+    async def newest() -> checkpoint.Manifest:
+        pointer = await studio.store.latest_checkpoint(session.session_id)
+        assert pointer is not None
+        return await checkpoint.load(studio.storage, pointer.manifest_key)
+
+    counted: dict[str, int] = {}
+    await to_preview(studio, session)
+    # 1, as each file is written by the agents; 2; 4, before the preview is shown
+    await saved("files")
+    assert "unchanged" not in (await studio.events(session, "checkpoint"))[0]
+    await saved("todo")
+    order = [
+        str(event.data.get("trigger") or event.type)
+        for event in await studio.store.events(session.session_id, limit=10_000)
+        if event.type in ("checkpoint", "preview_ready")
+    ]
+    assert "preview" in order[: order.index("preview_ready")], order
+    await saved("preview")
+
+    # 3: an edit in the live preview's Studio changes the file behind the agents' back
     sandbox = await session._project.sandbox()
-    before = len(await taken())
     edited = b'{"sheetsById": {"Main": {}}, "definitionVersion": "0.4.0", "revisionHistory": ["edited"]}'
     await sandbox.write_files({"src/theatre/state.json": edited})
-    await saved("heartbeat", before)
+    async with asyncio.timeout(20):
+        while "edited" not in str((await newest()).state.theatre_state):  # one that was under way had not seen it
+            await saved("heartbeat")
     pointer = await studio.store.latest_checkpoint(session.session_id)
-    assert pointer is not None
-    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
-    assert manifest.state.theatre_state is not None and manifest.state.theatre_state["revisionHistory"] == ["edited"]
+    assert pointer is not None and pointer.trigger == "heartbeat"
 
+    # from here on, in a process that takes over, no heartbeat comes between a write and the trigger that is looked at
+    session = await studio.activate(session.session_id, studio.model(studio_model()), debounce_s=0.2)
+    assert (await session._project.sandbox()).id == sandbox.id
+    # 1 again, for writes beside the agents: once they have rested
     await session._project.write({"src/components/Late.tsx": b"export {};"})
-    await saved("writes", before)
+    await saved("writes")
+    assert "src/components/Late.tsx" in (await newest()).files
+    # 6
     await session.watch(1)
     await sandbox.write_files({"src/components/Gone.tsx": b"export {};"})
     await session.watch(0)
-    await saved("disconnect", before)
+    assert (await saved("disconnect"))["checkpointId"] == (await newest()).id
+    assert "src/components/Gone.tsx" in (await newest()).files
+    # 6 with nothing new: told all the same
+    await session.watch(1)
+    await session.watch(0)
+    again = await saved("disconnect")
+    assert again["unchanged"] is True and again["checkpointId"] == (await newest()).id
+    # 7
     await sandbox.write_files({"src/components/Last.tsx": b"export {};"})
+    await session._core.commit(Batch(moves=[Fail(message="on purpose", code="INTERNAL")]))
+    await saved("destroy")
+    assert "src/components/Last.tsx" in (await newest()).files
+    async with asyncio.timeout(20):
+        while await studio.sandboxes.list():
+            await asyncio.sleep(0.02)
+    # 5
+    sandbox = await session._project.sandbox()
+    assert await sandbox.read_file("src/components/Last.tsx") == b"export {};"
+    await sandbox.write_files({"src/components/Idle.tsx": b"export {};"})
     await session.close()
-    await saved("idle", before)
+    await saved("idle")
+    assert "src/components/Idle.tsx" in (await newest()).files and await studio.sandboxes.list() == []
+
+
+async def test_the_live_preview_is_offered_whoever_directs(studio: Studio) -> None:
+    session = await studio.activate(await studio.row("a bouncing ball, playful"), OfflineDirector())
+    if (await studio.until(session, "question", "plan")).phase == "question":
+        await studio.say(session, "answer", text="playful")
+        await studio.until(session, "plan")
+    await studio.say(session, "accept")
+    await studio.event(session, "stream_ready")
+    url = f"/v1/sessions/{session.session_id}/preview"
+    assert await studio.events(session, "stream_ready") == [{"url": url}]
+    endpoint = await session.preview("local")
+    async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=endpoint.socket_path)) as client:
+        page = await client.get(f"http://preview{endpoint.base}")
+    assert page.status_code == 200 and "/src/main.tsx" in page.text
+
+
+class Weak(LocalExecutor):
+    """The real executor on a machine that is too weak for the first so many sizes."""
+
+    def __init__(self) -> None:
+        super().__init__(workers=2)
+        self.too_big = 0
+        self.asked: list[tuple[int, int, int]] = []
+
+    async def capture(self, task: Any, *rest: Any) -> Any:
+        size = (task.spec.width, task.spec.height, int(task.spec.fps))
+        if size not in self.asked:
+            self.asked.append(size)
+        if self.asked.index(size) < self.too_big:
+            raise EncodeFailed(f"no memory for {size[0]}x{size[1]}", retryable=False)
+        return await super().capture(task, *rest)
+
+
+async def test_a_failed_render_is_tried_again_at_lower_quality(studio: Studio) -> None:
+    async with Weak() as executor:
+        studio.executor = executor
+        session = await studio.open()
+        await to_preview(studio, session)
+        executor.asked.clear()
+        executor.too_big = 3
+        await studio.say(session, "render", resolution="720p", fps=60)
+        failed = (await studio.until(session, "error")).error
+        assert failed is not None and failed.code == "ENCODE_FAILED" and failed.can_retry
+        assert "no memory for 570x320" in failed.message
+        lower = [(1280, 720, 60), (854, 480, 30), (570, 320, 30)]
+        assert executor.asked == lower
+        said = [str(event["content"]) for event in await studio.events(session, "message")]
+        told = [words.partition("trying ")[2] for words in said if "ENCODE_FAILED" in words]
+        assert told == ["854x480 at 30 fps.", "570x320 at 30 fps."]
+        executor.too_big = 2
+        await studio.say(session, "retry")
+        output = (await studio.until(session, "complete")).output
+        assert output is not None and output.resolution == "570x320"
+        starts = [e for e in await studio.events(session, "render_start") if e["quality"] == "final"]
+        assert [(e["width"], e["height"]) for e in starts] == [size[:2] for size in (*lower, *lower)]
+        job = await studio.store.get_job(output.job_id)
+        assert (job.status, job.spec["width"]) == ("succeeded", 570)
+        assert job.result is not None and (job.result["width"], job.result["frames"]) == (570, 60)
 
 
 async def test_a_session_that_nobody_uses_ends_by_itself(studio: Studio) -> None:
     session = await studio.activate(await studio.row(), studio.model(studio_model()), idle_timeout_s=0.3, lease_s=0.3)
     await studio.until(session, "plan")
     await session.watch(1)
-    await asyncio.sleep(1.0)  # the one thing that can only be seen by waiting: nothing happens while somebody watches
+    # each heartbeat looks whether anybody needs the session, and writes a new lease first: these span the idle time
+    leases = set[datetime | None]()
+    async with asyncio.timeout(30):
+        while len(leases) < 8:
+            leases.add((await studio.store.get_session(session.session_id)).lease_until)
+            await asyncio.sleep(0.01)
     assert studio.ended == 0
     await session.watch(0)
     async with asyncio.timeout(10):
@@ -365,7 +516,8 @@ async def test_full_storage_ends_in_an_error_that_says_so_and_loses_nothing(stud
     await studio.until(session, "plan")
     await studio.say(session, "accept")
     failed = await studio.until(session, "error")
-    assert failed.error is not None and "full" in failed.error.message.lower(), failed.error
+    assert failed.error is not None and failed.error.can_retry, failed.error
+    assert (failed.error.code, "full" in failed.error.message.lower()) == ("DISK_FULL", True), failed.error
     filler.unlink()
     await studio.say(session, "retry")
     await studio.until(session, "preview")

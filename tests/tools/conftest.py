@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -15,7 +15,6 @@ from koda_ray.sandbox.base import Sandbox
 from koda_ray.studio.orchestrator import orchestrator_tools
 from koda_ray.types import new_id
 from tests.actors.conftest import Studio, studio
-from tests.actors.script import studio_model
 
 __all__ = ["Tools", "studio"]
 
@@ -27,6 +26,10 @@ class Tools:
     studio: Studio
     session: Session
     toolkit: Toolkit
+
+    @classmethod
+    def of(cls, session: Session, studio: Studio) -> Self:
+        return cls(studio, session, Toolkit(orchestrator_tools(session._bench)))
 
     async def call(self, name: str, **given: Any) -> ToolOutcome:
         bound = self.toolkit.bind(name, given)
@@ -52,6 +55,4 @@ class Tools:
 
 @pytest.fixture
 async def tools(studio: Studio) -> Tools:
-    row = await studio.row(phase="executing", owes=None, execution={}, plan_accepted=True)
-    session = await studio.activate(row, studio.model(studio_model()))
-    return Tools(studio, session, Toolkit(orchestrator_tools(session._bench)))
+    return Tools.of(await studio.at_rest(), studio)

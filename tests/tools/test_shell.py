@@ -53,7 +53,7 @@ async def test_a_picture_or_a_note_may_be_made_and_is_saved(tools: Tools) -> Non
     await tools.keep({**GOOD_FILES, "src/components/Old.tsx": "export {};\n"})
     await tools.json(
         "sandbox_run_command",
-        command="echo '<svg/>' > public/dot.svg; echo seen > notes.txt; rm src/components/Old.tsx",
+        command="mkdir -p public; echo '<svg/>' > public/dot.svg; echo seen > notes.txt; rm src/components/Old.tsx",
     )
     pointer = await tools.studio.store.latest_checkpoint(tools.session.session_id)
     assert pointer is not None and pointer.trigger == "command"
@@ -70,9 +70,9 @@ async def test_a_picture_or_a_note_may_be_made_and_is_saved(tools: Tools) -> Non
         ("sed -i 's/0.5/0.6/; $a//' src/koda/contract.ts", ["src/koda/contract.ts"]),
         ("rm -r src/koda/contract.ts vite.config.ts", ["src/koda/contract.ts", "vite.config.ts"]),
         ("mv src/App.tsx src/Moved.tsx", ["src/App.tsx", "src/Moved.tsx"]),
-        ("mv src public/src && ln -s public/src src", ["src", "src/App.tsx"]),
+        ("mkdir -p public && mv src public/src && ln -s public/src src", ["src", "src/App.tsx"]),
         ("rm src/main.tsx && mkdir src/main.tsx && echo x > src/main.tsx/index.js", ["src/main.tsx"]),
-        ("echo 'run()' > public/run.js; echo VITE_X=1 > .env", [".env", "public/run.js"]),
+        ("mkdir -p public && echo 'run()' > public/run.js; echo VITE_X=1 > .env", [".env", "public/run.js"]),
         ("(sleep 0.2; echo late > src/App.tsx) & echo early > src/App.tsx", ["src/App.tsx"]),
     ],
 )

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from koda_ray.state import checkpoint
+from tests.actors.conftest import Studio
+from tests.actors.script import APP, GOOD_FILES, studio_model
+from tests.tools.conftest import Tools
+
+pytestmark = pytest.mark.sandbox
+
+
+async def test_generated_files_are_written_and_stored_before_the_outcome(studio: Studio) -> None:
+    requests: list[dict[str, Any]] = []
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        requests.append(request)
+        return GOOD_FILES
+
+    tools = Tools.of(await studio.at_rest(studio_model(code)), studio)
+    await tools.keep({"src/components/Dot.tsx": "export {};\n"})
+    made = await tools.json("generate_code", task="modify_existing", files=["src/App.tsx"], change="duration to 2 s")
+    assert {file["path"]: file["bytes"] for file in made["files"]} == {
+        path: len(text.encode()) for path, text in GOOD_FILES.items()
+    }
+    (request,) = requests
+    assert (request["change"], request["targets"]) == ("duration to 2 s", ["src/App.tsx"])
+    assert request["files"] == {"src/components/Dot.tsx": "export {};\n"}
+    assert await (await tools.sandbox()).read_file("src/App.tsx") == APP.encode()
+    pointer = await studio.store.latest_checkpoint(tools.session.session_id)
+    assert pointer is not None and pointer.trigger == "files"
+    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
+    assert await checkpoint.read_file(studio.storage, manifest, "src/App.tsx") == APP.encode()
+
+
+@pytest.mark.parametrize("path", ["src/koda/contract.ts", "vite.config.ts", "../outside.ts", "/etc/passwd"])
+async def test_a_file_that_is_not_the_generators_is_refused_with_all_the_others(studio: Studio, path: str) -> None:
+    files = {**GOOD_FILES, path: "export {};\n"}
+    tools = Tools.of(await studio.at_rest(studio_model(lambda _: files)), studio)
+    before = await (await tools.sandbox()).snapshot()
+    refused = await tools.call("generate_code", task="initial_setup")
+    assert refused.is_error and refused.retryable and "INVALID_PATH" in refused.content and path in refused.content
+    assert (await (await tools.sandbox()).snapshot()).changed == before.changed
+    assert tools.session.state.execution is not None
+    assert tools.session.state.execution.files == ()
