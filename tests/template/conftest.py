@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import shutil
-import subprocess
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,72 +18,14 @@ from playwright.async_api import Browser, Page, Route, async_playwright
 
 from koda_ray.config import Settings
 from koda_ray.render.browser import CHROMIUM_FLAGS, graphics_flags
-from koda_ray.render.bundle import Bundle, read_folder
+from koda_ray.render.bundle import Bundle
 from koda_ray.render.programs import find_browser
 from tests import services
+from tests.template.building import Builds, make_project
 
 ORIGIN = "http://bundle.koda/"
 PROJECTS = Path(__file__).parent / "projects"
-BUILD_TIMEOUT_S = 240.0
 APEX_S = 1.1702
-_MODULES = "node_modules"
-
-
-def make_project(folder: Path, overlay: Path | None = None) -> Path:
-    """Copy the template, lay another project's files over it, and give it the installed packages."""
-    settings = Settings()
-    skip = shutil.ignore_patterns(_MODULES, "dist", ".vite")
-    shutil.copytree(settings.template_path, folder, ignore=skip)
-    if overlay is not None:
-        shutil.copytree(overlay, folder, dirs_exist_ok=True)
-    (folder / _MODULES).symlink_to(settings.node_modules_path.resolve())
-    return folder
-
-
-def node(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run node in a project, with nothing in its environment but PATH."""
-    return subprocess.run(
-        ["node", *arguments],
-        cwd=project,
-        env={"PATH": os.environ["PATH"], "HOME": str(project)},
-        capture_output=True,
-        text=True,
-        timeout=BUILD_TIMEOUT_S,
-        check=False,
-    )
-
-
-class Build:
-    """A `vite build` under way, without network and with its packages on a read-only mount, as in a sandbox."""
-
-    def __init__(self, project: Path) -> None:
-        self.project = project
-        modules = project / _MODULES
-        packages = str(modules.resolve())
-        modules.unlink()
-        modules.mkdir()
-        inside = ("--dev-bind", "/", "/", "--ro-bind", packages, str(modules), "--unshare-net", "--die-with-parent")
-        self._process = subprocess.Popen(
-            ["bwrap", *inside, "--chdir", str(project), "node", f"{_MODULES}/vite/bin/vite.js", "build"],
-            env={"PATH": os.environ["PATH"], "HOME": str(project)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self._bundle: Bundle | None = None
-
-    def bundle(self) -> Bundle:
-        """Wait for it, and read what it made."""
-        if self._bundle is None:
-            said, _ = self._process.communicate(timeout=BUILD_TIMEOUT_S)
-            assert self._process.returncode == 0, said
-            self._bundle = read_folder(self.project / "dist")
-        return self._bundle
-
-    def end(self) -> None:
-        """End it, if it still runs."""
-        self._process.kill()
-        self._process.communicate()
 
 
 def pixels(png: bytes) -> np.ndarray:
@@ -177,8 +116,8 @@ async def viewer() -> AsyncGenerator[Viewer]:
 
 
 @pytest.fixture(scope="session")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Build]]:
-    """The projects of all tests, built side by side from the first test that wants one."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bundle]:
+    """The projects of all tests, built by the first test that wants one."""
     services.need("node", "bwrap")
     folder = tmp_path_factory.mktemp("template")
     probe = make_project(folder / "probe", PROJECTS / "probe")
@@ -187,10 +126,12 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Build
     Image.merge("RGB", (dot, dot, dot)).save(probe / "public" / "dot.png")
     demo, raised = make_project(folder / "demo"), make_project(folder / "raised")
     raise_apex(raised)
-    running = {project.name: Build(project) for project in (probe, demo, raised)}
-    yield running
-    for build in running.values():
-        build.end()
+    builds = Builds((probe,)), Builds((demo, raised))
+    try:
+        return builds[0].bundles() | builds[1].bundles()
+    finally:
+        for build in builds:
+            build.end()
 
 
 def raise_apex(project: Path) -> None:
@@ -205,18 +146,18 @@ def raise_apex(project: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def demo(builds: dict[str, Build]) -> Bundle:
+def demo(built: dict[str, Bundle]) -> Bundle:
     """The template's own film."""
-    return builds["demo"].bundle()
+    return built["demo"]
 
 
 @pytest.fixture(scope="session")
-def raised(builds: dict[str, Build]) -> Bundle:
+def raised(built: dict[str, Bundle]) -> Bundle:
     """The template's own film with one keyframe changed."""
-    return builds["raised"].bundle()
+    return built["raised"]
 
 
 @pytest.fixture(scope="session")
-def probe(builds: dict[str, Build]) -> Bundle:
+def probe(built: dict[str, Bundle]) -> Bundle:
     """One page for many questions."""
-    return builds["probe"].bundle()
+    return built["probe"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from koda_ray.config import Settings
-from tests.template.conftest import node
+from tests.template.building import node
 
 pytestmark = pytest.mark.needs("node")
 

@@ -18,7 +18,8 @@ import pytest
 
 from koda_ray.config import Settings
 from koda_ray.render.bundle import Bundle
-from tests.template.conftest import PROJECTS, Viewer, make_project, node
+from tests.template.building import make_project, node
+from tests.template.conftest import PROJECTS, Viewer
 
 DEADLINE_S = 60.0
 BASE = "/live/abc/"

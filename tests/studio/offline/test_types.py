@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from koda_ray.studio.offline import generate_files, make_plan, parse_brief
-from tests.studio.offline.projects import node, write_project
 from tests.studio.offline.prompts import PROMPTS
+from tests.template.building import node, write_project
 
 
 @pytest.mark.needs("node")
