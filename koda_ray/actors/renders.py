@@ -65,9 +65,9 @@ class Renders:
             "jobId": job_id,
             "quality": kind,
             "frames": spec.frame_count,
-            "width": spec.width,
-            "height": spec.height,
-            "fps": spec.fps,
+            "width": spec.picture[0],
+            "height": spec.picture[1],
+            "fps": spec.rate,
         }
         # jobs that a killed process left running, and that nobody will finish now
         stale = [

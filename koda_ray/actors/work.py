@@ -108,7 +108,7 @@ class Work:
                 if lower == MAX_LOWER:
                     raise
                 spec = spec.at_lower_quality()
-                words = f"The render failed ({error.code}); trying {spec.width}x{spec.height} at {spec.fps} fps."
+                words = f"The render failed ({error.code}); trying {spec.width}x{spec.height} at {spec.rate:g} fps."
                 _log.warning("final render failed", session_id=self._core.session_id, code=error.code, lower=lower)
                 await self._core.emit(NewEvent(type="message", data={"role": "assistant", "content": words}))
         else:

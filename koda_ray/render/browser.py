@@ -1,20 +1,23 @@
-"""One isolated Chromium: found, started, given targets whose frames we ask for, and ended without a trace.
+"""One isolated Chromium: found, started, given pages whose frames we ask for, and ended without a trace.
 
-Playwright drives it over a pipe, which passes through bubblewrap where a port could not. A target is made by hand
-because only `Target.createTarget` can ask for frame control, and the browser's default context is used because a
-persistent context is what shows such targets.
+It is driven over a pipe by `koda_ray.render.cdp`. Each page lives in a browser context of its own, so that no cookie,
+cache or storage of one unit reaches another, and only we open pages: what a page opens itself is closed again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self, cast
 
 from koda_ray.errors import BrowserCrashed
-from koda_ray.render.cdp import ProtocolSession, crash_error
+from koda_ray.render.cdp import Connection, ProtocolSession
 from koda_ray.render.isolation import (
     WorkFolder,
     browser_command,
@@ -25,12 +28,35 @@ from koda_ray.render.isolation import (
 from koda_ray.render.owned import see_through
 from koda_ray.render.programs import BrowserKind, find_browser
 
-if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Page, Playwright
-
-__all__ = ["CHROMIUM_FLAGS", "Browser", "graphics_flags"]
+__all__ = ["CHROMIUM_FLAGS", "Browser", "Target", "graphics_flags"]
 
 CHROMIUM_FLAGS = (
+    "--headless=new",
+    "--remote-debugging-pipe",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--no-service-autorun",
+    "--metrics-recording-only",
+    "--password-store=basic",
+    "--disable-background-networking",
+    "--disable-back-forward-cache",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-breakpad",
+    "--disable-client-side-phishing-detection",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-domain-reliability",
+    "--disable-extensions",
+    "--disable-field-trial-config",
+    "--disable-hang-monitor",
+    "--disable-popup-blocking",
+    "--disable-prompt-on-repost",
+    "--disable-search-engine-choice-screen",
+    "--disable-sync",
+    "--disable-features=Translate,MediaRouter,OptimizationHints,AcceptCHFrame,GlobalMediaControls,PaintHolding,"
+    "HttpsUpgrades,RenderDocument,IsolateSandboxedIframes",
+    "--no-pings",
+    "--use-mock-keychain",
     "--hide-scrollbars",
     "--force-color-profile=srgb",
     "--disable-lcd-text",
@@ -56,6 +82,8 @@ _FRAME_FLAGS = (
 )
 _LAUNCH_TIMEOUT_S = 30.0
 _CLOSE_TIMEOUT_S = 5.0
+_PIPE_BYTES = 1 << 20
+_WORDS_KEPT = 40
 _EGL_VENDORS = ("/usr/share/glvnd/egl_vendor.d/50_mesa.json", "/etc/glvnd/egl_vendor.d/50_mesa.json")
 
 
@@ -70,17 +98,124 @@ def graphics_flags() -> tuple[str, ...]:
     return ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-gpu-compositing")
 
 
+class _Process(asyncio.SubprocessProtocol):
+    """A browser's process: its last words are kept, its end is told."""
+
+    def __init__(self) -> None:
+        self.connection = Connection(self._write)
+        self.words: deque[str] = deque(maxlen=_WORDS_KEPT)
+        self.gone = asyncio.Event()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._input: asyncio.WriteTransport | None = None
+        self._output: asyncio.ReadTransport | None = None
+        self._exited = self._silent = False
+
+    @classmethod
+    async def start(cls, command: Sequence[str]) -> _Process:
+        """Run a command whose standard input and output carry the protocol."""
+        loop = asyncio.get_running_loop()
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
+        with contextlib.suppress(OSError):  # a picture is larger than the usual 64 KiB
+            fcntl.fcntl(ours_out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        try:
+            transport, self = await loop.subprocess_exec(
+                cls, *command, stdin=theirs_in, stdout=theirs_out, stderr=asyncio.subprocess.PIPE
+            )
+        except BaseException:
+            os.close(ours_in)
+            os.close(ours_out)
+            raise
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+        self._transport = transport
+        self._input, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(ours_in, "wb", 0))
+        self._output, _ = await loop.connect_read_pipe(lambda: _Answers(self), os.fdopen(ours_out, "rb", 0))
+        return self
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.words.extend(data.decode(errors="replace").splitlines())
+
+    def process_exited(self) -> None:
+        self._exited = True
+        self._tell()
+
+    def silent(self) -> None:
+        """The other end of the protocol was closed: nothing of the browser runs any more."""
+        self._silent = True
+        self._tell()
+
+    def kill(self) -> None:
+        """End it: bubblewrap dies, and everything inside with bubblewrap."""
+        with contextlib.suppress(ProcessLookupError):
+            if self._transport is not None:
+                self._transport.kill()
+
+    def close(self) -> None:
+        """Let go of the pipes."""
+        for transport in (self._input, self._output, self._transport):
+            if transport is not None:
+                transport.close()
+
+    def _tell(self) -> None:
+        self.connection.end("the browser ended")
+        if self._exited and self._silent:
+            self.gone.set()
+
+    def _write(self, data: bytes) -> None:
+        if self._input is not None and not self._input.is_closing():
+            self._input.write(data)
+
+
+class _Answers(asyncio.Protocol):
+    """What the browser writes."""
+
+    def __init__(self, process: _Process) -> None:
+        self._process = process
+
+    def data_received(self, data: bytes) -> None:
+        self._process.connection.receive(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._process.silent()
+
+
+class Target:
+    """A page in a browser context of its own.
+
+    Attributes:
+        session: Its protocol session.
+    """
+
+    def __init__(self, connection: Connection, session: ProtocolSession, target: str, context: str) -> None:
+        self.session = session
+        self._connection = connection
+        self._target = target
+        self._context = context
+
+    async def close(self) -> None:
+        """Close the page and forget its context.
+
+        Raises:
+            BrowserCrashed: The browser ended.
+        """
+        self.session.end("the page was closed")
+        await self._connection.send("Target.closeTarget", {"targetId": self._target})
+        await self._connection.send("Target.disposeBrowserContext", {"browserContextId": self._context})
+
+
 class Browser:
     """A running browser; make it with `launch`, end it with `close` or as a context manager.
 
     Attributes:
+        kind: The headless shell, which takes frames one by one, or the full browser.
         frames_painted: How many pictures it made.
         spoilt: Whether a page of it would not close: nobody should use it again.
     """
 
-    def __init__(self, playwright: Playwright, context: BrowserContext, folder: WorkFolder, kind: BrowserKind) -> None:
-        self._playwright = playwright
-        self._context = context
+    def __init__(self, process: _Process, folder: WorkFolder, kind: BrowserKind) -> None:
+        self._process = process
         self._folder = folder
         self.kind: BrowserKind = kind
         self.frames_painted = 0
@@ -111,96 +246,80 @@ class Browser:
 
     @classmethod
     async def _start(cls, chromium_path: Path | None) -> Self:
-        from playwright.async_api import Error, async_playwright
-
         binary = find_browser(chromium_path)
         await asyncio.to_thread(check_isolation)
         await asyncio.to_thread(sweep_dead_folders)
         folder = WorkFolder("browser")
-        playwright: Playwright | None = None
         try:
             profile = folder.writable_by_browser("profile")
-            launcher = folder.path / "launch"
-            launcher.write_text(await asyncio.to_thread(browser_command, binary.path, profile))
-            launcher.chmod(0o755)
-            playwright = await async_playwright().start()
-            context = await playwright.chromium.launch_persistent_context(
-                profile,
-                executable_path=launcher,
-                headless=True,
-                args=[*CHROMIUM_FLAGS, *graphics_flags(), *(_FRAME_FLAGS if binary.kind == "shell" else ())],
-                ignore_default_args=["--enable-unsafe-swiftshader"],
-                chromium_sandbox=await asyncio.to_thread(nested_sandbox_works),
-                no_viewport=True,
-                service_workers="block",
-                accept_downloads=False,
-                locale="en-US",
-                timezone_id="UTC",
-                artifacts_dir=folder.path / "artifacts",
-                timeout=_LAUNCH_TIMEOUT_S * 1000,
-                handle_sigint=False,
-                handle_sigterm=False,
-                handle_sighup=False,
-            )
-        except BaseException as error:
-            if playwright is not None:
-                await playwright.stop()
+            command = await asyncio.to_thread(browser_command, binary.path, profile)
+            flags = [*CHROMIUM_FLAGS, *graphics_flags(), f"--user-data-dir={profile}"]
+            flags += _FRAME_FLAGS if binary.kind == "shell" else ()
+            flags += () if await asyncio.to_thread(nested_sandbox_works) else ("--no-sandbox",)
+            process = await _Process.start([*command, *flags, "about:blank"])
+        except BaseException:
             folder.close()
-            if isinstance(error, Error):
-                raise BrowserCrashed(f"{binary.path} did not start: {_last_lines(error.message)}") from error
             raise
-        return cls(playwright, context, folder, binary.kind)
+        self = cls(process, folder, binary.kind)
+        try:
+            async with asyncio.timeout(_LAUNCH_TIMEOUT_S):
+                await process.connection.send("Browser.getVersion")
+                process.connection.on("Target.targetCreated", self._on_target)
+                await process.connection.send(
+                    "Target.setDiscoverTargets", {"discover": True, "filter": [{"type": "page"}]}
+                )
+        except (BrowserCrashed, TimeoutError) as error:
+            await self.close()
+            words = " | ".join(line.strip() for line in list(process.words)[-6:])
+            raise BrowserCrashed(f"{binary.path} did not start: {words or 'it said nothing'}") from error
+        except BaseException:
+            await self.close()
+            raise
+        return self
 
     @property
-    def context(self) -> BrowserContext:
-        """The browser's only context."""
-        return self._context
+    def connection(self) -> Connection:
+        """The protocol connection of the browser as a whole."""
+        return self._process.connection
 
-    async def new_target(self, width: int, height: int) -> tuple[Page, ProtocolSession]:
-        """Open an empty page whose frames are made when asked for (headless shell), with its protocol session.
+    async def new_target(self, width: int, height: int, *, scale: float = 1.0) -> Target:
+        """Open an empty page whose frames are made when asked for (headless shell).
 
         Args:
             width: Viewport width in CSS pixels.
             height: Viewport height in CSS pixels.
+            scale: Device pixels per CSS pixel.
 
         Raises:
             BrowserCrashed: The browser ended.
         """
-        from playwright.async_api import Error
-
-        browser = self._context.browser
-        if browser is None:
-            raise BrowserCrashed("the browser has gone")
-        parameters: dict[str, object] = {"url": "about:blank"}
+        connection = self.connection
+        context = str((await connection.send("Target.createBrowserContext"))["browserContextId"])
+        parameters: dict[str, object] = {"url": "about:blank", "browserContextId": context}
         if self.kind == "shell":
             parameters |= {"width": width, "height": height, "enableBeginFrameControl": True}
-        try:
-            root = await browser.new_browser_cdp_session()
-            async with self._context.expect_page() as opened:
-                await ProtocolSession(root).send("Target.createTarget", parameters)
-            page = await opened.value
-            await root.detach()
-            session = ProtocolSession(await self._context.new_cdp_session(page))
-        except Error as error:
-            raise crash_error(error) from error
+        target = str((await connection.send("Target.createTarget", parameters))["targetId"])
+        attached = await connection.send("Target.attachToTarget", {"targetId": target, "flatten": True})
+        session = ProtocolSession(connection, str(attached["sessionId"]))
+        await connection.send("Browser.setDownloadBehavior", {"behavior": "deny", "browserContextId": context})
         await session.send(
             "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+            {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False},
         )
-        return page, session
+        await session.send("Emulation.setFocusEmulationEnabled", {"enabled": True})
+        return Target(connection, session, target, context)
 
     async def close(self) -> None:
-        """End the browser and everything under it; a browser that does not answer is killed."""
+        """End the browser and everything under it."""
         if self._closed:
             return
         self._closed = True
-        with contextlib.suppress(Exception):
+        # its profile is thrown away: there is nothing that a polite end would save
+        self._process.kill()
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                await self._context.close()
-        # stopping the driver kills what is left: bubblewrap dies with its parent, and all inside with bubblewrap
-        with contextlib.suppress(Exception):
-            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                await self._playwright.stop()
+                await self._process.gone.wait()
+        self._process.close()
         await asyncio.to_thread(self._folder.close)
 
     async def __aenter__(self) -> Self:
@@ -211,6 +330,13 @@ class Browser:
     ) -> None:
         await self.close()
 
+    def _on_target(self, event: Mapping[str, object]) -> None:
+        """Close what a page opened: its picture is nobody's."""
+        info = cast("Mapping[str, Any]", event.get("targetInfo") or {})
+        if info.get("openerId"):
+            self.connection.post("Target.closeTarget", {"targetId": info["targetId"]}).add_done_callback(_ignore)
 
-def _last_lines(text: str, count: int = 6) -> str:
-    return " | ".join(line.strip() for line in text.strip().splitlines()[-count:])
+
+def _ignore(answer: asyncio.Future[dict[str, Any]]) -> None:
+    if not answer.cancelled():
+        answer.exception()

@@ -1,131 +1,205 @@
-"""One unit from page to stored file: a fresh page, its frames in order, an encoder at the other end of a short queue.
+"""Units from page to stored files: one page, its frames in order, an encoder for each unit behind a short queue.
 
-Each unit starts from a page of its own, so that what it shows depends on the bundle, the spec and its place in the
-grid, and on no other unit: any worker makes the same pictures in any order. The frame before the first is captured
-too, and the job compares it with the neighbour's last.
+A task's units follow each other on one page; whoever captures the next task begins with a page of its own. The frame
+before a task's first is captured too, and the job compares it with the neighbour's last: where they differ, the page
+keeps state that seeking does not restore. While a unit is finished and stored, the next one's frames are captured.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import os
 import socket
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from koda_ray.errors import PageError
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.encode import UnitEncoder
+from koda_ray.render.encode import Image, UnitEncoder
 from koda_ray.render.isolation import WorkFolder
+from koda_ray.render.owned import own
 from koda_ray.render.page import RenderPage
-from koda_ray.render.protocol import UnitResult, UnitTask
+from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
+from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
 from koda_ray.render.stored import write_unit
 from koda_ray.state.storage import sha256
 
-__all__ = ["IMAGE", "capture_unit"]
-
-IMAGE: Literal["png", "jpeg"] = "jpeg"
-"""How pictures travel from browser to encoder; what travels is what is hashed.
-
-JPEG 95 has the video's own halved colour planes and takes a third of PNG's time on a 1080p WebGL scene; after CRF 18
-it is 51 dB from the lossless original, where PNG is 57: neither can be seen.
-"""
+__all__ = ["capture_units", "image_of"]
 
 _QUEUE_FRAMES = 4
 _HASH_DIGITS = 32
 
 
-async def capture_unit(
-    task: UnitTask, browser: Browser, bundle: Bundle, *, on_frames: Callable[[int], None] | None = None
-) -> UnitResult:
-    """Capture, encode and store a unit.
+def image_of(spec: RenderSpec) -> Image:
+    """Return how pictures travel from browser to encoder; what travels is what is hashed.
+
+    JPEG 95 has the video's own halved colour planes and takes a third of PNG's time on a 1080p WebGL scene; after CRF
+    18 it is 51 dB from the lossless original, where PNG is 57: neither can be seen.
+    """
+    return "png" if spec.lossless else "jpeg"
+
+
+async def capture_units(task: CaptureTask, browser: Browser, bundle: Bundle, *, hear: Hear | None = None) -> None:
+    """Capture, encode and store units.
 
     Args:
         task: Which.
         browser: A running browser; a page of it is opened and closed.
         bundle: The bundle that the task names.
-        on_frames: Hears how many frames are captured.
+        hear: Hears how many frames are captured, and of each stored unit, in order.
 
     Raises:
         PageError: The page threw, or looped for ever.
         PageNotReady: It did not become ready, or a frame's images did not come.
         BrowserCrashed: The browser ended.
         EncodeFailed: FFmpeg failed.
-        StorageError: The unit could not be stored.
+        StorageError: A unit could not be stored.
     """
-    started = time.perf_counter()
-    spec = task.spec
-    folder = WorkFolder("unit")
-    encoder = UnitEncoder(spec, folder.path / "unit.mp4", image=IMAGE)
-    page: RenderPage | None = None
-    timings: dict[str, float] = {}
-    try:
-        page = await RenderPage.open(
-            browser,
-            bundle,
-            width=spec.width,
-            height=spec.height,
-            seed=spec.seed,
-            entry=spec.entry,
-        )
-        await page.wait_ready(spec.ready_timeout_s)
-        timings["ready"] = _ms_since(started)
-        await encoder.start()
-        before, hashes = await _pictures(task, page, encoder, on_frames)
-        timings["capture"] = _ms_since(started) - timings["ready"]
-        path = await encoder.finish()
-        timings["encode_tail"] = _ms_since(started) - timings["ready"] - timings["capture"]
-        result = await _store(task, path, before, hashes, timings, started)
-    finally:
-        await encoder.close()
-        if page is not None:
-            await page.close()
-        folder.close()
-    return result
+    await own(_Capture(task, browser, bundle, hear).run())
 
 
-async def _pictures(
-    task: UnitTask, page: RenderPage, encoder: UnitEncoder, on_frames: Callable[[int], None] | None
-) -> tuple[str | None, list[str]]:
-    """Take the unit's pictures while those before are being encoded; return the hash before and the hashes."""
-    spec, unit = task.spec, task.unit
-    queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE_FRAMES)
+class _Capture:
+    """One task under way."""
 
-    async def write() -> None:
-        while (image := await queue.get()) is not None:
-            await encoder.write(image)
+    def __init__(self, task: CaptureTask, browser: Browser, bundle: Bundle, hear: Hear | None) -> None:
+        self._task = task
+        self._browser = browser
+        self._bundle = bundle
+        self._hear = hear
+        self._image: Image = image_of(task.spec)
+        self._picture: tuple[bytes, str] | None = None
+        self._finishing: asyncio.Task[None] | None = None
+        self._ready_ms = 0.0
 
-    writer = asyncio.create_task(write())
-    before: str | None = None
-    hashes: list[str] = []
-    try:
-        for frame in range(max(0, unit.start - 1), unit.stop):
-            await page.go(frame, spec.fps, mode=task.mode)
-            image = await page.picture(image=IMAGE)
-            if spec.strict and (fatal := page.problems.fatal) is not None:
-                where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal.file else ""
-                raise PageError(
-                    f"frame {frame}: {fatal.message}{where}",
-                    context={"frame": frame, "file": fatal.file, "line": fatal.line, "column": fatal.column},
-                )
-            digest = hashlib.sha256(image).hexdigest()[:_HASH_DIGITS]
-            if frame < unit.start:
-                before = digest
-                continue
-            hashes.append(digest)
-            await _hand_over(queue, image, writer)
-            if on_frames is not None:
-                on_frames(len(hashes))
-        await _hand_over(queue, None, writer)
-        await writer
-    finally:
-        writer.cancel()
-        await asyncio.gather(writer, return_exceptions=True)
-    return before, hashes
+    async def run(self) -> None:
+        task, spec, started = self._task, self._task.spec, time.perf_counter()
+        folder = WorkFolder("units")
+        page: RenderPage | None = None
+        try:
+            page = await RenderPage.open(
+                self._browser,
+                self._bundle,
+                width=spec.width,
+                height=spec.height,
+                scale=spec.scale,
+                seed=spec.seed,
+                entry=spec.entry,
+                props=spec.props,
+                transparent=spec.alpha,
+            )
+            await page.wait_ready(spec.ready_timeout_s)
+            self._ready_ms = _ms_since(started)
+            before: str | None = None
+            mode: CaptureMode = task.mode
+            if (start := task.units[0].start) > 0:
+                _, before = await self._take(page, start - 1, mode)
+            for unit, key in zip(task.units, task.keys, strict=True):
+                await self._unit(page, unit, key, before, folder.path / f"unit-{unit.index}.mp4")
+                before = None
+            await self._finished()
+        finally:
+            if self._finishing is not None:
+                self._finishing.cancel()
+                await asyncio.gather(self._finishing, return_exceptions=True)
+            if page is not None:
+                await page.close()
+            await asyncio.to_thread(folder.close)
+
+    async def _unit(self, page: RenderPage, unit: Unit, key: str, before: str | None, path: Path) -> None:
+        """Capture a unit's frames, and leave its end to `_finish`."""
+        started = time.perf_counter()
+        encoder = UnitEncoder(self._task.spec, unit.frame_count, path, image=self._image)
+        handed_over = False
+        try:
+            await encoder.start()
+            hashes = await self._pictures(page, unit, encoder)
+            timings = {"ready": self._ready_ms, "capture": _ms_since(started)}
+            self._ready_ms = 0.0
+            await self._finished()
+            result = UnitResult(
+                unit=unit,
+                key=key,
+                mode=self._task.mode if unit.start else "seek",
+                frame_hashes=tuple(hashes),
+                before_hash=before,
+                sha256="",
+                size_bytes=0,
+                worker=f"{socket.gethostname()}:{os.getpid()}",
+                attempts=self._task.attempt if unit is self._task.units[0] else 1,
+                still=sum(one == two for one, two in itertools.pairwise(hashes)),
+                timings_ms=timings,
+            )
+            self._finishing = asyncio.create_task(self._finish(encoder, result))
+            handed_over = True
+        finally:
+            if not handed_over:
+                await encoder.close()
+
+    async def _finish(self, encoder: UnitEncoder, result: UnitResult) -> None:
+        started = time.perf_counter()
+        try:
+            path = await encoder.finish()
+        finally:
+            await encoder.close()
+        encoded_ms = _ms_since(started)
+        data = await asyncio.to_thread(path.read_bytes)
+        path.unlink()
+        timings = result.timings_ms | {"encode_tail": encoded_ms}
+        timings["total"] = round(sum(timings.values()), 1)
+        result = replace(result, sha256=sha256(data), size_bytes=len(data), timings_ms=timings)
+        await write_unit(self._task.storage, self._task.user_id, result, data)
+        if self._hear is not None:
+            await self._hear(result)
+
+    async def _finished(self) -> None:
+        """Wait until the unit before is stored."""
+        if self._finishing is not None:
+            await self._finishing
+
+    async def _pictures(self, page: RenderPage, unit: Unit, encoder: UnitEncoder) -> list[str]:
+        """Take the unit's pictures while those before are being encoded; return their hashes."""
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE_FRAMES)
+
+        async def write() -> None:
+            while (image := await queue.get()) is not None:
+                await encoder.write(image)
+
+        writer = asyncio.create_task(write())
+        hashes: list[str] = []
+        try:
+            for frame in range(unit.start, unit.stop):
+                image, digest = await self._take(page, frame, self._task.mode)
+                hashes.append(digest)
+                await _hand_over(queue, image, writer)
+                if self._finishing is not None and self._finishing.done():
+                    await self._finishing
+                if self._hear is not None:
+                    await self._hear(Captured(unit.index, len(hashes)))
+            await _hand_over(queue, None, writer)
+            await writer
+        finally:
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+        return hashes
+
+    async def _take(self, page: RenderPage, frame: int, mode: CaptureMode) -> tuple[bytes, str]:
+        """Show a frame, and return its picture and the picture's hash."""
+        spec = self._task.spec
+        await page.go(frame, spec.fps, mode=mode)
+        image = await page.picture(image=self._image)
+        if spec.strict and (fatal := page.problems.fatal) is not None:
+            where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal.file else ""
+            raise PageError(
+                f"frame {frame}: {fatal.message}{where}",
+                context={"frame": frame, "file": fatal.file, "line": fatal.line, "column": fatal.column},
+            )
+        if self._picture is None or image is not self._picture[0]:
+            self._picture = image, hashlib.sha256(image).hexdigest()[:_HASH_DIGITS]
+        return self._picture
 
 
 async def _hand_over(queue: asyncio.Queue[bytes | None], image: bytes | None, writer: asyncio.Task[None]) -> None:
@@ -137,26 +211,6 @@ async def _hand_over(queue: asyncio.Queue[bytes | None], image: bytes | None, wr
             await writer
     finally:
         put.cancel()
-
-
-async def _store(
-    task: UnitTask, path: Path, before: str | None, hashes: list[str], timings: dict[str, float], started: float
-) -> UnitResult:
-    data = await asyncio.to_thread(path.read_bytes)
-    result = UnitResult(
-        unit=task.unit,
-        key=task.key,
-        mode=task.mode,
-        frame_hashes=tuple(hashes),
-        before_hash=before,
-        sha256=sha256(data),
-        size_bytes=len(data),
-        worker=f"{socket.gethostname()}:{os.getpid()}",
-        attempts=task.attempt,
-        timings_ms=timings | {"total": _ms_since(started)},
-    )
-    await write_unit(task.storage, task.user_id, result, data)
-    return result
 
 
 def _ms_since(started: float) -> float:

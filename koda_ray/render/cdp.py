@@ -1,76 +1,162 @@
-"""A typed edge to the browser's protocol: calls that answer with JSON or fail as our errors."""
+"""The browser's protocol over a pipe: calls that answer with JSON or fail as our errors, and events.
+
+Chromium reads commands from its file descriptor 3 and answers on 4, each message ended by a zero byte. A pipe passes
+through bubblewrap where a port could not, nobody else can connect to it, and it ends with the browser. Nothing stands
+between us and the browser: a driver process in between would parse and copy each picture once more.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from koda_ray.errors import BrowserCrashed, KodaError, PageError
 
-if TYPE_CHECKING:
-    from playwright.async_api import CDPSession
+__all__ = ["Connection", "Listener", "ProtocolSession", "ProtocolTransport"]
 
-__all__ = ["ProtocolSession", "crash_error"]
+Listener = Callable[[Mapping[str, object]], None]
+ProtocolTransport = Callable[[bytes], None]
+"""Sends bytes to the browser."""
 
 _MAX_MESSAGE_CHARS = 300
+_END = b"\0"
+
+
+class Connection:
+    """All sessions of one browser.
+
+    Args:
+        write: Sends bytes to the browser.
+    """
+
+    def __init__(self, write: ProtocolTransport) -> None:
+        self._write = write
+        self._parts: list[bytes] = []
+        self._next_id = 0
+        self._calls: dict[int, tuple[str | None, asyncio.Future[dict[str, Any]]]] = {}
+        self._listeners: dict[tuple[str | None, str], list[Listener]] = {}
+        self._over: dict[str, str] = {}
+        self._why_over: str | None = None
+
+    async def send(
+        self, method: str, parameters: Mapping[str, object] | None = None, *, session: str | None = None
+    ) -> dict[str, Any]:
+        """Call a method of the browser, or of a target where ``session`` names one.
+
+        Raises:
+            PageError: The page navigated away meanwhile.
+            BrowserCrashed: The browser or the target ended, or refused.
+        """
+        return await self.post(method, parameters, session=session)
+
+    def post(
+        self, method: str, parameters: Mapping[str, object] | None = None, *, session: str | None = None
+    ) -> asyncio.Future[dict[str, Any]]:
+        """Send a call now; whoever cares awaits its answer."""
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        why = self._why_over or (self._over.get(session) if session is not None else None)
+        if why is not None:
+            answer.set_exception(BrowserCrashed(why))
+            answer.exception()  # nobody needs to look
+            return answer
+        self._next_id += 1
+        message: dict[str, object] = {"id": self._next_id, "method": method, "params": dict(parameters or {})}
+        if session is not None:
+            message["sessionId"] = session
+        self._calls[self._next_id] = (session, answer)
+        self._write(json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass") + _END)
+        return answer
+
+    def on(self, event: str, listener: Listener, *, session: str | None = None) -> None:
+        """Hear an event of the browser or of a target, until that ends."""
+        self._listeners.setdefault((session, event), []).append(listener)
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the browser."""
+        *whole, rest = data.split(_END)
+        for part in whole:
+            self._parts.append(part)
+            message = b"".join(self._parts)
+            self._parts.clear()
+            self._on_message(cast("dict[str, Any]", json.loads(message)))
+        if rest:
+            self._parts.append(rest)
+
+    def end(self, why: str) -> None:
+        """Fail the calls under way and those to come: the browser has gone."""
+        self._why_over = self._why_over or why
+        calls, self._calls = self._calls, {}
+        for _, answer in calls.values():
+            _fail(answer, BrowserCrashed(self._why_over))
+        self._listeners.clear()
+
+    def end_session(self, session: str, why: str) -> None:
+        """The same for one target: the browser never answers for one that has gone."""
+        self._over.setdefault(session, why)
+        for number, (owner, answer) in list(self._calls.items()):
+            if owner == session:
+                del self._calls[number]
+                _fail(answer, BrowserCrashed(why))
+        for key in [key for key in self._listeners if key[0] == session]:
+            del self._listeners[key]
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        number = message.get("id")
+        if number is None:
+            for listener in tuple(self._listeners.get((message.get("sessionId"), message["method"]), ())):
+                listener(message.get("params") or {})
+            return
+        _, answer = self._calls.pop(number, (None, None))
+        if answer is None or answer.done():
+            return
+        if (error := message.get("error")) is not None:
+            _fail(answer, _error(str(error.get("message", error))))
+        else:
+            answer.set_result(message.get("result") or {})
 
 
 class ProtocolSession:
     """One target's protocol session.
 
     Args:
-        session: Playwright's.
+        connection: The browser's.
+        session: The session's id.
     """
 
-    def __init__(self, session: CDPSession) -> None:
-        self._session = cast("Any", session)
-        self._calls: set[asyncio.Future[dict[str, Any]]] = set()
-        self._why_over: str | None = None
+    def __init__(self, connection: Connection, session: str) -> None:
+        self._connection = connection
+        self.id = session
 
     async def send(self, method: str, parameters: Mapping[str, object] | None = None) -> dict[str, Any]:
-        """Call a method.
+        """Call a method. Raises as `Connection.send`."""
+        return await self._connection.send(method, parameters, session=self.id)
 
-        Raises:
-            PageError: The page navigated away meanwhile.
-            BrowserCrashed: The browser ended or refused.
-        """
-        from playwright.async_api import Error
-
-        if self._why_over is not None:
-            raise BrowserCrashed(self._why_over)
-        call = asyncio.ensure_future(self._session.send(method, dict(parameters or {})))
-        self._calls.add(call)
-        try:
-            return cast("dict[str, Any]", await call)
-        except Error as error:
-            raise crash_error(error) from error
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self._why_over is not None and not (task and task.cancelling()):
-                raise BrowserCrashed(self._why_over) from None
-            raise
-        finally:
-            self._calls.discard(call)
+    def post(self, method: str, parameters: Mapping[str, object] | None = None) -> asyncio.Future[dict[str, Any]]:
+        """Send a call now; its answer may be ignored, also when it is an error."""
+        answer = self._connection.post(method, parameters, session=self.id)
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return answer
 
     def end(self, why: str) -> None:
-        """Fail the calls under way and those to come: the browser never answers for a target that has gone.
+        """Fail the calls under way and those to come."""
+        self._connection.end_session(self.id, why)
 
-        Args:
-            why: The failure's message.
-        """
-        self._why_over = why
-        for call in self._calls:
-            call.cancel()
-
-    def on(self, event: str, listener: Callable[[Mapping[str, object]], None]) -> None:
-        """Hear an event until the target closes."""
-        self._session.on(event, listener)
+    def on(self, event: str, listener: Listener) -> None:
+        """Hear an event until the target ends."""
+        self._connection.on(event, listener, session=self.id)
 
 
-def crash_error(error: Exception) -> KodaError:
-    """Say in our terms what Playwright reports when a call cannot be answered."""
-    first = (str(error).strip().splitlines() or [""])[0][:_MAX_MESSAGE_CHARS]
-    if "context was destroyed" in first or "Cannot find context" in first:
+def _fail(answer: asyncio.Future[dict[str, Any]], error: KodaError) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+        answer.exception()  # whoever awaits it still gets it; nobody has to
+
+
+def _error(message: str) -> KodaError:
+    """Say in our terms what the browser says when a call cannot be answered."""
+    first = (message.strip().splitlines() or [""])[0][:_MAX_MESSAGE_CHARS]
+    if "context was destroyed" in first or "Cannot find context" in first or "navigated or closed" in first:
         return PageError("the page navigated away or reloaded while it was rendered")
-    return BrowserCrashed(f"the browser ended or refused: {first or type(error).__name__}")
+    return BrowserCrashed(f"the browser ended or refused: {first or 'no reason given'}")

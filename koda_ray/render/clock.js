@@ -17,6 +17,7 @@
     getAnimations: Document.prototype.getAnimations,
   };
   let now = 0; // milliseconds of virtual time
+  window.__kodaProps = __PROPS__;
 
   // ---- random numbers -------------------------------------------------------------------------------------------
   let a = 0, b = 0, c = 0, counter = 1;
@@ -225,6 +226,7 @@
     for (const url of requests.values()) names.push(`request ${url}`);
     return names.slice(0, MAX_PENDING_NAMES);
   };
+  if (navigator.serviceWorker) navigator.serviceWorker.register = () => Promise.reject(new DOMException("service workers are off in a render", "SecurityError"));
   delete window.RTCPeerConnection; delete window.webkitRTCPeerConnection;
 
   // ---- the page's own contract ----------------------------------------------------------------------------------

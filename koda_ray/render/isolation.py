@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import shutil
 import socket
 import subprocess
@@ -38,10 +37,14 @@ _READ_ONLY = (
 )
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
 _TRIAL_TIMEOUT_S = 20
+# Chromium's protocol lies on 3 and 4; a shell may name no others
+_PROTOCOL_PIPES = 'exec 3<&0 4>&1 </dev/null >/dev/null; exec "$@"'
 
 
-def browser_command(binary: Path, folder: Path) -> str:
-    """Return the text of a launcher that runs a browser in isolation, with the arguments it is given.
+def browser_command(binary: Path, folder: Path) -> list[str]:
+    """Return the command that runs a browser in isolation, to which the browser's arguments are added.
+
+    The browser's protocol comes in on the command's standard input and goes out on its standard output.
 
     Args:
         binary: The browser.
@@ -50,12 +53,11 @@ def browser_command(binary: Path, folder: Path) -> str:
     Raises:
         Missing: bubblewrap is not installed, or the machine does not let it make namespaces.
     """
-    prefix = [*_drop_user(), find_program("bwrap"), *_isolation_arguments()]
+    command = ["/bin/sh", "-c", _PROTOCOL_PIPES, "sh", *_drop_user(), find_program("bwrap"), *_isolation_arguments()]
     for extra in {binary.parent, binary.resolve().parent}:
         if not extra.is_relative_to("/usr"):
-            prefix += ["--ro-bind", str(extra), str(extra)]
-    prefix += ["--bind", str(folder), str(folder), "--chdir", str(folder)]
-    return f'#!/bin/sh\nexec {shlex.join(prefix)} {shlex.quote(str(binary))} "$@"\n'
+            command += ["--ro-bind", str(extra), str(extra)]
+    return [*command, "--bind", str(folder), str(folder), "--chdir", str(folder), str(binary)]
 
 
 @cache
@@ -77,6 +79,8 @@ def _isolation_arguments() -> tuple[str, ...]:
     arguments += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", "/dev/shm"]
     arguments += ["--clearenv", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin:/bin"]
     arguments += ["--setenv", "LANG", "C.UTF-8", "--setenv", "TZ", "UTC"]
+    # llvmpipe draws in the thread that asks: its helpers wait for each other where all processors have a page to draw
+    arguments += ["--setenv", "LP_NUM_THREADS", "0"]
     return tuple(arguments)
 
 

@@ -20,16 +20,19 @@ from pydantic import JsonValue
 
 from koda_ray.errors import KodaError, NotFound, RenderError
 from koda_ray.render.owned import all_or_cancel
+from koda_ray.render.plan import CostModel, next_units
 from koda_ray.render.progress import ProgressMeter
 from koda_ray.render.protocol import (
+    Captured,
+    CaptureTask,
     Environment,
+    Hear,
     JoinResult,
     JoinTask,
     Progress,
     RenderExecutor,
     RenderResult,
     UnitResult,
-    UnitTask,
 )
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, plan_units, unit_hash
 from koda_ray.render.stored import needs_replay, note_replay, read_unit
@@ -37,7 +40,6 @@ from koda_ray.state.storage import Storage, bundle_key, report_key
 
 __all__ = ["RenderJob"]
 
-_WINDOW_PER_WORKER = 2
 _LOOKUPS = 16
 _RETRY_DELAY_S = 0.2
 _MAX_REJOINS = 3
@@ -171,44 +173,79 @@ class RenderJob:
             done[unit.index] = replace(found, unit=unit)
             self._meter.found(unit.frame_count)
             await tell(done[unit.index])
-        window = asyncio.Semaphore(max(1, self._executor.workers * _WINDOW_PER_WORKER))
+        cost = CostModel(self._spec)
+        attempts: dict[int, int] = {}
 
-        async def make(unit: Unit) -> None:
-            async with window:
-                done[unit.index] = await self._capture(environment, unit, mode)
-            await tell(done[unit.index])
+        async def hear(told: Captured | UnitResult) -> None:
+            if isinstance(told, Captured):
+                self._meter.captured(told.unit, told.frames)
+                return
+            cost.learn(told.unit.frame_count, told.timings_ms.get("capture", 0.0) / 1000)
+            done[told.unit.index] = told
+            await tell(told)
 
-        await all_or_cancel([make(unit) for unit in missing])
+        async def work() -> None:
+            while missing:
+                units = next_units(missing, workers=max(1, self._executor.workers), cost=cost)
+                del missing[: len(units)]
+                await self._capture(environment, units, mode, hear, attempts)
+
+        missing.sort(key=lambda unit: unit.index)
+        await all_or_cancel([work() for _ in range(min(len(missing), max(1, self._executor.workers)))])
         return [done[unit.index] for unit in plan]
 
     def _key(self, environment: Environment, unit: Unit, mode: CaptureMode) -> str:
         # the first unit begins at frame 0 in both modes
         return unit_hash(self._spec, unit, environment=environment.fingerprint, mode=mode if unit.start else "seek")
 
-    async def _capture(self, environment: Environment, unit: Unit, mode: CaptureMode) -> UnitResult:
-        """Capture a unit, again where that may help."""
-        task = UnitTask(
-            storage=self._storage,
-            user_id=self._user_id,
-            job_id=self._job_id,
-            spec=self._spec,
-            unit=unit,
-            mode=mode if unit.start else "seek",
-            environment=environment.fingerprint,
-            key=self._key(environment, unit, mode),
-        )
-        while True:
+    async def _capture(
+        self, environment: Environment, units: Sequence[Unit], mode: CaptureMode, hear: Hear, attempts: dict[int, int]
+    ) -> None:
+        """Capture units; those that were not stored again where that may help."""
+        left = list(units)
+        refused: list[BaseException] = []
+
+        async def listen(told: Captured | UnitResult) -> None:
             try:
-                return await self._executor.capture(task, lambda frames: self._meter.captured(unit.index, frames))
+                await hear(told)
+            except BaseException as error:
+                refused.append(error)
+                raise
+            if isinstance(told, UnitResult):
+                left.remove(told.unit)
+
+        while left:
+            first = left[0]
+            attempts[first.index] = attempt = attempts.get(first.index, 0) + 1
+            task = CaptureTask(
+                storage=self._storage,
+                user_id=self._user_id,
+                job_id=self._job_id,
+                spec=self._spec,
+                units=tuple(left),
+                keys=tuple(self._key(environment, unit, mode) for unit in left),
+                mode=mode,
+                environment=environment.fingerprint,
+                attempt=attempt,
+            )
+            try:
+                await self._executor.capture(task, listen)
             except KodaError as error:
-                self._failures.append(f"unit {unit.index}, attempt {task.attempt}: {error.code}: {error.message}")
+                if refused:  # not the worker's fault: whoever listens has had enough
+                    raise
+                self._failures.append(f"unit {left[0].index if left else first.index}: {error.code}: {error.message}")
                 if not error.retryable:
                     raise
-                if task.attempt >= self._attempts:
-                    raise _gave_up(error, task) from error
-            self._meter.captured(unit.index, 0)
-            await asyncio.sleep(_RETRY_DELAY_S * task.attempt)
-            task = replace(task, attempt=task.attempt + 1)
+                failing = left[0] if left else first
+                if failing is first and attempt >= self._attempts:
+                    raise _gave_up(error, first, attempt) from error
+            else:
+                if left:
+                    raise RenderError(f"units {[unit.index for unit in left]} were not captured, and nobody said why")
+                return
+            for unit in left:
+                self._meter.captured(unit.index, 0)
+            await asyncio.sleep(_RETRY_DELAY_S * attempt)
 
     async def _join(self, environment: Environment, units: list[UnitResult]) -> tuple[list[UnitResult], JoinResult]:
         attempt = 1
@@ -235,10 +272,13 @@ class RenderJob:
             torn = set(joined.torn)
             fresh: dict[str, UnitResult] = {}
 
-            async def again(unit: UnitResult, fresh: dict[str, UnitResult] = fresh) -> None:
-                fresh[unit.key] = await self._capture(environment, unit.unit, unit.mode)
+            async def keep(told: Captured | UnitResult, fresh: dict[str, UnitResult] = fresh) -> None:
+                if isinstance(told, UnitResult):
+                    fresh[told.key] = told
 
-            await all_or_cancel([again(unit) for unit in units if unit.key in torn])
+            attempts: dict[int, int] = {}
+            lost = [unit for unit in units if unit.key in torn]
+            await all_or_cancel([self._capture(environment, [unit.unit], unit.mode, keep, attempts) for unit in lost])
             units = [fresh.get(unit.key, unit) for unit in units]
 
     def _report(
@@ -272,6 +312,7 @@ class RenderJob:
                     "mode": unit.mode,
                     "reused": unit.reused,
                     "attempts": unit.attempts,
+                    "still": unit.still,
                     "sizeBytes": unit.size_bytes,
                     "worker": unit.worker,
                     "ms": unit.timings_ms,
@@ -284,7 +325,7 @@ class RenderJob:
 
 def _breaks(before: UnitResult, unit: UnitResult) -> bool:
     """Whether a unit was begun from another picture than the one before it ended with."""
-    return unit.before_hash != before.frame_hashes[-1]
+    return unit.before_hash is not None and unit.before_hash != before.frame_hashes[-1]
 
 
 def _digest(units: Sequence[UnitResult]) -> str:
@@ -295,12 +336,11 @@ def _digest(units: Sequence[UnitResult]) -> str:
     return digest.hexdigest()
 
 
-def _gave_up(error: KodaError, task: UnitTask) -> KodaError:
-    unit = task.unit
+def _gave_up(error: KodaError, unit: Unit, attempts: int) -> KodaError:
     return type(error)(
-        f"unit {unit.index} (frames {unit.start} to {unit.stop - 1}) failed {task.attempt} times, "
+        f"unit {unit.index} (frames {unit.start} to {unit.stop - 1}) failed {attempts} times, "
         f"last with {error.code}: {error.message}",
         code=error.code,
-        context={**error.context, "unit": unit.index, "attempts": task.attempt},
+        context={**error.context, "unit": unit.index, "attempts": attempts},
         retryable=False,
     )

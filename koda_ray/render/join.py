@@ -66,7 +66,7 @@ async def join_video(task: JoinTask) -> JoinResult:
             thumbnail_key=thumbnail_key(task.user_id, task.job_id),
             size_bytes=video.stat().st_size,
             sha256=await asyncio.to_thread(_digest, video),
-            duration_s=len(facts.times_s) / task.spec.fps,
+            duration_s=task.spec.seconds(len(facts.times_s)),
             frame_count=len(facts.times_s),
             timings_ms=timings,
         )

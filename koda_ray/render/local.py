@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,19 +13,19 @@ from typing import Any, Self
 from koda_ray.errors import BrowserCrashed, RenderError
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle, load_bundle
-from koda_ray.render.capture import capture_unit
+from koda_ray.render.capture import capture_units
 from koda_ray.render.environment import read_environment
 from koda_ray.render.join import join_video
 from koda_ray.render.owned import end_all, own
 from koda_ray.render.probe import probe_page
 from koda_ray.render.protocol import (
+    CaptureTask,
     Environment,
+    Hear,
     JoinResult,
     JoinTask,
     ProbeReport,
     ProbeTask,
-    UnitResult,
-    UnitTask,
 )
 from koda_ray.state.storage import Storage
 
@@ -60,16 +60,16 @@ class LocalExecutor:
         """What this machine renders with."""
         return await asyncio.to_thread(read_environment, self._chromium_path)
 
-    async def capture(self, task: UnitTask, on_frames: Callable[[int], None] | None = None) -> UnitResult:
-        """Capture, encode and store one unit. Raises as `capture_unit`."""
+    async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
+        """Capture, encode and store units. Raises as `capture_units`."""
 
-        async def work() -> UnitResult:
+        async def work() -> None:
             check_environment(task, await self.environment())
             bundle = await self._bundle(task.storage, task.user_id, task.spec.bundle)
             async with self._browser() as browser:
-                return await capture_unit(task, browser, bundle, on_frames=on_frames)
+                await capture_units(task, browser, bundle, hear=hear)
 
-        return await own(work(), self._running)
+        await own(work(), self._running)
 
     async def join(self, task: JoinTask) -> JoinResult:
         """Join, verify and store the video. Raises as `join_video`."""
@@ -132,7 +132,7 @@ class LocalExecutor:
         return self._bundles[key]
 
 
-def check_environment(task: UnitTask, environment: Environment) -> None:
+def check_environment(task: CaptureTask, environment: Environment) -> None:
     """Refuse a unit that was planned for another environment: one video never mixes two.
 
     Raises:

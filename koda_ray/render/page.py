@@ -12,27 +12,25 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Any, Literal, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from koda_ray.errors import BrowserCrashed, InvalidInput, PageError, PageNotReady
-from koda_ray.render.browser import Browser
+from koda_ray.render.browser import Browser, Target
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.cdp import ProtocolSession
 from koda_ray.render.problems import Problems
 
-if TYPE_CHECKING:
-    from playwright.async_api import Page, Request, Route
+__all__ = ["CAPTURE_VERSION", "JPEG_QUALITY", "ORIGIN", "PageFacts", "RenderPage", "clock_source"]
 
-__all__ = ["CAPTURE_VERSION", "ORIGIN", "PageFacts", "RenderPage", "clock_source"]
-
-CAPTURE_VERSION = "1"
+CAPTURE_VERSION = "2"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
 
 ORIGIN = "https://bundle.koda"
 """A secure context, as the live preview's localhost is: without it `crypto.randomUUID` and others are missing."""
+JPEG_QUALITY = 95
 FRAME_TIMEOUT_S = 60.0
 PENDING_TIMEOUT_S = 15.0
 _POLL_S = 0.01
@@ -68,13 +66,15 @@ class RenderPage:
         problems: What went wrong in the page so far.
     """
 
-    def __init__(self, browser: Browser, page: Page, session: ProtocolSession, bundle: Bundle) -> None:
+    def __init__(self, browser: Browser, target: Target, bundle: Bundle) -> None:
         self._browser = browser
-        self._page = page
-        self._session = session
+        self._target = target
+        self._session = target.session
         self._bundle = bundle
         self._ticks_ms = _FIRST_TICK_MS
-        self._answering: set[str] = set()
+        self._main_frame: str | None = None
+        self._last: tuple[str, bytes] | None = None
+        self._still = False
         self._contract = False
         self._ready = False
         self._left_for: str | None = None
@@ -91,16 +91,22 @@ class RenderPage:
         height: int,
         seed: int = 1,
         entry: str = "index.html",
+        scale: float = 1.0,
+        props: str = "{}",
+        transparent: bool = False,
     ) -> RenderPage:
         """Start to load a bundle's page in a target of its own.
 
         Args:
             browser: Where.
             bundle: The files.
-            width: Picture width in pixels, which is the viewport's.
-            height: Picture height in pixels.
+            width: The viewport's width in CSS pixels.
+            height: The viewport's height in CSS pixels.
             seed: Seed of the page's random numbers.
             entry: The page's path in the bundle.
+            scale: Device pixels per CSS pixel; the picture is the viewport times this.
+            props: JSON that the page finds as ``window.__kodaProps``.
+            transparent: Whether what the page does not paint stays transparent, instead of white.
 
         Raises:
             InvalidInput: The bundle has no such page.
@@ -108,20 +114,39 @@ class RenderPage:
         """
         if entry not in bundle.files:
             raise InvalidInput(f"the bundle has no {entry!r}: it has {', '.join(sorted(bundle.files)[:5])}")
-        page, session = await browser.new_target(width, height)
-        self = cls(browser, page, session, bundle)
-        page.on("crash", lambda _: session.end("the page's process ended (killed, or out of memory)"))
+        target = await browser.new_target(width, height, scale=scale)
+        self = cls(browser, target, bundle)
+        try:
+            await self._load(seed=seed, entry=entry, props=props, transparent=transparent)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _load(self, *, seed: int, entry: str, props: str, transparent: bool) -> None:
+        session = self._session
+        session.on("Inspector.targetCrashed", self._on_crashed)
         session.on("Runtime.exceptionThrown", self.problems.on_exception)
         session.on("Runtime.consoleAPICalled", self.problems.on_console)
         session.on("Page.frameNavigated", self._on_navigated)
-        await session.send("Runtime.enable")
-        await session.send("Page.enable")
-        await session.send(
-            "Page.addScriptToEvaluateOnNewDocument", {"source": clock_source().replace("__SEED__", str(seed))}
-        )
-        await page.route("**/*", self._answer)
-        await session.send("Page.navigate", {"url": f"{ORIGIN}/{quote(entry)}?export=1"})
-        return self
+        session.on("Page.javascriptDialogOpening", self._on_dialog)
+        session.on("Fetch.requestPaused", self._on_request)
+        source = clock_source().replace("__SEED__", str(seed)).replace("__PROPS__", props)
+        if transparent:
+            await session.send(
+                "Emulation.setDefaultBackgroundColorOverride", {"color": {"r": 0, "g": 0, "b": 0, "a": 0}}
+            )
+        # sent together: the browser takes them in order
+        for call in [
+            session.post("Inspector.enable"),
+            session.post("Runtime.enable"),
+            session.post("Page.enable"),
+            session.post("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}),
+            session.post("Page.addScriptToEvaluateOnNewDocument", {"source": source}),
+        ]:
+            await call
+        url = f"{ORIGIN}/{quote(entry)}?export=1"
+        self._main_frame = str((await session.send("Page.navigate", {"url": url})).get("frameId"))
 
     async def wait_ready(self, timeout_s: float) -> PageFacts:
         """Wait until the page is loaded, its fonts, images and requests are there, and its contract says ready.
@@ -152,7 +177,6 @@ class RenderPage:
                     pending = ["the page's script, which does not let go (an endless loop?)"]
                 raise self._not_ready(timeout_s, pending) from None
             pending = [str(name) for name in cast("Sequence[object]", status.get("pending") or ())]
-            pending += [f"request {url}" for url in sorted(self._answering)]
             if not status:
                 pending = ["the document"]
             if status.get("failed"):
@@ -181,7 +205,7 @@ class RenderPage:
             height=_positive(facts.get("height")),
         )
 
-    async def go(self, frame: int, fps: float, *, mode: Literal["seek", "replay"] = "seek") -> None:
+    async def go(self, frame: int, fps: Fraction | float, *, mode: Literal["seek", "replay"] = "seek") -> None:
         """Show a frame: by one seek, or through every frame in between without painting.
 
         Args:
@@ -203,33 +227,61 @@ class RenderPage:
         self._frame = frame
 
     async def picture(self, *, image: Literal["png", "jpeg"] = "png") -> bytes:
-        """Paint and return the picture, as an encoded image of the picture's size."""
+        """Paint and return the picture, as an encoded image of the picture's size.
+
+        A frame that changed nothing gives the very object that the frame before gave: `is` tells them apart.
+
+        Raises:
+            BrowserCrashed: It was not painted, or the browser ended.
+        """
         options: dict[str, object] = {"format": image, "optimizeForSpeed": True}
         if image == "jpeg":
-            options["quality"] = 95
+            options["quality"] = JPEG_QUALITY
         try:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
-                if self._browser.kind == "shell":
-                    data = (await self._begin_frame(screenshot=options)).get("screenshotData")
-                else:
-                    await self._evaluate("window.__kodaRender.painted()")
-                    data = (await self._session.send("Page.captureScreenshot", options)).get("data")
+                data = await (self._frame_shot(options) if self._browser.kind == "shell" else self._shot(options))
         except TimeoutError:
             raise BrowserCrashed(f"frame {self._frame} was not painted in {FRAME_TIMEOUT_S:g} s") from None
+        self._browser.frames_painted += 1
+        last = self._last
+        if data is None and last is not None:
+            return last[1]
         if not isinstance(data, str) or not data:
             raise BrowserCrashed(f"the browser gave no picture of frame {self._frame}")
-        self._browser.frames_painted += 1
-        return base64.b64decode(data)
+        if last is not None and last[0] == data:
+            if self._browser.kind == "shell":
+                await self._begin_frame()  # taking a picture counts as damage to the next frame
+                self._still = True
+            return last[1]
+        self._last = (data, base64.b64decode(data))
+        return self._last[1]
+
+    async def _frame_shot(self, options: dict[str, object]) -> object:
+        """Paint by a frame of our own; None when a page that stood still does so still, which costs next to nothing."""
+        if self._still:
+            if not (await self._begin_frame()).get("hasDamage"):
+                return None
+            self._still = False
+        return (await self._begin_frame(screenshot=options)).get("screenshotData")
+
+    async def _shot(self, options: dict[str, object]) -> object:
+        await self._evaluate("window.__kodaRender.painted()")
+        return (await self._session.send("Page.captureScreenshot", options)).get("data")
 
     async def close(self) -> None:
         """Close the page; the browser stays, and is marked as spoilt where the page would not go."""
-        from playwright.async_api import Error
-
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                await self._page.close()
-        except (Error, TimeoutError):
+                await self._target.close()
+        except (BrowserCrashed, TimeoutError):
             self._browser.spoilt = True
+
+    def _on_crashed(self, _event: Mapping[str, object]) -> None:
+        self._session.end("the page's process ended (killed, or out of memory)")
+
+    def _on_dialog(self, _event: Mapping[str, object]) -> None:
+        """Dismiss a dialog: nobody is there to answer, and the page stands until somebody does."""
+        self._session.post("Page.handleJavaScriptDialog", {"accept": False})
 
     def _on_navigated(self, event: Mapping[str, object]) -> None:
         """Note where the page goes after it was ready: its clock and its state would start again."""
@@ -237,14 +289,14 @@ class RenderPage:
         if self._ready and "parentId" not in frame:
             self._left_for = str(frame.get("url"))
 
-    async def _step(self, frame: int, fps: float) -> None:
-        ms = json.dumps(frame * 1000 / fps)
+    async def _step(self, frame: int, fps: Fraction | float) -> None:
+        ms = json.dumps(float(frame * 1000 / fps))
         try:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
                 pending = await self._evaluate(f"window.__kodaRender.frame({ms})", frame=frame)
         except TimeoutError:
             raise PageError(
-                f"frame {frame} ({frame / fps:.3f} s) was not shown in {FRAME_TIMEOUT_S:g} s: an endless loop?",
+                f"frame {frame} ({float(frame / fps):.3f} s) was not shown in {FRAME_TIMEOUT_S:g} s: an endless loop?",
                 context={"frame": frame},
             ) from None
         if self._left_for is not None:
@@ -275,6 +327,7 @@ class RenderPage:
             request["screenshot"] = screenshot
         elif invisible:
             request["noDisplayUpdates"] = True
+            self._still = False  # what it changed may never be reported as damage
         return await self._session.send("HeadlessExperimental.beginFrame", request)
 
     async def _evaluate(self, expression: str, *, frame: int | None = None) -> object:
@@ -308,34 +361,34 @@ class RenderPage:
         self.problems.add("not_ready", message)
         return PageNotReady(message, context={"pending": names})
 
-    async def _answer(self, route: Route, request: Request) -> None:
+    def _on_request(self, event: Mapping[str, object]) -> None:
         """Answer a request from the bundle; refuse everything else."""
-        from playwright.async_api import Error
+        request = cast("Mapping[str, Any]", event["request"])
+        url, number = str(request["url"]), event["requestId"]
+        parts = urlsplit(url)
+        path = unquote(parts.path).lstrip("/") or "index.html"
+        own = f"{parts.scheme}://{parts.netloc}" == ORIGIN
+        body = self._bundle.files.get(path) if own else None
+        if body is not None:
+            headers = {"content-type": Bundle.content_type(path), "access-control-allow-origin": "*"}
+            self._fulfill(number, 200, body, headers)
+        elif own and path == "favicon.ico":
+            self._fulfill(number, 204, b"", {})
+        elif own:
+            self.problems.add("resource", f"{path} is not in the bundle (requested by the page)")
+            self._fulfill(number, 404, b"", {})
+        else:
+            self.problems.add("resource", f"{url[:300]} was refused: a render has no network; bundle the file")
+            self._session.post("Fetch.failRequest", {"requestId": number, "errorReason": "BlockedByClient"})
 
-        url = request.url
-        self._answering.add(url)
-        try:
-            parts = urlsplit(url)
-            path = unquote(parts.path).lstrip("/") or "index.html"
-            body = self._bundle.files.get(path) if f"{parts.scheme}://{parts.netloc}" == ORIGIN else None
-            if body is not None:
-                await route.fulfill(
-                    status=200,
-                    body=body,
-                    headers={"content-type": Bundle.content_type(path), "access-control-allow-origin": "*"},
-                )
-            elif path == "favicon.ico":
-                await route.fulfill(status=204)
-            elif url.startswith(ORIGIN):
-                self.problems.add("resource", f"{path} is not in the bundle (requested by the page)")
-                await route.fulfill(status=404, body="")
-            else:
-                self.problems.add("resource", f"{url[:300]} was refused: a render has no network; bundle the file")
-                await route.abort()
-        except Error:
-            return  # the page closed meanwhile
-        finally:
-            self._answering.discard(url)
+    def _fulfill(self, request: object, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        answer: dict[str, object] = {
+            "requestId": request,
+            "responseCode": status,
+            "responseHeaders": [{"name": name, "value": value} for name, value in headers.items()],
+            "body": base64.b64encode(body).decode("ascii"),
+        }
+        self._session.post("Fetch.fulfillRequest", answer)
 
 
 def _positive(value: object) -> float | None:

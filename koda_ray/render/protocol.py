@@ -6,7 +6,7 @@ never appear here; a unit's pictures go from browser to encoder in the worker, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -16,7 +16,10 @@ from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
 from koda_ray.state.storage import Storage
 
 __all__ = [
+    "CaptureTask",
+    "Captured",
     "Environment",
+    "Hear",
     "JoinResult",
     "JoinTask",
     "PageProblem",
@@ -28,7 +31,6 @@ __all__ = [
     "RenderResult",
     "Stage",
     "UnitResult",
-    "UnitTask",
 ]
 
 Stage = Literal["capturing", "encoding", "joining", "uploading"]
@@ -48,38 +50,47 @@ class Environment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnitTask:
-    """Capture and encode one unit, and store it.
+class CaptureTask:
+    """Capture and encode units that follow each other, one page for all, and store each.
 
     Args:
         storage: Where bundle and units lie.
         user_id: Whose they are.
         job_id: For logs.
         spec: The video.
-        unit: The frames.
+        units: The frames, in order and without gaps.
+        keys: Each unit's hash, which names its objects.
         mode: How the first frame is reached.
         environment: The fingerprint that the worker must have.
-        key: The unit's hash, which names its objects.
-        attempt: 1 for the first.
+        attempt: Which this is at the first of the units; 1 for the first.
     """
 
     storage: Storage
     user_id: str
     job_id: str
     spec: RenderSpec
-    unit: Unit
+    units: tuple[Unit, ...]
+    keys: tuple[str, ...]
     mode: CaptureMode
     environment: str
-    key: str
     attempt: int = 1
+
+
+@dataclass(frozen=True)
+class Captured:
+    """How many frames of a unit are captured so far."""
+
+    unit: int
+    frames: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnitResult:
     """A stored unit.
 
-    ``before_hash`` is of the frame before the first, captured only to be compared with the neighbour's last; None for
-    the first unit. ``frame_hashes`` are of the pictures before encoding.
+    ``before_hash`` is of the frame before the first, where the page began with it, to be compared with the neighbour's
+    last; None for the first unit, and for one whose page showed the neighbour too. ``frame_hashes`` are of the pictures
+    before encoding; ``still`` counts those that were the picture before.
     """
 
     unit: Unit
@@ -92,6 +103,7 @@ class UnitResult:
     worker: str
     attempts: int = 1
     reused: bool = False
+    still: int = 0
     timings_ms: dict[str, float] = field(default_factory=dict[str, float])
 
 
@@ -193,6 +205,9 @@ class RenderResult:
     report: dict[str, JsonValue]
 
 
+Hear = Callable[[Captured | UnitResult], Awaitable[None]]
+
+
 class RenderExecutor(Protocol):
     """Whoever does the work: this process, or a Ray cluster. Cancelling a call ends the processes behind it."""
 
@@ -205,8 +220,8 @@ class RenderExecutor(Protocol):
         """What the workers render with."""
         ...
 
-    async def capture(self, task: UnitTask, on_frames: Callable[[int], None] | None = None) -> UnitResult:
-        """Capture, encode and store one unit; ``on_frames`` hears how many of its frames are captured so far."""
+    async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
+        """Capture, encode and store units; ``hear`` is told of frames on the way, and of each unit that is stored."""
         ...
 
     async def join(self, task: JoinTask) -> JoinResult:

@@ -82,9 +82,10 @@ async def check_video(spec: RenderSpec, path: Path, frame_hashes: Sequence[str])
         raise QualityRejected(
             f"the video has {len(facts.times_s)} frames and {len(frame_hashes)} were captured; {wanted} were asked for"
         )
-    if (facts.width, facts.height) != (spec.width, spec.height):
-        raise QualityRejected(f"the video is {facts.width}x{facts.height}; {spec.width}x{spec.height} was asked for")
-    step = 1 / spec.fps
+    if (facts.width, facts.height) != spec.picture:
+        asked = "x".join(map(str, spec.picture))
+        raise QualityRejected(f"the video is {facts.width}x{facts.height}; {asked} was asked for")
+    step = spec.seconds(1)
     slack = _WEBM_ROUNDING_S if spec.format == "webm" else step / 100
     for index, time_s in enumerate(facts.times_s):
         if abs(time_s - facts.times_s[0] - index * step) > slack:
@@ -101,7 +102,7 @@ async def check_video(spec: RenderSpec, path: Path, frame_hashes: Sequence[str])
 
 async def _brightest(spec: RenderSpec, path: Path) -> int:
     """Decode the whole file, look at four frames a second, and return the highest level of grey."""
-    every = max(1, spec.fps // _LOOKS_PER_S)
+    every = max(1, round(spec.fps / _LOOKS_PER_S))
     filters = f"select='not(mod(n,{every}))',scale={_LOOK_WIDTH}:{_LOOK_HEIGHT}:out_range=pc,format=gray"
     options: dict[str, object] = {"vf": filters, "fps_mode": "passthrough", "format": "rawvideo"}
     pixels = await run("ffmpeg", command_line(str(path), {}, "pipe:", options), timeout_s=_TIMEOUT_S)

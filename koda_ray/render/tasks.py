@@ -1,8 +1,8 @@
 """The render executor on Ray: a unit is a task, a browser is a resource, and Ray retries nothing.
 
-A capture is a streaming task: it yields counts of frames while it works and its result last, both small; frames stay
-in the worker. Expected failures are yielded too, as values, so that they arrive as what they are. The job retries,
-because only it knows what is left to do and what may not be tried again.
+A capture is a streaming task: it yields counts of frames while it works and each unit's facts once that is stored, both
+small; frames stay in the worker. Expected failures are yielded too, as values, so that they arrive as what they are.
+The job retries, because only it knows what is left to do and what may not be tried again.
 
 A worker has the cluster's environment, which holds keys. While a task runs, those of our settings are out of it, so
 nothing that the task starts inherits them (browsers start from an empty environment besides). What remains is what a
@@ -23,19 +23,21 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import ray
-from ray.exceptions import RayError, TaskCancelledError
+from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
 from koda_ray.config import SECRETS
 from koda_ray.errors import Cancelled, KodaError, Missing, RenderError
 from koda_ray.render.owned import end_all, own
 from koda_ray.render.protocol import (
+    Captured,
+    CaptureTask,
     Environment,
+    Hear,
     JoinResult,
     JoinTask,
     ProbeReport,
     ProbeTask,
     UnitResult,
-    UnitTask,
 )
 
 __all__ = ["CHROMIUM_RESOURCE", "RayExecutor"]
@@ -53,6 +55,7 @@ _TELL_EVERY_S = 0.5
 _POLL_S = 0.1
 _CANCEL_S = 3.0
 _LOST = "WORKER_LOST"
+_DONE = "done"
 T = TypeVar("T")
 
 
@@ -66,7 +69,7 @@ def _without_secrets() -> Generator[None]:
         os.environ.update(taken)
 
 
-def _run(work: Callable[[Callable[[int], None]], Coroutine[Any, Any, object]]) -> Iterator[object]:
+def _run(work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]]) -> Iterator[object]:
     """Run a coroutine in a thread; yield what it tells, then what it returns or the KodaError that it raises.
 
     The task itself stays in the main thread, where Ray's cancelling arrives; it then cancels the coroutine and waits
@@ -76,7 +79,7 @@ def _run(work: Callable[[Callable[[int], None]], Coroutine[Any, Any, object]]) -
         yield from _tell(work)
 
 
-def _tell(work: Callable[[Callable[[int], None]], Coroutine[Any, Any, object]]) -> Iterator[object]:
+def _tell(work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]]) -> Iterator[object]:
     told: queue.SimpleQueue[object] = queue.SimpleQueue()
     loop = asyncio.new_event_loop()
     outcome: list[object] = []
@@ -96,11 +99,17 @@ def _tell(work: Callable[[Callable[[int], None]], Coroutine[Any, Any, object]]) 
     worker = threading.Thread(target=thread, name="render", daemon=True)
     worker.start()
     last = time.monotonic()
-    frames: object = None
+    frames: Captured | None = None
     try:
-        while worker.is_alive():
+        while worker.is_alive() or not told.empty():
+            value: object = None
             with contextlib.suppress(queue.Empty):
-                frames = told.get(timeout=_POLL_S)
+                value = told.get(timeout=_POLL_S)
+            if isinstance(value, Captured):
+                frames = value
+            elif value is not None:
+                frames = None
+                yield value
             if frames is not None and time.monotonic() - last >= _TELL_EVERY_S:
                 last = time.monotonic()
                 yield frames
@@ -114,12 +123,16 @@ def _tell(work: Callable[[Callable[[int], None]], Coroutine[Any, Any, object]]) 
     yield outcome[0]
 
 
-def _capture(task: UnitTask, chromium_path: Path | None) -> Iterator[object]:
+def _capture(task: CaptureTask, chromium_path: Path | None) -> Iterator[object]:
     from koda_ray.render.local import LocalExecutor
 
-    async def work(tell: Callable[[int], None]) -> UnitResult:
+    async def work(tell: Callable[[object], None]) -> str:
+        async def hear(told: Captured | UnitResult) -> None:
+            tell(told)
+
         async with LocalExecutor(workers=1, chromium_path=chromium_path) as local:
-            return await local.capture(task, tell)
+            await local.capture(task, hear)
+        return _DONE
 
     yield from _run(work)
 
@@ -127,7 +140,7 @@ def _capture(task: UnitTask, chromium_path: Path | None) -> Iterator[object]:
 def _probe(task: ProbeTask, chromium_path: Path | None) -> Iterator[object]:
     from koda_ray.render.local import LocalExecutor
 
-    async def work(_tell: Callable[[int], None]) -> ProbeReport:
+    async def work(_tell: Callable[[object], None]) -> ProbeReport:
         async with LocalExecutor(workers=1, chromium_path=chromium_path) as local:
             return await local.probe(task)
 
@@ -199,14 +212,15 @@ class RayExecutor:
             )
         return self._environment
 
-    async def capture(self, task: UnitTask, on_frames: Callable[[int], None] | None = None) -> UnitResult:
-        """Capture, encode and store one unit in a task.
+    async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
+        """Capture, encode and store units in a task.
 
         Raises:
-            RenderError: As `koda_ray.render.capture.capture_unit`; code WORKER_LOST when the task's process ended.
+            RenderError: As `koda_ray.render.capture.capture_units`; code WORKER_LOST when the task's process ended.
         """
-        what = f"unit {task.unit.index}"
-        return await self._result(self._capture.remote(task, self._chromium_path), UnitResult, what, on_frames)
+        first, last = task.units[0].index, task.units[-1].index
+        what = f"unit {first}" if first == last else f"units {first} to {last}"
+        await self._result(self._capture.remote(task, self._chromium_path), str, what, hear)
 
     async def join(self, task: JoinTask) -> JoinResult:
         """Join, verify and store the video in a task. Raises as `koda_ray.render.join.join_video`."""
@@ -220,10 +234,10 @@ class RayExecutor:
         """End every task of this executor with its processes."""
         await end_all(self._running)
 
-    async def _result(self, stream: Any, kind: type[T], what: str, on_frames: Callable[[int], None] | None = None) -> T:
-        return await own(self._follow(stream, kind, what, on_frames), self._running)
+    async def _result(self, stream: Any, kind: type[T], what: str, hear: Hear | None = None) -> T:
+        return await own(self._follow(stream, kind, what, hear), self._running)
 
-    async def _follow(self, stream: Any, kind: type[T], what: str, on_frames: Callable[[int], None] | None) -> T:
+    async def _follow(self, stream: Any, kind: type[T], what: str, hear: Hear | None) -> T:
         """Follow a task to its last value; cancelling this ends the task."""
         try:
             async for reference in stream:
@@ -232,13 +246,20 @@ class RayExecutor:
                     return value
                 if isinstance(value, KodaError):
                     raise value
-                if on_frames is not None and isinstance(value, int):
-                    on_frames(value)
+                if hear is not None and isinstance(value, Captured | UnitResult):
+                    try:
+                        await hear(value)
+                    except BaseException:  # whoever listens has had enough
+                        await _end(stream)
+                        raise
         except asyncio.CancelledError:
             await _end(stream)
             raise
         except TaskCancelledError as error:
             raise Cancelled(f"{what} was cancelled") from error
+        except RayTaskError as error:  # not a failure that we foresaw: trying again would show it again
+            cause: object = error.cause
+            raise RenderError(f"{what}: {type(cause).__name__}: {cause}", code="INTERNAL") from error
         except RayError as error:
             first = (str(error).strip().splitlines() or [""])[0]
             raise RenderError(f"{what}: its worker was lost: {first}", code=_LOST, retryable=True) from error

@@ -36,7 +36,7 @@ def picture(spec: RenderSpec, frame: int, image: Literal["png", "jpeg"] = "jpeg"
 async def encode(
     spec: RenderSpec, frames: range, target: Path, image: Literal["png", "jpeg"] = "jpeg", *, late_s: float = 0.0
 ) -> Path:
-    encoder = UnitEncoder(spec, target, image=image)
+    encoder = UnitEncoder(spec, len(frames), target, image=image)
     try:
         await encoder.start()
         for frame in frames:
@@ -120,7 +120,7 @@ async def test_the_thumbnail_is_the_middle_frame(tmp_path: Path) -> None:
 
 
 async def test_what_is_not_a_picture_ends_the_encoder_with_its_words(tmp_path: Path) -> None:
-    encoder = UnitEncoder(small(BUNDLE), tmp_path / "unit.mp4", image="jpeg")
+    encoder = UnitEncoder(small(BUNDLE), 10, tmp_path / "unit.mp4", image="jpeg")
     try:
         await encoder.start()
         with pytest.raises(EncodeFailed) as caught:
@@ -133,7 +133,7 @@ async def test_what_is_not_a_picture_ends_the_encoder_with_its_words(tmp_path: P
 
 
 async def test_an_encoder_left_alone_is_ended(tmp_path: Path) -> None:
-    encoder = UnitEncoder(small(BUNDLE), tmp_path / "unit.mp4", image="jpeg")
+    encoder = UnitEncoder(small(BUNDLE), 10, tmp_path / "unit.mp4", image="jpeg")
     await encoder.start()
     await encoder.close()
     await encoder.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable
 from typing import Literal
 
 import pytest
@@ -14,7 +13,9 @@ from koda_ray.errors import BrowserCrashed, NotFound, PageError, QualityRejected
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.protocol import (
+    CaptureTask,
     Environment,
+    Hear,
     JoinResult,
     JoinTask,
     ProbeReport,
@@ -23,7 +24,6 @@ from koda_ray.render.protocol import (
     RenderExecutor,
     RenderResult,
     UnitResult,
-    UnitTask,
 )
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage, report_key, unit_key, unit_meta_key
@@ -37,7 +37,7 @@ class Between:
 
     def __init__(self, inner: RenderExecutor) -> None:
         self.inner = inner
-        self.captured: list[UnitTask] = []
+        self.captured: list[CaptureTask] = []
         self.joins = 0
 
     @property
@@ -47,13 +47,18 @@ class Between:
     async def environment(self) -> Environment:
         return await self.inner.environment()
 
-    async def before(self, task: UnitTask) -> None:
+    async def before(self, task: CaptureTask) -> None:
         """For subclasses."""
 
-    async def capture(self, task: UnitTask, on_frames: Callable[[int], None] | None = None) -> UnitResult:
+    async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
         self.captured.append(task)
         await self.before(task)
-        return await self.inner.capture(task, on_frames)
+        await self.inner.capture(task, hear)
+
+    @property
+    def units(self) -> list[int]:
+        """The units that were asked for, as often as they were."""
+        return sorted(unit.index for task in self.captured for unit in task.units)
 
     async def join(self, task: JoinTask) -> JoinResult:
         self.joins += 1
@@ -80,7 +85,7 @@ class Shuffled(Between):
         super().__init__(inner)
         self.order = random.Random(seed)
 
-    async def before(self, task: UnitTask) -> None:
+    async def before(self, task: CaptureTask) -> None:
         for _ in range(self.order.randrange(4)):
             await asyncio.sleep(0.05)
 
@@ -95,8 +100,9 @@ async def test_frames_and_bytes_are_the_same_for_any_number_of_workers(storage: 
                 result = await render(spec, fresh, Shuffled(executor, seed))
                 assert result.frame_count == 53
                 assert result.report["unstableUnits"] == []
-                # the page with the contract sums up steps that seeking leaves out: the job finds out, and plays it
-                assert result.report["replayed"] is (page == "contract")
+                # the page with the contract sums up steps that seeking leaves out: the job finds out, and plays it;
+                # one worker may have shown it whole, which is the same
+                assert result.report["replayed"] is (page == "contract") or (page, workers) == ("contract", 1)
                 found.append((result.frame_hash, result.report["sha256"], result.size_bytes))
     for one, two, four in results.values():
         assert one == two == four
@@ -106,8 +112,7 @@ async def test_a_replayed_page_shows_what_playing_it_shows(storage: Storage, loc
     """Frame k of a replayed video is frame k of one that was played from 0 in a single unit."""
     bundle = await put_page(storage, "contract")
     hashes: dict[str, list[str]] = {"whole": [], "units": []}
-    # at 40 fps the first unit has 80 frames, at 10 fps 20: compare frames of one time, 4 against 1
-    for name, duration_s in (("whole", 2.0), ("units", 3.0)):
+    for name, duration_s in (("whole", 1.0), ("units", 3.0)):
         units: list[UnitResult] = []
 
         async def keep(unit: UnitResult, units: list[UnitResult] = units) -> None:
@@ -116,7 +121,7 @@ async def test_a_replayed_page_shows_what_playing_it_shows(storage: Storage, loc
         await render(small(bundle, duration_s=duration_s), storage, local, f"job_{name}", on_unit=keep)
         units.sort(key=lambda unit: unit.unit.start)
         hashes[name] = [digest for unit in units for digest in unit.frame_hashes]
-    assert hashes["units"][:20] == hashes["whole"]
+    assert hashes["units"][:10] == hashes["whole"]
 
 
 async def test_a_layer_that_grows_is_as_sharp_in_every_unit(storage: Storage, local: LocalExecutor) -> None:
@@ -133,11 +138,11 @@ async def test_a_second_job_captures_nothing_and_gives_the_same_bytes(storage: S
     again = Between(local)
     second = await render(spec, storage, again, "job_2")
     assert again.captured == []
-    assert second.report["unitsReused"] == 2
+    assert second.report["unitsReused"] == 3
     assert await storage.get(first.video_key) == await storage.get(second.video_key)
     longer = Between(local)
     await render(small(bundle, duration_s=5.0), storage, longer, "job_3")
-    assert sorted(task.unit.index for task in longer.captured) == [1, 2]
+    assert longer.units == [3, 4]
 
 
 async def test_a_job_that_was_stopped_goes_on_where_it_was(storage: Storage, local: LocalExecutor) -> None:
@@ -155,12 +160,12 @@ async def test_a_job_that_was_stopped_goes_on_where_it_was(storage: Storage, loc
     resumed = Between(local)
     result = await render(spec, storage, resumed)
     assert result.frame_count == 80
-    assert 1 <= len(resumed.captured) <= 2
-    assert not {task.unit.index for task in resumed.captured} & set(stored)
+    assert 1 <= len(resumed.units) <= 6
+    assert not set(resumed.units) & set(stored)
 
 
 async def test_torn_units_are_found_and_made_again(storage: Storage, local: LocalExecutor) -> None:
-    spec = small(await put_page(storage, "plain"), duration_s=6.0)
+    spec = small(await put_page(storage, "plain"), duration_s=4.0)
     units: list[UnitResult] = []
 
     async def keep(unit: UnitResult) -> None:
@@ -176,7 +181,7 @@ async def test_torn_units_are_found_and_made_again(storage: Storage, local: Loca
     await storage.put(unit_meta_key(USER, keys[2]), b'{"unit": ')  # half a description
     again = Between(local)
     repaired = await render(spec, storage, again, "job_2")
-    assert sorted(task.unit.index for task in again.captured) == [0, 1, 2]
+    assert again.units == [0, 1, 2]
     assert again.joins == 2
     assert await storage.get(repaired.video_key) == await storage.get(whole.video_key)
 
@@ -188,24 +193,23 @@ class Crashing(Between):
         super().__init__(inner)
         self.unit, self.times = unit, times
 
-    async def before(self, task: UnitTask) -> None:
-        if task.unit.index == self.unit and task.attempt <= self.times:
+    async def before(self, task: CaptureTask) -> None:
+        if task.units[0].index == self.unit and task.attempt <= self.times:
             raise BrowserCrashed("the browser ended")
 
 
 async def test_a_crash_costs_one_attempt_at_its_unit(storage: Storage, local: LocalExecutor) -> None:
-    spec = small(await put_page(storage, "plain"), duration_s=4.0)
+    spec = small(await put_page(storage, "plain"), duration_s=2.0)
     crashing = Crashing(local, unit=1, times=2)
     result = await render(spec, storage, crashing)
-    assert [task.unit.index for task in crashing.captured].count(0) == 1
-    assert [task.unit.index for task in crashing.captured].count(1) == 3
-    assert result.frame_count == 40
+    assert crashing.units == [0, 1, 1, 1]
+    assert result.frame_count == 20
     assert len(list(result.report["failures"])) == 2  # type: ignore[arg-type]
 
 
 async def test_a_unit_that_keeps_failing_ends_the_job_with_its_frames(storage: Storage, local: LocalExecutor) -> None:
-    spec = small(await put_page(storage, "plain"), duration_s=4.0)
-    with pytest.raises(RenderError, match=r"unit 1 \(frames 20 to 39\) failed 2 times.*BROWSER_CRASHED") as caught:
+    spec = small(await put_page(storage, "plain"), duration_s=2.0)
+    with pytest.raises(RenderError, match=r"unit 1 \(frames 10 to 19\) failed 2 times.*BROWSER_CRASHED") as caught:
         await render(spec, storage, Crashing(local, unit=1, times=9), attempts=2)
     assert caught.value.code == "BROWSER_CRASHED"
     assert caught.value.context["attempts"] == 2
