@@ -512,5 +512,5 @@ def _farewell(brief: Brief, plan: Plan) -> str:
     notes = "".join(f" {note}" for note in notes_of(brief))
     return (
         f"The preview is ready: {brief.duration_s:g} s, {plan.style.lower()}. Accept it for the final render, or say "
-        f"what to change.{notes}"
+        f"what to change.{notes} I am the offline director: fixed vocabulary, no model."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -160,6 +160,24 @@ def test_twice_as_fast_halves_the_period_of_the_arcs() -> None:
         return contacts[1] - contacts[0]
 
     assert period(["twice as fast"]) == pytest.approx(period([]) / 2, rel=0.001)
+
+
+def test_a_fast_count_is_never_empty_and_does_not_flash() -> None:
+    film = film_of(request("countdown from 100"))
+    count = cast("dict[str, Any]", film.values["countdown"])["numbers"]
+    assert [number["text"] for number in count] == [str(n) for n in range(100, 0, -1)]
+    assert {number["ground"] for number in count} == {None}, "a ground that changes five times a second flashes"
+    alone = frame = 0
+    for frame in range(round((film.timing.total - 2) * 60)):
+        seen = [
+            number["text"]
+            for number in count
+            if film.score.value(number["name"], "enter", frame / 60) > 0.5
+            and film.score.value(number["name"], "leave", frame / 60) < 0.5
+        ]
+        assert seen, f"nothing stands at {frame / 60:.3f} s"
+        alone += len(seen) == 1
+    assert alone / (frame + 1) > 0.99
 
 
 def test_where_time_is_short_the_last_key_counts() -> None:

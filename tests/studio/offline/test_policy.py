@@ -40,6 +40,7 @@ async def test_a_known_style_goes_straight_to_the_plan(prompt: str) -> None:
     assert desk.state["hasPreview"]
     assert all(todo["status"] == "done" for todo in desk.state["todos"])
     assert "src/App.tsx" in desk.files
+    assert "offline director: fixed vocabulary, no model" in desk.said[-1]
 
 
 async def test_todos_are_the_plan_and_each_is_done_once_in_order() -> None:

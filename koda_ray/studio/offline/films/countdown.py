@@ -13,7 +13,10 @@ __all__ = ["countdown_film"]
 _MOST_FLASHES_S = 1 / 3
 """A ground that changes more often than three times a second is not shown. Source: WCAG 2.2, criterion 2.3.1."""
 
-_INSTANT_S = 0.001
+_INSTANT_S = 0.0015
+"""Keys that are closer than a millisecond become one."""
+_EARLY_S = 0.004
+"""A quarter of a frame: a change at once comes before the frame that it belongs to, never within it."""
 
 
 def countdown_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
@@ -48,13 +51,15 @@ def countdown_film(brief: Brief, timing: Timing, palette: Palette) -> Film:
             film.score.add(name, "enter", [(0, 0.62), (enter, 1, ease)])
         elif flickers:
             # one number takes the other's place at once, so that the picture is never empty
-            film.score.add(name, "enter", [(0, 0), (at - _INSTANT_S, 0), (at, 0.62), (at + enter, 1, ease)])
+            film.score.add(
+                name, "enter", [(0, 0), (at - _EARLY_S - _INSTANT_S, 0), (at - _EARLY_S, 0.62), (at + enter, 1, ease)]
+            )
         else:
             film.score.add(name, "enter", [(0, 0), (at, 0), (at + enter, 1, ease)])
         # a number with a ground of its own covers the one before, which need not leave
         ground = grounds[i % len(grounds)]
         covered = i + 1 < len(values) and grounds[(i + 1) % len(grounds)] is not None
-        gone = at + beat + (enter if covered else 0.0)
+        gone = at + beat + (enter if covered else _INSTANT_S - _EARLY_S if flickers else 0.0)
         fades = _INSTANT_S if flickers else 0.02 if covered else leave
         film.score.add(name, "leave", [(0, 0), (gone - fades, 0), (gone, 1, "linear")])
         repainted = any(part == "ink" for part, _ in brief.repaint)
