@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Literal, cast
 
 from pydantic import JsonValue
@@ -27,7 +28,7 @@ from koda_ray.state.store import Batch
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import request_context
 from koda_ray.studio.verify import Problem, Verified, correct_until_good, describe
-from koda_ray.tools.code import is_template_owned
+from koda_ray.tools.code import code_kept, is_template_owned
 from koda_ray.tools.workbench import Failure, Generated
 from koda_ray.types import MAX_DURATION_S, NodeState, Preview
 
@@ -129,6 +130,13 @@ class SessionBench:
         if data:
             batch.moves.append(Wrote(tuple((path, len(body)) for path, body in sorted(data.items()))))
         return batch
+
+    @asynccontextmanager
+    async def code_kept(self) -> AsyncGenerator[tuple[Sandbox, list[str]]]:
+        """Give the sandbox for a command; what the command does to the code is undone before anything is saved."""
+        sandbox = await self._project.sandbox()
+        async with self._project.unsaved(), code_kept(sandbox) as put_back:
+            yield sandbox, put_back
 
     async def endpoint(self) -> PreviewEndpoint:
         """Return the running dev server, started where needed."""

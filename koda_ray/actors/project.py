@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -95,7 +96,8 @@ class Project:
         known = self._core.state.sandbox_id
         if known is None:
             return None
-        if self._core.state.sandbox_status == "creating":  # cut off before its files were back: not the project
+        # cut off before its files were back, or in the middle of a command: what is in it is not the project
+        if self._core.state.sandbox_status == "creating" or await self._command_cut_off():
             await self._provider.destroy(known)
             await self._mark_destroyed(known)
             return None
@@ -106,6 +108,22 @@ class Project:
             return None
         await self._core.commit(Batch(), patch={"sandbox_status": "ready"})
         return sandbox
+
+    async def _command_cut_off(self) -> bool:
+        """Whether a process died while a command ran, before what the command did to the code could be undone."""
+        store, session_id = self._core.store, self._core.session_id
+        calls = await store.tool_calls(session_id, status=("started", "interrupted"))
+        began = [call.started_at for call in calls if call.effect == "unsafe"]
+        if not began:
+            return False
+        saved = await store.latest_checkpoint(session_id)
+        return saved is None or max(began) > saved.created_at
+
+    @asynccontextmanager
+    async def unsaved(self) -> AsyncGenerator[None]:
+        """Hold checkpoints back meanwhile: what is in the sandbox is not to be kept yet."""
+        async with self._saving:
+            yield
 
     async def _create(self) -> Sandbox:
         at = now()

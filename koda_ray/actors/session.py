@@ -236,7 +236,7 @@ class Session:
         self._watchers = watchers
         self._active_at = time.monotonic()
         if left:
-            await self._project.save("disconnect")
+            self._spawn(self._project.save("disconnect"))
 
     # --- work -----------------------------------------------------------------------------------------------------
 

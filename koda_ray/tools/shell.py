@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field, JsonValue
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import CommandBlocked, CommandTimeout, KodaError
-from koda_ray.tools.code import code_kept
 from koda_ray.tools.room import ROOM_CHARS, head, head_and_tail
 from koda_ray.tools.workbench import Workbench
 
@@ -43,8 +42,7 @@ def shell_tools(bench: Workbench) -> list[Tool]:
     """Make the command tool. It may have any effect, so it is never run twice for one call."""
 
     async def run_command(given: _CommandInput, call: ToolCall) -> ToolOutcome:
-        sandbox = await bench.sandbox()
-        async with code_kept(sandbox) as put_back:
+        async with bench.code_kept() as (sandbox, put_back):
             try:
                 result = await sandbox.run(("sh", "-c", given.command), timeout_s=given.timeout_ms / 1000)
             except (CommandTimeout, CommandBlocked) as error:

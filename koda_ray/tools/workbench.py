@@ -7,6 +7,7 @@ session and real parts (sandbox, files, browser) behind it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,6 +50,13 @@ class Workbench(Protocol):
 
     async def sandbox(self) -> Sandbox:
         """The session's sandbox, made and filled from the newest checkpoint when there is none."""
+        ...
+
+    def code_kept(self) -> AbstractAsyncContextManager[tuple[Sandbox, list[str]]]:
+        """Give the sandbox for a command: what it does to the code is undone, and then stands in the list.
+
+        Nothing is saved meanwhile, and a sandbox whose command was cut off by a crash is not taken up again.
+        """
         ...
 
     async def emit(self, event: NewEvent) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from typing import cast
 
 import pytest
 
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.state import checkpoint
+from koda_ray.state.storage import manifest_key
+from koda_ray.state.store import Batch, ToolCallRecord, ToolCallStatus
 from koda_ray.tools.code import is_code
-from tests.actors.script import APP, GOOD_FILES
+from koda_ray.types import now
+from tests.actors.script import APP, GOOD_FILES, studio_model
 from tests.tools.conftest import Tools
 
 pytestmark = pytest.mark.sandbox
@@ -91,6 +96,49 @@ async def test_code_that_a_command_writes_is_put_back_and_named(tools: Tools, co
     assert pointer is not None
     manifest = await checkpoint.load(tools.studio.storage, pointer.manifest_key)
     assert await checkpoint.read_file(tools.studio.storage, manifest, "src/App.tsx") == APP.encode()
+
+
+async def test_nothing_is_saved_while_a_command_runs(tools: Tools) -> None:
+    await tools.keep(GOOD_FILES)
+    sandbox = await tools.sandbox()
+    command = "echo half > src/App.tsx; until [ -e public/go ]; do sleep 0.05; done"
+    running = asyncio.create_task(tools.call("sandbox_run_command", command=command))
+    async with asyncio.timeout(20):
+        while await sandbox.read_file("src/App.tsx") != b"half\n":
+            await asyncio.sleep(0.02)
+    saving = asyncio.create_task(tools.session._project.save("heartbeat"))
+    await sandbox.write_files({"public/go": b""})
+    assert "src/App.tsx" in json.loads((await running).content)["putBack"]
+    await saving
+    for event in await tools.studio.events(tools.session, "checkpoint"):
+        key = manifest_key("local", "local", tools.session.session_id, str(event["checkpointId"]))
+        manifest = await checkpoint.load(tools.studio.storage, key)
+        assert await checkpoint.read_file(tools.studio.storage, manifest, "src/App.tsx") == APP.encode(), event
+
+
+@pytest.mark.parametrize("status", ["started", "interrupted"])
+async def test_what_a_command_left_when_its_process_died_is_not_the_project(tools: Tools, status: str) -> None:
+    await tools.keep(GOOD_FILES)
+    sandbox = await tools.sandbox()
+    call = ToolCallRecord(
+        id="call_1",
+        message_id="msg_1",
+        session_id=tools.session.session_id,
+        user_id="local",
+        name="sandbox_run_command",
+        input={"command": "echo half > src/App.tsx; sleep 60"},
+        effect="unsafe",
+        status=cast("ToolCallStatus", status),
+        attempt=1,
+        result=None,
+        started_at=now(),
+    )
+    await tools.session._core.commit(Batch(tool_calls=[call]))
+    await sandbox.write_files({"src/App.tsx": b"half\n"})
+    heir = await tools.studio.activate(tools.session.session_id, tools.studio.model(studio_model()))
+    fresh = await heir._project.sandbox()
+    assert fresh.id != sandbox.id and await fresh.read_file("src/App.tsx") == APP.encode()
+    assert [info.id for info in await tools.studio.sandboxes.list()] == [fresh.id]
 
 
 async def test_what_the_persons_editor_saves_meanwhile_stays(tools: Tools) -> None:
