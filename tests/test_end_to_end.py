@@ -145,9 +145,10 @@ def hue_of(picture: Picture) -> float:
 
 
 async def test_create_makes_a_video_and_a_change_makes_another(studio: Studio) -> None:
-    await studio.koda(
+    said = await studio.koda(
         "create", BALL, "--yes", "--out", "made", "--resolution", "720p", "--fps", "30", "--plain"
     )  # fmt: skip
+    assert "offline director: fixed vocabulary, no model" in said
     made = studio.folder / "made"
     assert facts_of(made / "video.mp4") == (60, 1280, 720, 2.0, "30/1")
     assert facts_of(made / "preview.mp4") == (30, 640, 360, 2.0, "15/1")
