@@ -42,7 +42,19 @@ _FAILED = pytest.StashKey[bool]()
 _IMPLIED = {"browser": ("chromium", "bwrap"), "sandbox": ("bwrap", "node")}
 
 
+class _Lasting:
+    """Notes what longer-lived fixtures open; a plugin, since a conftest does not hear of those of the session."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+        if fixturedef.scope == "function":
+            return (yield)
+        with leaks.lasting():
+            return (yield)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Lasting())
     theirs = {str(field.validation_alias) for field in Settings.model_fields.values()} | _THEIRS_TOO
     for name in list(os.environ):
         if (name in theirs or name.startswith(_THEIRS) or name.upper() in _PROXIES) and not name.startswith(_KEPT):

@@ -18,8 +18,8 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -28,7 +28,7 @@ import psutil
 
 from koda_ray.serve import runfile
 
-__all__ = ["MARK", "Snapshot", "adopt", "strays"]
+__all__ = ["MARK", "Snapshot", "adopt", "lasting", "strays"]
 
 T = TypeVar("T")
 
@@ -45,6 +45,7 @@ _LISTENS = "0A"
 _KEPT = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 _ADOPTED: set[psutil.Process] = set()
+_LASTING: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class Snapshot:
         """Say what is new and does not go away by itself; end those processes and remove those folders."""
         processes = _wait(lambda: [process for process in _below() if self._is_new(process)])
         folders = _wait(lambda: sorted(path for path in _folders(self.whole) - self.folders if self._is_ours(path)))
-        ports = _wait(lambda: sorted(_ports() - self.ports))
+        excused = set[str]() if self.whole else _LASTING
+        ports = _wait(lambda: sorted(_ports() - self.ports - excused))
         return [*_end(processes), *map(str, _remove(folders)), *(f"port {port} of this process" for port in ports)]
 
     def _is_new(self, process: psutil.Process) -> bool:
@@ -95,6 +97,14 @@ class Snapshot:
 def adopt(pid: int) -> None:
     """Leave a process, with what it starts, to the fixture that started it: it ends with that, not with the test."""
     _ADOPTED.add(psutil.Process(pid))
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """Leave ports that are opened in the block to a longer-lived fixture, which some test is the first to ask for."""
+    before = _ports()
+    yield
+    _LASTING.update(_ports() - before)
 
 
 def strays() -> list[str]:

@@ -169,15 +169,47 @@ async def test_after_them():
 """
 
 
-def test_a_test_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
-    (tmp_path / "test_failing.py").write_text(FAILING)
+def run_tests(folder: Path, text: str) -> str:
+    """Run tests of their own with this suite's conftest; return what pytest said."""
+    (folder / "test_them.py").write_text(text)
     settings = ("-c", str(REPO_ROOT / "pyproject.toml"), "-p", "tests.conftest", "-p", "no:cacheprovider")
-    command = [sys.executable, "-m", "pytest", *settings, str(tmp_path)]
-    done = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=False, timeout=60)
-    told = [line.split(" - ")[0].split("::")[-1] for line in done.stdout.splitlines() if line.startswith(("F", "E"))]
-    assert "runs in this thread" in done.stdout
+    command = [sys.executable, "-m", "pytest", *settings, str(folder)]
+    return subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=False, timeout=60).stdout
+
+
+def test_a_test_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
+    said = run_tests(tmp_path, FAILING)
+    told = [line.split(" - ")[0].split("::")[-1] for line in said.splitlines() if line.startswith(("F", "E"))]
+    assert "runs in this thread" in said
     assert {name for name in told if name.startswith("test_")} == {
         "test_that_leaves_a_loop_open",
         "test_that_leaves_a_loop_running",
     }
-    assert "1 failed, 2 passed, 1 error" in done.stdout
+    assert "1 failed, 2 passed, 1 error" in said
+
+
+LASTING = """
+import socket
+import pytest
+from tests import leaks
+
+leaks._DEADLINE_S = 0.2
+
+@pytest.fixture(scope="session")
+def port():
+    server = socket.create_server(("127.0.0.1", 0))
+    yield server.getsockname()[1]
+    {ends}
+
+def test_that_asks_first(request):
+    assert request.getfixturevalue("port")
+
+def test_that_asks_next(port):
+    pass
+"""
+
+
+def test_a_port_of_a_longer_lived_fixture_is_left_until_the_run_is_over(tmp_path: Path) -> None:
+    assert "2 passed in" in run_tests(tmp_path, LASTING.format(ends="server.close()"))
+    said = run_tests(tmp_path, LASTING.format(ends="leaks.kept = server"))
+    assert "2 passed, 1 error" in said and "of this process" in said
