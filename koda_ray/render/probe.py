@@ -35,7 +35,9 @@ async def probe_page(task: ProbeTask, browser: Browser, bundle: Bundle) -> Probe
         InvalidInput: The bundle has no such page.
         BrowserCrashed: The browser ended, which says nothing about the page.
     """
-    page = await RenderPage.open(browser, bundle, width=task.width, height=task.height, entry=task.entry)
+    page = await RenderPage.open(
+        browser, bundle, width=task.width, height=task.height, entry=task.entry, seed=task.seed, props=task.props
+    )
     facts: PageFacts | None = None
     pictures: set[str] = set()
     try:

@@ -144,6 +144,8 @@ class ProbeTask:
     height: int = 360
     duration_s: float | None = None
     ready_timeout_s: float = 30.0
+    seed: int = 1
+    props: str = "{}"
 
 
 @dataclass(frozen=True, kw_only=True)

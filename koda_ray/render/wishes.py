@@ -1,0 +1,171 @@
+"""What somebody wants of a video, with everything left open that they did not say, and how the rest is filled in.
+
+The same for the command line, Python and HTTP: what was given wins over the preset, the preset over what the page says
+of itself, and that over 30 frames a second at 1920x1080. Pure functions, no I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import cast
+
+from pydantic import JsonValue
+
+from koda_ray.errors import InvalidInput
+from koda_ray.render.presets import check_preset, shape_of, within_limit
+from koda_ray.render.spec import AudioTrack, Effort, RenderSpec, VideoFormat, frame_rate
+
+__all__ = ["PageSays", "Wishes", "make_spec", "needs_page"]
+
+_SIZE = (1920, 1080)
+_FPS = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageSays:
+    """What a page says of itself by its contract; None where it says nothing."""
+
+    duration_s: float | None = None
+    fps: float | None = None
+    size: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """A video as it was asked for; None leaves a value to preset, page and defaults.
+
+    Args:
+        duration_s: Length in seconds.
+        size: The page's viewport in CSS pixels, width and height.
+        fps: Frames per second: a number, or text such as ``"30000/1001"``.
+        scale: Device pixels per CSS pixel.
+        preset: One of `koda_ray.render.presets.PRESET_NAMES`.
+        format: Container and codec.
+        alpha: Keep what the page leaves transparent.
+        crf: Constant rate factor.
+        bitrate_kbps: Kilobits per second instead of a rate factor.
+        effort: Whether the encoder saves time or bytes.
+        seed: Seed of the page's random numbers.
+        props: JSON text that the page finds as ``window.__kodaProps``.
+        audio: Sound files of the bundle.
+        trim: Cut what is longer than the platform takes.
+        strict: Whether an uncaught error of the page ends the render.
+        moves: Whether a picture that stands still throughout is an error.
+        ready_timeout_s: How long the page may take to become ready.
+
+    Raises:
+        InvalidInput: Unknown preset.
+    """
+
+    duration_s: float | None = None
+    size: tuple[int, int] | None = None
+    fps: Fraction | float | str | None = None
+    scale: float | None = None
+    preset: str | None = None
+    format: VideoFormat = "mp4"
+    alpha: bool = False
+    crf: int | None = None
+    bitrate_kbps: int | None = None
+    effort: Effort = "fast"
+    seed: int = 1
+    props: str = "{}"
+    audio: tuple[AudioTrack, ...] = ()
+    trim: bool = False
+    strict: bool = True
+    moves: bool = False
+    ready_timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.preset is not None:
+            check_preset(self.preset)
+        if self.fps is not None:
+            frame_rate(self.fps)
+        if self.duration_s is not None:
+            # told before the page is opened, not after
+            within_limit(self.preset, self.duration_s, trim=self.trim)
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return plain JSON that `from_json` reads: what differs from the defaults."""
+        said: dict[str, JsonValue] = {}
+        for name, value in vars(self).items():
+            if value == getattr(type(self), name):
+                continue
+            if name == "audio":
+                said[name] = [dict(vars(track)) for track in self.audio]
+            else:
+                said[name] = list(self.size) if name == "size" and self.size else _plain(value)
+        return said
+
+    @classmethod
+    def from_json(cls, data: dict[str, JsonValue]) -> Wishes:
+        """Read what `to_json` wrote."""
+        fields = cast("dict[str, object]", dict(data))
+        if "size" in fields:
+            fields["size"] = tuple(cast("list[int]", fields["size"]))
+        if "audio" in fields:
+            tracks = cast("list[dict[str, object]]", fields["audio"])
+            fields["audio"] = tuple(AudioTrack(**track) for track in tracks)  # type: ignore[arg-type]
+        return cls(**fields)  # type: ignore[arg-type]
+
+
+def _plain(value: object) -> JsonValue:
+    return str(value) if isinstance(value, Fraction) else cast("JsonValue", value)
+
+
+def needs_page(wishes: Wishes) -> bool:
+    """Whether the page has to be asked before its video can be planned."""
+    return wishes.duration_s is None or wishes.size is None or (wishes.fps is None and wishes.preset is None)
+
+
+def make_spec(wishes: Wishes, *, bundle: str, entry: str = "index.html", page: PageSays) -> RenderSpec:
+    """Fill in what was left open.
+
+    Args:
+        wishes: What was asked for.
+        bundle: Content hash of the stored bundle.
+        entry: The page in it.
+        page: What the page says of itself.
+
+    Raises:
+        InvalidInput: A value is out of range, nobody says how long the video is, or it is longer than the preset's
+            platform takes.
+    """
+    duration_s = wishes.duration_s or page.duration_s
+    if wishes.duration_s is not None:
+        duration_s = wishes.duration_s  # also 0, which is refused with its name
+    if duration_s is None:
+        raise InvalidInput(
+            "nobody says how long the video is: give a duration in seconds, or have the page say it "
+            "(window.__koda.duration)"
+        )
+    size, scale = wishes.size or page.size or _SIZE, wishes.scale
+    fps, crf = wishes.fps or page.fps or _FPS, wishes.crf
+    if wishes.preset is not None:
+        shape = shape_of(wishes.preset, wishes.size or page.size)
+        fps = wishes.fps or shape.fps
+        crf = shape.crf if crf is None else crf
+        if wishes.size is None:
+            size = (shape.width, shape.height)
+            scale = shape.scale if scale is None else scale
+    return RenderSpec(
+        bundle=bundle,
+        entry=entry,
+        duration_s=within_limit(wishes.preset, duration_s, trim=wishes.trim),
+        width=size[0],
+        height=size[1],
+        scale=1.0 if scale is None else scale,
+        fps=frame_rate(fps),
+        format=wishes.format,
+        alpha=wishes.alpha,
+        crf=18 if crf is None else crf,
+        bitrate_kbps=wishes.bitrate_kbps,
+        effort=wishes.effort,
+        seed=wishes.seed,
+        props=wishes.props,
+        audio=wishes.audio,
+        moves=wishes.moves,
+        strict=wishes.strict,
+        ready_timeout_s=wishes.ready_timeout_s,
+        preset=wishes.preset,
+    )
