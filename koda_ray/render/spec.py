@@ -32,8 +32,10 @@ __all__ = [
     "RenderSpec",
     "Unit",
     "VideoFormat",
+    "film_hash",
     "fit_size",
     "frame_rate",
+    "grid_hash",
     "plan_units",
     "unit_hash",
 ]
@@ -366,7 +368,29 @@ def unit_hash(spec: RenderSpec, unit: Unit, *, environment: str, mode: CaptureMo
         environment: Fingerprint of browser, graphics, encoder and fonts.
         mode: How the unit's first frame is reached.
     """
-    decides = {
+    decides = {**_decides(spec), "start": unit.start, "stop": unit.stop, "environment": environment, "mode": mode}
+    return _digest(decides)
+
+
+def grid_hash(spec: RenderSpec, *, environment: str, mode: CaptureMode) -> str:
+    """Return the name of a frame grid: videos of equal grids share their units, whatever their lengths."""
+    return _digest({**_decides(spec), "environment": environment, "mode": mode})
+
+
+def film_hash(spec: RenderSpec, *, environment: str) -> str:
+    """Return the name of a whole video: equal inputs give an equal file."""
+    sound = [asdict(track) for track in spec.audio]
+    checks = {"moves": spec.moves, "strict": spec.strict}
+    return _digest({**_decides(spec), **checks, "frames": spec.frame_count, "audio": sound, "environment": environment})
+
+
+def _digest(decides: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _decides(spec: RenderSpec) -> dict[str, object]:
+    """Return what decides a video's pixels and their encoding."""
+    return {
         "bundle": spec.bundle,
         "width": spec.width,
         "height": spec.height,
@@ -380,9 +404,4 @@ def unit_hash(spec: RenderSpec, unit: Unit, *, environment: str, mode: CaptureMo
         "seed": spec.seed,
         "entry": spec.entry,
         "props": spec.props,
-        "start": unit.start,
-        "stop": unit.stop,
-        "environment": environment,
-        "mode": mode,
     }
-    return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from koda_ray.errors import NotFound
+from koda_ray.render.patience import patiently
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
 from koda_ray.state.storage import Storage, bundle_key, unit_key, unit_meta_key
@@ -27,8 +28,9 @@ async def write_unit(storage: Storage, user_id: str, unit: UnitResult, data: byt
     Raises:
         StorageError: It could not be stored.
     """
-    await storage.put(unit_key(user_id, unit.key), data)
-    await storage.put(unit_meta_key(user_id, unit.key), json.dumps(asdict(unit)).encode())
+    meta = json.dumps(asdict(unit)).encode()
+    await patiently(lambda: storage.put(unit_key(user_id, unit.key), data))
+    await patiently(lambda: storage.put(unit_meta_key(user_id, unit.key), meta))
 
 
 async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | None:
@@ -40,12 +42,13 @@ async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | No
         StorageError: Storage could not be read.
     """
     try:
-        data = cast("dict[str, Any]", json.loads(await storage.get(unit_meta_key(user_id, key))))
+        meta = await patiently(lambda: storage.get(unit_meta_key(user_id, key)))
+        data = cast("dict[str, Any]", json.loads(meta))
         data["unit"] = Unit(**data["unit"])
         data["frame_hashes"] = tuple(data["frame_hashes"])
         data["reused"] = True
         unit = UnitResult(**data)
-        size_bytes = await storage.size(unit_key(user_id, key))
+        size_bytes = await patiently(lambda: storage.size(unit_key(user_id, key)))
     except (NotFound, ValueError, KeyError, TypeError):
         return None
     whole = size_bytes == unit.size_bytes and len(unit.frame_hashes) == unit.unit.frame_count and unit.key == key
@@ -58,9 +61,9 @@ async def note_replay(storage: Storage, user_id: str, bundle: str) -> None:
     Raises:
         StorageError: It could not be stored.
     """
-    await storage.put(bundle_key(user_id, bundle, _REPLAY_NOTE), b"{}")
+    await patiently(lambda: storage.put(bundle_key(user_id, bundle, _REPLAY_NOTE), b"{}"))
 
 
 async def needs_replay(storage: Storage, user_id: str, bundle: str) -> bool:
     """Whether an earlier job found that out: a final video need not find it again at its price."""
-    return await storage.exists(bundle_key(user_id, bundle, _REPLAY_NOTE))
+    return await patiently(lambda: storage.exists(bundle_key(user_id, bundle, _REPLAY_NOTE)))

@@ -77,6 +77,10 @@ class Bucket:
         finally:
             temp.unlink(missing_ok=True)
 
+    def copy(self, source: str, key: str) -> None:
+        """Copy an object inside the bucket."""
+        self._fs.cp_file(self._at(source), self._at(key))
+
     def size(self, key: str) -> int:
         """Return an object's size in bytes."""
         info = self._fs.info(self._at(key))

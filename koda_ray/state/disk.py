@@ -6,6 +6,7 @@ few lines. Everything here blocks and raises OSError; `Storage` moves it to thre
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -71,6 +72,25 @@ class Disk:
             temp.replace(target)
         finally:
             temp.unlink(missing_ok=True)
+
+    def copy(self, source: str, key: str) -> None:
+        """Give an object a second name; the two are one file until either is written again."""
+        with self._temp() as (temp, _):
+            link = temp.with_name(uuid.uuid4().hex)
+            try:
+                os.link(self.path(source), link)
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP):
+                    raise
+                self.put_file(key, self.path(source))  # a file system without links
+                return
+            try:
+                target = self.path(key)
+                _make_folder(target.parent)
+                os.replace(link, target)
+                _sync_folder(target.parent)
+            finally:
+                link.unlink(missing_ok=True)
 
     def size(self, key: str) -> int:
         """Return an object's size in bytes."""

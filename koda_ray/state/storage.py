@@ -32,6 +32,9 @@ __all__ = [
     "bundle_key",
     "bundle_prefix",
     "check_key",
+    "claim_key",
+    "film_key",
+    "film_prefix",
     "manifest_key",
     "project_prefix",
     "render_prefix",
@@ -181,6 +184,11 @@ class Storage:
     async def get_file(self, key: str, path: Path) -> None:
         """Copy an object to a file, which appears whole or not at all. Raises as `get`."""
         await self._run("get", key, lambda backend: backend.get_file(key, path))
+
+    async def copy(self, source: str, key: str) -> None:
+        """Give an object's content a second key without moving its bytes through here. Raises as `get` and `put`."""
+        check_key(source)
+        await self._run("get", key, lambda backend: backend.copy(source, key))
 
     async def size(self, key: str) -> int:
         """Return an object's size in bytes. Raises as `get`."""
@@ -382,6 +390,21 @@ def unit_key(user_id: str, unit_hash: str) -> str:
 def unit_meta_key(user_id: str, unit_hash: str) -> str:
     """What is known of a unit: frame hashes, timings."""
     return f"{user_prefix(user_id)}/units/{_hash(unit_hash)[:2]}/{unit_hash}/meta.json"
+
+
+def film_prefix(user_id: str, film_hash: str) -> str:
+    """What is known of one video, by what decides it: which job made it, and which jobs make it now."""
+    return f"{user_prefix(user_id)}/films/{_hash(film_hash)[:2]}/{film_hash}"
+
+
+def film_key(user_id: str, film_hash: str) -> str:
+    """Which job made a video last."""
+    return f"{film_prefix(user_id, film_hash)}/made.json"
+
+
+def claim_key(user_id: str, grid_hash: str, job_id: str) -> str:
+    """What a job captures at the moment of one frame grid."""
+    return f"{film_prefix(user_id, grid_hash)}/claims/{_id(job_id)}.json"
 
 
 def render_prefix(user_id: str, job_id: str) -> str:

@@ -44,6 +44,6 @@ async def test_float_summed_time_random_numbers_and_css_are_the_same_for_any_num
     assert alone == shared
     assert (one.frame_hash, one.report["sha256"]) == (two.frame_hash, two.report["sha256"])
     assert len(set(alone)) == 24, "each frame shows its own moment"
-    for result in (one, two):
-        assert result.report["replayed"] is True, "seeking cannot restore what this film sums up"
-        assert result.report["unstableUnits"] == []
+    # one worker showed all frames on one page, which is playing it
+    assert two.report["replayed"] is True, "seeking cannot restore what this film sums up"
+    assert one.report["unstableUnits"] == two.report["unstableUnits"] == []

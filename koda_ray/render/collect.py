@@ -1,0 +1,295 @@
+"""Every unit of a video: found in storage, captured in tasks, or awaited from another job that captures it now.
+
+Units are looked up by key before any is captured, so what was finished once is never made again. Tasks are cut as
+`koda_ray.render.plan` says, tried again where that may help, and never hold more units than their workers need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from koda_ray.errors import KodaError, RenderError
+from koda_ray.render.claims import Claims
+from koda_ray.render.owned import all_or_cancel
+from koda_ray.render.plan import CostModel, next_units
+from koda_ray.render.progress import ProgressMeter
+from koda_ray.render.protocol import Captured, CaptureTask, Environment, Hear, RenderExecutor, UnitResult
+from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, grid_hash, plan_units, unit_hash
+from koda_ray.render.stored import read_unit
+from koda_ray.state.storage import Storage
+
+__all__ = ["SeekingFails", "UnitCollector", "breaks"]
+
+_LOOKUPS = 16
+_RETRY_DELAY_S = 0.2
+_OTHERS_POLL_S = 0.3
+
+
+class SeekingFails(Exception):
+    """The page shows another picture when it is sought than when it is played."""
+
+    def __init__(self, unit: int) -> None:
+        super().__init__(unit)
+        self.unit = unit
+
+
+class UnitCollector:
+    """Collects a video's units for one job.
+
+    Args:
+        spec: The video.
+        storage: Where units are.
+        executor: Who captures.
+        environment: What it captures with.
+        job_id: For logs and claims.
+        user_id: Whose units they are.
+        meter: Hears how many frames are there.
+        on_unit: Hears of each unit, found or made, once.
+        attempts: How often a unit is tried before its error ends the job.
+
+    Attributes:
+        failures: What went wrong on the way, in words.
+    """
+
+    def __init__(
+        self,
+        spec: RenderSpec,
+        *,
+        storage: Storage,
+        executor: RenderExecutor,
+        environment: Environment,
+        job_id: str,
+        user_id: str,
+        meter: ProgressMeter,
+        on_unit: Callable[[UnitResult], Awaitable[None]] | None,
+        attempts: int,
+    ) -> None:
+        self._spec = spec
+        self._storage = storage
+        self._executor = executor
+        self._environment = environment
+        self._job_id = job_id
+        self._user_id = user_id
+        self._meter = meter
+        self._on_unit = on_unit
+        self._attempts = attempts
+        self._told: set[str] = set()
+        self.failures: list[str] = []
+
+    async def collect(self, mode: CaptureMode) -> list[UnitResult]:
+        """Return every unit of the video, in order.
+
+        Raises:
+            SeekingFails: Two neighbours do not meet, and the units were sought; what was under way has ended.
+            KodaError: A unit failed as often as it may, or in a way that would only repeat.
+        """
+        await self._meter.restart()
+        grid = grid_hash(self._spec, environment=self._environment.fingerprint, mode=mode)
+        claims = Claims(self._storage, user_id=self._user_id, job_id=self._job_id, grid=grid)
+        return await _Pass(self, mode, claims).run()
+
+    async def capture(self, units: Sequence[Unit], mode: CaptureMode, hear: Hear) -> None:
+        """Capture units in one task; those that were not stored again where that may help.
+
+        Raises:
+            KodaError: As `collect`; or what ``hear`` raised.
+        """
+        left = list(units)
+        tried: dict[int, int] = {}
+        refused: list[BaseException] = []
+
+        async def listen(told: Captured | UnitResult) -> None:
+            try:
+                await hear(told)
+            except BaseException as error:
+                refused.append(error)
+                raise
+            if isinstance(told, UnitResult):
+                left.remove(told.unit)
+
+        while left:
+            first = left[0]
+            attempt = tried[first.index] = tried.get(first.index, 0) + 1
+            try:
+                await self._executor.capture(self._task(left, mode, attempt), listen)
+            except KodaError as error:
+                if refused:  # not the worker's fault: whoever listens has had enough
+                    raise
+                failing = left[0] if left else first
+                self.failures.append(f"unit {failing.index}, attempt {attempt}: {error.code}: {error.message}")
+                if not error.retryable:
+                    raise
+                if failing is first and attempt >= self._attempts:
+                    raise _gave_up(error, first, attempt) from error
+            else:
+                if left:
+                    raise RenderError(f"units {[unit.index for unit in left]} were not captured, and nobody said why")
+                return
+            for unit in left:
+                self._meter.captured(unit.index, 0)
+            await asyncio.sleep(_RETRY_DELAY_S * attempt)
+
+    def key(self, unit: Unit, mode: CaptureMode) -> str:
+        """Return the name of a unit's bytes; the first unit begins at frame 0 in both modes."""
+        how = mode if unit.start else "seek"
+        return unit_hash(self._spec, unit, environment=self._environment.fingerprint, mode=how)
+
+    async def find(self, unit: Unit, mode: CaptureMode) -> UnitResult | None:
+        """Look a unit up in storage."""
+        found = await read_unit(self._storage, self._user_id, self.key(unit, mode))
+        return None if found is None else replace(found, unit=unit)
+
+    async def tell(self, unit: UnitResult) -> None:
+        """Tell of a unit, once."""
+        if self._on_unit is not None and unit.key not in self._told:
+            self._told.add(unit.key)
+            await self._on_unit(unit)
+
+    @property
+    def spec(self) -> RenderSpec:
+        """The video."""
+        return self._spec
+
+    @property
+    def meter(self) -> ProgressMeter:
+        """Who hears how many frames are there."""
+        return self._meter
+
+    @property
+    def workers(self) -> int:
+        """How many tasks run at once."""
+        return max(1, self._executor.workers)
+
+    def _task(self, units: Sequence[Unit], mode: CaptureMode, attempt: int) -> CaptureTask:
+        return CaptureTask(
+            storage=self._storage,
+            user_id=self._user_id,
+            job_id=self._job_id,
+            spec=self._spec,
+            units=tuple(units),
+            keys=tuple(self.key(unit, mode) for unit in units),
+            mode=mode,
+            environment=self._environment.fingerprint,
+            attempt=attempt,
+        )
+
+
+class _Pass:
+    """One pass over all units, in one mode."""
+
+    def __init__(self, collector: UnitCollector, mode: CaptureMode, claims: Claims) -> None:
+        self._collector = collector
+        self._mode: CaptureMode = mode
+        self._claims = claims
+        self._cost = CostModel(collector.spec)
+        self._done: dict[int, UnitResult] = {}
+        self._missing: list[Unit] = []
+        self._elsewhere: dict[int, Unit] = {}
+        self._asking = asyncio.Lock()
+
+    async def run(self) -> list[UnitResult]:
+        plan = plan_units(self._collector.spec)
+        gate = asyncio.Semaphore(_LOOKUPS)
+
+        async def look(unit: Unit) -> tuple[Unit, UnitResult | None]:
+            async with gate:
+                return unit, await self._collector.find(unit, self._mode)
+
+        for unit, found in await asyncio.gather(*map(look, plan)):
+            if found is None:
+                self._missing.append(unit)
+            else:
+                await self._found(found)
+        if self._missing:
+            async with self._claims:
+                workers = min(len(self._missing), self._collector.workers)
+                await all_or_cancel([self._work() for _ in range(workers)])
+        return [self._done[unit.index] for unit in plan]
+
+    async def _work(self) -> None:
+        while self._missing or self._elsewhere:
+            if not self._missing:
+                await self._ask_others()
+                continue
+            units = next_units(self._missing, workers=self._collector.workers, cost=self._cost)
+            del self._missing[: len(units)]
+            mine = await self._mine(units)
+            if mine:
+                await self._collector.capture(mine, self._mode, self._hear)
+
+    async def _mine(self, units: Sequence[Unit]) -> list[Unit]:
+        """Claim units; return the first run that is ours, and keep the rest for later."""
+        ours = await self._claims.take(unit.index for unit in units)
+        for unit in units:
+            if unit.index not in ours:
+                self._elsewhere[unit.index] = unit
+        run: list[Unit] = []
+        for unit in units:
+            if unit.index not in ours:
+                continue
+            if run and unit.index != run[-1].index + 1:
+                self._claims.give_up(unit.index)
+                self._give_back(unit)
+                continue
+            run.append(unit)
+        return run
+
+    async def _ask_others(self) -> None:
+        """Fetch what another job has finished meanwhile, and take over what it no longer claims."""
+        async with self._asking:
+            if not self._elsewhere or self._missing:
+                return
+            claimed = await self._claims.others()
+            for unit in tuple(self._elsewhere.values()):
+                found = await self._collector.find(unit, self._mode)
+                if found is not None:
+                    del self._elsewhere[unit.index]
+                    await self._found(found)
+                elif unit.index not in claimed:
+                    del self._elsewhere[unit.index]
+                    self._give_back(unit)
+            if not self._missing:
+                await asyncio.sleep(_OTHERS_POLL_S)
+
+    def _give_back(self, unit: Unit) -> None:
+        self._missing.append(unit)
+        self._missing.sort(key=lambda one: one.index)
+
+    async def _found(self, unit: UnitResult) -> None:
+        self._collector.meter.found(unit.unit.frame_count)
+        await self._there(unit)
+
+    async def _hear(self, told: Captured | UnitResult) -> None:
+        if isinstance(told, Captured):
+            self._collector.meter.captured(told.unit, told.frames)
+            return
+        self._cost.learn(told.unit.frame_count, told.timings_ms.get("capture", 0.0) / 1000)
+        self._claims.give_up(told.unit.index)
+        await self._there(told)
+
+    async def _there(self, unit: UnitResult) -> None:
+        done, index = self._done, unit.unit.index
+        done[index] = unit
+        await self._collector.tell(unit)
+        if self._mode == "seek":
+            for before, after in itertools.pairwise(done.get(index + step) for step in (-1, 0, 1)):
+                if before is not None and after is not None and breaks(before, after):
+                    raise SeekingFails(after.unit.index)
+
+
+def breaks(before: UnitResult, unit: UnitResult) -> bool:
+    """Whether a unit was begun from another picture than the one before it ended with."""
+    return unit.before_hash is not None and unit.before_hash != before.frame_hashes[-1]
+
+
+def _gave_up(error: KodaError, unit: Unit, attempts: int) -> KodaError:
+    return type(error)(
+        f"unit {unit.index} (frames {unit.start} to {unit.stop - 1}) failed {attempts} times, "
+        f"last with {error.code}: {error.message}",
+        code=error.code,
+        context={**error.context, "unit": unit.index, "attempts": attempts},
+        retryable=False,
+    )

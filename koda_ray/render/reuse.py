@@ -1,0 +1,53 @@
+"""A video that was made before is given again: found by what decides it, copied where it lies, and looked at once more.
+
+Only a user's own: keys are below the user's folder. A video whose objects have gone since is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import Any, cast
+
+from koda_ray.errors import NotFound
+from koda_ray.render.patience import patiently
+from koda_ray.render.protocol import RenderResult
+from koda_ray.state.storage import Storage, film_key, render_prefix, report_key
+
+__all__ = ["made_before", "note_made"]
+
+
+async def note_made(storage: Storage, *, user_id: str, film: str, job_id: str, result: RenderResult) -> None:
+    """Remember which job made a video.
+
+    Raises:
+        StorageError: It could not be stored.
+    """
+    data = json.dumps({"job": job_id, "result": {**asdict(result), "report": None}}).encode()
+    await patiently(lambda: storage.put(film_key(user_id, film), data))
+
+
+async def made_before(storage: Storage, *, user_id: str, film: str, job_id: str) -> RenderResult | None:
+    """Return a video as a new job's own where another made the same before, or None.
+
+    Raises:
+        StorageError: Storage failed.
+    """
+    try:
+        made = cast("dict[str, Any]", json.loads(await patiently(lambda: storage.get(film_key(user_id, film)))))
+        before = str(made["job"])
+        result = RenderResult(**made["result"])
+        old, new = render_prefix(user_id, before), render_prefix(user_id, job_id)
+        if await storage.size(result.video_key) != result.size_bytes:
+            return None
+        report = cast("dict[str, Any]", json.loads(await storage.get(report_key(user_id, before))))
+        if before != job_id:
+            for key in await storage.list(old):
+                if key != report_key(user_id, before):
+                    await storage.copy(key, new + key.removeprefix(old))
+    except (NotFound, ValueError, KeyError, TypeError):
+        return None
+    report["madeBefore"] = before
+    await patiently(lambda: storage.put(report_key(user_id, job_id), json.dumps(report, indent=1).encode()))
+    keys = {name: new + getattr(result, name).removeprefix(old) for name in ("video_key", "thumbnail_key")}
+    return replace(result, report=report, **keys)

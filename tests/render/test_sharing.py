@@ -1,0 +1,129 @@
+"""Jobs that share: one set of units for two at once, a video made before, storage that is away for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from koda_ray.errors import StorageError
+from koda_ray.render import claims as claims_module
+from koda_ray.render.claims import Claims
+from koda_ray.render.job import RenderJob
+from koda_ray.render.local import LocalExecutor
+from koda_ray.render.patience import patiently
+from koda_ray.render.protocol import CaptureTask, Hear, RenderResult
+from koda_ray.render.spec import RenderSpec
+from koda_ray.state.storage import Storage
+from tests.render.conftest import USER, put_page, small
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+
+class Counting(LocalExecutor):
+    """Counts how often each unit is captured."""
+
+    def __init__(self) -> None:
+        super().__init__(workers=1)
+        self.units: list[int] = []
+
+    async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
+        self.units += [unit.index for unit in task.units]
+        await super().capture(task, hear)
+
+
+async def render(spec: RenderSpec, storage: Storage, executor: LocalExecutor, job_id: str) -> RenderResult:
+    return await RenderJob(spec, storage=storage, executor=executor, job_id=job_id, user_id=USER).run()
+
+
+async def test_two_jobs_at_once_capture_each_unit_once(storage: Storage) -> None:
+    bundle = await put_page(storage, "plain")
+    short, long = small(bundle, duration_s=5.0), small(bundle, duration_s=8.0)
+    async with Counting() as one, Counting() as two:
+        await asyncio.gather(one.warm(), two.warm())
+        results = await asyncio.gather(render(short, storage, one, "job_1"), render(long, storage, two, "job_2"))
+        assert sorted(one.units + two.units) == list(range(8))
+        assert one.units and two.units
+        alone = Storage(f"{storage.url}-alone")
+        await put_page(alone, "plain")
+        expected = await render(long, alone, one, "job_3")
+    assert (results[0].frame_count, results[1].frame_count) == (50, 80)
+    assert results[1].report["sha256"] == expected.report["sha256"]
+    assert not [key for key in await storage.list(f"users/{USER}/films") if "/claims/" in key]
+
+
+async def test_what_a_dead_job_claimed_is_taken_over(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims_module, "STALE_S", 1.0)
+    dead = Claims(storage, user_id=USER, job_id="job_dead", grid="a" * 64)
+    assert await dead.take([0, 1, 2]) == {0, 1, 2}  # and it never renews them
+    async with Claims(storage, user_id=USER, job_id="job_live", grid="a" * 64) as live:
+        assert await live.take([1, 2, 3]) == {3}
+        assert set(await live.others()) == {0, 1, 2}
+        deadline = time.monotonic() + 10
+        while await live.others():
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+        assert await live.take([1, 2]) == {1, 2}
+    await storage.delete_prefix(f"users/{USER}/films")
+
+
+async def test_a_video_made_before_is_there_at_once(storage: Storage) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=3.0)
+    async with Counting() as executor:
+        first = await render(spec, storage, executor, "job_1")
+        executor.units.clear()
+        begun = time.perf_counter()
+        second = await render(spec, storage, executor, "job_2")
+        assert time.perf_counter() - begun < 1.0
+        assert executor.units == []
+        assert second.report["madeBefore"] == "job_1"
+        assert second.video_key != first.video_key
+        assert await storage.get(second.video_key) == await storage.get(first.video_key)
+        assert await storage.get(second.thumbnail_key) == await storage.get(first.thumbnail_key)
+        # a video that has gone since is joined again, from units that are still there
+        await storage.delete(first.video_key)
+        third = await render(spec, storage, executor, "job_3")
+        assert executor.units == []
+        assert await storage.get(third.video_key) == await storage.get(second.video_key)
+
+
+class Away(Storage):
+    """Storage behind a network that is down for a while."""
+
+    down_until = 0.0
+    refused = 0
+
+    async def put(self, key: str, data: bytes) -> None:
+        if time.monotonic() < Away.down_until:
+            Away.refused += 1
+            raise StorageError(f"storage put of {key!r} failed: Connection refused", retryable=True)
+        await super().put(key, data)
+
+
+async def test_storage_that_is_down_for_a_while_costs_a_while(storage: Storage) -> None:
+    away = Away(storage.url)
+    spec = small(await put_page(storage, "plain"), duration_s=2.0)
+    async with Counting() as executor:
+        Away.down_until = time.monotonic() + 3.0
+        result = await render(spec, away, executor, "job_1")
+    assert Away.refused > 1
+    assert result.report["failures"] == []
+    assert json.loads(await storage.get(f"users/{USER}/renders/job_1/report.json"))["frames"] == 20
+
+
+async def test_patience_has_an_end_and_none_for_what_will_not_pass() -> None:
+    calls: list[float] = []
+
+    async def fail(error: StorageError) -> None:
+        calls.append(time.monotonic())
+        raise error
+
+    with pytest.raises(StorageError, match="gone"):
+        await patiently(lambda: fail(StorageError("gone", retryable=True)), limit_s=0.5)
+    assert len(calls) > 1
+    calls.clear()
+    with pytest.raises(StorageError, match="full"):
+        await patiently(lambda: fail(StorageError("full", code="DISK_FULL", retryable=False)))
+    assert len(calls) == 1
