@@ -362,7 +362,7 @@ def blob_key(user_id: str, digest: str) -> str:
 
 def shared_prefixes(user_id: str) -> tuple[str, ...]:
     """What is stored by its content, for all of a user's sessions: blobs, bundles and units."""
-    return tuple(f"{user_prefix(user_id)}/{name}" for name in ("blobs", "bundles", "units"))
+    return tuple(f"{user_prefix(user_id)}/{name}" for name in ("blobs", "bundles", "units", "films"))
 
 
 def asset_key(user_id: str, project_id: str, asset_id: str, name: str) -> str:
