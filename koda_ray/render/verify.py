@@ -1,0 +1,83 @@
+"""Rendering a sample of a finished video's units again, on fresh pages, and comparing the pictures.
+
+What is compared are the hashes of captured pictures, before any encoding: equal means equal to the last bit. Nothing
+that is stored is used for the second time but the bundle.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from typing import cast
+
+from pydantic import JsonValue
+
+from koda_ray.errors import QualityRejected
+from koda_ray.render.protocol import Captured, CaptureTask, RenderExecutor, RenderResult, UnitResult
+from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
+from koda_ray.render.stored import read_unit
+from koda_ray.state.storage import Storage, bundle_key
+
+__all__ = ["verify_sample"]
+
+_SAMPLE = 3
+
+
+async def verify_sample(
+    result: RenderResult, *, spec: RenderSpec, storage: Storage, executor: RenderExecutor, user_id: str
+) -> int:
+    """Render the first, the middle and the last unit again.
+
+    Returns:
+        How many frames were compared and are equal.
+
+    Raises:
+        QualityRejected: A frame differs; the message names the first one.
+        RenderError: As capturing does.
+    """
+    units = cast("list[dict[str, JsonValue]]", result.report["units"])
+    last = len(units) - 1
+    compared = 0
+    with tempfile.TemporaryDirectory(prefix="koda-verify-") as folder:
+        scratch = Storage(folder)
+        key = bundle_key(user_id, spec.bundle)
+        await scratch.put(key, await storage.get(key))
+        for place in sorted({round(last * look / (_SAMPLE - 1)) for look in range(_SAMPLE)}):
+            made = units[place]
+            unit = Unit(*(cast("int", made[name]) for name in ("index", "start", "stop")))
+            first = await read_unit(storage, user_id, str(made["key"]))
+            if first is None:
+                raise QualityRejected(
+                    f"unit {unit.index} is no longer in storage: nothing to compare with; render again"
+                )
+            environment = cast("dict[str, str]", result.report["environment"])["fingerprint"]
+            task = CaptureTask(
+                storage=scratch,
+                user_id=user_id,
+                job_id="verify",
+                spec=spec,
+                units=(unit,),
+                keys=(str(made["key"]),),
+                mode=cast("CaptureMode", made["mode"]),
+                environment=environment,
+            )
+            again = await _capture(task, executor)
+            for offset, (one, two) in enumerate(zip(first.frame_hashes, again.frame_hashes, strict=True)):
+                if one != two:
+                    raise QualityRejected(
+                        f"frame {unit.start + offset} came out different when it was rendered again: the page's "
+                        "pictures depend on more than their time (a clock or random numbers that were not replaced?)",
+                        context={"frame": unit.start + offset},
+                    )
+            compared += unit.frame_count
+    return compared
+
+
+async def _capture(task: CaptureTask, executor: RenderExecutor) -> UnitResult:
+    heard: list[UnitResult] = []
+
+    async def hear(told: Captured | UnitResult) -> None:
+        if isinstance(told, UnitResult):
+            heard.append(told)
+
+    await executor.capture(task, hear)
+    return heard[0]
