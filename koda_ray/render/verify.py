@@ -12,6 +12,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from koda_ray.errors import QualityRejected
+from koda_ray.render.owned import all_or_cancel
 from koda_ray.render.protocol import Captured, CaptureTask, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
 from koda_ray.render.stored import read_unit
@@ -36,40 +37,43 @@ async def verify_sample(
     """
     units = cast("list[dict[str, JsonValue]]", result.report["units"])
     last = len(units) - 1
-    compared = 0
+    sample = sorted({round(last * look / (_SAMPLE - 1)) for look in range(_SAMPLE)})
+    environment = cast("dict[str, str]", result.report["environment"])["fingerprint"]
     with tempfile.TemporaryDirectory(prefix="koda-verify-") as folder:
         scratch = Storage(folder)
-        key = bundle_key(user_id, spec.bundle)
-        await scratch.put(key, await storage.get(key))
-        for place in sorted({round(last * look / (_SAMPLE - 1)) for look in range(_SAMPLE)}):
-            made = units[place]
-            unit = Unit(*(cast("int", made[name]) for name in ("index", "start", "stop")))
-            first = await read_unit(storage, user_id, str(made["key"]))
+        bundle = bundle_key(user_id, spec.bundle)
+        await scratch.put(bundle, await storage.get(bundle))
+
+        async def compare(made: dict[str, JsonValue]) -> None:
+            unit, key = Unit(*(cast("int", made[name]) for name in ("index", "start", "stop"))), str(made["key"])
+            first = await read_unit(storage, user_id, key)
             if first is None:
-                raise QualityRejected(
-                    f"unit {unit.index} is no longer in storage: nothing to compare with; render again"
-                )
-            environment = cast("dict[str, str]", result.report["environment"])["fingerprint"]
+                raise QualityRejected(f"unit {unit.index} is no longer in storage to compare with: render again")
             task = CaptureTask(
                 storage=scratch,
                 user_id=user_id,
                 job_id="verify",
                 spec=spec,
                 units=(unit,),
-                keys=(str(made["key"]),),
+                keys=(key,),
                 mode=cast("CaptureMode", made["mode"]),
                 environment=environment,
             )
-            again = await _capture(task, executor)
-            for offset, (one, two) in enumerate(zip(first.frame_hashes, again.frame_hashes, strict=True)):
-                if one != two:
-                    raise QualityRejected(
-                        f"frame {unit.start + offset} came out different when it was rendered again: the page's "
-                        "pictures depend on more than their time (a clock or random numbers that were not replaced?)",
-                        context={"frame": unit.start + offset},
-                    )
-            compared += unit.frame_count
-    return compared
+            _same(first, await _capture(task, executor))
+
+        await all_or_cancel([compare(units[place]) for place in sample])
+    return sum(cast("int", units[place]["stop"]) - cast("int", units[place]["start"]) for place in sample)
+
+
+def _same(first: UnitResult, again: UnitResult) -> None:
+    for offset, (one, two) in enumerate(zip(first.frame_hashes, again.frame_hashes, strict=True)):
+        if one != two:
+            frame = first.unit.start + offset
+            raise QualityRejected(
+                f"frame {frame} came out different when it was rendered again: the page's pictures depend on more than "
+                "their time (a clock or random numbers that are not replaced?)",
+                context={"frame": frame},
+            )
 
 
 async def _capture(task: CaptureTask, executor: RenderExecutor) -> UnitResult:

@@ -1,0 +1,264 @@
+"""A page rendered at the terminal: how far it is while it goes on, and what came of it.
+
+On a terminal a bar for each video that is under way; elsewhere a line every ten percent; for a program nothing but one
+JSON document at the end. Ctrl-C and SIGTERM end every process; what was finished is kept, and the same command goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from koda_ray.console.exits import Exit, Left
+from koda_ray.console.live import ACCENT
+from koda_ray.console.text import clean, duration, one_line, plural, size
+from koda_ray.errors import KodaError
+from koda_ray.render import protocol
+from koda_ray.render.api import Options, Rendered, RowDone, render, render_rows
+from koda_ray.render.rows import Row
+
+__all__ = ["Face", "render_batch", "render_one"]
+
+_STEP_PERCENT = 10
+_NAME = 32
+T = TypeVar("T")
+
+
+@dataclass
+class Face:
+    """How a render is shown.
+
+    Args:
+        plain: Lines, also on a terminal.
+        json: One JSON document at the end and nothing else.
+    """
+
+    plain: bool = False
+    json: bool = False
+    console: Console = field(default_factory=lambda: Console(highlight=False))
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def live(self) -> bool:
+        """Whether bars are drawn."""
+        return self.console.is_terminal and not self.plain and not self.json
+
+    def line(self, words: str, *, style: str | None = None) -> None:
+        """Write a line that is no markup, unless a program listens."""
+        if not self.json:
+            self.console.print(clean(words), markup=False, soft_wrap=True, style=style)
+
+    def timed(self, kind: str, words: str) -> None:
+        """Write a line with the seconds since the beginning, as logs want it."""
+        self.line(f"{time.monotonic() - self.began:7.1f}  {kind:<9} {one_line(words, 160)}")
+
+    def document(self, data: object) -> None:
+        """Write what a program reads."""
+        sys.stdout.write(f"{json.dumps(data, indent=2, ensure_ascii=False)}\n")
+
+
+def render_one(path: Path, out: Path, face: Face, *, workers: int | None, options: Options) -> None:
+    """Render one video, show it, and say what came of it.
+
+    Raises:
+        KodaError: As `koda_ray.render.api.render`.
+        Left: It was interrupted.
+    """
+    with _stoppable(), _Screen(face) as screen:
+
+        async def work() -> Rendered:
+            async def tell(progress: protocol.Progress) -> None:
+                screen.progress(out.name, progress)
+
+            return await render(path, out, workers=workers, on_progress=tell, **options)
+
+        made = _run(work())
+        screen.over(out.name)
+    if face.json:
+        face.document(made.to_json())
+        return
+    face.line(f"{'✔ ' if face.live else ''}{_words(made)}", style="green" if face.live else None)
+    for note in _notes(made):
+        face.line(f"  {note}")
+
+
+def render_batch(path: Path, out: str, rows: list[Row], face: Face, *, workers: int | None, options: Options) -> None:
+    """Render one video for each row, and say at the end which there are.
+
+    Raises:
+        KodaError: As `koda_ray.render.api.render_rows`, where nothing could begin.
+        Left: It was interrupted, or a row failed.
+    """
+    with _stoppable(), _Screen(face, total=len(rows)) as screen:
+
+        def over(done: RowDone) -> None:
+            screen.over(f"row {done.index}")
+            if done.error is not None:
+                face.line(f"✖ row {done.index}, {done.path}: {done.error.message}", style="red" if face.live else None)
+            elif done.rendered is not None and not face.live:
+                face.timed("video", _words(done.rendered))
+
+        async def work() -> list[RowDone]:
+            async def tell(index: int, progress: protocol.Progress) -> None:
+                screen.progress(f"row {index}", progress)
+
+            return await render_rows(path, out, rows, workers=workers, on_progress=tell, on_done=over, **options)
+
+        done = _run(work())
+    failed = [one for one in done if one.error is not None]
+    if face.json:
+        face.document(
+            {"videos": [_row_json(one) for one in done], "done": len(done) - len(failed), "failed": len(failed)}
+        )
+    else:
+        took = duration(time.monotonic() - face.began)
+        face.line(f"{plural(len(done) - len(failed), 'video')} of {len(done)} in {took}")
+        if failed:
+            face.line(f"{plural(len(failed), 'row')} failed: {', '.join(str(one.index) for one in failed)}")
+    if failed:
+        raise Left(Exit.FAILED)
+
+
+class _Screen:
+    """Bars or lines for the videos that are under way; a context manager."""
+
+    def __init__(self, face: Face, *, total: int = 1) -> None:
+        self._face = face
+        self._bars: dict[str, TaskID] = {}
+        self._step = -1
+        self._total = total
+        self._drawn: Progress | None = None
+        if face.live:
+            self._drawn = Progress(
+                TextColumn("  {task.description}"),
+                BarColumn(bar_width=30, complete_style=ACCENT, finished_style="green"),
+                TextColumn("{task.percentage:>3.0f} %"),
+                TextColumn("{task.fields[said]}", style="dim"),
+                console=face.console,
+                transient=True,
+            )
+
+    def __enter__(self) -> _Screen:
+        if self._drawn is not None:
+            self._drawn.start()
+            if self._total > 1:
+                self._bars[""] = self._drawn.add_task("all rows", total=self._total, said=f"0 of {self._total}")
+            else:
+                self._bars[""] = self._drawn.add_task("reading the page", total=None, said="")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._drawn is not None:
+            self._drawn.stop()
+
+    def progress(self, name: str, progress: protocol.Progress) -> None:
+        """Show how far a video is."""
+        said = progress.stage
+        if progress.frames_per_s is not None and progress.stage == "capturing":
+            said += f" · {progress.frames_per_s:.1f} frames/s"
+        if progress.seconds_left is not None and progress.percent < 100:
+            said += f" · {duration(progress.seconds_left)} left"
+        if self._drawn is not None:
+            if self._total == 1 and "" in self._bars:
+                self._drawn.remove_task(self._bars.pop(""))
+            if name not in self._bars:
+                self._bars[name] = self._drawn.add_task(one_line(name, _NAME), total=100, said="")
+            self._drawn.update(self._bars[name], completed=progress.percent, said=said)
+            return
+        step = int(progress.percent // _STEP_PERCENT)
+        if step > self._step and self._total == 1:  # of a batch there is a line for each video
+            self._step = step
+            frames = f"{progress.frames_done} of {plural(progress.frames_total, 'frame')}"
+            self._face.timed("render", f"{progress.percent:.0f} % {said.replace(' · ', ', ')} ({frames})")
+
+    def over(self, name: str) -> None:
+        """Take a video's bar away."""
+        if self._drawn is None:
+            return
+        if (bar := self._bars.pop(name, None)) is not None:
+            self._drawn.remove_task(bar)
+        if self._total > 1:
+            self._drawn.advance(self._bars[""])
+            finished = self._drawn.tasks[0].completed
+            self._drawn.update(self._bars[""], said=f"{finished:.0f} of {self._total}")
+
+
+@contextmanager
+def _stoppable() -> Generator[None]:
+    """Say, once the screen is free, what an interrupt leaves behind."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write("koda: stopped; what is finished is kept. The same command again goes on where this was.\n")
+        raise Left(Exit.INTERRUPTED) from None
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; Ctrl-C and SIGTERM cancel the work and wait until its processes are gone."""
+
+    async def body() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _terminated, task, told)
+        return await work
+
+    told: list[bool] = []
+    # a shell's background jobs begin with SIGINT ignored, and a script that interrupts one means it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return asyncio.run(body())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    except BaseExceptionGroup as group:  # of a batch: the first is as good as any
+        raise group.exceptions[0] from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _terminated(task: asyncio.Task[Any], told: list[bool]) -> None:
+    if not told:
+        told.append(True)
+        task.cancel()
+
+
+def _words(made: Rendered) -> str:
+    return (
+        f"{made.path}: {duration(made.duration_s)}, {made.width}x{made.height}, {made.fps:g} frames/s, "
+        f"{size(made.size_bytes)}, made in {duration(made.seconds)}"
+    )
+
+
+def _notes(made: Rendered) -> list[str]:
+    notes: list[str] = []
+    if made.units_reused:
+        notes.append(f"{made.units_reused} of {plural(made.units, 'part')} were there already from before")
+    if made.replayed:
+        notes.append("the page does not restore its state when it is sought: every part was played from the beginning")
+    if made.still:
+        notes.append("every frame is the same picture: does the page animate?")
+    if made.verified_frames:
+        notes.append(f"{plural(made.verified_frames, 'frame')} were rendered a second time and came out equal")
+    return notes
+
+
+def _row_json(done: RowDone) -> dict[str, object]:
+    if done.rendered is not None:
+        return {"index": done.index, "status": "done", **done.rendered.to_json()}
+    error = done.error or KodaError("not rendered")
+    return {
+        "index": done.index,
+        "status": "failed",
+        "path": str(done.path),
+        "error": {"code": error.code, "message": error.message},
+    }
