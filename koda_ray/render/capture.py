@@ -17,9 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from koda_ray.errors import PageError
+from koda_ray.render.audio import check_audio
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.encode import Image, UnitEncoder
+from koda_ray.render.encode import Encoder, Image, unit_encoder
 from koda_ray.render.isolation import WorkFolder
 from koda_ray.render.owned import own
 from koda_ray.render.page import RenderPage
@@ -57,6 +58,7 @@ async def capture_units(task: CaptureTask, browser: Browser, bundle: Bundle, *, 
         PageNotReady: It did not become ready, or a frame's images did not come.
         BrowserCrashed: The browser ended.
         EncodeFailed: FFmpeg failed.
+        InvalidInput: A sound file is not in the bundle, or is not one.
         StorageError: A unit could not be stored.
     """
     await own(_Capture(task, browser, bundle, hear).run())
@@ -80,6 +82,8 @@ class _Capture:
         folder = WorkFolder("units")
         page: RenderPage | None = None
         try:
+            if spec.audio and task.units[0].index == 0:  # said before the pictures are made, not after
+                await check_audio(spec, self._bundle)
             page = await RenderPage.open(
                 self._browser,
                 self._bundle,
@@ -98,7 +102,7 @@ class _Capture:
             if (start := task.units[0].start) > 0:
                 _, before = await self._take(page, start - 1, mode)
             for unit, key in zip(task.units, task.keys, strict=True):
-                await self._unit(page, unit, key, before, folder.path / f"unit-{unit.index}.mp4")
+                await self._unit(page, unit, key, before, folder.path / f"unit-{unit.index}")
                 before = None
             await self._finished()
         finally:
@@ -112,7 +116,7 @@ class _Capture:
     async def _unit(self, page: RenderPage, unit: Unit, key: str, before: str | None, path: Path) -> None:
         """Capture a unit's frames, and leave its end to `_finish`."""
         started = time.perf_counter()
-        encoder = UnitEncoder(self._task.spec, unit.frame_count, path, image=self._image)
+        encoder = unit_encoder(self._task.spec, unit.frame_count, path, image=self._image)
         handed_over = False
         try:
             await encoder.start()
@@ -139,7 +143,7 @@ class _Capture:
             if not handed_over:
                 await encoder.close()
 
-    async def _finish(self, encoder: UnitEncoder, result: UnitResult) -> None:
+    async def _finish(self, encoder: Encoder, result: UnitResult) -> None:
         started = time.perf_counter()
         try:
             path = await encoder.finish()
@@ -160,7 +164,7 @@ class _Capture:
         if self._finishing is not None:
             await self._finishing
 
-    async def _pictures(self, page: RenderPage, unit: Unit, encoder: UnitEncoder) -> list[str]:
+    async def _pictures(self, page: RenderPage, unit: Unit, encoder: Encoder) -> list[str]:
         """Take the unit's pictures while those before are being encoded; return their hashes."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE_FRAMES)
 

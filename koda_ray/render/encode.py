@@ -1,42 +1,46 @@
-"""Pictures into units, units into a video: H.264 or VP9, closed, exact, and the same bytes every time.
+"""Pictures into units: H.264, VP9 or ProRes, closed, exact, and the same bytes every time.
 
-A unit is one closed group of pictures in an mp4 of its own (VP9 too: its timestamps are exact there, where webm
-rounds to milliseconds). Joining copies the coded frames. Each encoder has one thread: with two, x264 looks ahead in a
-thread of its own and now and then decides otherwise when pictures come late (2 of 100 units did). A machine's
-processors are busy with the pages of other units anyway.
+A unit is one closed group of pictures in a file of its own: an mp4 (VP9 too: its timestamps are exact there, where
+webm rounds to milliseconds), or a webm where VP9 is transparent, which mp4 has no place for. Each encoder has one
+thread: with two, x264 looks ahead in a thread of its own and now and then decides otherwise when pictures come late (2
+of 100 units did). A machine's processors are busy with the pages of other units anyway.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from koda_ray.errors import EncodeFailed
 from koda_ray.render import matroska
-from koda_ray.render.ffmpeg import command_line, ended, failed, is_full, run
+from koda_ray.render.ffmpeg import command_line, ended, failed, is_full
+from koda_ray.render.formats import FORMATS
+from koda_ray.render.pictures import PictureUnit
 from koda_ray.render.programs import find_program
 from koda_ray.render.spec import RenderSpec
 
-__all__ = ["ENCODER_VERSION", "Image", "UnitEncoder", "join_units", "make_thumbnail", "timescale", "unit_options"]
+__all__ = ["BT709", "ENCODER_VERSION", "Encoder", "Image", "UnitEncoder", "timescale", "unit_encoder", "unit_options"]
 
 Image = Literal["png", "jpeg"]
 """How pictures travel from browser to encoder."""
 
-ENCODER_VERSION = "3"
+ENCODER_VERSION = "4"
 """Raised whenever encoded bytes may change; part of the environment's fingerprint."""
 
 _THREADS = 1
 _FINISH_TIMEOUT_S = 300.0
-_JOIN_TIMEOUT_S = 600.0
-_THUMBNAIL_LONG_SIDE_PX = 1280
 _SMALL_FROM_CRF = 24
 _TICKS = 1000
+_ONE_GROUP = 100_000
+"""Frames between key frames: more than a unit has."""
 
-_BT709 = {"colorspace": "bt709", "color_primaries": "bt709", "color_trc": "bt709", "color_range": "tv"}
-_PNG_TO_BT709 = "scale=out_color_matrix=bt709:out_range=tv:flags=accurate_rnd+full_chroma_int,format=yuv420p"
+BT709 = {"colorspace": "bt709", "color_primaries": "bt709", "color_trc": "bt709", "color_range": "tv"}
+"""FFmpeg's options that say which colours a stream has."""
+_PNG_TO_BT709 = "scale=out_color_matrix=bt709:out_range=tv:flags=accurate_rnd+full_chroma_int"
+# ProRes takes what its frames say of their colours, not what the encoder is told
+_SAY_BT709 = "setparams=colorspace=bt709:color_primaries=bt709:color_trc=bt709:range=tv"
 # JPEG's colours are BT.601 in full range. This filter is as exact as the scaler's accurate mode and takes 1 ms of a
 # 1080p frame where that takes 16.
 _JPEG_TO_BT709 = "format=yuvj420p,colorspace=iall=bt470bg:irange=pc:all=bt709:range=tv:format=yuv420p:fast=1"
@@ -46,41 +50,76 @@ def unit_options(spec: RenderSpec, frames: int, *, image: Image) -> dict[str, ob
     """Return FFmpeg's output options for one unit of a video.
 
     Args:
-        spec: The video.
+        spec: The video; its format is not one that keeps pictures.
         frames: How many frames the unit has.
         image: How its pictures arrive.
     """
     common: dict[str, object] = {
         # pictures that stand are repeated here, behind the conversion
-        "vf": f"{_JPEG_TO_BT709 if image == 'jpeg' else _PNG_TO_BT709},fps={spec.fps}",
+        "vf": f"{_conversion(spec, image)},fps={spec.fps}",
         "vframes": frames,
-        "g": 100_000,  # one group of pictures: the unit
         "threads": _THREADS,
-        "video_track_timescale": timescale(spec),
         "fps_mode": "passthrough",
         "map_metadata": -1,
         "fflags": "+bitexact",
-        "format": "mp4",
-        **_BT709,
+        **BT709,
     }
     if spec.format == "webm":
+        container: dict[str, object] = {"format": "webm"}
+        if not spec.alpha:
+            container = {"format": "mp4", "video_track_timescale": timescale(spec)}
+        return common | container | _vp9(spec)
+    if spec.format == "mov":
         return common | {
-            "vcodec": "libvpx-vp9",
-            # VP9's scale runs to 63; these pairs look alike: 18 and 24, 28 and 36
-            "crf": min(63, round(spec.crf * 1.2 + 2.4)),
-            "video_bitrate": 0,
-            "deadline": "good",
-            "cpu-used": 4,
-            "row-mt": 0,
+            "format": "mov",
+            "video_track_timescale": timescale(spec),
+            "vcodec": "prores_ks",
+            "profile:v": "4444",
+            "alpha_bits": 16 if spec.alpha else 0,
+            "vendor": "apl0",
             "flags": "+bitexact",
         }
     return common | {
+        "format": "mp4",
+        "video_track_timescale": timescale(spec),
         "vcodec": "libx264",
         "preset": _x264_preset(spec),
-        "crf": spec.crf,
+        "g": _ONE_GROUP,
         "flags": "+cgop+bitexact",
         "x264-params": "open-gop=0:keyint=infinite:scenecut=40",
+        **({"crf": spec.crf} if spec.bitrate_kbps is None else _bitrate(spec.bitrate_kbps)),
     }
+
+
+def _conversion(spec: RenderSpec, image: Image) -> str:
+    """Return the filter that makes pictures what the encoder takes."""
+    if image == "jpeg":
+        return _JPEG_TO_BT709
+    if spec.format == "mov":
+        return f"{_PNG_TO_BT709},format={'yuva444p10le' if spec.alpha else 'yuv444p10le'},{_SAY_BT709}"
+    return f"{_PNG_TO_BT709},format={'yuva420p' if spec.alpha else 'yuv420p'}"
+
+
+def _vp9(spec: RenderSpec) -> dict[str, object]:
+    options: dict[str, object] = {
+        "vcodec": "libvpx-vp9",
+        "g": _ONE_GROUP,
+        "deadline": "good",
+        "cpu-used": 2 if spec.effort == "small" else 4,
+        "row-mt": 0,
+        "flags": "+bitexact",
+    }
+    if spec.alpha:  # its two encoders have to put their key frames in the same places
+        options["auto-alt-ref"] = 0
+    if spec.bitrate_kbps is not None:
+        return options | _bitrate(spec.bitrate_kbps)
+    # VP9's scale runs to 63; these pairs look alike: 18 and 24, 28 and 36
+    return options | {"crf": min(63, round(spec.crf * 1.2 + 2.4)), "video_bitrate": 0}
+
+
+def _bitrate(kbps: int) -> dict[str, object]:
+    """Return options for a rate that each unit keeps for itself, within a buffer of one second."""
+    return {"video_bitrate": f"{kbps}k", "maxrate": f"{kbps}k", "bufsize": f"{kbps}k"}
 
 
 def timescale(spec: RenderSpec) -> int:
@@ -97,6 +136,40 @@ def _x264_preset(spec: RenderSpec) -> str:
     if spec.effort == "small":
         return "medium"
     return "veryfast" if spec.crf >= _SMALL_FROM_CRF else "superfast"
+
+
+class Encoder(Protocol):
+    """Takes a unit's pictures one by one and leaves its file."""
+
+    async def start(self) -> None:
+        """Begin."""
+        ...
+
+    async def write(self, image: bytes) -> None:
+        """Take the next picture."""
+        ...
+
+    async def finish(self) -> Path:
+        """Return the file, which is whole now."""
+        ...
+
+    async def close(self) -> None:
+        """End what still runs; nothing happens after `finish`."""
+        ...
+
+
+def unit_encoder(spec: RenderSpec, frames: int, target: Path, *, image: Image) -> Encoder:
+    """Return what makes a unit's file of pictures: FFmpeg, or where the format keeps them, a plain archive.
+
+    Args:
+        spec: The video.
+        frames: How many frames the unit has.
+        target: The file to write.
+        image: What the pictures are.
+    """
+    if FORMATS[spec.format].pictures:
+        return PictureUnit(target)
+    return UnitEncoder(spec, frames, target, image=image)
 
 
 class UnitEncoder:
@@ -203,60 +276,3 @@ class UnitEncoder:
         errors = await self._errors
         await process.wait()
         return failed("ffmpeg", process.returncode, errors)
-
-
-async def join_units(spec: RenderSpec, units: Sequence[tuple[Path, int]], target: Path) -> None:
-    """Join units into the video by copying their coded frames, in one pass.
-
-    Args:
-        spec: The video.
-        units: Each unit's file and number of frames, in order.
-        target: The video.
-
-    Raises:
-        Missing: FFmpeg is not installed.
-        EncodeFailed: It failed.
-    """
-    lines = ["ffconcat version 1.0"]
-    for path, frames in units:
-        # the container's own duration leaves the last frame's out where frames are reordered
-        lines += [
-            f"file '{str(path).replace(chr(39), chr(39) + chr(92) + chr(39) * 2)}'",
-            f"duration {spec.seconds(frames):.9f}",
-        ]
-    listing = target.with_suffix(".ffconcat")
-    await asyncio.to_thread(listing.write_text, "\n".join(lines) + "\n")
-    container: dict[str, object] = {"format": "webm"}
-    if spec.format == "mp4":
-        container = {"format": "mp4", "movflags": "+faststart", "video_track_timescale": timescale(spec)}
-    options = {"c": "copy", "map_metadata": -1, "fflags": "+bitexact", **container}
-    await run(
-        "ffmpeg",
-        command_line(str(listing), {"format": "concat", "safe": 0}, str(target), options),
-        timeout_s=_JOIN_TIMEOUT_S,
-    )
-
-
-async def make_thumbnail(spec: RenderSpec, video: Path, target: Path) -> None:
-    """Save the middle frame as a JPEG, its long side at most 1280 pixels.
-
-    Raises:
-        Missing: FFmpeg is not installed.
-        EncodeFailed: It failed.
-    """
-    width, height = spec.picture
-    ratio = min(1.0, _THUMBNAIL_LONG_SIDE_PX / max(width, height))
-    size = f"scale={max(2, round(width * ratio / 2) * 2)}:{max(2, round(height * ratio / 2) * 2)}"
-    at_s = spec.seconds(spec.frame_count // 2)
-    options: dict[str, object] = {
-        "vframes": 1,
-        "vf": f"{size}:in_color_matrix=bt709:out_color_matrix=bt601:out_range=pc,format=yuvj420p",
-        "q:v": 3,
-        "fflags": "+bitexact",
-        "flags": "+bitexact",
-        "format": "image2",
-        "update": 1,
-    }
-    await run(
-        "ffmpeg", command_line(str(video), {"ss": f"{at_s:.6f}"}, str(target), options), timeout_s=_JOIN_TIMEOUT_S
-    )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, cast
 
 from koda_ray.errors import EncodeFailed
 from koda_ray.render.programs import find_program
 
-__all__ = ["command_line", "ended", "failed", "is_full", "run"]
+__all__ = ["QUIETLY", "command_line", "ended", "failed", "is_full", "run"]
+
+QUIETLY = ("-hide_banner", "-loglevel", "error", "-xerror", "-y")
+"""How a command line of ours begins: without -xerror a full disk or a damaged frame is a word on stderr and exit code 0
+(seen with 5.1)."""
 
 _STDERR_CHARS = 1500
 _KILL_WAIT_S = 5.0
@@ -31,18 +35,19 @@ def command_line(
 
     library = cast("Any", ffmpeg)
     stream = library.input(source, **source_options).output(target, **target_options)
-    arguments = cast("list[str]", stream.overwrite_output().get_args())
-    # without xerror a full disk or a damaged frame is a word on stderr and exit code 0 (seen with 5.1)
-    return ["-hide_banner", "-loglevel", "error", "-xerror", *arguments]
+    return [*QUIETLY, *cast("list[str]", stream.get_args())]
 
 
-async def run(program: str, arguments: Sequence[str], *, timeout_s: float) -> bytes:
+async def run(
+    program: str, arguments: Sequence[str], *, timeout_s: float, feed: AsyncIterator[bytes] | None = None
+) -> bytes:
     """Run ffmpeg or ffprobe to its end.
 
     Args:
         program: ``ffmpeg`` or ``ffprobe``.
         arguments: Without the program's name.
         timeout_s: Then it is killed.
+        feed: What it reads on standard input, if anything; asked for more as fast as it is read.
 
     Returns:
         What it wrote to standard output.
@@ -54,13 +59,13 @@ async def run(program: str, arguments: Sequence[str], *, timeout_s: float) -> by
     process = await asyncio.create_subprocess_exec(
         find_program(program),
         *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.DEVNULL if feed is None else asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
         async with asyncio.timeout(timeout_s):
-            output, errors = await process.communicate()
+            output, errors = await (process.communicate() if feed is None else _converse(process, feed))
     except TimeoutError:
         raise EncodeFailed(f"{program} did not end in {timeout_s:g} s", retryable=True) from None
     finally:
@@ -68,6 +73,30 @@ async def run(program: str, arguments: Sequence[str], *, timeout_s: float) -> by
     if process.returncode or is_full(errors):
         raise failed(program, process.returncode, errors)
     return output
+
+
+async def _converse(process: asyncio.subprocess.Process, feed: AsyncIterator[bytes]) -> tuple[bytes, bytes]:
+    """Feed a child while what it says is read."""
+    reader, words, stdin = process.stdout, process.stderr, process.stdin
+    assert reader is not None
+    assert words is not None
+    assert stdin is not None
+
+    async def write() -> None:
+        try:
+            async for data in feed:
+                stdin.write(data)
+                await stdin.drain()
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it has ended, and says why
+        finally:
+            stdin.close()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(write())
+        output, errors = group.create_task(reader.read()), group.create_task(words.read())
+    await process.wait()
+    return output.result(), errors.result()
 
 
 async def ended(process: asyncio.subprocess.Process) -> None:

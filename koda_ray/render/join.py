@@ -8,11 +8,15 @@ import time
 from pathlib import Path
 
 from koda_ray.errors import NotFound
-from koda_ray.render.encode import join_units, make_thumbnail
+from koda_ray.render.audio import Sound, decode_audio
+from koda_ray.render.bundle import load_bundle
+from koda_ray.render.formats import FORMATS
 from koda_ray.render.isolation import WorkFolder
+from koda_ray.render.mux import join_units
 from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
 from koda_ray.render.quality import check_video
-from koda_ray.state.storage import thumbnail_key, unit_key, unit_meta_key, video_key
+from koda_ray.render.sheet import make_sheet, make_thumbnail
+from koda_ray.state.storage import sheet_key, thumbnail_key, unit_key, unit_meta_key, video_key
 
 __all__ = ["join_video"]
 
@@ -44,25 +48,37 @@ async def join_video(task: JoinTask) -> JoinResult:
             )
         timings["fetch"] = _lap(started)
         lap = time.perf_counter()
-        video = folder.path / f"video.{task.spec.format}"
+        video = folder.path / f"video.{FORMATS[task.spec.format].extension}"
         parts = [
             (path, unit.unit.frame_count) for unit, path in zip(task.units, paths, strict=True) if path is not None
         ]
-        await join_units(task.spec, parts, video)
+        sounds: tuple[Sound, ...] = ()
+        if task.spec.audio:
+            bundle = await load_bundle(task.storage, task.user_id, task.spec.bundle)
+            sounds = await decode_audio(task.spec, bundle, folder.path)
+            timings["sound"] = _lap(lap)
+            lap = time.perf_counter()
+        checksums = await join_units(task.spec, parts, video, sounds=sounds)
         timings["join"] = _lap(lap)
         lap = time.perf_counter()
-        facts = await check_video(task.spec, video, [digest for unit in task.units for digest in unit.frame_hashes])
+        hashes = [digest for unit in task.units for digest in unit.frame_hashes]
+        facts = await check_video(task.spec, video, hashes, checksums=checksums)
         timings["check"] = _lap(lap)
         lap = time.perf_counter()
-        thumbnail = folder.path / "thumbnail.jpg"
+        thumbnail, sheet = folder.path / "thumbnail.jpg", folder.path / "sheet.jpg"
         await make_thumbnail(task.spec, video, thumbnail)
         timings["thumbnail"] = _lap(lap)
         lap = time.perf_counter()
+        await make_sheet(task.spec, video, sheet)
+        timings["sheet"] = _lap(lap)
+        lap = time.perf_counter()
+        key = video_key(task.user_id, task.job_id, FORMATS[task.spec.format].extension)
+        await task.storage.put_file(sheet_key(task.user_id, task.job_id), sheet)
         await task.storage.put_file(thumbnail_key(task.user_id, task.job_id), thumbnail)
-        await task.storage.put_file(video_key(task.user_id, task.job_id, task.spec.format), video)
+        await task.storage.put_file(key, video)
         timings["upload"] = _lap(lap)
         return JoinResult(
-            video_key=video_key(task.user_id, task.job_id, task.spec.format),
+            video_key=key,
             thumbnail_key=thumbnail_key(task.user_id, task.job_id),
             size_bytes=video.stat().st_size,
             sha256=await asyncio.to_thread(_digest, video),

@@ -1,33 +1,53 @@
 """The gate before a video is announced: what FFmpeg left is measured, not believed.
 
-Exit code 0 is not success. The file's frames are counted, their times checked, some of them looked at; a video that
-is black throughout, or still where the plan moves, is refused with what was seen.
+Exit code 0 is not success. The file's frames are counted, their times checked, their bytes compared with the units'
+by checksum, and some of them looked at. What is certainly not what was asked is refused with what was seen; what may
+be meant so is a warning in the report.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from koda_ray.errors import QualityRejected
-from koda_ray.render.ffmpeg import command_line, run
+from koda_ray.errors import EncodeFailed, QualityRejected
+from koda_ray.render.audio import SAMPLE_RATE, total_samples
+from koda_ray.render.ffmpeg import run
+from koda_ray.render.looks import look
+from koda_ray.render.mux import CHECKSUM
+from koda_ray.render.pictures import frame_name
 from koda_ray.render.spec import RenderSpec
 
 __all__ = ["VideoFacts", "check_video", "probe_video"]
 
 _TIMEOUT_S = 600.0
 _LOOKS_PER_S = 4
-_LOOK_WIDTH, _LOOK_HEIGHT = 64, 36
+_LOOK_WIDTH, _LOOK_HEIGHT = 96, 54
+_FEW_LOOKS = 3
 _BLACK_LEVEL = 24
-_WEBM_ROUNDING_S = 0.0011
+_SEEN_ALPHA = 8
+_UNIFORM_SPREAD = 3
+_BLANK_START_S = 0.5
+_LONG_STILL_S = 2.0
+_ROUNDING_S = {"webm": 0.0011, "gif": 0.0101}
+_CODEC_FRAME_S = {"mp4": 1024 / SAMPLE_RATE, "webm": 0.0265, "mov": 1 / SAMPLE_RATE}
+"""How much longer than it is a sound may seem in a container: AAC's and Opus's last frame, Opus with its lead-in."""
 
 
 @dataclass(frozen=True)
 class VideoFacts:
-    """What a file holds; seconds and pixels. ``times_s`` are the frames' presentation times, sorted."""
+    """What a file holds; seconds and pixels.
+
+    ``times_s`` are the frames' presentation times, sorted; ``checksums`` those of the coded frames in the order of the
+    file; ``audio_s`` is the sound's end, None where there is none.
+    """
 
     width: int
     height: int
@@ -35,75 +55,188 @@ class VideoFacts:
     colors: str
     duration_s: float
     times_s: tuple[float, ...]
+    rate: Fraction | None = None
+    audio_s: float | None = None
+    checksums: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 async def probe_video(path: Path) -> VideoFacts:
-    """Read a video's facts from its packets.
+    """Read a video's facts from its packets, without decoding one.
 
     Raises:
         Missing: FFmpeg is not installed.
         EncodeFailed: It cannot read the file.
         QualityRejected: There is no picture in it.
     """
-    entries = "stream=codec_name,width,height,color_space,color_range:format=duration:packet=pts_time"
-    arguments = ["-v", "error", "-select_streams", "v:0", "-show_entries", entries, "-of", "json", str(path)]
-    found = cast("dict[str, object]", json.loads(await run("ffprobe", arguments, timeout_s=_TIMEOUT_S)))
-    streams = cast("list[dict[str, object]]", found.get("streams") or [])
-    if not streams:
+    stream = "stream=index,codec_type,codec_name,width,height,color_space,color_range,avg_frame_rate"
+    entries = f"{stream}:format=duration:packet=stream_index,pts_time,duration_time,data_hash"
+    arguments = ["-v", "error", "-show_data_hash", CHECKSUM, "-show_entries", entries, "-of", "json", str(path)]
+    found = cast("dict[str, Any]", json.loads(await run("ffprobe", arguments, timeout_s=_TIMEOUT_S)))
+    streams = cast("list[dict[str, Any]]", found.get("streams") or [])
+    video = next((one for one in streams if one.get("codec_type") == "video"), None)
+    sound = next((one for one in streams if one.get("codec_type") == "audio"), None)
+    if video is None:
         raise QualityRejected(f"{path.name} has no video stream")
-    stream = streams[0]
-    container = cast("dict[str, str]", found.get("format") or {})
-    packets = cast("list[dict[str, str]]", found.get("packets") or [])
+    packets = cast("list[dict[str, Any]]", found.get("packets") or [])
+    frames = [packet for packet in packets if packet["stream_index"] == video["index"]]
+    audio_s: float | None = None
+    if sound is not None:
+        ends = (
+            float(packet["pts_time"]) + float(packet.get("duration_time") or 0)
+            for packet in packets
+            if packet["stream_index"] == sound["index"] and "pts_time" in packet
+        )
+        audio_s = max(ends, default=0.0)
+    top, bottom = map(int, str(video.get("avg_frame_rate") or "0/0").split("/"))
     return VideoFacts(
-        width=int(cast("int", stream["width"])),
-        height=int(cast("int", stream["height"])),
-        codec=str(stream["codec_name"]),
-        colors=f"{stream.get('color_space', 'unknown')}/{stream.get('color_range', 'unknown')}",
-        duration_s=float(container.get("duration", "nan")),
-        times_s=tuple(sorted(float(packet["pts_time"]) for packet in packets if "pts_time" in packet)),
+        width=int(video["width"]),
+        height=int(video["height"]),
+        codec=str(video["codec_name"]),
+        colors=f"{video.get('color_space', 'unknown')}/{video.get('color_range', 'unknown')}",
+        duration_s=float(found.get("format", {}).get("duration", "nan")),
+        times_s=tuple(sorted(float(packet["pts_time"]) for packet in frames if "pts_time" in packet)),
+        rate=Fraction(top, bottom) if bottom else None,
+        audio_s=audio_s,
+        checksums=tuple(str(packet.get("data_hash", "")).rpartition(":")[2] for packet in frames),
     )
 
 
-async def check_video(spec: RenderSpec, path: Path, frame_hashes: Sequence[str]) -> VideoFacts:
+def _read_sequence(spec: RenderSpec, path: Path) -> VideoFacts:
+    """Read a picture sequence's facts; its times are those of its numbers."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            sizes = {archive.open(name).read(24)[16:] for name in names}  # a PNG's width and height
+    except (zipfile.BadZipFile, OSError) as error:
+        raise EncodeFailed(f"{path.name} cannot be read: {error}") from error
+    if names != [frame_name(frame) for frame in range(len(names))] or not names:
+        raise QualityRejected(f"{path.name} does not hold {frame_name(0)}, {frame_name(1)} and so on")
+    if len(sizes) != 1:
+        raise QualityRejected(f"{path.name} has pictures of {len(sizes)} sizes")
+    (size,) = sizes
+    return VideoFacts(
+        width=int.from_bytes(size[:4], "big"),
+        height=int.from_bytes(size[4:], "big"),
+        codec="png",
+        colors="rgb/pc",
+        duration_s=spec.seconds(len(names)),
+        times_s=tuple(spec.seconds(frame) for frame in range(len(names))),
+    )
+
+
+async def check_video(
+    spec: RenderSpec, path: Path, frame_hashes: Sequence[str], *, checksums: Sequence[str] = ()
+) -> VideoFacts:
     """Refuse a finished video that is not what was asked.
 
     Args:
         spec: What was asked.
         path: The video.
         frame_hashes: Of the captured pictures, in order.
+        checksums: Of the units' coded frames, as `koda_ray.render.mux.join_units` returned them. With them, only some
+            frames are decoded; without them, all are, because damage is seen no other way.
+
+    Returns:
+        What it is, with warnings of what may not be meant so.
 
     Raises:
         QualityRejected: The message says what is wrong and what was seen.
-        EncodeFailed: The file cannot be decoded to its end.
+        EncodeFailed: The file cannot be read or decoded.
     """
-    facts = await probe_video(path)
+    facts = _read_sequence(spec, path) if spec.format == "png" else await probe_video(path)
+    _check_frames(spec, facts, len(frame_hashes))
+    _check_times(spec, facts)
+    _check_sound(spec, facts)
+    if checksums and tuple(checksums) != facts.checksums:
+        raise QualityRejected("the video's coded frames are not those of its units: its file is damaged")
+    if spec.moves and spec.frame_count > 1 and len(set(frame_hashes)) == 1:
+        raise QualityRejected("every frame is the same picture, and the plan moves: the page does not animate")
+    warnings = await _look_at(spec, path, sparingly=bool(checksums) or spec.format == "png")
+    still_s = spec.seconds(max(len(list(run)) for _, run in groupby(frame_hashes)))
+    if spec.moves and still_s > max(_LONG_STILL_S, spec.seconds(spec.frame_count) / 2):
+        warnings.append(f"the picture stands still for {still_s:.1f} s of {spec.seconds(spec.frame_count):.1f} s")
+    return replace(facts, warnings=tuple(warnings))
+
+
+def _check_frames(spec: RenderSpec, facts: VideoFacts, captured: int) -> None:
     wanted = spec.frame_count
-    if len(facts.times_s) != wanted or len(frame_hashes) != wanted:
+    if len(facts.times_s) != wanted or captured != wanted:
         raise QualityRejected(
-            f"the video has {len(facts.times_s)} frames and {len(frame_hashes)} were captured; {wanted} were asked for"
+            f"the video has {len(facts.times_s)} frames and {captured} were captured; {wanted} were asked for"
         )
     if (facts.width, facts.height) != spec.picture:
         asked = "x".join(map(str, spec.picture))
         raise QualityRejected(f"the video is {facts.width}x{facts.height}; {asked} was asked for")
-    step = spec.seconds(1)
-    slack = _WEBM_ROUNDING_S if spec.format == "webm" else step / 100
+
+
+def _check_times(spec: RenderSpec, facts: VideoFacts) -> None:
+    wanted, step = spec.frame_count, spec.seconds(1)
+    slack = _ROUNDING_S.get(spec.format, step / 100)
     for index, time_s in enumerate(facts.times_s):
         if abs(time_s - facts.times_s[0] - index * step) > slack:
             raise QualityRejected(f"frame {index} lies at {time_s:.4f} s; {index * step:.4f} s was asked for")
-    if not abs(facts.duration_s - wanted * step) <= step:
+    if spec.format in ("mp4", "webm", "mov") and wanted > 1 and facts.rate is not None and facts.rate != spec.fps:
+        raise QualityRejected(f"the video says that it has {facts.rate} frames per second; {spec.fps} were asked for")
+    slack = max(step, _CODEC_FRAME_S.get(spec.format, 0.0) if spec.audio else 0.0, slack)
+    if not abs(facts.duration_s - wanted * step) <= slack:
         raise QualityRejected(f"the video lasts {facts.duration_s:.3f} s; {wanted * step:.3f} s was asked for")
-    if spec.moves and wanted > 1 and len(set(frame_hashes)) == 1:
-        raise QualityRejected("every frame is the same picture, and the plan moves: the page does not animate")
-    brightest = await _brightest(spec, path)
-    if brightest < _BLACK_LEVEL:
-        raise QualityRejected(f"the video is black throughout (brightest level seen: {brightest} of 255)")
-    return facts
 
 
-async def _brightest(spec: RenderSpec, path: Path) -> int:
-    """Decode the whole file, look at four frames a second, and return the highest level of grey."""
+def _check_sound(spec: RenderSpec, facts: VideoFacts) -> None:
+    if not spec.audio:
+        if facts.audio_s is not None:
+            raise QualityRejected("the video has a sound track, and none was asked for")
+        return
+    wanted = total_samples(spec) / SAMPLE_RATE
+    if facts.audio_s is None:
+        raise QualityRejected("the video has no sound track, and the spec names audio")
+    if abs(facts.audio_s - wanted) > _CODEC_FRAME_S[spec.format] + 0.001:
+        raise QualityRejected(f"the sound lasts {facts.audio_s:.4f} s; {wanted:.4f} s was asked for")
+
+
+async def _look_at(spec: RenderSpec, path: Path, *, sparingly: bool) -> list[str]:
+    """Refuse what shows nothing, and return what is odd about the beginning.
+
+    The first frame of each unit tells nearly always; where those are few or show nothing, more are decoded.
+    """
     every = max(1, round(spec.fps / _LOOKS_PER_S))
-    filters = f"select='not(mod(n,{every}))',scale={_LOOK_WIDTH}:{_LOOK_HEIGHT}:out_range=pc,format=gray"
-    options: dict[str, object] = {"vf": filters, "fps_mode": "passthrough", "format": "rawvideo"}
-    pixels = await run("ffmpeg", command_line(str(path), {}, "pipe:", options), timeout_s=_TIMEOUT_S)
-    return max(pixels, default=0)
+    often = range(0, spec.frame_count, every)
+    seen = await _looks(spec, path, None if sparingly and spec.format != "gif" else often)
+    if sparingly and (len(seen) < _FEW_LOOKS or all(map(_is_uniform, seen)) or _brightest(spec, seen) < _BLACK_LEVEL):
+        seen = await _looks(spec, path, often)
+    if (brightest := _brightest(spec, seen)) < _BLACK_LEVEL:
+        if spec.alpha:
+            raise QualityRejected("the video is transparent throughout, or black")
+        raise QualityRejected(f"the video is black throughout (brightest level seen: {brightest} of 255)")
+    if not spec.moves or not _is_uniform(seen[0]) or all(map(_is_uniform, seen)):
+        return []
+    # something is shown later and nothing at first
+    beginning = await _looks(spec, path, range(min(spec.frame_count, math.ceil(_BLANK_START_S * spec.fps))))
+    blank = next((index for index, frame in enumerate(beginning) if not _is_uniform(frame)), None)
+    if blank is None:
+        raise QualityRejected(
+            f"the first {spec.seconds(len(beginning)):.2f} s are blank, and the plan moves: show something from the "
+            "first frame on"
+        )
+    return [f"the first {blank} frames ({spec.seconds(blank):.2f} s) are blank"]
+
+
+async def _looks(spec: RenderSpec, path: Path, frames: Sequence[int] | None) -> list[bytes]:
+    """Return frames as small RGBA pictures."""
+    size = _LOOK_WIDTH * _LOOK_HEIGHT * 4
+    filters = f"scale={_LOOK_WIDTH}:{_LOOK_HEIGHT}:in_color_matrix=bt709:flags=area,format=rgba"
+    pixels = await look(spec, path, frames, filters, ["-f", "rawvideo", "pipe:"])
+    return [pixels[start : start + size] for start in range(0, len(pixels), size)]
+
+
+def _brightest(spec: RenderSpec, frames: Sequence[bytes]) -> int:
+    """Return the highest level of a colour that is seen; of transparent frames, that of what is not."""
+    if spec.alpha:
+        return 255 if any(max(frame[3::4]) >= _SEEN_ALPHA for frame in frames) else 0
+    return max((max(frame[channel::4]) for frame in frames for channel in range(3)), default=0)
+
+
+def _is_uniform(frame: bytes) -> bool:
+    channels = [frame[channel::4] for channel in range(4)]
+    return all(max(channel) - min(channel) <= _UNIFORM_SPREAD for channel in channels)

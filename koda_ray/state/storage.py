@@ -39,9 +39,11 @@ __all__ = [
     "project_prefix",
     "render_prefix",
     "report_key",
+    "report_page_key",
     "session_prefix",
     "sha256",
     "shared_prefixes",
+    "sheet_key",
     "thumbnail_key",
     "unit_key",
     "unit_meta_key",
@@ -429,3 +431,13 @@ def thumbnail_key(user_id: str, job_id: str) -> str:
 def report_key(user_id: str, job_id: str) -> str:
     """A job's report: probe, timings, fingerprint."""
     return f"{render_prefix(user_id, job_id)}/report.json"
+
+
+def report_page_key(user_id: str, job_id: str) -> str:
+    """The report as a page for people, with the contact sheet in it."""
+    return f"{render_prefix(user_id, job_id)}/report.html"
+
+
+def sheet_key(user_id: str, job_id: str) -> str:
+    """A job's contact sheet."""
+    return f"{render_prefix(user_id, job_id)}/sheet.jpg"

@@ -13,9 +13,11 @@ import pytest
 from PIL import Image, ImageDraw
 
 from koda_ray.errors import EncodeFailed, QualityRejected
-from koda_ray.render.encode import UnitEncoder, join_units, make_thumbnail
+from koda_ray.render.encode import UnitEncoder
 from koda_ray.render.ffmpeg import run
+from koda_ray.render.mux import join_units
 from koda_ray.render.quality import check_video, probe_video
+from koda_ray.render.sheet import make_thumbnail
 from koda_ray.render.spec import RenderSpec
 from tests.render.conftest import small
 

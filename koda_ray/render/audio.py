@@ -1,0 +1,204 @@
+"""Sound files of a bundle into a video's sound: each decoded once, then mixed while the video is joined.
+
+All counting is in samples at 48 kHz: a track begins, fades and ends at the sample that its seconds name, and the mix
+is as long as the video's frames. The files are untrusted, so FFmpeg opens them as plain sound files or not at all: a
+playlist could name any other file of the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from koda_ray.errors import EncodeFailed, InvalidInput
+from koda_ray.render.bundle import Bundle
+from koda_ray.render.ffmpeg import QUIETLY, run
+from koda_ray.render.isolation import WorkFolder
+from koda_ray.render.spec import AudioTrack, RenderSpec
+
+__all__ = [
+    "SAMPLE_RATE",
+    "Sound",
+    "check_audio",
+    "codec_options",
+    "decode_audio",
+    "input_options",
+    "mix_filter",
+    "total_samples",
+]
+
+SAMPLE_RATE = 48_000
+_CHANNELS = 2
+_SAMPLE_BYTES = 4 * _CHANNELS
+_TIMEOUT_S = 300.0
+_LIMIT = 0.98
+"""A lossy codec overshoots what it is given."""
+_CONTAINERS = "mp3,wav,w64,flac,ogg,aac,mov,mp4,m4a,matroska,webm,aiff,caf,ac3,eac3,amr,mpegts,au"
+_ALONE = ("-protocol_whitelist", "file", "-format_whitelist", _CONTAINERS)
+_NAMED = 8
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A track that is decoded: stereo, 48 kHz, floats, nothing before its first and after its last sample.
+
+    Args:
+        path: Of the raw samples.
+        samples: How many there are.
+        track: What it was made of.
+    """
+
+    path: Path
+    samples: int
+    track: AudioTrack
+
+
+def total_samples(spec: RenderSpec) -> int:
+    """Return how many samples the video's sound has."""
+    return round(spec.frame_count * SAMPLE_RATE / spec.fps)
+
+
+async def check_audio(spec: RenderSpec, bundle: Bundle) -> None:
+    """Find out before anything is captured whether the sound files are there and can be read.
+
+    Raises:
+        InvalidInput: One is not in the bundle, or is not sound; the message names it.
+        Missing: FFmpeg is not installed.
+    """
+    folder = WorkFolder("sound")
+    try:
+        await _files(spec, bundle, folder.path)
+    finally:
+        await asyncio.to_thread(folder.close)
+
+
+async def decode_audio(spec: RenderSpec, bundle: Bundle, folder: Path) -> tuple[Sound, ...]:
+    """Decode what is heard of each track.
+
+    Args:
+        spec: The video.
+        bundle: Where its sound files are.
+        folder: Where the samples go.
+
+    Returns:
+        The tracks that are heard; one that begins after the video's end is not.
+
+    Raises:
+        InvalidInput: A file is not in the bundle, is not sound, or ends before what was asked of it.
+        Missing: FFmpeg is not installed.
+    """
+    files = await _files(spec, bundle, folder)
+    total = total_samples(spec)
+    sounds: list[Sound] = []
+    for index, track in enumerate(spec.audio):
+        path, channels = files[track.path]
+        room = total - _samples(track.start_s)
+        if room <= 0:
+            continue
+        heard = room if track.duration_s is None else min(room, max(1, _samples(track.duration_s)))
+        first = _samples(track.trim_start_s)
+        # swresample gives each side of a single channel 0.7 of it; a player gives it whole
+        both = "pan=stereo|c0=c0|c1=c0," if channels == 1 else ""
+        filters = (
+            f"{both}aresample={SAMPLE_RATE},aformat=sample_fmts=flt:channel_layouts=stereo,"
+            f"atrim=start_sample={first}:end_sample={first + heard}"
+        )
+        target = folder / f"track-{index}.f32"
+        arguments = [*_without_xerror(QUIETLY), *_ALONE, "-i", str(path), "-map", "0:a:0", "-af", filters]
+        try:
+            await run("ffmpeg", [*arguments, "-f", "f32le", str(target)], timeout_s=_TIMEOUT_S)
+        except EncodeFailed as error:
+            if error.code == "DISK_FULL" or error.retryable:
+                raise
+            raise _unreadable(track.path, error) from error
+        samples = target.stat().st_size // _SAMPLE_BYTES
+        if samples == 0:
+            raise InvalidInput(f"audio {track.path}: nothing of it is left after {track.trim_start_s:g} s; trim less")
+        sounds.append(Sound(target, samples, track))
+    return tuple(sounds)
+
+
+def mix_filter(sounds: Sequence[Sound], *, first_input: int, samples: int) -> str:
+    """Return the filter graph that mixes decoded tracks, as loud as they are, into ``[mix]``.
+
+    Args:
+        sounds: The tracks, inputs of FFmpeg one after the other; silence when there are none.
+        first_input: The first one's index among the inputs.
+        samples: How long the mix is.
+    """
+    parts: list[str] = []
+    for index, sound in enumerate(sounds):
+        track, filters = sound.track, list[str]()
+        if track.volume != 1:
+            filters.append(f"volume={track.volume!r}:precision=float")
+        if fade := min(_samples(track.fade_in_s), sound.samples):
+            filters.append(f"afade=t=in:ss=0:ns={fade}")
+        if fade := min(_samples(track.fade_out_s), sound.samples):
+            filters.append(f"afade=t=out:ss={sound.samples - fade}:ns={fade}")
+        if start := _samples(track.start_s):
+            filters.append(f"adelay={start}S:all=1")
+        filters.append(f"apad=whole_len={samples}")
+        parts.append(f"[{first_input + index}:a]{','.join(filters)}[t{index}]")
+    if sounds:
+        inputs = "".join(f"[t{index}]" for index in range(len(sounds)))
+        parts.append(f"{inputs}amix=inputs={len(sounds)}:duration=longest:normalize=0[sum]")
+    else:
+        parts.append(f"anullsrc=r={SAMPLE_RATE}:cl=stereo[sum]")
+    limiter = f"alimiter=limit={_LIMIT}:level=0:latency=1"
+    parts.append(f"[sum]{limiter},apad=whole_len={samples},atrim=end_sample={samples}[mix]")
+    return ";".join(parts)
+
+
+def input_options(sound: Sound) -> list[str]:
+    """Return FFmpeg's arguments that open a decoded track."""
+    return ["-f", "f32le", "-ar", str(SAMPLE_RATE), "-ac", str(_CHANNELS), "-i", str(sound.path)]
+
+
+def codec_options(spec: RenderSpec) -> list[str]:
+    """Return FFmpeg's arguments that encode the sound of a format."""
+    if spec.format == "webm":
+        return ["-c:a", "libopus", "-b:a", "160k", "-flags:a", "+bitexact"]
+    if spec.format == "mov":
+        return ["-c:a", "pcm_s24le", "-flags:a", "+bitexact"]
+    return ["-c:a", "aac", "-b:a", "192k", "-flags:a", "+bitexact"]
+
+
+async def _files(spec: RenderSpec, bundle: Bundle, folder: Path) -> dict[str, tuple[Path, int]]:
+    """Write the sound files out; return each one's place and number of channels by its path in the bundle."""
+    found: dict[str, tuple[Path, int]] = {}
+    for name in dict.fromkeys(track.path for track in spec.audio):
+        data = bundle.files.get(name)
+        if data is None:
+            close = [path for path in sorted(bundle.files) if Path(path).suffix.lower() == Path(name).suffix.lower()]
+            has = f"it has {', '.join(close[:_NAMED])}" if close else f"it has no {Path(name).suffix or 'such'} files"
+            raise InvalidInput(f"audio {name} is not in the bundle: {has}")
+        path = folder / f"sound-{len(found)}"
+        await asyncio.to_thread(path.write_bytes, data)
+        entries = ["-select_streams", "a:0", "-show_entries", "stream=channels", "-of", "json"]
+        try:
+            probed = await run("ffprobe", ["-v", "error", *_ALONE, *entries, str(path)], timeout_s=_TIMEOUT_S)
+        except EncodeFailed as error:
+            raise _unreadable(name, error) from error
+        streams = cast("list[dict[str, int]]", json.loads(probed).get("streams") or [])
+        if not streams or not streams[0].get("channels"):
+            raise InvalidInput(f"audio {name} has no sound in it: give an mp3, wav, m4a, ogg or flac file")
+        found[name] = path, streams[0]["channels"]
+    return found
+
+
+def _unreadable(name: str, error: EncodeFailed) -> InvalidInput:
+    last = error.message.strip().rpartition("\n")[2].rpartition(": ")[2][:200]
+    return InvalidInput(f"audio {name} cannot be read ({last}): give an mp3, wav, m4a, ogg or flac file")
+
+
+def _without_xerror(arguments: Sequence[str]) -> list[str]:
+    """Leave out what ends at the first damage: a sound file with a bad frame is one that players play."""
+    return [argument for argument in arguments if argument != "-xerror"]
+
+
+def _samples(seconds: float) -> int:
+    return round(seconds * SAMPLE_RATE)

@@ -1,0 +1,38 @@
+"""What each video format is called outside: how its file ends, and what a server says that it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from koda_ray.render.spec import VideoFormat
+
+__all__ = ["FORMATS", "Format", "media_type_of"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of finished file.
+
+    Args:
+        extension: How its name ends, without the dot.
+        media_type: Its content type.
+        pictures: Whether its units are the captured pictures themselves, which the join makes the file of.
+    """
+
+    extension: str
+    media_type: str
+    pictures: bool = False
+
+
+FORMATS: dict[VideoFormat, Format] = {
+    "mp4": Format("mp4", "video/mp4"),
+    "webm": Format("webm", "video/webm"),
+    "mov": Format("mov", "video/quicktime"),
+    "gif": Format("gif", "image/gif", pictures=True),
+    "png": Format("zip", "application/zip", pictures=True),
+}
+
+
+def media_type_of(extension: str) -> str | None:
+    """Return the content type of a finished file by how its name ends; None where none of ours ends so."""
+    return next((form.media_type for form in FORMATS.values() if form.extension == extension), None)

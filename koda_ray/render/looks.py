@@ -1,0 +1,58 @@
+"""Some frames of a finished file, decoded for a look: whatever its format, and no more of it than is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from koda_ray.render.ffmpeg import QUIETLY, run
+from koda_ray.render.pictures import sequence_feed
+from koda_ray.render.spec import RenderSpec
+
+__all__ = ["OVER_GREY", "decoder_of", "look"]
+
+OVER_GREY = "split[over][under];[under]drawbox=c=0x808080:t=fill:replace=1[grey];[grey][over]overlay=format=auto"
+"""The filter that shows what is transparent as grey."""
+_TIMEOUT_S = 600.0
+
+
+def decoder_of(spec: RenderSpec) -> list[str]:
+    """Return FFmpeg's arguments before an input: its own VP9 decoder does not see transparency."""
+    return ["-c:v", "libvpx-vp9"] if spec.format == "webm" and spec.alpha else []
+
+
+async def look(
+    spec: RenderSpec, path: Path, frames: Sequence[int] | None, filters: str, target: Sequence[str]
+) -> bytes:
+    """Decode some frames, and return what FFmpeg makes of them.
+
+    Args:
+        spec: What the file is.
+        path: The finished file.
+        frames: Which, in order; None for every key frame, the first of each unit, without decoding any other.
+        filters: What is done with them; times are those in the video.
+        target: FFmpeg's arguments of the output.
+
+    Raises:
+        Missing: FFmpeg is not installed.
+        EncodeFailed: The file cannot be decoded so far.
+    """
+    output = ["-an", "-fps_mode", "passthrough", *target]
+    if spec.format == "png":
+        wanted = range(0, spec.frame_count, max(1, round(spec.fps))) if frames is None else frames
+        feed = sequence_feed(path, wanted, size=spec.picture, fps=spec.fps)
+        line = [*QUIETLY, "-f", "matroska", "-i", "pipe:", "-vf", filters, *output]
+        return await run("ffmpeg", line, timeout_s=_TIMEOUT_S, feed=feed)
+    inputs = [*decoder_of(spec), "-i", str(path)]
+    if frames is None:
+        inputs = ["-skip_frame", "nokey", *inputs]
+    else:
+        filters = f"select='{_chosen(frames)}',{filters}"
+    return await run("ffmpeg", [*QUIETLY, *inputs, "-map", "0:v:0", "-vf", filters, *output], timeout_s=_TIMEOUT_S)
+
+
+def _chosen(frames: Sequence[int]) -> str:
+    """Return the expression that is true for some frames; decoding ends soon after the last."""
+    if isinstance(frames, range):
+        return f"between(n,{frames[0]},{frames[-1]})*not(mod(n-{frames[0]},{frames.step}))"
+    return "+".join(f"eq(n,{frame})" for frame in frames)

@@ -1,0 +1,96 @@
+"""Stills of a finished video: the thumbnail, and a contact sheet that shows at a glance what happens in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from koda_ray.render.ffmpeg import QUIETLY, run
+from koda_ray.render.looks import OVER_GREY, look
+from koda_ray.render.spec import RenderSpec, plan_units
+
+__all__ = ["make_sheet", "make_thumbnail", "sheet_frames"]
+
+_TIMEOUT_S = 600.0
+_THUMBNAIL_LONG_SIDE_PX = 1280
+_CELL_LONG_SIDE_PX = 320
+_CELLS = 12
+_GAP_PX = 8
+_BACKGROUND = "0x14161a"
+_OWN_TIME = "%{pts\\:hms}"
+_TO_JPEG = "in_color_matrix=bt709:out_color_matrix=bt601:out_range=pc"
+_JPEG = ["-fflags", "+bitexact", "-flags:v", "+bitexact", "-f", "image2", "-update", "1"]
+
+
+async def make_thumbnail(spec: RenderSpec, video: Path, target: Path) -> None:
+    """Save the middle frame as a JPEG, its long side at most 1280 pixels; what is transparent in it is grey.
+
+    Raises:
+        Missing: FFmpeg is not installed.
+        EncodeFailed: It failed.
+    """
+    middle = spec.frame_count // 2
+    filters = f"{_scaled(spec, _THUMBNAIL_LONG_SIDE_PX)},format=yuvj420p"
+    output = ["-frames:v", "1", "-q:v", "3", *_JPEG, str(target)]
+    if spec.format in ("gif", "png") or spec.alpha:
+        await look(spec, video, [middle], filters, output)
+        return
+    inputs = ["-ss", f"{spec.seconds(middle):.6f}", "-i", str(video)]
+    await run("ffmpeg", [*QUIETLY, *inputs, "-map", "0:v:0", "-vf", filters, *output], timeout_s=_TIMEOUT_S)
+
+
+def sheet_frames(spec: RenderSpec) -> tuple[int, ...]:
+    """Return which frames the contact sheet shows: twelve spread evenly, or all where there are fewer.
+
+    Of a long video they are first frames of units: those are found and decoded without the others.
+    """
+    total = spec.frame_count
+    count = min(_CELLS, total)
+    starts = [unit.start for unit in plan_units(spec)]
+    if len(starts) >= _CELLS:
+        return tuple(starts[(2 * cell + 1) * len(starts) // (2 * _CELLS)] for cell in range(_CELLS))
+    return tuple((2 * cell + 1) * total // (2 * count) for cell in range(count))
+
+
+async def make_sheet(spec: RenderSpec, video: Path, target: Path) -> None:
+    """Save the contact sheet as a JPEG: up to 4x3 frames (6x2 of an upright video), each with its time.
+
+    Raises:
+        Missing: FFmpeg is not installed, or it cannot write text.
+        EncodeFailed: It failed.
+    """
+    frames = sheet_frames(spec)
+    columns = min(len(frames), 4 if spec.width >= spec.height else 6)
+    rows = -(-len(frames) // columns)
+    tile = f"tile={columns}x{rows}:padding={_GAP_PX}:margin={_GAP_PX}:color={_BACKGROUND}"
+    scaled = f"{_scaled(spec, _CELL_LONG_SIDE_PX)},format=yuvj420p"
+    output = ["-frames:v", "1", "-q:v", "4", *_JPEG, str(target)]
+    if spec.format in ("gif", "png") or spec.alpha or len(plan_units(spec)) < _CELLS:
+        await look(spec, video, frames, f"{scaled},{_caption(_OWN_TIME)},{tile}", output)
+        return
+    inputs: list[str] = []
+    cells: list[str] = []
+    for cell, frame in enumerate(frames):
+        inputs += ["-threads", "1", "-ss", f"{spec.seconds(frame):.6f}", "-i", str(video)]
+        cells.append(f"[{cell}:v:0]trim=end_frame=1,{scaled},{_caption(_clock(spec.seconds(frame)))}[c{cell}]")
+    joined = "".join(f"[c{cell}]" for cell in range(len(frames)))
+    graph = f"{';'.join(cells)};{joined}concat=n={len(frames)}:v=1:a=0,{tile}"
+    await run("ffmpeg", [*QUIETLY, *inputs, "-filter_complex", graph, *output], timeout_s=_TIMEOUT_S)
+
+
+def _scaled(spec: RenderSpec, long_side_px: int) -> str:
+    width, height = spec.picture
+    ratio = min(1.0, long_side_px / max(width, height))
+    size = f"scale={max(2, round(width * ratio / 2) * 2)}:{max(2, round(height * ratio / 2) * 2)}"
+    return f"{size},{OVER_GREY},scale={_TO_JPEG}" if spec.alpha else f"{size}:{_TO_JPEG}"
+
+
+def _caption(text: str) -> str:
+    return (
+        f"drawtext=text='{text}':font=monospace:fontsize=14:fontcolor=white:x=6:y=h-th-6:"
+        "box=1:boxcolor=black@0.6:boxborderw=4"
+    )
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{int(minutes) // 60:02d}\\:{int(minutes) % 60:02d}\\:{rest:06.3f}"
