@@ -60,6 +60,9 @@ MAX_AUDIO_TRACKS = 32
 MAX_VOLUME = 10.0
 ALPHA_FORMATS: tuple[VideoFormat, ...] = ("webm", "mov", "gif", "png")
 AUDIO_FORMATS: tuple[VideoFormat, ...] = ("mp4", "webm", "mov")
+_KEPT_PICTURES: tuple[VideoFormat, ...] = ("gif", "png")
+"""Formats whose units are the captured pictures, so that the one's serve the other."""
+GIF_MAX_FPS = 50
 _HALVED_COLOURS: tuple[VideoFormat, ...] = ("mp4", "webm")
 _NTSC = {Fraction(n * 1000, 1001) for n in (24, 30, 48, 60, 120)}
 
@@ -215,6 +218,11 @@ class RenderSpec:
             raise InvalidInput(f"bitrate {self.bitrate_kbps} kbit/s: give 50 to 500000")
         if self.bitrate_kbps is not None and self.format not in _HALVED_COLOURS:
             raise InvalidInput(f"a bitrate does not apply to {self.format}: leave it out, or choose mp4 or webm")
+        if self.format == "gif" and self.fps > GIF_MAX_FPS:
+            raise InvalidInput(
+                f"fps {self.rate:g}: a gif counts in hundredths of a second and players slow down at less than two of "
+                f"them, so give at most {GIF_MAX_FPS}"
+            )
         if self.effort not in get_args(Effort):
             raise InvalidInput(f"effort {self.effort!r}: give {_one_of(get_args(Effort))}")
         if self.alpha and self.format not in ALPHA_FORMATS:
@@ -381,7 +389,8 @@ def film_hash(spec: RenderSpec, *, environment: str) -> str:
     """Return the name of a whole video: equal inputs give an equal file."""
     sound = [asdict(track) for track in spec.audio]
     checks = {"moves": spec.moves, "strict": spec.strict}
-    return _digest({**_decides(spec), **checks, "frames": spec.frame_count, "audio": sound, "environment": environment})
+    whole = {"container": spec.format, "frames": spec.frame_count, "audio": sound, "environment": environment}
+    return _digest({**_decides(spec), **checks, **whole})
 
 
 def _digest(decides: dict[str, object]) -> str:
@@ -389,18 +398,19 @@ def _digest(decides: dict[str, object]) -> str:
 
 
 def _decides(spec: RenderSpec) -> dict[str, object]:
-    """Return what decides a video's pixels and their encoding."""
+    """Return what decides the pixels and the encoding of a video's units."""
+    kept = spec.format in _KEPT_PICTURES
     return {
         "bundle": spec.bundle,
         "width": spec.width,
         "height": spec.height,
         "scale": spec.scale,
         "fps": str(spec.fps),
-        "format": spec.format,
+        "format": _KEPT_PICTURES if kept else spec.format,
         "alpha": spec.alpha,
-        "crf": spec.crf,
+        "crf": None if kept else spec.crf,
         "bitrate": spec.bitrate_kbps,
-        "effort": spec.effort,
+        "effort": None if kept else spec.effort,
         "seed": spec.seed,
         "entry": spec.entry,
         "props": spec.props,
