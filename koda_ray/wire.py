@@ -22,6 +22,7 @@ __all__ = [
     "Changes",
     "CommandAccepted",
     "CommandName",
+    "CreateRender",
     "CreateSession",
     "FileList",
     "FileView",
@@ -29,15 +30,18 @@ __all__ = [
     "JobPage",
     "JobView",
     "Message",
+    "PageRender",
     "PreviewLink",
     "Problem",
     "ProblemField",
     "Readiness",
     "Reject",
+    "RenderView",
     "SessionCreated",
     "SessionPage",
     "SessionSummary",
     "SessionView",
+    "Sound",
 ]
 
 MAX_TEXT_CHARS = MAX_PROMPT_CHARS
@@ -219,6 +223,77 @@ class JobPage(Model):
     """A session's render jobs, newest first."""
 
     jobs: tuple[JobView, ...]
+
+
+class Sound(Model):
+    """A sound file of the bundle, and where it is heard; times in seconds, ``volume`` times the file's own."""
+
+    path: str = Field(min_length=1, max_length=512)
+    start_s: float = 0.0
+    trim_start_s: float = 0.0
+    duration_s: float | None = None
+    volume: float = 1.0
+    fade_in_s: float = 0.0
+    fade_out_s: float = 0.0
+
+
+class PageRender(Model):
+    """How a page is rendered; what is left out comes from the preset, then from the page, then 30 fps at 1920x1080.
+
+    ``duration`` in seconds; ``width`` and ``height`` are the page's viewport in CSS pixels, ``scale`` the pixels for
+    each; ``fps`` a number or text such as ``30000/1001``; ``props`` what the page finds as ``window.__kodaProps``;
+    ``trim`` cuts what is longer than the preset's platform takes; ``lenient`` goes on where the page throws.
+    """
+
+    duration: float | None = None
+    width: int | None = None
+    height: int | None = None
+    fps: float | str | None = None
+    scale: float | None = None
+    preset: str | None = None
+    format: Literal["mp4", "webm", "mov", "gif", "png"] = "mp4"
+    alpha: bool = False
+    crf: int | None = None
+    bitrate_kbps: int | None = None
+    effort: Literal["fast", "small"] = "fast"
+    seed: int = Field(default=1, ge=0, le=2**31 - 1)
+    entry: str | None = Field(default=None, max_length=512)
+    props: JsonValue = Field(default_factory=dict)
+    audio: tuple[Sound, ...] = Field(default=(), max_length=32)
+    trim: bool = False
+    lenient: bool = False
+
+
+class CreateRender(Model):
+    """A page that was uploaded or built before, by its bundle's hash, to be rendered."""
+
+    bundle: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    options: PageRender = Field(default_factory=PageRender)
+
+
+class RenderView(Model):
+    """A render of its own: ``request`` is what was asked for, ``spec`` what it came to once the page was read.
+
+    ``videoUrl``, ``thumbnailUrl`` and ``reportUrl`` are null until it has succeeded.
+    """
+
+    id: str
+    project_id: str
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    bundle: str
+    entry: str
+    request: dict[str, JsonValue]
+    spec: dict[str, JsonValue] | None
+    progress: dict[str, JsonValue]
+    result: dict[str, JsonValue] | None
+    error: dict[str, JsonValue] | None
+    created_at: datetime
+    updated_at: datetime
+    state_url: str
+    events_url: str
+    video_url: str | None = None
+    thumbnail_url: str | None = None
+    report_url: str | None = None
 
 
 class PreviewLink(Model):

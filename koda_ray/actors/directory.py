@@ -21,26 +21,33 @@ from ray.exceptions import RayError, RayTaskError
 from koda_ray.actors.host import (
     JANITOR_OPTIONS,
     NAMESPACE,
+    RENDER_PREFIX,
     SESSION_OPTIONS,
     JanitorHost,
+    RenderHost,
     SessionHost,
+    render_name,
     session_name,
 )
 from koda_ray.actors.removal import Removal
 from koda_ray.config import Settings
-from koda_ray.errors import Fenced, KodaError, Unavailable
+from koda_ray.errors import Conflict, Fenced, KodaError, Unavailable
+from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import CommandRecord, SessionRecord, Store
+from koda_ray.state.store import CommandRecord, JobRecord, SessionRecord, Store
 
-__all__ = ["CALL_TIMEOUT_S", "PREVIEW_TIMEOUT_S", "RayDirectory", "public_settings", "start_janitor"]
+__all__ = ["CALL_TIMEOUT_S", "PREVIEW_TIMEOUT_S", "RENDERS_AT_ONCE", "RayDirectory", "public_settings", "start_janitor"]
 
 CALL_TIMEOUT_S = 60.0
 """How long a call may take, in seconds, with finding or starting the actor."""
 PREVIEW_TIMEOUT_S = 120.0
 """The same for a preview: a sandbox is filled and a dev server started."""
+RENDERS_AT_ONCE = 8
+"""How many renders of their own are under way at once; each has a process, and they share the same browsers."""
 END_TIMEOUT_S = 20.0
+_STOP_TIMEOUT_S = 3.0
 _WATCH_TIMEOUT_S = 5.0
 _RETRY_S = 0.1
 _log = get_logger()
@@ -96,7 +103,7 @@ class RayDirectory:
 
     async def watch(self, session_id: str, watchers: int) -> None:
         """Tell a session that is active how many people follow it here."""
-        handle = await self._find(session_id)
+        handle = await self._find(session_name(session_id))
         if handle is not None:
             try:
                 async with asyncio.timeout(_WATCH_TIMEOUT_S):
@@ -116,7 +123,7 @@ class RayDirectory:
 
     async def finish(self, closed: SessionRecord) -> None:
         """End what a closed session still does, and remove it. May be called again."""
-        handle = await self._find(closed.id)
+        handle = await self._find(session_name(closed.id))
         if handle is not None:
             # its renders and its sandbox end with it, where it still answers
             with contextlib.suppress(RayError, TimeoutError):
@@ -125,9 +132,56 @@ class RayDirectory:
             await asyncio.to_thread(_kill, handle, no_restart=True)
         await self._removal.finish(closed)
 
-    async def _find(self, session_id: str) -> Any | None:
+    async def wake_render(self, job_id: str) -> None:
+        """Have a render of its own worked on, if there is room; else the janitor finds it queued later.
+
+        Raises:
+            NotFound: There is no such job.
+            Unavailable: Its process did not start in time.
+        """
+        running = await asyncio.to_thread(_renders)
+        if render_name(job_id) not in running and len(running) >= RENDERS_AT_ONCE:
+            return
+        options = {**SESSION_OPTIONS, "name": render_name(job_id)}
+        handle = await asyncio.to_thread(lambda: RenderHost.options(**options).remote(job_id, self._public))
         try:
-            return await asyncio.to_thread(_get_actor, session_name(session_id), namespace=NAMESPACE)
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                await handle.ping.remote()
+        except RayTaskError as error:
+            cause = error.cause
+            if isinstance(cause, Conflict):  # it was over before it began
+                return
+            if isinstance(cause, KodaError):
+                raise cause from None
+            raise
+        except (RayError, TimeoutError) as error:
+            raise Unavailable(
+                f"render {job_id} did not start within {CALL_TIMEOUT_S:.0f} s ({type(error).__name__})"
+            ) from error
+
+    async def cancel_render(self, job_id: str, *, user_id: str) -> JobRecord:
+        """Cancel a render of its own, and end its processes; one that is over stays as it is.
+
+        Raises:
+            NotFound: There is no such job of this user.
+        """
+        before = await self._store.get_job(job_id, user_id=user_id)
+        row = await self._store.cancel_job(job_id, user_id=user_id)
+        if before.status != row.status and row.status == "cancelled":
+            event = NewEvent(type="state_change", data={"status": row.status})
+            await self._store.append_job_events(job_id, row.epoch, [event])
+        handle = await self._find(render_name(job_id)) if row.status == "cancelled" else None
+        if handle is not None:
+            with contextlib.suppress(RayError, TimeoutError):
+                async with asyncio.timeout(_STOP_TIMEOUT_S):
+                    await handle.stop.remote()
+                    return row
+            await asyncio.to_thread(_kill, handle, no_restart=True)
+        return row
+
+    async def _find(self, name: str) -> Any | None:
+        try:
+            return await asyncio.to_thread(_get_actor, name, namespace=NAMESPACE)
         except ValueError:
             return None
 
@@ -164,6 +218,15 @@ class RayDirectory:
         return SessionHost.options(**options).remote(session_id, self._public)
 
 
+def _renders() -> set[str]:
+    return {
+        str(found["name"])
+        for found in _list_named_actors(all_namespaces=True)
+        if found["namespace"] == NAMESPACE and str(found["name"]).startswith(RENDER_PREFIX)
+    }
+
+
 # Ray's own types for these are incomplete
+_list_named_actors = cast("Callable[..., list[dict[str, str]]]", cast("Any", ray).util.list_named_actors)
 _kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
 _get_actor = cast("Callable[..., Any]", ray.get_actor)  # pyright: ignore[reportUnknownMemberType]

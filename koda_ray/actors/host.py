@@ -1,4 +1,4 @@
-"""Sessions and the janitor as Ray actors: detached, named, restarted by Ray, and nothing else.
+"""Sessions, renders of their own and the janitor as Ray actors: detached, named, restarted by Ray, and nothing else.
 
 The classes inside are plain and know nothing of Ray. An actor's ``__init__`` only starts a task; every method awaits
 it, so a slow restore never blocks Ray's creation of the actor, and a restarted actor takes its work up before anybody
@@ -28,6 +28,7 @@ from koda_ray.logs import get_logger
 
 if TYPE_CHECKING:
     from koda_ray.actors.session import Session
+    from koda_ray.actors.standalone import StandaloneRender
     from koda_ray.render.tasks import RayExecutor
     from koda_ray.sandbox.base import PreviewEndpoint
     from koda_ray.state.store import CommandRecord, Store
@@ -36,10 +37,13 @@ __all__ = [
     "JANITOR",
     "JANITOR_OPTIONS",
     "NAMESPACE",
+    "RENDER_PREFIX",
     "SESSION_OPTIONS",
     "START_S",
     "JanitorHost",
+    "RenderHost",
     "SessionHost",
+    "render_name",
     "session_name",
 ]
 
@@ -64,9 +68,18 @@ _log = get_logger()
 JANITOR_OPTIONS: dict[str, Any] = {**SESSION_OPTIONS, "name": JANITOR, "max_restarts": -1, "max_concurrency": 8}
 
 
+RENDER_PREFIX = "render:"
+"""How the names of the actors of renders of their own begin."""
+
+
 def session_name(session_id: str) -> str:
     """The actor name of a session, unique in the namespace."""
     return f"session:{session_id}"
+
+
+def render_name(job_id: str) -> str:
+    """The actor name of a render of its own, unique in the namespace."""
+    return f"{RENDER_PREFIX}{job_id}"
 
 
 def _give_back() -> None:
@@ -210,6 +223,96 @@ class _SessionHost:
         return {"uss_mb": info.uss / 2**20, "rss_mb": info.rss / 2**20}
 
 
+class _RenderHost:
+    """The process of one render of its own; it ends with the render.
+
+    Args:
+        job_id: Which.
+        settings: As a session's.
+    """
+
+    def __init__(self, job_id: str, settings: Mapping[str, object]) -> None:
+        self._job_id = job_id
+        self._settings = dict(settings)
+        self._leaving: asyncio.Task[None] | None = None
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._me = cast("Any", ray.get_runtime_context()).current_actor
+        self._starting = asyncio.get_running_loop().create_task(self._start())
+        self._starting.add_done_callback(self._started)
+
+    def _started(self, starting: asyncio.Task[StandaloneRender]) -> None:
+        error = None if starting.cancelled() else starting.exception()
+        if error is not None:
+            _log.warning("render did not start", job_id=self._job_id, error=f"{type(error).__name__}: {error}")
+            self._ended()
+
+    async def _start(self) -> StandaloneRender:
+        from koda_ray.actors.parts import open_store
+        from koda_ray.actors.standalone import StandaloneRender
+        from koda_ray.render.tasks import RayExecutor
+        from koda_ray.state.storage import Storage
+
+        settings = Settings.model_validate(self._settings)
+        async with asyncio.timeout(START_S):
+            executor = await asyncio.to_thread(
+                lambda: RayExecutor(workers=settings.render_workers, chromium_path=settings.chromium_path)
+            )
+            render = StandaloneRender(
+                self._job_id,
+                store=await open_store(settings),
+                storage=Storage.from_settings(settings),
+                executor=executor,
+                lease_s=settings.lease_s,
+                ended=self._ended,
+            )
+            await render.start()
+        _give_back()
+        return render
+
+    def _ended(self) -> None:
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self._leave())
+
+    async def _leave(self) -> None:
+        await asyncio.wait({self._starting})
+        with contextlib.suppress(Exception):
+            await self._starting.result().close()
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=_ANSWERED_S)
+        await asyncio.to_thread(_kill, self._me, no_restart=True)
+
+    async def _answer(self, call: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.get_running_loop().create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return await task
+
+    async def ping(self) -> int:
+        """Wait until the render is under way; returns the process id."""
+
+        async def call() -> int:
+            await asyncio.shield(self._starting)
+            return os.getpid()
+
+        return await self._answer(call())
+
+    async def stop(self) -> None:
+        """End the work with its processes: its row says already that it is cancelled."""
+
+        async def call() -> None:
+            await (await asyncio.shield(self._starting)).stop()
+
+        await self._answer(call())
+
+    async def close(self) -> None:
+        """Stop working and give the row up, for whoever takes it up next."""
+
+        async def call() -> None:
+            await (await asyncio.shield(self._starting)).close()
+
+        await self._answer(call())
+
+
 class _JanitorHost:
     """The janitor's process: wakes what owes work, and clears away what nobody owns."""
 
@@ -228,7 +331,12 @@ class _JanitorHost:
         sandboxes = sandbox_provider(settings)
         directory = RayDirectory(settings, store=store, storage=Storage.from_settings(settings), sandboxes=sandboxes)
         janitor = Janitor(
-            store=store, wake=directory.wake, finish=directory.finish, sandboxes=sandboxes, settings=settings
+            store=store,
+            wake=directory.wake,
+            wake_render=directory.wake_render,
+            finish=directory.finish,
+            sandboxes=sandboxes,
+            settings=settings,
         )
         await janitor.run()
 
@@ -256,4 +364,5 @@ async def _persist(open_it: Callable[[], Coroutine[Any, Any, Store]]) -> Store:
 _remote = cast("Callable[[type], Any]", ray.remote)
 _kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
 SessionHost = _remote(_SessionHost)
+RenderHost = _remote(_RenderHost)
 JanitorHost = _remote(_JanitorHost)

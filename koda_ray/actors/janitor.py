@@ -1,8 +1,9 @@
 """Whatever owes work is woken, and whatever nobody owns is cleared away; a loop over the database, nothing more.
 
-A session sleeps through nothing: one that owes work and whose lease has run out is activated, whoever let it fall and
-however often the cluster's head was started anew. Each is woken in a task of its own, so one that hangs holds up none
-of the others; one that cannot be woken is tried again after longer and longer pauses.
+A session sleeps through nothing, nor does a render of its own: one that owes work and whose lease has run out is
+activated, whoever let it fall and however often the cluster's head was started anew. Each is woken in a task of its
+own, so one that hangs holds up none of the others; one that cannot be woken is tried again after longer and longer
+pauses.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Janitor:
     Args:
         store: The database.
         wake: Activates a session by id.
+        wake_render: Has a render of its own worked on, by its job's id.
         finish: Removes what a closed session left.
         sandboxes: Lists and destroys sandboxes.
         settings: Intervals.
@@ -67,10 +69,12 @@ class Janitor:
         finish: Callable[[SessionRecord], Awaitable[None]],
         sandboxes: SandboxProvider,
         settings: Settings,
+        wake_render: Callable[[str], Awaitable[None]] | None = None,
         wake_s: float = WAKE_S,
     ) -> None:
         self._store = store
         self._wake = wake
+        self._wake_render = wake_render
         self._finish = finish
         self._sandboxes = sandboxes
         self._settings = settings
@@ -105,41 +109,47 @@ class Janitor:
             await asyncio.wait(tasks)
 
     async def wake_owed(self) -> list[str]:
-        """Begin to activate every session that owes work and that nobody holds, and whose pause is over.
+        """Begin to activate every session and render that owes work, that nobody holds, and whose pause is over.
 
         Returns:
             The ids of those that this call has begun with; waking them goes on in the background.
         """
         loop = asyncio.get_running_loop()
-        owed = [work.id for work in await self._store.owed(now(), limit=_OWED_AT_ONCE) if work.kind == "session"]
+        found = await self._store.owed(now(), limit=_OWED_AT_ONCE)
+        owed = [(work.id, self._wake) for work in found if work.kind == "session"]
+        if self._wake_render is not None:
+            # the longest waiting first, and no more than could be begun
+            renders = [work.id for work in found if work.kind == "job"][:WAKES]
+            owed += [(job_id, self._wake_render) for job_id in renders]
         forgotten = loop.time() - 2 * PAUSE_MAX_S
         self._failures = {name: found for name, found in self._failures.items() if found.not_before > forgotten}
         begun: list[str] = []
-        for session_id in owed:
-            failures = self._failures.get(session_id)
-            if session_id in self._waking or (failures is not None and failures.not_before > loop.time()):
+        for work_id, wake in owed:
+            failures = self._failures.get(work_id)
+            if work_id in self._waking or (failures is not None and failures.not_before > loop.time()):
                 continue
-            self._waking[session_id] = loop.create_task(self._wake_one(session_id))
-            begun.append(session_id)
+            self._waking[work_id] = loop.create_task(self._wake_one(work_id, wake))
+            begun.append(work_id)
         return begun
 
-    async def _wake_one(self, session_id: str) -> None:
+    async def _wake_one(self, work_id: str, wake: Callable[[str], Awaitable[None]]) -> None:
+        kind = "job_id" if wake is self._wake_render else "session_id"
         try:
             async with self._free, asyncio.timeout(self._wake_s):
-                await self._wake(session_id)
-            self._failures.pop(session_id, None)
-            _log.info("woken", session_id=session_id)
+                await wake(work_id)
+            self._failures.pop(work_id, None)
+            _log.info("woken", **{kind: work_id})
         except NotFound:
-            self._failures.pop(session_id, None)
+            self._failures.pop(work_id, None)
         except Exception as error:
-            failures = self._failures.setdefault(session_id, _Failures())
+            failures = self._failures.setdefault(work_id, _Failures())
             pause_s = min(PAUSE_MAX_S, self._settings.janitor_s * 2**failures.count)
             failures.count += 1
             failures.not_before = asyncio.get_running_loop().time() + pause_s
             why = f"no answer in {self._wake_s:.0f} s" if isinstance(error, TimeoutError) else str(error)[:300]
-            _log.warning("could not wake", session_id=session_id, error=why, times=failures.count, again_in_s=pause_s)
+            _log.warning("could not wake", **{kind: work_id}, error=why, times=failures.count, again_in_s=pause_s)
         finally:
-            del self._waking[session_id]
+            del self._waking[work_id]
 
     async def clear(self) -> list[str]:
         """Finish deletions, destroy sandboxes that are provably ours and that nobody needs, drop worthless events.

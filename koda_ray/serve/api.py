@@ -20,8 +20,9 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.gate import Gate
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.openapi import describe
-from koda_ray.serve.routes import assets, commands, events, files, health, jobs, media, preview, sessions
+from koda_ray.serve.routes import assets, commands, events, files, health, jobs, media, preview, renders, sessions
 from koda_ray.serve.streams import Watchers
+from koda_ray.wire import CreateRender
 
 __all__ = ["MAX_JSON_BYTES", "create_app"]
 
@@ -58,7 +59,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
     uploads = deps.settings.max_body_mb * 1024 * 1024
 
     def upload_bytes(path: str) -> int | None:
-        return uploads if path.endswith("/v1/assets") else None
+        return uploads if path.endswith(("/v1/assets", "/v1/renders")) else None
 
     def limit_bytes(path: str) -> int:
         return upload_bytes(path) or MAX_JSON_BYTES
@@ -69,7 +70,8 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
         summary="A sentence becomes a finished animation.",
         description=(
             "Make a session from a prompt, follow its events, answer its question, accept its plan and its preview, "
-            "download the video. Commands are recorded before they are answered (202) and worked on afterwards: "
+            "download the video. Or render any web page of your own: `POST /v1/renders`. "
+            "Commands are recorded before they are answered (202) and worked on afterwards: "
             "nothing is lost when you hang up. Errors are `application/problem+json` with a stable `code`."
         ),
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
@@ -87,7 +89,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
     app.state.background = background
     app.state.watchers = watchers
     problem.install(app)
-    for module in (sessions, commands, events, preview, files, media, assets, jobs, health):
+    for module in (sessions, commands, events, preview, files, media, assets, jobs, renders, health):
         app.include_router(module.router)
-    describe(app, extra_models=(Envelope,))
+    describe(app, extra_models=(Envelope, CreateRender))
     return app

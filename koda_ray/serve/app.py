@@ -24,7 +24,7 @@ from pydantic import SecretStr
 from ray import serve
 
 from koda_ray.actors.directory import RayDirectory, public_settings, start_janitor
-from koda_ray.actors.host import JANITOR, NAMESPACE
+from koda_ray.actors.host import JANITOR, NAMESPACE, RENDER_PREFIX
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError
@@ -252,7 +252,7 @@ class _Server(uvicorn.Server):
 
 
 async def _passivate() -> None:
-    """Let every session save and end its sandbox, since this machine's cluster is about to go."""
+    """Let sessions save and end their sandboxes, and renders stop, since this machine's cluster is about to go."""
     named = _RAY.util.list_named_actors(all_namespaces=True)
     get = _RAY.get_actor
     names = [found["name"] for found in named if found["namespace"] == NAMESPACE]
@@ -261,7 +261,7 @@ async def _passivate() -> None:
     closing = [
         asyncio.ensure_future(get(name, namespace=NAMESPACE).close.remote())
         for name in names
-        if name.startswith("session:")
+        if name.startswith(("session:", RENDER_PREFIX))
     ]
     if closing:
         _, late = await asyncio.wait(closing, timeout=PASSIVATE_S)

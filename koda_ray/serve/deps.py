@@ -18,13 +18,13 @@ from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.serve.auth import Authenticator
 from koda_ray.serve.signing import Signer
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import CommandRecord, Store
+from koda_ray.state.store import CommandRecord, JobRecord, Store
 
 __all__ = ["ApiDeps", "SessionDirectory"]
 
 
 class SessionDirectory(Protocol):
-    """Finds or activates the one actor of a session, on whichever machine."""
+    """Finds or activates the one actor of a session, or of a render of its own, on whichever machine."""
 
     def submit(
         self, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
@@ -52,6 +52,14 @@ class SessionDirectory(Protocol):
 
     def delete(self, *, session_id: str, user_id: str) -> Coroutine[Any, Any, None]:
         """Remove a session with its actor, sandbox and rows. Idempotent for its owner; NotFound for others."""
+        ...
+
+    def wake_render(self, job_id: str) -> Coroutine[Any, Any, None]:
+        """Have a render of its own worked on, if there is room now."""
+        ...
+
+    def cancel_render(self, job_id: str, *, user_id: str) -> Coroutine[Any, Any, JobRecord]:
+        """Cancel a render of its own and end its processes; one that is over stays as it is. NotFound for others."""
         ...
 
 

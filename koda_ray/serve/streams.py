@@ -19,11 +19,12 @@ from koda_ray.logs import get_logger
 from koda_ray.serve.deps import ApiDeps, SessionDirectory
 from koda_ray.state.stream import follow
 
-__all__ = ["REPEAT_S", "Watchers", "cursor", "session_events"]
+__all__ = ["REPEAT_S", "Watchers", "cursor", "job_events", "session_events"]
 
 REPEAT_S = 10.0
 """How often a session is told again how many follow it here, in seconds."""
 
+_OVER = ("succeeded", "failed", "cancelled")
 _LOOK_S = 1.0
 """How often a quiet stream looks whether its session is still there, in seconds."""
 
@@ -124,6 +125,26 @@ async def session_events(deps: ApiDeps, watchers: Watchers, session_id: str, *, 
                     yield envelope
                 elif await _deleted(deps, session_id):
                     return
+
+
+async def job_events(deps: ApiDeps, job_id: str, *, after: int) -> AsyncGenerator[Envelope]:
+    """Yield the events of a render of its own with ``seq > after``, then new ones, until it is over or shutdown."""
+    over = (await deps.store.get_job(job_id)).status in _OVER
+
+    def done() -> bool:
+        return over or deps.draining.is_set()
+
+    events = follow(deps.store, job_id, after, until=_last, done=done, heartbeat_s=_LOOK_S)
+    async with aclosing(events):
+        async for envelope in events:
+            if envelope is not None:
+                yield envelope
+            elif not over:  # looked at before the log is read once more: nothing of it is missed
+                over = (await deps.store.get_job(job_id)).status in _OVER
+
+
+def _last(envelope: Envelope) -> bool:
+    return envelope.type == "state_change" and envelope.data.get("status") in _OVER
 
 
 async def _deleted(deps: ApiDeps, session_id: str) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from koda_ray.state.store import SessionRecord
-from koda_ray.wire import SessionPage, SessionSummary, SessionView
+from typing import cast
 
-__all__ = ["page_of", "view_of"]
+from pydantic import JsonValue
+
+from koda_ray.state.store import JobRecord, SessionRecord
+from koda_ray.wire import RenderView, SessionPage, SessionSummary, SessionView
+
+__all__ = ["page_of", "render_view", "view_of"]
 
 _SUMMARY_CHARS = 200
 
@@ -29,6 +33,33 @@ def page_of(rows: list[SessionRecord], limit: int) -> SessionPage:
     page = rows[:limit]
     return SessionPage(
         sessions=tuple(_summary(row) for row in page), next=page[-1].id if len(rows) > limit and page else None
+    )
+
+
+def render_view(job: JobRecord) -> RenderView:
+    """Show a render of its own."""
+    url = f"/v1/renders/{job.id}"
+    made = job.status == "succeeded"
+    hidden = ("videoKey", "thumbnailKey")
+    planned = job.spec.get("spec")
+    return RenderView(
+        id=job.id,
+        project_id=job.project_id,
+        status=job.status,
+        bundle=str(job.spec.get("bundle")),
+        entry=str(job.spec.get("entry")),
+        request=cast("dict[str, JsonValue]", job.spec.get("request") or {}),
+        spec=planned if isinstance(planned, dict) else None,
+        progress=job.progress,
+        result=None if job.result is None else {name: job.result[name] for name in job.result if name not in hidden},
+        error=job.error,
+        created_at=job.created_at,
+        updated_at=job.updated_at,
+        state_url=url,
+        events_url=f"{url}/events",
+        video_url=f"{url}/video" if made else None,
+        thumbnail_url=f"{url}/thumbnail" if made else None,
+        report_url=f"{url}/report" if made else None,
     )
 
 

@@ -341,7 +341,9 @@ class SqlStore(SqlParts, SqlJobs, SqlAccounts):
                 for row in connection.execute(waiting.order_by(_S.updated_at).limit(limit))
             ]
             unheld = or_(jobs.lease_until.is_(None), jobs.lease_until < now)
-            waiting = select(jobs.id, jobs.user_id, jobs.epoch).where(jobs.status.in_(OWED_STATUSES), unheld)
+            waiting = select(jobs.id, jobs.user_id, jobs.epoch).where(
+                jobs.status.in_(OWED_STATUSES), jobs.session_id.is_(None), unheld
+            )
             found += [
                 OwedWork(kind="job", id=row.id, user_id=row.user_id, epoch=row.epoch)
                 for row in connection.execute(waiting.order_by(jobs.updated_at).limit(limit - len(found)))

@@ -103,17 +103,22 @@ class SqlJobs:
         await self._database.write(lambda connection: connection.execute(statement))
         return await self.get_job(job_id, user_id=user_id)
 
-    async def update_job(self, job: JobRecord, *, chunks: Sequence[ChunkRecord] = ()) -> None:
-        """Write a job's row under its own epoch, with chunks; raises Fenced."""
+    async def update_job(
+        self, job: JobRecord, *, chunks: Sequence[ChunkRecord] = (), events: Sequence[NewEvent] = ()
+    ) -> None:
+        """Write a job's row under its own epoch, with chunks and events of its own stream; raises Fenced."""
         values = {name: value for name, value in columns(job).items() if name not in _NEVER_CHANGED}
+        values["seq"] = _J.seq + len(events)
         statement = update(schema.jobs).where(_J.id == job.id, _J.epoch == job.epoch).values(values)
 
         def work(connection: Connection) -> None:
-            if connection.execute(statement.returning(_J.id)).one_or_none() is None:
+            row = connection.execute(statement.returning(_J.seq)).one_or_none()
+            if row is None:
                 raise fenced(connection, schema.jobs, job.id, job.epoch)
             put_chunks(self._database, connection, chunks)
+            add_events(connection, job.user_id, number(job.id, row.seq, job.epoch, list(events)))
 
-        await self._database.write(work)
+        await self._database.write(work, lambda _: self._notifier.notify(job.id) if events else None)
 
     async def chunks(self, job_id: str) -> list[ChunkRecord]:
         """Read a job's chunk rows by unit."""

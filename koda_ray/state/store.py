@@ -377,7 +377,10 @@ class Store(Protocol):
         ...
 
     async def owed(self, now: datetime, *, limit: int = 100) -> list[OwedWork]:
-        """List sessions (``owes`` not null) and jobs (queued or running) whose lease is null or has run out."""
+        """List sessions (``owes`` not null) and jobs (queued or running) whose lease is null or has run out.
+
+        A session's jobs are its own to finish: only jobs that stand on their own are listed.
+        """
         ...
 
     async def idle_sessions(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
@@ -451,8 +454,10 @@ class Store(Protocol):
         """Cancel a job and fence whoever works on it; a job that is over stays as it is. NotFound as `get_job`."""
         ...
 
-    async def update_job(self, job: JobRecord, *, chunks: Sequence[ChunkRecord] = ()) -> None:
-        """Write a job's row under its own epoch, with chunks; raises Fenced."""
+    async def update_job(
+        self, job: JobRecord, *, chunks: Sequence[ChunkRecord] = (), events: Sequence[NewEvent] = ()
+    ) -> None:
+        """Write a job's row under its own epoch, with chunks and events of its own stream; raises Fenced."""
         ...
 
     async def chunks(self, job_id: str) -> list[ChunkRecord]:

@@ -20,10 +20,12 @@ from starlette.types import ASGIApp
 
 from koda_ray import commands, phases
 from koda_ray.actors.orders import parse_order
+from koda_ray.actors.standalone import StandaloneRender
 from koda_ray.commands import Command, Emit
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced, NotFound
 from koda_ray.events import NewEvent
+from koda_ray.render.protocol import RenderExecutor
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.serve.api import create_app
 from koda_ray.serve.auth import Authenticator, KeyRing
@@ -85,6 +87,8 @@ class ScriptedDirectory:
     activations: int = 0
     submits: int = 0
     watchers: dict[str, int] = field(default_factory=dict)
+    executor: RenderExecutor | None = None
+    renders: dict[str, StandaloneRender] = field(default_factory=dict)
     _rows: dict[str, SessionRecord] = field(default_factory=dict)
     _work: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -135,7 +139,25 @@ class ScriptedDirectory:
         self._rows.pop(session_id, None)
         await self.store.delete_session(session_id, user_id=user_id)
 
+    async def wake_render(self, job_id: str) -> None:
+        """Render for real, with browsers of this process, which the test gives."""
+        if self.executor is None:
+            return
+        render = StandaloneRender(
+            job_id, store=self.store, storage=self.storage, executor=self.executor, lease_s=4.0, ended=lambda: None
+        )
+        await render.start()
+        self.renders[job_id] = render
+
+    async def cancel_render(self, job_id: str, *, user_id: str) -> JobRecord:
+        row = await self.store.cancel_job(job_id, user_id=user_id)
+        if job_id in self.renders:
+            await self.renders[job_id].stop()
+        return row
+
     async def close(self) -> None:
+        for render in self.renders.values():
+            await render.close()
         for work in self._work.values():
             work.cancel()
         await asyncio.gather(*self._work.values(), return_exceptions=True)

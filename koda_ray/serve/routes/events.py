@@ -21,7 +21,7 @@ from koda_ray.serve.problem import problem_response, responses
 from koda_ray.serve.routes.sessions import session_of
 from koda_ray.serve.streams import cursor, session_events
 
-__all__ = ["router"]
+__all__ = ["Start", "router", "sse"]
 
 router = APIRouter(tags=["events"])
 After = Annotated[int | None, Query(ge=0, description="Send events with a greater number; 0 for all")]
@@ -60,7 +60,7 @@ async def follow_events(request: Request, row: OwnSession, deps: Deps, start: St
     """Send what happened since `after`, then what happens. This wakes nothing; a comment comes every 15 s."""
     async with aclosing(session_events(deps, watchers_of(request), row.id, after=start)) as events:
         async for envelope in events:
-            yield _sse(envelope)
+            yield sse(envelope)
 
 
 @router.get(
@@ -76,7 +76,7 @@ async def follow_node_events(
     """The same stream under the address that animation nodes use."""
     async with aclosing(session_events(deps, watchers_of(request), node_session, after=start)) as events:
         async for envelope in events:
-            yield _sse(envelope)
+            yield sse(envelope)
 
 
 @router.websocket("/v1/sessions/{session_id}/ws")
@@ -122,7 +122,8 @@ async def _listen(websocket: WebSocket) -> None:
         pass
 
 
-def _sse(envelope: Envelope) -> ServerSentEvent:
+def sse(envelope: Envelope) -> ServerSentEvent:
+    """Return an event as it is sent."""
     return ServerSentEvent(id=str(envelope.seq), event=envelope.wire_name, raw_data=envelope.model_dump_json())
 
 

@@ -1,0 +1,299 @@
+"""A render of its own, without a session: its row, its stream of events, and the job itself, as a plain class.
+
+The row is the render; this object is its hands, and only while its epoch is the newest. What is finished lies in
+storage under its key, so whoever takes the row up after a crash does only what is missing. A lease says that somebody
+is at it: when that runs out, the janitor has the render taken up again, wherever there is room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import cast
+
+from pydantic import JsonValue
+
+from koda_ray.errors import Cancelled, Fenced, KodaError, RenderError
+from koda_ray.events import NewEvent
+from koda_ray.logs import get_logger
+from koda_ray.render.api import ask_page
+from koda_ray.render.job import RenderJob
+from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
+from koda_ray.render.spec import RenderSpec
+from koda_ray.render.wishes import PageSays, Wishes, make_spec, needs_page
+from koda_ray.state.storage import Storage, unit_key
+from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus, Store
+from koda_ray.types import now
+
+__all__ = ["MAX_ACTIVATIONS", "OVER", "StandaloneRender", "order_of"]
+
+OVER: tuple[JobStatus, ...] = ("succeeded", "failed", "cancelled")
+"""A job in one of these will not change any more."""
+MAX_ACTIVATIONS = 200
+"""A render that was taken up so often brings its process down each time: it is given up."""
+_BEATS = 3
+_TELL_EVERY_S = 0.4
+_log = get_logger(__name__)
+
+
+def order_of(*, bundle: str, entry: str, wishes: Wishes) -> dict[str, JsonValue]:
+    """Return what a new render's row says of what is wanted."""
+    return {"bundle": bundle, "entry": entry, "request": wishes.to_json()}
+
+
+class StandaloneRender:
+    """One render job of a user's own.
+
+    Args:
+        job_id: Which.
+        store: Its row and events.
+        storage: Its bundle, and where the video goes.
+        executor: Who renders.
+        lease_s: How long the row is held without a sign of life, in seconds.
+        ended: Called once when there is nothing more to do here.
+    """
+
+    def __init__(
+        self,
+        job_id: str,
+        *,
+        store: Store,
+        storage: Storage,
+        executor: RenderExecutor,
+        lease_s: float,
+        ended: Callable[[], None],
+    ) -> None:
+        self.job_id = job_id
+        self._store = store
+        self._storage = storage
+        self._executor = executor
+        self._lease = timedelta(seconds=lease_s)
+        self._ended = ended
+        self._lock = asyncio.Lock()
+        self._row: JobRecord | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._told_at = 0.0
+        self._stage = ""
+
+    async def start(self) -> None:
+        """Take the row, and begin.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: It is over.
+        """
+        self._row = await self._store.claim_job(self.job_id, lease_until=now() + self._lease)
+        self._running = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop working and give the row up, so that it is taken up elsewhere; may be called twice."""
+        await self._stop()
+        row = self._row
+        if row is not None and row.status == "running":
+            try:
+                await self._store.update_job(replace(row, lease_until=None, updated_at=now()))
+            except KodaError as error:
+                _log.info("render not given up", job_id=self.job_id, code=error.code)
+
+    async def wait(self) -> None:
+        """Wait until there is nothing more to do here."""
+        if self._running is not None:
+            await asyncio.wait({self._running})
+
+    async def stop(self) -> None:
+        """End the work with its processes; whoever calls has seen to the row."""
+        await self._stop()
+
+    async def _stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
+    async def _run(self) -> None:
+        work = asyncio.create_task(self._work())
+        beat = asyncio.create_task(self._keep_lease())
+        try:
+            # whichever ends first: the work, or the lease because somebody else has the row
+            await asyncio.wait({work, beat}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (work, beat):
+                task.cancel()
+            outcomes = await asyncio.gather(work, beat, return_exceptions=True)
+            for outcome in outcomes:
+                if isinstance(outcome, Exception) and not isinstance(outcome, KodaError):
+                    _log.error("render ended by an error of our own", job_id=self.job_id, error=repr(outcome))
+            self._ended()
+
+    async def _keep_lease(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease.total_seconds() / _BEATS)
+            try:
+                await self._write()
+            except Fenced:
+                return
+            except KodaError as error:  # a database that is away for a moment; the lease decides who goes on
+                _log.warning("lease not renewed", job_id=self.job_id, code=error.code)
+
+    async def _work(self) -> None:
+        try:
+            try:
+                await self._render()
+            except Fenced:
+                raise
+            except Cancelled:
+                await self._write("cancelled", events=[_state("cancelled")])
+            except KodaError as error:
+                await self._fail(error)
+            except Exception as error:
+                _log.exception("render failed", job_id=self.job_id)
+                await self._fail(RenderError(f"{type(error).__name__}: {error}", code="INTERNAL"))
+        except Fenced:
+            _log.info("render was taken over or cancelled", job_id=self.job_id)
+
+    async def _render(self) -> None:
+        row = self._held()
+        if row.epoch > MAX_ACTIVATIONS:
+            raise RenderError(f"the render was begun {MAX_ACTIVATIONS} times and its process ended each time")
+        await self._write(events=[_state("running")])
+        spec = await self._plan(row)
+        start: dict[str, JsonValue] = {
+            "frames": spec.frame_count,
+            "width": spec.picture[0],
+            "height": spec.picture[1],
+            "fps": spec.rate,
+            "duration": spec.seconds(spec.frame_count),
+            "format": spec.format,
+        }
+        order: dict[str, JsonValue] = {**row.spec, "spec": spec.to_json()}
+        await self._write(spec=order, events=[NewEvent(type="render_start", data={"jobId": self.job_id, **start})])
+        job = RenderJob(
+            spec,
+            storage=self._storage,
+            executor=self._executor,
+            job_id=self.job_id,
+            user_id=row.user_id,
+            on_progress=self._progress,
+            on_unit=self._unit,
+        )
+        done = _result(await job.run(), spec)
+        complete = NewEvent(type="render_complete", data={"jobId": self.job_id, **done})
+        await self._write("succeeded", result=done, progress={"percent": 100.0}, events=[complete, _state("succeeded")])
+
+    async def _plan(self, row: JobRecord) -> RenderSpec:
+        """Return the video as planned before, or plan it: what was decided once stays so through every crash."""
+        planned = row.spec.get("spec")
+        if isinstance(planned, dict):
+            return RenderSpec.from_json(planned)
+        wishes = Wishes.from_json(cast("dict[str, JsonValue]", row.spec["request"]))
+        bundle, entry = str(row.spec["bundle"]), str(row.spec["entry"])
+        says = PageSays()
+        if needs_page(wishes):
+            says = await ask_page(
+                wishes,
+                bundle=bundle,
+                entry=entry,
+                storage=self._storage,
+                executor=self._executor,
+                user_id=row.user_id,
+            )
+        return make_spec(wishes, bundle=bundle, entry=entry, page=says)
+
+    async def _fail(self, error: KodaError) -> None:
+        data: dict[str, JsonValue] = {"code": error.code, "message": error.message}
+        told = NewEvent(type="error", data={"jobId": self.job_id, **data})
+        await self._write("failed", error=data, events=[told, _state("failed")])
+
+    async def _progress(self, progress: Progress) -> None:
+        if progress.stage == self._stage and time.monotonic() - self._told_at < _TELL_EVERY_S:
+            return
+        self._told_at, self._stage = time.monotonic(), progress.stage
+        data: dict[str, JsonValue] = {
+            "percent": round(progress.percent, 1),
+            "stage": progress.stage,
+            "framesDone": progress.frames_done,
+            "framesTotal": progress.frames_total,
+            "framesPerS": progress.frames_per_s,
+            "secondsLeft": progress.seconds_left,
+        }
+        event = NewEvent(type="render_progress", data={"jobId": self.job_id, **data})
+        await self._write(progress=data, events=[event])
+
+    async def _unit(self, unit: UnitResult) -> None:
+        row = self._held()
+        chunk = ChunkRecord(
+            job_id=row.id,
+            user_id=row.user_id,
+            unit=unit.unit.index,
+            start=unit.unit.start,
+            stop=unit.unit.stop,
+            key=unit_key(row.user_id, unit.key),
+            status="done",
+            attempts=unit.attempts,
+            total_bytes=unit.size_bytes,
+            wall_ms=round(unit.timings_ms.get("total", 0.0)),
+            worker=unit.worker,
+            created_at=now(),
+        )
+        await self._write(chunks=[chunk])
+
+    async def _write(
+        self,
+        status: JobStatus | None = None,
+        *,
+        spec: dict[str, JsonValue] | None = None,
+        progress: dict[str, JsonValue] | None = None,
+        result: dict[str, JsonValue] | None = None,
+        error: dict[str, JsonValue] | None = None,
+        chunks: Sequence[ChunkRecord] = (),
+        events: Sequence[NewEvent] = (),
+    ) -> None:
+        """Write the row with what changed, and what announces it, in one transaction; renews the lease."""
+        async with self._lock:
+            row = self._held()
+            at = now()
+            new = replace(
+                row,
+                status=status or row.status,
+                lease_until=None if status in OVER else at + self._lease,
+                spec=row.spec if spec is None else spec,
+                progress=row.progress if progress is None else progress,
+                result=row.result if result is None else result,
+                error=row.error if error is None else error,
+                updated_at=at,
+            )
+            writing = asyncio.ensure_future(self._store.update_job(new, chunks=chunks, events=events))
+            try:
+                await asyncio.shield(writing)
+            except asyncio.CancelledError:
+                # memory and database must not part because whoever writes is cancelled meanwhile
+                await asyncio.wait({writing})
+                raise
+            finally:
+                if writing.done() and not writing.cancelled() and writing.exception() is None:
+                    self._row = new
+
+    def _held(self) -> JobRecord:
+        assert self._row is not None, "start() comes first"
+        return self._row
+
+
+def _state(status: JobStatus) -> NewEvent:
+    return NewEvent(type="state_change", data={"status": status})
+
+
+def _result(result: RenderResult, spec: RenderSpec) -> dict[str, JsonValue]:
+    return {
+        "videoKey": result.video_key,
+        "thumbnailKey": result.thumbnail_key,
+        "duration": result.duration_s,
+        "frames": result.frame_count,
+        "width": spec.picture[0],
+        "height": spec.picture[1],
+        "fps": spec.rate,
+        "format": spec.format,
+        "fileSize": result.size_bytes,
+        "frameHash": result.frame_hash,
+    }

@@ -1,0 +1,325 @@
+"""Renders of their own: a page is uploaded, or named by its bundle's hash, and becomes a video; no session, no agents.
+
+The same rules as for sessions: recorded before it is answered (202), worked on by whoever the directory finds, read
+and followed without waking anybody, invisible to other users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Any, Literal, TypeVar
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import BaseModel, JsonValue, ValidationError
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from koda_ray.actors.standalone import OVER, order_of
+from koda_ray.errors import Conflict, InvalidInput, NotFound
+from koda_ray.render.bundle import load_bundle, store_bundle
+from koda_ray.render.sources import Page, page_of, unpack_page
+from koda_ray.render.spec import AudioTrack
+from koda_ray.render.wishes import PageSays, Wishes, make_spec
+from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.media import blob_response
+from koda_ray.serve.problem import responses
+from koda_ray.serve.routes.events import Start, sse
+from koda_ray.serve.routes.sessions import default_project
+from koda_ray.serve.streams import job_events
+from koda_ray.serve.views import render_view
+from koda_ray.state.storage import report_key, thumbnail_key, video_key
+from koda_ray.state.store import JobRecord
+from koda_ray.types import now
+from koda_ray.wire import CreateRender, PageRender, RenderView
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/renders", tags=["renders"])
+M = TypeVar("M", bound=BaseModel)
+_MAX_JSON_BYTES = 2 * 1024 * 1024
+_TYPES = {
+    "mp4": "video/mp4",
+    "webm": "video/webm",
+    "mov": "video/quicktime",
+    "gif": "image/gif",
+    "png": "application/zip",
+}
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+_REF = "#/components/schemas/"
+_BODY: dict[str, Any] = {
+    "required": True,
+    "content": {
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "required": ["file"],
+                "properties": {
+                    "file": {"type": "string", "format": "binary", "description": "A zip of a built page"},
+                    "options": {"type": "string", "description": "PageRender as JSON text"},
+                },
+            }
+        },
+        "application/json": {"schema": {"$ref": f"{_REF}CreateRender"}},
+    },
+}
+
+
+async def _own_render(
+    job_id: Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="A render's id")],
+    user: User,
+    deps: Deps,
+) -> JobRecord:
+    job = await deps.store.get_job(job_id, user_id=user)
+    if job.kind != "render":
+        raise NotFound(f"there is no render {job_id!r}; a session's renders are under its own address")
+    return job
+
+
+OwnRender = Annotated[JobRecord, Depends(_own_render)]
+Download = Annotated[bool, Query(description="Have a browser save it rather than show it")]
+
+
+@router.post(
+    "",
+    operation_id="createRender",
+    summary="Render a page to a video",
+    status_code=202,
+    response_model=RenderView,
+    responses=responses(401, 404, 409, 413, 415, 422, 503),
+    openapi_extra={"requestBody": _BODY},
+)
+async def create_render(
+    request: Request, user: User, key: IdempotencyKey, deps: Deps, response: Response
+) -> RenderView:
+    """Upload a zip of a built page (`file`, with `options` as JSON text), or name the bundle of an earlier upload.
+
+    The page needs no contract: any web animation is rendered frame by frame. Follow `eventsUrl`, or read `stateUrl`.
+    """
+    page, options = await _read(request, deps, user)
+    wishes = _wishes(options, page)
+    bundle = await store_bundle(deps.storage, user, page.bundle)
+    # what can be refused without opening the page is refused now
+    make_spec(wishes, bundle=bundle, entry=page.entry, page=PageSays(duration_s=wishes.duration_s or 1.0))
+    order = order_of(bundle=bundle, entry=page.entry, wishes=wishes)
+    await deps.store.ensure_user(user)
+    at = now()
+    named = hashlib.sha256(f"{user}\0{key}".encode()).hexdigest()
+    job = await deps.store.create_job(
+        JobRecord(
+            # one render for a key, however often it is asked for
+            id=f"job_{named[:32]}",
+            user_id=user,
+            project_id=default_project(user),
+            session_id=None,
+            kind="render",
+            spec=order,
+            status="queued",
+            created_at=at,
+            updated_at=at,
+        )
+    )
+    if any(job.spec.get(name) != order[name] for name in order):
+        raise Conflict(
+            f"the idempotency key {key!r} was used for another render ({job.id}); use a new key",
+            context={"render": job.id},
+        )
+    if job.status not in OVER:
+        background_of(request).spawn(deps.directory.wake_render(job.id), what="wake a render")
+    view = render_view(job)
+    response.headers["Location"] = view.state_url
+    return view
+
+
+@router.get(
+    "/{job_id}",
+    operation_id="getRender",
+    summary="Read a render's state and progress",
+    response_model=RenderView,
+    responses=responses(401, 404, 422),
+)
+async def get_render(job: OwnRender) -> RenderView:
+    """Return the state as stored."""
+    return render_view(job)
+
+
+@router.delete(
+    "/{job_id}",
+    operation_id="cancelRender",
+    summary="Cancel a render",
+    response_model=RenderView,
+    responses=responses(401, 404, 422),
+)
+async def cancel_render(job: OwnRender, user: User, deps: Deps, request: Request) -> RenderView:
+    """End it with every process that works for it. One that is over stays as it is."""
+    ended = deps.directory.cancel_render(job.id, user_id=user)
+    return render_view(await background_of(request).finish(ended))
+
+
+@router.get(
+    "/{job_id}/events",
+    operation_id="followRender",
+    summary="Follow a render",
+    response_class=EventSourceResponse,
+    responses={
+        200: {
+            "description": "As a session's events; ends when the render is over.",
+            "content": {"text/event-stream": {"itemSchema": {"$ref": f"{_REF}Envelope"}}},
+        },
+        **responses(401, 404, 422),
+    },
+)
+async def follow_render(job: OwnRender, deps: Deps, start: Start) -> AsyncIterator[ServerSentEvent]:
+    """Send what happened since `after`, then what happens, until the render is over."""
+    async with aclosing(job_events(deps, job.id, after=start)) as events:
+        async for envelope in events:
+            yield sse(envelope)
+
+
+@router.get(
+    "/{job_id}/video",
+    operation_id="getRenderVideo",
+    summary="Watch or download a render's video",
+    response_class=Response,
+    responses={
+        200: {"description": "The video", "content": dict.fromkeys(_TYPES.values(), _BYTES)},
+        206: {"description": "Some bytes of it", "content": dict.fromkeys(_TYPES.values(), _BYTES)},
+        304: {"description": "You have it already"},
+        **responses(401, 404, 416, 422),
+    },
+)
+@router.head("/{job_id}/video", include_in_schema=False)
+async def render_video(request: Request, job: OwnRender, deps: Deps, download: Download = False) -> Response:
+    """Send the video, or the part that `Range` asks for."""
+    stored = str(_result(job)["videoKey"])
+    extension = stored.rpartition(".")[2]
+    kind = str(_result(job).get("format") or extension)
+    return await blob_response(
+        request,
+        deps.storage,
+        video_key(job.user_id, job.id, extension),
+        media_type=_TYPES.get(kind, "application/octet-stream"),
+        etag=f"{job.id}.{extension}",
+        filename=f"{job.id}.{extension}",
+        download=download,
+    )
+
+
+@router.get(
+    "/{job_id}/thumbnail",
+    operation_id="getRenderThumbnail",
+    summary="See a still picture of a render",
+    response_class=Response,
+    responses={200: {"description": "The picture", "content": {"image/jpeg": _BYTES}}, **responses(401, 404, 422)},
+)
+@router.head("/{job_id}/thumbnail", include_in_schema=False)
+async def render_thumbnail(request: Request, job: OwnRender, deps: Deps) -> Response:
+    """Send the picture that stands for the video."""
+    return await _part(request, job, deps, thumbnail_key(job.user_id, job.id), "image/jpeg", "jpg")
+
+
+@router.get(
+    "/{job_id}/report",
+    operation_id="getRenderReport",
+    summary="Read how a render went",
+    response_class=Response,
+    responses={
+        200: {"description": "The report", "content": {"application/json": {}}},
+        **responses(401, 404, 422),
+    },
+)
+async def render_report(request: Request, job: OwnRender, deps: Deps) -> Response:
+    """Send frames, timings by stage, attempts, reuse and environment."""
+    return await _part(request, job, deps, report_key(job.user_id, job.id), "application/json", "json")
+
+
+async def _part(
+    request: Request, job: JobRecord, deps: ApiDeps, key: str, media_type: str, extension: Literal["jpg", "json"]
+) -> Response:
+    _result(job)
+    return await blob_response(
+        request,
+        deps.storage,
+        key,
+        media_type=media_type,
+        etag=f"{job.id}.{extension}",
+        filename=f"{job.id}.{extension}",
+    )
+
+
+def _result(job: JobRecord) -> dict[str, JsonValue]:
+    if job.status == "succeeded" and job.result is not None:
+        return job.result
+    why = f": {job.error['message']}" if job.error else ""
+    raise NotFound(
+        f"render {job.id} has no video (it is {job.status}{why}); follow its events until it has succeeded",
+        code="VIDEO_NOT_READY",
+        context={"status": job.status},
+        retryable=job.status not in OVER,
+    )
+
+
+async def _read(request: Request, deps: ApiDeps, user: str) -> tuple[Page, PageRender]:
+    """Read the request's page and options."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        async with request.form(max_files=1, max_fields=4) as form:
+            file, text = form.get("file"), form.get("options") or "{}"
+            unknown = set(form) - {"file", "options"}
+            if unknown or not isinstance(file, UploadFile) or not isinstance(text, str):
+                raise InvalidInput("send the zip as the file 'file', and the options as JSON text in 'options'")
+            options = _parsed(PageRender, text.encode(), what="options")
+            data = await file.read()
+        return await asyncio.to_thread(unpack_page, data, entry=options.entry), options
+    if kind != "application/json":
+        raise HTTPException(415, f"send multipart/form-data with a zip, or application/json; this is {kind[:80]!r}")
+    text_bytes = await request.body()
+    if len(text_bytes) > _MAX_JSON_BYTES:
+        raise HTTPException(413, f"the JSON has {len(text_bytes)} bytes; at most {_MAX_JSON_BYTES} are taken")
+    body = _parsed(CreateRender, text_bytes, what="body")
+    try:
+        bundle = await load_bundle(deps.storage, user, body.bundle)
+    except NotFound:
+        raise NotFound(f"there is no bundle {body.bundle}; upload the page as a zip") from None
+    return page_of(bundle.files, body.options.entry, what="the bundle"), body.options
+
+
+def _parsed(model: type[M], data: bytes, *, what: str) -> M:
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise InvalidInput(f"{what}: {place}: {first['msg']}", context={"field": place}) from None
+
+
+def _wishes(options: PageRender, page: Page) -> Wishes:
+    if (options.width is None) != (options.height is None):
+        raise InvalidInput("give both width and height, or neither")
+    for sound in options.audio:
+        if sound.path not in page.bundle.files:
+            raise InvalidInput(f"audio {sound.path!r} is not in the bundle: put the file into the zip")
+    size = None if options.width is None or options.height is None else (options.width, options.height)
+    props = json.dumps(options.props)
+    return Wishes(
+        duration_s=options.duration,
+        size=size,
+        fps=options.fps,
+        scale=options.scale,
+        preset=options.preset,
+        format=options.format,
+        alpha=options.alpha,
+        crf=options.crf,
+        bitrate_kbps=options.bitrate_kbps,
+        effort=options.effort,
+        seed=options.seed,
+        props=props,
+        audio=tuple(AudioTrack(**sound.model_dump(by_alias=False)) for sound in options.audio),
+        trim=options.trim,
+        strict=not options.lenient,
+    )

@@ -1,0 +1,242 @@
+"""Renders of their own over HTTP: real uploads, a real browser, the real job; only Ray is left out."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import zipfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from koda_ray.actors.standalone import MAX_ACTIVATIONS
+from koda_ray.render.local import LocalExecutor
+from koda_ray.state.store import JobRecord
+from koda_ray.types import now
+
+from .world import World, world
+
+PAGE = """<!doctype html><style>body{margin:0;background:#123} div{width:40px;height:40px;background:orange;
+animation:go 1s linear infinite} @keyframes go{to{transform:translateX(100px)}}</style><div></div>
+<script>document.title = JSON.stringify(window.__kodaProps)</script>"""
+SMALL = {"width": 160, "height": 90, "fps": 10, "duration": 1.0}
+KEYS = {"KODA_API_KEYS": "ann=" + "a" * 32 + ",bob=" + "b" * 32}
+
+
+def zipped(files: dict[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return buffer.getvalue()
+
+
+async def post(
+    http: httpx.AsyncClient, page: str | bytes = PAGE, key: str | None = None, **options: object
+) -> httpx.Response:
+    data = page if isinstance(page, bytes) else zipped({"index.html": page})
+    headers = {"Idempotency-Key": key} if key else {}
+    files = {"file": ("page.zip", data, "application/zip")}
+    return await http.post("/v1/renders", files=files, data={"options": json.dumps(options)}, headers=headers)
+
+
+@pytest.fixture
+async def browsers(koda: World) -> AsyncIterator[World]:
+    async with LocalExecutor(workers=1) as executor:
+        koda.directory.executor = executor
+        yield koda
+        await koda.directory.close()
+
+
+async def events(http: httpx.AsyncClient, job_id: str, after: int = 0) -> list[dict[str, object]]:
+    """Follow a render to its end."""
+    found: list[dict[str, object]] = []
+    async with asyncio.timeout(60), http.stream("GET", f"/v1/renders/{job_id}/events?after={after}") as stream:
+        async for line in stream.aiter_lines():
+            if line.startswith("data:"):
+                found.append(json.loads(line.removeprefix("data:")))
+    return found
+
+
+@pytest.mark.browser
+async def test_a_page_is_uploaded_followed_and_downloaded(browsers: World, http: httpx.AsyncClient) -> None:
+    made = await post(http, **SMALL, props={"name": "Ada"})
+    assert made.status_code == 202, made.text
+    view = made.json()
+    assert made.headers["location"] == view["stateUrl"] == f"/v1/renders/{view['id']}"
+    told = await events(http, view["id"])
+    assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
+    kinds = [str(event["type"]) for event in told]
+    assert kinds[:2] == ["state_change", "render_start"] and kinds[-2:] == ["render_complete", "state_change"]
+    assert "render_progress" in kinds
+    assert await events(http, view["id"], after=len(told) - 1) == told[-1:]
+
+    done = (await http.get(view["stateUrl"])).json()
+    assert done["status"] == "succeeded" and done["result"]["frames"] == 10 and "videoKey" not in done["result"]
+    assert done["request"]["props"] == '{"name": "Ada"}' and done["spec"]["width"] == 160
+    video = await http.get(done["videoUrl"])
+    assert video.headers["content-type"] == "video/mp4" and len(video.content) == done["result"]["fileSize"]
+    part = await http.get(done["videoUrl"], headers={"Range": "bytes=4-7"})
+    assert part.status_code == 206 and part.content == b"ftyp"
+    assert (await http.get(done["thumbnailUrl"])).content[:2] == b"\xff\xd8"
+    assert (await http.get(done["reportUrl"])).json()["frames"] == 10
+
+    again = await http.post("/v1/renders", json={"bundle": done["bundle"], "options": {**SMALL, "duration": 0.5}})
+    assert again.status_code == 202 and again.json()["bundle"] == done["bundle"]
+    assert (await events(http, again.json()["id"]))[-1]["data"] == {"status": "succeeded"}
+
+
+@pytest.mark.browser
+async def test_what_the_page_says_counts_and_what_it_throws_is_told(browsers: World, http: httpx.AsyncClient) -> None:
+    contract = """<script>window.__koda = {
+        version: 1, mode: "export", duration: 0.6, fps: 10, size: {width: 64, height: 48}, ready: Promise.resolve(),
+        async seek(t) { document.documentElement.style.background = `hsl(${t * 300} 90% 50%)` },
+    }</script>"""
+    made = (await post(http, contract)).json()
+    assert (await events(http, made["id"]))[-1]["data"] == {"status": "succeeded"}
+    done = (await http.get(made["stateUrl"])).json()
+    assert [done["result"][name] for name in ("frames", "width", "height", "fps")] == [6, 64, 48, 10]
+
+    silent = (await post(http)).json()  # nobody says how long it is
+    assert (await events(http, silent["id"]))[-1]["data"] == {"status": "failed"}
+    failed = (await http.get(silent["stateUrl"])).json()
+    assert failed["error"]["code"] == "INVALID_INPUT" and "duration" in failed["error"]["message"]
+
+    broken = (await post(http, "<script>throw new Error('no such luck')</script>", **SMALL)).json()
+    told = await events(http, broken["id"])
+    assert [event["type"] for event in told[-2:]] == ["error", "state_change"]
+    assert "no such luck" in str(told[-2]["data"])
+    refused = await http.get(f"/v1/renders/{broken['id']}/video")
+    assert refused.status_code == 404 and refused.json()["code"] == "VIDEO_NOT_READY"
+    assert "no such luck" in refused.json()["detail"]
+
+
+@pytest.mark.browser
+async def test_a_render_is_cancelled_with_its_processes(browsers: World, http: httpx.AsyncClient) -> None:
+    made = (await post(http, **{**SMALL, "duration": 300, "fps": 60})).json()
+    async with asyncio.timeout(60):
+        while not (await http.get(made["stateUrl"])).json()["progress"].get("framesDone"):
+            await asyncio.sleep(0.05)
+    following = asyncio.create_task(events(http, made["id"]))
+    async with asyncio.timeout(3):
+        ended = await http.delete(made["stateUrl"])
+    assert ended.json()["status"] == "cancelled"
+    assert await following  # the stream ends
+    again = await http.delete(made["stateUrl"])
+    assert (again.status_code, again.json()["status"]) == (200, "cancelled")
+
+
+@pytest.mark.browser
+async def test_a_render_that_was_left_is_finished_by_whoever_takes_it_up(
+    browsers: World, http: httpx.AsyncClient
+) -> None:
+    made = (await post(http, **{**SMALL, "duration": 4})).json()
+    async with asyncio.timeout(60):
+        while not await browsers.store.chunks(made["id"]):
+            await asyncio.sleep(0.02)
+    await browsers.directory.renders[made["id"]].close()
+    (owed,) = await browsers.store.owed(now())
+    assert (owed.kind, owed.id) == ("job", made["id"])
+    await browsers.directory.wake_render(made["id"])
+    told = await events(http, made["id"])
+    assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
+    assert [e["epoch"] for e in told if e["type"] == "render_start"] == [1, 2]
+    report = (await http.get(f"/v1/renders/{made['id']}/report")).json()
+    assert report["unitsReused"] >= 1 and report["frames"] == 40
+    assert await browsers.store.owed(now() + timedelta(hours=1)) == []
+
+
+@pytest.mark.browser
+async def test_a_render_that_kills_its_process_each_time_is_given_up(browsers: World, http: httpx.AsyncClient) -> None:
+    browsers.directory.executor, kept = None, browsers.directory.executor
+    made = (await post(http, **SMALL)).json()
+    for _ in range(MAX_ACTIVATIONS):
+        await browsers.store.claim_job(made["id"], lease_until=now())
+    browsers.directory.executor = kept
+    await browsers.directory.wake_render(made["id"])
+    assert (await events(http, made["id"]))[-1]["data"] == {"status": "failed"}
+
+
+async def test_one_key_is_one_render(koda: World, http: httpx.AsyncClient) -> None:
+    first = await post(http, key="mine", **SMALL)
+    again = await post(http, key="mine", **SMALL)
+    assert first.json() == again.json() and again.status_code == 202
+    other = await post(http, key="mine", **{**SMALL, "fps": 12})
+    assert other.status_code == 409 and other.json()["code"] == "CONFLICT"
+    assert (await post(http, key="another", **SMALL)).json()["id"] != first.json()["id"]
+    assert first.json()["status"] == "queued" and first.json()["videoUrl"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"duration": 0}, "duration 0"),
+        ({"fps": 1000}, "fps"),
+        ({"width": 320}, "width and height"),
+        ({"width": 321, "height": 180}, "odd"),
+        ({"preset": "vhs"}, "preset"),
+        ({"preset": "tiktok", "duration": 181}, "180 s"),
+        ({"alpha": True}, "transparent"),
+        ({"audio": [{"path": "no.mp3"}]}, "no.mp3"),
+        ({"entry": "other.html"}, "other.html"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+async def test_what_cannot_be_rendered_is_refused_at_once(
+    koda: World, http: httpx.AsyncClient, options: dict[str, object], says: str
+) -> None:
+    refused = await post(http, **{**({"duration": 1.0} if "width" not in options else {}), **options})
+    assert refused.status_code == 422, refused.text
+    assert says in refused.json()["detail"]
+    assert await koda.store.list_jobs(user_id="local") == []
+
+
+async def test_uploads_are_held_to_limits(koda: World, http: httpx.AsyncClient) -> None:
+    for data, status, code in [
+        (b"not a zip", 422, "INVALID_INPUT"),
+        (zipped({"../evil.html": "x", "index.html": "x"}), 422, "INVALID_PATH"),
+        (zipped({"/etc/passwd": "x", "index.html": "x"}), 422, "INVALID_PATH"),
+        (zipped({"readme.txt": "x"}), 422, "INVALID_INPUT"),
+        (zipped({f"{number}.txt": "" for number in range(5000)}), 422, "INVALID_INPUT"),
+        (zipped({"index.html": '<script src="/src/main.tsx"></script>'}), 422, "INVALID_INPUT"),
+    ]:
+        refused = await post(http, data, **SMALL)
+        assert (refused.status_code, refused.json()["code"]) == (status, code), refused.text
+    for sent in ({"content": b"x", "headers": {"Content-Type": "text/plain"}}, {"content": b"<xml>"}):
+        assert (await http.post("/v1/renders", **sent)).status_code == 415  # type: ignore[arg-type]
+    unknown = await http.post("/v1/renders", json={"bundle": "0" * 64})
+    assert unknown.status_code == 404 and "bundle" in unknown.json()["detail"]
+    assert (await http.post("/v1/renders", json={"bundle": "short"})).status_code == 422
+
+
+async def test_too_large_a_zip_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    async with world(tmp_path, KODA_MAX_BODY_MB=1) as koda, httpx.AsyncClient(base_url=koda.url) as http:
+        refused = await post(http, b"PK" + bytes(2 * 1024 * 1024))
+        assert refused.status_code == 413
+
+
+async def test_renders_are_their_owners(tmp_path: Path) -> None:
+    async with world(tmp_path, **KEYS) as koda, httpx.AsyncClient(base_url=koda.url) as http:
+        http.headers["Authorization"] = f"Bearer {'a' * 32}"
+        mine = (await post(http, key="same", **SMALL)).json()
+        http.headers["Authorization"] = f"Bearer {'b' * 32}"
+        for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/events"), ("GET", "/video"), ("GET", "/report")):
+            assert (await http.request(method, mine["stateUrl"] + path)).status_code == 404
+        assert (await http.post("/v1/renders", json={"bundle": mine["bundle"]})).status_code == 404
+        theirs = (await post(http, key="same", **SMALL)).json()
+        assert theirs["id"] != mine["id"]
+        del http.headers["Authorization"]
+        assert (await http.get(mine["stateUrl"])).status_code == 401
+        assert (await koda.store.get_job(mine["id"])).status == "queued"
+
+
+async def test_a_sessions_job_is_not_a_render_of_its_own(koda: World, http: httpx.AsyncClient) -> None:
+    mine = (await post(http, **SMALL)).json()
+    row = await koda.store.get_job(mine["id"])
+    other: JobRecord = await koda.store.create_job(replace(row, id="job_final", kind="final"))
+    assert (await http.get(f"/v1/renders/{other.id}")).status_code == 404
