@@ -118,8 +118,13 @@ def _vp9(spec: RenderSpec) -> dict[str, object]:
 
 
 def _bitrate(kbps: int) -> dict[str, object]:
-    """Return options for a rate that each unit keeps for itself, within a buffer of one second."""
-    return {"video_bitrate": f"{kbps}k", "maxrate": f"{kbps}k", "bufsize": f"{kbps}k"}
+    """Return options for a rate that each unit keeps for itself: its buffer is half full at first, and holds 0.5 s."""
+    return {
+        "video_bitrate": f"{kbps}k",
+        "maxrate": f"{kbps}k",
+        "bufsize": f"{kbps // 2}k",
+        "rc_init_occupancy": f"{kbps // 4}k",
+    }
 
 
 def timescale(spec: RenderSpec) -> int:

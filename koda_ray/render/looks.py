@@ -11,7 +11,8 @@ from koda_ray.render.spec import RenderSpec
 
 __all__ = ["OVER_GREY", "decoder_of", "look"]
 
-OVER_GREY = "split[over][under];[under]drawbox=c=0x808080:t=fill:replace=1[grey];[grey][over]overlay=format=auto"
+# not drawbox, which crashes on these (5.1)
+OVER_GREY = "format=rgba,split[over][under];[under]lutrgb=128:128:128:255[grey];[grey][over]overlay=format=rgb"
 """The filter that shows what is transparent as grey."""
 _TIMEOUT_S = 600.0
 
