@@ -53,7 +53,8 @@ MAX_RETRIES = 0
 
 _TELL_EVERY_S = 0.5
 _POLL_S = 0.1
-_CANCEL_S = 3.0
+_CANCEL_S = 4.0
+"""How long a cancelled task may clean up before its process is killed: longer than a page and a browser take to end."""
 _LOST = "WORKER_LOST"
 _DONE = "done"
 T = TypeVar("T")
@@ -84,9 +85,12 @@ def _tell(work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]
     loop = asyncio.new_event_loop()
     outcome: list[object] = []
     main: list[asyncio.Task[object]] = []
+    over = threading.Event()
 
     async def body() -> None:
         main.append(cast("asyncio.Task[object]", asyncio.current_task()))
+        if over.is_set():  # cancelled before it began
+            return
         try:
             outcome.append(await work(told.put))
         except KodaError as error:
@@ -115,8 +119,10 @@ def _tell(work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]
                 yield frames
                 frames = None
     finally:
+        over.set()
         if worker.is_alive() and main:
-            loop.call_soon_threadsafe(main[0].cancel)
+            with contextlib.suppress(RuntimeError):  # it ended meanwhile
+                loop.call_soon_threadsafe(main[0].cancel)
         worker.join()
     if not outcome:
         raise RuntimeError("the render worker's thread ended without an outcome")
