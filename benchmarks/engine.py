@@ -1,0 +1,128 @@
+"""Our own engine under the clock: warm jobs with their processor time, and cold ones from a process's start on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.cpu import tree_cpu_s
+from koda_ray.render.bundle import Bundle, store_bundle
+from koda_ray.render.job import RenderJob
+from koda_ray.render.local import LocalExecutor
+from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
+from koda_ray.render.spec import RenderSpec
+from koda_ray.state.storage import Storage
+from koda_ray.types import new_id
+
+__all__ = ["USER", "OurRun", "Watched", "render_cold", "render_warm"]
+
+USER = "local"
+_COLD = """
+import json, sys
+from koda_ray.render.api import render_sync
+page, out, options = sys.argv[1:]
+render_sync(page, out, **json.loads(options))
+"""
+_TIMEOUT_S = 900
+
+
+@dataclass(frozen=True)
+class OurRun:
+    """What a warm job took, per frame from the moment on when every worker had shown its first.
+
+    ``wall_ms`` and ``cpu_ms`` are until all units were encoded and stored; ``to_file_ms`` is wall until the joined and
+    checked video was stored, and ``total_s`` that from the job's very beginning.
+    """
+
+    wall_ms: float
+    cpu_ms: float
+    to_file_ms: float
+    total_s: float
+    video: Path
+
+
+class Watched(LocalExecutor):
+    """A local executor that notes when its workers are all under way, and when the last unit is stored."""
+
+    def __init__(self, *, workers: int) -> None:
+        super().__init__(workers=workers)
+        self.reset(workers)
+
+    def reset(self, tasks: int) -> None:
+        """Forget the last job; the next one begins with this many tasks at once."""
+        self._awaited = tasks
+        self._seen: dict[int, int] = {}
+        self._tasks: set[int] = set()
+        self.begun: tuple[float, float, int] | None = None
+        self.stored: tuple[float, float] | None = None
+
+    async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
+        """Capture as ever, and look at the clocks on the way."""
+
+        async def watch(told: Captured | UnitResult) -> None:
+            if isinstance(told, Captured):
+                self._seen[told.unit] = told.frames
+                self._tasks.add(id(task))
+                if self.begun is None and len(self._tasks) >= self._awaited:
+                    self.begun = time.perf_counter(), tree_cpu_s(), sum(self._seen.values())
+            else:
+                self.stored = time.perf_counter(), tree_cpu_s()
+            if hear is not None:
+                await hear(told)
+
+        await super().capture(task, watch)
+
+
+async def render_warm(executor: Watched, bundle: Bundle, spec: RenderSpec, target: Path) -> OurRun:
+    """Render a video that was never rendered before, with browsers that run."""
+    units = -(-spec.frame_count // max(1, round(spec.fps)))
+    executor.reset(min(executor.workers, units))
+    with tempfile.TemporaryDirectory(prefix="koda-bench-storage-") as folder:
+        storage = Storage(folder)
+        await store_bundle(storage, USER, bundle)
+        started = time.perf_counter()
+        result = await RenderJob(spec, storage=storage, executor=executor, job_id=new_id("job"), user_id=USER).run()
+        ended = time.perf_counter()
+        await storage.get_file(result.video_key, target)
+    assert executor.begun is not None and executor.stored is not None
+    begun, cpu, already = executor.begun
+    stored, cpu_then = executor.stored
+    frames = max(1, spec.frame_count - already)
+    return OurRun(
+        wall_ms=(stored - begun) * 1000 / frames,
+        cpu_ms=(cpu_then - cpu) * 1000 / frames,
+        to_file_ms=(ended - begun) * 1000 / frames,
+        total_s=ended - started,
+        video=target,
+    )
+
+
+async def render_cold(page: Path, target: Path, options: Mapping[str, object]) -> float:
+    """Render in a fresh process with an empty storage; return seconds from its start to its end.
+
+    Args:
+        page: The folder of a built page.
+        target: The video.
+        options: As `koda_ray.render.api.render` takes them.
+    """
+    with tempfile.TemporaryDirectory(prefix="koda-bench-data-") as folder:
+        started = time.perf_counter()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _COLD, str(page), str(target), json.dumps(dict(options))),
+            env={**os.environ, "KODA_DATA_DIR": folder},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        async with asyncio.timeout(_TIMEOUT_S):
+            said, _ = await process.communicate()
+        took = time.perf_counter() - started
+    if process.returncode:
+        raise SystemExit(f"the cold render failed: {said.decode(errors='replace')[-2000:]}")
+    return took

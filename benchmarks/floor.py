@@ -1,0 +1,154 @@
+"""The least that a frame can cost here: the page painting it, and x264 encoding it, with nothing in between.
+
+Both are measured under the load that a job makes: as many pages, then as many encoders, at once as there are workers,
+each at a unit of the same video. Painting is a seek and a frame of the browser without a picture. Encoding is x264 at
+the job's own settings from raw pictures, less what reading the raw pictures costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.cpu import children_cpu_s, tree_cpu_s
+from koda_ray.render.browser import Browser
+from koda_ray.render.bundle import Bundle
+from koda_ray.render.encode import unit_options
+from koda_ray.render.page import RenderPage
+from koda_ray.render.programs import find_program
+from koda_ray.render.spec import RenderSpec, Unit, plan_units
+
+__all__ = ["Floor", "measure_floor"]
+
+_TIMEOUT_S = 600
+_READY_S = 60.0
+_WARM_FRAMES = 2
+_ENCODER_OPTIONS = ("vcodec", "preset", "crf", "g", "threads", "flags", "x264-params")
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Per frame, in milliseconds: processor time of painting and of x264, and the wall that painting took a page.
+
+    ``pictures`` are lossless, by the index of their frame.
+    """
+
+    paint_ms: float
+    paint_wall_ms: float
+    x264_ms: float
+    pictures: dict[int, Path]
+
+    @property
+    def cpu_ms(self) -> float:
+        """The floor: processor time of painting and encoding."""
+        return self.paint_ms + self.x264_ms
+
+
+async def measure_floor(bundle: Bundle, spec: RenderSpec, folder: Path, *, workers: int, stride: int = 4) -> Floor:
+    """Measure the floor of a video's first units.
+
+    Args:
+        bundle: The page.
+        spec: The video.
+        folder: For raw and lossless pictures; they stay.
+        workers: How many pages and encoders at once.
+        stride: Every how-many-th frame is painted for the figure.
+    """
+    units = plan_units(spec)[:workers]
+    browsers = await asyncio.gather(*(Browser.launch() for _ in units))
+    try:
+        paint_ms, paint_wall_ms = await _paint(browsers, bundle, spec, units, stride)
+        pictures: dict[int, Path] = {}
+        taken = zip(browsers, units, strict=True)
+        await asyncio.gather(*(_take(browser, bundle, spec, unit, folder, pictures) for browser, unit in taken))
+    finally:
+        await asyncio.gather(*(browser.close() for browser in browsers))
+    return Floor(paint_ms, paint_wall_ms, await _encode(spec, units, folder), dict(sorted(pictures.items())))
+
+
+async def _page(browser: Browser, bundle: Bundle, spec: RenderSpec) -> RenderPage:
+    page = await RenderPage.open(browser, bundle, width=spec.width, height=spec.height, entry=spec.entry)
+    await page.wait_ready(_READY_S)
+    return page
+
+
+async def _frame(page: RenderPage, frame: int, spec: RenderSpec) -> None:
+    await page.go(frame, spec.fps)
+    await page._begin_frame()  # pyright: ignore[reportPrivateUsage]  # painting alone has no public name
+
+
+async def _paint(
+    browsers: list[Browser], bundle: Bundle, spec: RenderSpec, units: tuple[Unit, ...], stride: int
+) -> tuple[float, float]:
+    pages = await asyncio.gather(*(_page(browser, bundle, spec) for browser in browsers))
+    for page, unit in zip(pages, units, strict=True):
+        for frame in range(unit.start, unit.start + _WARM_FRAMES):
+            await _frame(page, frame, spec)
+
+    async def all_of(page: RenderPage, unit: Unit) -> int:
+        frames = range(unit.start + _WARM_FRAMES, unit.stop, stride)
+        for frame in frames:
+            await _frame(page, frame, spec)
+        return len(frames)
+
+    cpu, started = tree_cpu_s(), time.perf_counter()
+    counts = await asyncio.gather(*(all_of(page, unit) for page, unit in zip(pages, units, strict=True)))
+    wall, cpu = time.perf_counter() - started, tree_cpu_s() - cpu
+    await asyncio.gather(*(page.close() for page in pages))
+    return cpu * 1000 / sum(counts), wall * 1000 / max(counts)
+
+
+async def _take(
+    browser: Browser, bundle: Bundle, spec: RenderSpec, unit: Unit, folder: Path, pictures: dict[int, Path]
+) -> None:
+    """Take a unit's pictures as the engine does, into one raw file; and a few without loss."""
+    page = await _page(browser, bundle, spec)
+    looked_at = {unit.start + unit.frame_count * part // 4 for part in range(4)}
+    convert = str(unit_options(spec, unit.frame_count, image="jpeg")["vf"]).rpartition(",fps=")[0]
+    process = await asyncio.create_subprocess_exec(
+        *(find_program("ffmpeg"), "-v", "error", "-y", "-f", "image2pipe", "-c:v", "mjpeg", "-framerate"),
+        *(str(spec.fps), "-i", "pipe:", "-vf", convert, "-c:v", "rawvideo", str(_raw(folder, unit))),
+        stdin=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    for frame in range(unit.start, unit.stop):
+        await page.go(frame, spec.fps)
+        process.stdin.write(await page.picture(image="jpeg"))
+        await process.stdin.drain()
+        if frame in looked_at:
+            path = folder / f"lossless-{frame}.png"
+            path.write_bytes(await page.picture(image="png"))
+            pictures[frame] = path
+    process.stdin.close()
+    if await process.wait():
+        raise SystemExit("the captured pictures could not be kept as raw video")
+    await page.close()
+
+
+def _raw(folder: Path, unit: Unit) -> Path:
+    return folder / f"raw-{unit.index}.nut"
+
+
+async def _encode(spec: RenderSpec, units: tuple[Unit, ...], folder: Path) -> float:
+    """Return x264's processor time per frame, in milliseconds."""
+    options = unit_options(spec, units[0].frame_count, image="jpeg")
+    encoder = [part for name in _ENCODER_OPTIONS if name in options for part in (f"-{name}", str(options[name]))]
+
+    async def one(unit: Unit, *arguments: str) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *(find_program("ffmpeg"), "-v", "error", "-nostdin", "-y", "-threads", "1", "-i", str(_raw(folder, unit))),
+            *(*arguments, "-f", "null", "-"),
+        )
+        async with asyncio.timeout(_TIMEOUT_S):
+            if await process.wait():
+                raise SystemExit("x264 could not encode the captured pictures")
+
+    frames = sum(unit.frame_count for unit in units)
+    taken: list[float] = []
+    for arguments in (("-c", "copy"), encoder):
+        before = children_cpu_s()
+        await asyncio.gather(*(one(unit, *arguments) for unit in units))
+        taken.append((children_cpu_s() - before) * 1000 / frames)
+    return taken[1] - taken[0]

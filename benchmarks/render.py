@@ -1,0 +1,340 @@
+"""The render engine against the machine's own limit, and against other renderers in the same run.
+
+    python -m benchmarks.render [--quick] [--peers remotion,hyperframes] [--rounds 3] --json FILE
+
+Runs are interleaved (ours, a peer, ours, the next), figures are medians, and what matters are their ratios, because the
+machine is the same for all. The floor of a scene is what painting its frames and encoding them with x264 cost by
+themselves (`benchmarks.floor`). Keys of the JSON, with a value for each scene:
+
+- ``cpu_over_floor``: processor time a frame, of everything that works for a job, over the floor's
+- ``wall_over_half_floor``: wall a frame with two workers, until all units are stored, over half of the floor's CPU
+- ``speedup_over_best_peer``: wall a frame from the first frame to the finished file, the best peer's over ours;
+  ``cold_speedup_over_best_peer`` from the start of a process
+- ``ssim``: of ours and each peer's video with pictures taken without loss
+
+and ``preview_5s_cold_s`` (75 frames of the template's film, from the start of a process), ``final_1080p60_5s_s``,
+``schedule_ms_per_chunk`` and ``coordinator_peak_mb`` (`benchmarks.scheduling`). ``--quick`` takes three short scenes at
+15 fps, and leaves out the final and the peers. A chart lies beside FILE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+from benchmarks.chart import Group, draw
+from benchmarks.cpu import adopt_orphans
+from benchmarks.engine import OurRun, Watched, render_cold, render_warm
+from benchmarks.floor import Floor, measure_floor
+from benchmarks.peers import PEERS, Job, Peer, PeerRun
+from benchmarks.scenes import LIBRARY_SCENES, SCENES, bundle_of
+from benchmarks.ssim import ssim
+from koda_ray.render.bundle import Bundle
+from koda_ray.render.spec import RenderSpec
+
+__all__ = ["main"]
+
+WORKERS = 2
+ROUNDS = 3
+TRIAL_FRAMES = 30
+OUR = "koda"
+_SCHEDULE_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a scene is rendered."""
+
+    name: str
+    width: int
+    height: int
+    fps: int
+    seconds: float
+
+    @property
+    def frames(self) -> int:
+        """How many frames that is."""
+        return round(self.fps * self.seconds)
+
+
+FULL = (Shape("1080p60", 1920, 1080, 60, 2.0), Shape("360p15", 640, 360, 15, 8.0))
+QUICK = (Shape("1080p15", 1920, 1080, 15, 2.0),)
+
+
+@dataclass
+class Measured:
+    """All runs of one scene in one shape."""
+
+    scene: str
+    shape: Shape
+    floor: Floor
+    ours: list[OurRun] = field(default_factory=list[OurRun])
+    alone: list[OurRun] = field(default_factory=list[OurRun])
+    cold_s: list[float] = field(default_factory=list[float])
+    peers: dict[str, list[PeerRun]] = field(default_factory=dict[str, list[PeerRun]])
+    peers_alone: dict[str, PeerRun] = field(default_factory=dict[str, PeerRun])
+    ssim: dict[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def cpu_over_floor(self) -> float:
+        """Processor time a frame over the floor's."""
+        return _median([run.cpu_ms for run in self.ours]) / self.floor.cpu_ms
+
+    @property
+    def wall_over_half_floor(self) -> float:
+        """Wall a frame over half of the floor's processor time."""
+        return _median([run.wall_ms for run in self.ours]) / (self.floor.cpu_ms / WORKERS)
+
+    @property
+    def speedup(self) -> float | None:
+        """The best peer's wall a frame, from its first one to the file, over ours."""
+        best = min((_median([run.wall_ms for run in runs]) for runs in self.peers.values()), default=None)
+        return None if best is None else best / _median([run.to_file_ms for run in self.ours])
+
+    @property
+    def cold_speedup(self) -> float | None:
+        """The best peer's time from the start of its process over ours."""
+        best = min((_median([run.total_s for run in runs]) for runs in self.peers.values()), default=None)
+        return None if best is None else best / _median(self.cold_s)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the medians, and every run."""
+        floor = {
+            "paint_ms": self.floor.paint_ms,
+            "paint_wall_ms": self.floor.paint_wall_ms,
+            "x264_ms": self.floor.x264_ms,
+        }
+        runs = {OUR: self.ours, f"{OUR} alone": self.alone, **self.peers}
+        runs |= {f"{name} alone": [run] for name, run in self.peers_alone.items()}
+        return {
+            "scene": self.scene,
+            "shape": asdict(self.shape),
+            "floor": floor,
+            "cold_s": self.cold_s,
+            "ssim": self.ssim,
+            "runs": {name: [{**asdict(run), "video": run.video.name} for run in each] for name, each in runs.items()},
+        }
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+class Bench:
+    """One run of the benchmark: peers that are ready, browsers that are warm, and a folder for what comes out."""
+
+    def __init__(self, folder: Path, peers: Sequence[Peer], executors: dict[int, Watched]) -> None:
+        self._folder = folder
+        self._peers = peers
+        self._executors = executors
+
+    async def scene(self, name: str, shape: Shape, *, rounds: int, full: bool) -> Measured:
+        """Measure a scene."""
+        folder = self._folder / f"{name}-{shape.name}"
+        folder.mkdir()
+        bundle = await bundle_of(name)
+        spec = RenderSpec(
+            bundle=bundle.hash,
+            duration_s=shape.seconds,
+            width=shape.width,
+            height=shape.height,
+            fps=Fraction(shape.fps),
+        )
+        # a page without the contract is stepped through every frame: leaving some out would make it dearer, not cheaper
+        stride = 1 if name in LIBRARY_SCENES else 4
+        print(f"{name} {shape.name}: floor", flush=True)
+        done = Measured(name, shape, await measure_floor(bundle, spec, folder, workers=WORKERS, stride=stride))
+        peers = self._peers if name in SCENES else ()
+        best = {peer.name: await self._best(peer, name, shape, folder) for peer in peers}
+        for number in range(rounds):
+            print(f"{name} {shape.name}: round {number + 1} of {rounds}", flush=True)
+            for peer in (None, *peers):
+                done.ours.append(await render_warm(self._executors[WORKERS], bundle, spec, folder / "koda.mp4"))
+                if peer is not None:
+                    job = self._job(name, shape, folder, WORKERS, shape.frames)
+                    done.peers.setdefault(peer.name, []).append(await peer.render(job, best[peer.name]))
+            if full and name in SCENES:
+                done.cold_s.append(await self._cold(bundle, shape, folder))
+        done.ssim[OUR] = await ssim(done.ours[-1].video, done.floor.pictures)
+        for peer in peers:
+            done.ssim[peer.name] = await ssim(done.peers[peer.name][-1].video, done.floor.pictures)
+        if full and name in SCENES:
+            done.alone.append(await render_warm(self._executors[1], bundle, spec, folder / "koda-alone.mp4"))
+            for peer in peers:
+                job = self._job(name, shape, folder, 1, shape.frames)
+                done.peers_alone[peer.name] = await peer.render(job, best[peer.name])
+        return done
+
+    async def _best(self, peer: Peer, scene: str, shape: Shape, folder: Path) -> str:
+        """Return the settings with which a peer renders a short piece of this scene in the least time."""
+        took: dict[str, float] = {}
+        for variant in peer.variants:
+            job = self._job(scene, shape, folder, WORKERS, min(TRIAL_FRAMES, shape.frames))
+            took[variant] = (await peer.render(job, variant)).wall_ms
+            print(f"{scene} {shape.name}: {peer.name} {variant} {took[variant]:.1f} ms", flush=True)
+        return min(took, key=lambda variant: took[variant])
+
+    def _job(self, scene: str, shape: Shape, folder: Path, workers: int, frames: int) -> Job:
+        return Job(scene, shape.width, shape.height, shape.fps, frames, workers, folder)
+
+    async def _cold(self, bundle: Bundle, shape: Shape, folder: Path) -> float:
+        options: dict[str, object] = {"duration": shape.seconds, "size": [shape.width, shape.height]}
+        options |= {"fps": shape.fps, "crf": 18, "workers": WORKERS}
+        return await render_cold(_lay_out(bundle, folder / "page"), folder / "koda-cold.mp4", options)
+
+
+def _lay_out(bundle: Bundle, folder: Path) -> Path:
+    for path, data in bundle.files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    return folder
+
+
+async def _template_film(folder: Path, *, full: bool) -> dict[str, float]:
+    """Render the template's own film from cold: the preview, and the final video."""
+    page = _lay_out(await bundle_of("demo"), folder / "film")
+    preview = {"size": [640, 360], "fps": 15, "crf": 28, "duration": 5.0, "workers": WORKERS}
+    times = [await render_cold(page, folder / "preview.mp4", preview) for _ in range(ROUNDS if full else 1)]
+    figures = {"preview_5s_cold_s": _median(times)}
+    if full:
+        final = {"size": [1920, 1080], "fps": 60, "crf": 18, "duration": 5.0, "workers": WORKERS}
+        figures["final_1080p60_5s_s"] = await render_cold(page, folder / "final.mp4", final)
+    return figures
+
+
+async def _schedule(*, full: bool) -> dict[str, float]:
+    """Measure the coordinator in a process of its own."""
+    size = [] if full else ["--units", "1000", "--ray-tasks", "60"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.scheduling", *size, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(_SCHEDULE_TIMEOUT_S):
+        said, _ = await process.communicate()
+    if process.returncode:
+        raise SystemExit("the coordinator could not be measured; see above")
+    figures: dict[str, float] = json.loads(said.decode().strip().splitlines()[-1])
+    return {
+        "schedule_ms_per_chunk": figures["ray_ms_per_task"],
+        "schedule_ms_per_chunk_without_ray": figures["ms_per_unit"],
+        "coordinator_peak_mb": figures["peak_mb"],
+    }
+
+
+def _print(measured: Sequence[Measured]) -> None:
+    """Print the table: milliseconds a frame, and ratios."""
+    print(
+        f"\n{'scene':<16}{'paint':>8}{'x264':>7}{'ours':>8}{'/floor':>8}{'wall':>8}{'/half':>7}{'to file':>9}"
+        f"{'1 worker':>10}{'cold s':>8}{'SSIM':>9}  peers: settings, ms a frame (1 worker), cold s, SSIM, times ours"
+    )
+    for one in measured:
+        ours = one.ours
+        alone = f"{one.alone[0].wall_ms:.1f}" if one.alone else "-"
+        cold = f"{_median(one.cold_s):.2f}" if one.cold_s else "-"
+        peers: list[str] = []
+        for name, runs in one.peers.items():
+            wall = _median([run.wall_ms for run in runs])
+            single = f" ({one.peers_alone[name].wall_ms:.1f})" if name in one.peers_alone else ""
+            ratio = wall / _median([run.to_file_ms for run in ours])
+            peers.append(
+                f"{name} [{runs[0].variant}] {wall:.1f}{single} ms, {_median([run.total_s for run in runs]):.2f} s, "
+                f"{one.ssim[name]:.4f}, x{ratio:.2f}"
+            )
+        print(
+            f"{one.scene + ' ' + one.shape.name:<16}{one.floor.paint_ms:>8.1f}{one.floor.x264_ms:>7.1f}"
+            f"{_median([run.cpu_ms for run in ours]):>8.1f}{one.cpu_over_floor:>8.2f}"
+            f"{_median([run.wall_ms for run in ours]):>8.1f}{one.wall_over_half_floor:>7.2f}"
+            f"{_median([run.to_file_ms for run in ours]):>9.1f}{alone:>10}{cold:>8}{one.ssim[OUR]:>9.4f}  "
+            + "; ".join(peers)
+        )
+
+
+def _figures(measured: Sequence[Measured], first: Shape) -> dict[str, object]:
+    """Return the figures that are promised, of the first shape's scenes."""
+    main = {one.scene: one for one in measured if one.shape == first and one.scene in SCENES}
+    figures: dict[str, object] = {
+        "cpu_over_floor": {name: round(one.cpu_over_floor, 3) for name, one in main.items()},
+        "wall_over_half_floor": {name: round(one.wall_over_half_floor, 3) for name, one in main.items()},
+        "ssim": {name: {who: round(value, 5) for who, value in one.ssim.items()} for name, one in main.items()},
+    }
+    for key, ratios in (
+        ("speedup_over_best_peer", {name: one.speedup for name, one in main.items()}),
+        ("cold_speedup_over_best_peer", {name: one.cold_speedup for name, one in main.items()}),
+    ):
+        known = {name: round(ratio, 3) for name, ratio in ratios.items() if ratio is not None}
+        if known:
+            figures[key] = known
+    return figures
+
+
+def _chart(measured: Sequence[Measured]) -> str:
+    groups: list[Group] = []
+    for one in measured:
+        bars = [(OUR, _median([run.to_file_ms for run in one.ours]))]
+        bars += [(name, _median([run.wall_ms for run in runs])) for name, runs in one.peers.items()]
+        groups.append(Group(f"{one.scene} {one.shape.name}", bars, one.floor.cpu_ms / WORKERS))
+    return draw("Wall a frame, from the first frame to the finished file, two workers", groups)
+
+
+def _write(target: Path, figures: dict[str, object], measured: Sequence[Measured]) -> None:
+    target.write_text(json.dumps(figures, indent=1) + "\n")
+    target.with_suffix(".svg").write_text(_chart(measured))
+
+
+async def measure(*, quick: bool, peers: Sequence[str], rounds: int, target: Path) -> dict[str, object]:
+    """Take all figures; the chart and the JSON are written as soon as there is something to write."""
+    figures: dict[str, object] = {"quick": quick, "rounds": rounds}
+    measured: list[Measured] = []
+    shapes = QUICK if quick else FULL
+    figures |= await _schedule(full=not quick)
+    with tempfile.TemporaryDirectory(prefix="koda-bench-render-") as name:
+        folder = Path(name)
+        figures |= await _template_film(folder, full=not quick)
+        ready = [PEERS[peer]() for peer in peers]
+        for peer in ready:
+            await peer.prepare()
+        async with Watched(workers=WORKERS) as both, Watched(workers=1) as one:
+            await both.warm()
+            bench = Bench(folder, ready, {WORKERS: both, 1: one})
+            plan = [(scene, shape) for shape in shapes for scene in SCENES]
+            if not quick:
+                plan += [(scene, shapes[0]) for scene in ("demo", *LIBRARY_SCENES, "svg")]
+            for scene, shape in plan:
+                measured.append(await bench.scene(scene, shape, rounds=rounds, full=not quick))
+                figures |= _figures(measured, shapes[0])
+                figures["scenes"] = [each.to_json() for each in measured]
+                _write(target, figures, measured)
+    _print(measured)
+    return figures
+
+
+def main() -> None:
+    """Run the benchmark and write its figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.render", description="Time the render engine.")
+    parser.add_argument("--quick", action="store_true", help="three short scenes, no peers: under a minute")
+    parser.add_argument("--peers", default="", help=f"of {', '.join(PEERS)}, with commas; installed by npm")
+    parser.add_argument("--rounds", type=int, default=None, help=f"how often each is run; {ROUNDS}, or 1 with --quick")
+    parser.add_argument("--json", type=Path, required=True, help="where to write the figures")
+    given = parser.parse_args()
+    peers = [peer for peer in given.peers.split(",") if peer]
+    if unknown := [peer for peer in peers if peer not in PEERS]:
+        parser.error(f"--peers {', '.join(unknown)}: give some of {', '.join(PEERS)}")
+    adopt_orphans()
+    rounds = given.rounds or (1 if given.quick else ROUNDS)
+    figures = asyncio.run(measure(quick=given.quick, peers=peers, rounds=rounds, target=given.json))
+    print()
+    for name, value in figures.items():
+        if name != "scenes":
+            print(f"{name:>34} {json.dumps(value)}")
+
+
+if __name__ == "__main__":
+    main()
