@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
-import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
@@ -33,10 +32,11 @@ from koda_ray.render.protocol import (
     RenderResult,
     UnitResult,
 )
+from koda_ray.render.report import write_report
 from koda_ray.render.reuse import made_before, note_made
 from koda_ray.render.spec import CaptureMode, RenderSpec, film_hash
 from koda_ray.render.stored import needs_replay, note_replay
-from koda_ray.state.storage import Storage, bundle_key, report_key
+from koda_ray.state.storage import Storage, bundle_key
 
 __all__ = ["RenderJob"]
 
@@ -56,6 +56,7 @@ class RenderJob:
         on_progress: Hears how far the job is, a few times a second at most.
         on_unit: Hears of each stored unit, found or made; for the job's chunk rows.
         attempts: How often a unit or the join is tried before its error ends the job.
+        reference: Key of another video of the same film, its preview; the report says how they compare.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class RenderJob:
         on_progress: Callable[[Progress], Awaitable[None]] | None = None,
         on_unit: Callable[[UnitResult], Awaitable[None]] | None = None,
         attempts: int = 3,
+        reference: str | None = None,
     ) -> None:
         self._spec = spec
         self._storage = storage
@@ -77,6 +79,7 @@ class RenderJob:
         self._user_id = user_id
         self._on_unit = on_unit
         self._attempts = attempts
+        self._reference = reference
         self._meter = ProgressMeter(spec.frame_count, on_progress)
 
     async def run(self) -> RenderResult:
@@ -138,8 +141,7 @@ class RenderJob:
             "total": round(time.perf_counter() - started, 3),
             **{name: round(ms / 1000, 3) for name, ms in joined.timings_ms.items()},
         }
-        data = json.dumps(report, indent=1).encode()
-        await patiently(lambda: self._storage.put(report_key(self._user_id, self._job_id), data))
+        await patiently(lambda: write_report(self._storage, self._user_id, self._job_id, report))
         return RenderResult(
             video_key=joined.video_key,
             thumbnail_key=joined.thumbnail_key,
@@ -157,7 +159,12 @@ class RenderJob:
         while True:
             await self._meter.stage("joining", 0.94)
             task = JoinTask(
-                storage=self._storage, user_id=self._user_id, job_id=self._job_id, spec=self._spec, units=tuple(units)
+                storage=self._storage,
+                user_id=self._user_id,
+                job_id=self._job_id,
+                spec=self._spec,
+                units=tuple(units),
+                reference=self._reference,
             )
             try:
                 joined = await self._executor.join(task)
@@ -202,6 +209,7 @@ class RenderJob:
             "frameHash": _digest(units),
             "sha256": joined.sha256,
             "sizeBytes": joined.size_bytes,
+            "quality": joined.quality,
             "replayed": replayed,
             "replayedBecauseOfUnit": found,
             "unstableUnits": [unit.unit.index for before, unit in itertools.pairwise(units) if breaks(before, unit)],

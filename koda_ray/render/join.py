@@ -7,14 +7,17 @@ import hashlib
 import time
 from pathlib import Path
 
-from koda_ray.errors import NotFound
+from pydantic import JsonValue
+
+from koda_ray.errors import EncodeFailed, NotFound, QualityRejected
 from koda_ray.render.audio import Sound, decode_audio
 from koda_ray.render.bundle import load_bundle
+from koda_ray.render.compare import compare_videos
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.isolation import WorkFolder
 from koda_ray.render.mux import join_units
 from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
-from koda_ray.render.quality import check_video
+from koda_ray.render.quality import VideoFacts, check_video
 from koda_ray.render.sheet import make_sheet, make_thumbnail
 from koda_ray.state.storage import sheet_key, thumbnail_key, unit_key, unit_meta_key, video_key
 
@@ -63,6 +66,7 @@ async def join_video(task: JoinTask) -> JoinResult:
         lap = time.perf_counter()
         hashes = [digest for unit in task.units for digest in unit.frame_hashes]
         facts = await check_video(task.spec, video, hashes, checksums=checksums)
+        quality = await _quality(task, video, facts, folder.path)
         timings["check"] = _lap(lap)
         lap = time.perf_counter()
         thumbnail, sheet = folder.path / "thumbnail.jpg", folder.path / "sheet.jpg"
@@ -84,10 +88,37 @@ async def join_video(task: JoinTask) -> JoinResult:
             sha256=await asyncio.to_thread(_digest, video),
             duration_s=task.spec.seconds(len(facts.times_s)),
             frame_count=len(facts.times_s),
+            quality=quality,
             timings_ms=timings,
         )
     finally:
         folder.close()
+
+
+async def _quality(task: JoinTask, video: Path, facts: VideoFacts, folder: Path) -> dict[str, JsonValue]:
+    """Return what the gate saw, with how the video compares with its preview where there is one."""
+    warnings = list(facts.warnings)
+    seen: dict[str, JsonValue] = {"codec": facts.codec, "colors": facts.colors, "audioS": facts.audio_s}
+    if task.reference is not None and task.spec.format != "png":
+        try:
+            reference = task.storage.local_path(task.reference)
+            if reference is None:
+                reference = folder / "reference"
+                await task.storage.get_file(task.reference, reference)
+            elif not reference.exists():
+                raise NotFound(f"no object {task.reference!r}")
+            found = await compare_videos(task.spec, video, reference)
+            seen["preview"] = {
+                "psnrDb": round(found.mean_db, 2),
+                "worstPsnrDb": round(min(found.psnr_db), 2),
+                "luminance": round(found.luminance, 2),
+                "previewLuminance": round(found.reference_luminance, 2),
+                "moments": len(found.times_s),
+            }
+            warnings += found.warnings
+        except (NotFound, EncodeFailed, QualityRejected) as error:
+            warnings.append(f"the preview could not be compared: {error.message}")
+    return {**seen, "warnings": list[JsonValue](warnings)}
 
 
 async def _fetch(task: JoinTask, unit: UnitResult, folder: Path, gate: asyncio.Semaphore) -> Path | None:

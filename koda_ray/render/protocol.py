@@ -109,18 +109,25 @@ class UnitResult:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinTask:
-    """Join stored units into the video, make its thumbnail, and refuse it if it is not what was asked."""
+    """Join stored units into the video, make its thumbnail, and refuse it if it is not what was asked.
+
+    ``reference`` is the key of another video of the same film, its preview, that it is compared with.
+    """
 
     storage: Storage
     user_id: str
     job_id: str
     spec: RenderSpec
     units: tuple[UnitResult, ...]
+    reference: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinResult:
-    """A verified video in storage. ``torn`` names units whose stored bytes were not theirs; then there is no video."""
+    """A verified video in storage. ``torn`` names units whose stored bytes were not theirs; then there is no video.
+
+    ``quality`` is what the gate saw, as the report has it.
+    """
 
     video_key: str
     thumbnail_key: str
@@ -129,6 +136,7 @@ class JoinResult:
     duration_s: float
     frame_count: int
     torn: tuple[str, ...] = ()
+    quality: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     timings_ms: dict[str, float] = field(default_factory=dict[str, float])
 
 
