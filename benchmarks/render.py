@@ -1,6 +1,6 @@
 """The render engine against the machine's own limit, and against other renderers in the same run.
 
-    python -m benchmarks.render [--quick] [--peers remotion,hyperframes] [--rounds 3] --json FILE
+    python -m benchmarks.render [--quick] [--peers remotion,hyperframes] [--scenes dom] [--rounds 3] --json FILE
 
 Runs are interleaved (ours, a peer, ours, the next), figures are medians, and what matters are their ratios, because the
 machine is the same for all. The floor of a scene is what painting its frames and encoding them with x264 cost by
@@ -26,7 +26,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -44,8 +44,11 @@ __all__ = ["main"]
 
 WORKERS = 2
 ROUNDS = 3
+STATIC_TIMES = 2
+"""How much longer the static scene is: its frames cost so little that a file's end would be most of a short one."""
 TRIAL_FRAMES = 30
 OUR = "koda"
+OTHER_SCENES = ("demo", *LIBRARY_SCENES, "svg")
 _SCHEDULE_TIMEOUT_S = 300
 
 
@@ -138,6 +141,7 @@ class Bench:
 
     async def scene(self, name: str, shape: Shape, *, rounds: int, full: bool) -> Measured:
         """Measure a scene."""
+        shape = replace(shape, seconds=shape.seconds * (STATIC_TIMES if name == "static" and full else 1))
         folder = self._folder / f"{name}-{shape.name}"
         folder.mkdir()
         bundle = await bundle_of(name)
@@ -259,7 +263,7 @@ def _print(measured: Sequence[Measured]) -> None:
 
 def _figures(measured: Sequence[Measured], first: Shape) -> dict[str, object]:
     """Return the figures that are promised, of the first shape's scenes."""
-    main = {one.scene: one for one in measured if one.shape == first and one.scene in SCENES}
+    main = {one.scene: one for one in measured if one.shape.name == first.name and one.scene in SCENES}
     figures: dict[str, object] = {
         "cpu_over_floor": {name: round(one.cpu_over_floor, 3) for name, one in main.items()},
         "wall_over_half_floor": {name: round(one.wall_over_half_floor, 3) for name, one in main.items()},
@@ -289,15 +293,19 @@ def _write(target: Path, figures: dict[str, object], measured: Sequence[Measured
     target.with_suffix(".svg").write_text(_chart(measured))
 
 
-async def measure(*, quick: bool, peers: Sequence[str], rounds: int, target: Path) -> dict[str, object]:
-    """Take all figures; the chart and the JSON are written as soon as there is something to write."""
+async def measure(
+    *, quick: bool, peers: Sequence[str], rounds: int, target: Path, scenes: Sequence[str] = ()
+) -> dict[str, object]:
+    """Take all figures, or those of some scenes; chart and JSON are written as soon as there is something to write."""
     figures: dict[str, object] = {"quick": quick, "rounds": rounds}
     measured: list[Measured] = []
     shapes = QUICK if quick else FULL
-    figures |= await _schedule(full=not quick)
+    if not scenes:
+        figures |= await _schedule(full=not quick)
     with tempfile.TemporaryDirectory(prefix="koda-bench-render-") as name:
         folder = Path(name)
-        figures |= await _template_film(folder, full=not quick)
+        if not scenes:
+            figures |= await _template_film(folder, full=not quick)
         ready = [PEERS[peer]() for peer in peers]
         for peer in ready:
             await peer.prepare()
@@ -306,8 +314,10 @@ async def measure(*, quick: bool, peers: Sequence[str], rounds: int, target: Pat
             bench = Bench(folder, ready, {WORKERS: both, 1: one})
             plan = [(scene, shape) for shape in shapes for scene in SCENES]
             if not quick:
-                plan += [(scene, shapes[0]) for scene in ("demo", *LIBRARY_SCENES, "svg")]
+                plan += [(scene, shapes[0]) for scene in OTHER_SCENES]
             for scene, shape in plan:
+                if scenes and scene not in scenes:
+                    continue
                 measured.append(await bench.scene(scene, shape, rounds=rounds, full=not quick))
                 figures |= _figures(measured, shapes[0])
                 figures["scenes"] = [each.to_json() for each in measured]
@@ -322,14 +332,19 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="three short scenes, no peers: under a minute")
     parser.add_argument("--peers", default="", help=f"of {', '.join(PEERS)}, with commas; installed by npm")
     parser.add_argument("--rounds", type=int, default=None, help=f"how often each is run; {ROUNDS}, or 1 with --quick")
+    known = (*SCENES, *OTHER_SCENES)
+    parser.add_argument("--scenes", default="", help=f"only some of {', '.join(known)}, and nothing else")
     parser.add_argument("--json", type=Path, required=True, help="where to write the figures")
     given = parser.parse_args()
     peers = [peer for peer in given.peers.split(",") if peer]
     if unknown := [peer for peer in peers if peer not in PEERS]:
         parser.error(f"--peers {', '.join(unknown)}: give some of {', '.join(PEERS)}")
+    scenes = [scene for scene in given.scenes.split(",") if scene]
+    if unknown := [scene for scene in scenes if scene not in known]:
+        parser.error(f"--scenes {', '.join(unknown)}: give some of {', '.join(known)}")
     adopt_orphans()
     rounds = given.rounds or (1 if given.quick else ROUNDS)
-    figures = asyncio.run(measure(quick=given.quick, peers=peers, rounds=rounds, target=given.json))
+    figures = asyncio.run(measure(quick=given.quick, peers=peers, rounds=rounds, target=given.json, scenes=scenes))
     print()
     for name, value in figures.items():
         if name != "scenes":
