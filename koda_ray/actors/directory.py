@@ -34,18 +34,19 @@ from koda_ray.config import Settings
 from koda_ray.errors import Conflict, Fenced, KodaError, Unavailable
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
+from koda_ray.render.tasks import CHROMIUM_RESOURCE
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import CommandRecord, JobRecord, SessionRecord, Store
 
-__all__ = ["CALL_TIMEOUT_S", "PREVIEW_TIMEOUT_S", "RENDERS_AT_ONCE", "RayDirectory", "public_settings", "start_janitor"]
+__all__ = ["CALL_TIMEOUT_S", "MAX_RENDERS", "PREVIEW_TIMEOUT_S", "RayDirectory", "public_settings", "start_janitor"]
 
 CALL_TIMEOUT_S = 60.0
 """How long a call may take, in seconds, with finding or starting the actor."""
 PREVIEW_TIMEOUT_S = 120.0
 """The same for a preview: a sandbox is filled and a dev server started."""
-RENDERS_AT_ONCE = 8
-"""How many renders of their own are under way at once; each has a process, and they share the same browsers."""
+MAX_RENDERS = 16
+"""How many renders of their own are under way at once at most, in one cluster."""
 END_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 3.0
 _WATCH_TIMEOUT_S = 5.0
@@ -82,6 +83,7 @@ class RayDirectory:
         self._store = store
         self._removal = Removal(store=store, storage=storage, sandboxes=sandboxes)
         self._source = secrets.token_hex(8)
+        self._room = asyncio.Lock()
 
     async def submit(
         self, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
@@ -132,25 +134,31 @@ class RayDirectory:
             await asyncio.to_thread(_kill, handle, no_restart=True)
         await self._removal.finish(closed)
 
-    async def wake_render(self, job_id: str) -> None:
+    async def wake_render(self, job_id: str) -> bool:
         """Have a render of its own worked on, if there is room; else the janitor finds it queued later.
+
+        There is room for one render more than the cluster has browsers: each has a process of its own, and they share
+        the browsers; the one more keeps those busy while another is joined.
+
+        Returns:
+            Whether it is under way.
 
         Raises:
             NotFound: There is no such job.
             Unavailable: Its process did not start in time.
         """
-        running = await asyncio.to_thread(_renders)
-        if render_name(job_id) not in running and len(running) >= RENDERS_AT_ONCE:
-            return
-        options = {**SESSION_OPTIONS, "name": render_name(job_id)}
-        handle = await asyncio.to_thread(lambda: RenderHost.options(**options).remote(job_id, self._public))
+        async with self._room:  # looked at and taken by one at a time
+            handle = await asyncio.to_thread(self._begin_render, job_id)
+        if handle is None:
+            return False
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 await handle.ping.remote()
+            return True
         except RayTaskError as error:
             cause = error.cause
             if isinstance(cause, Conflict):  # it was over before it began
-                return
+                return False
             if isinstance(cause, KodaError):
                 raise cause from None
             raise
@@ -158,6 +166,13 @@ class RayDirectory:
             raise Unavailable(
                 f"render {job_id} did not start within {CALL_TIMEOUT_S:.0f} s ({type(error).__name__})"
             ) from error
+
+    def _begin_render(self, job_id: str) -> Any | None:
+        running = _renders()
+        if render_name(job_id) not in running and len(running) >= _room():
+            return None
+        options = {**SESSION_OPTIONS, "name": render_name(job_id)}
+        return RenderHost.options(**options).remote(job_id, self._public)
 
     async def cancel_render(self, job_id: str, *, user_id: str) -> JobRecord:
         """Cancel a render of its own, and end its processes; one that is over stays as it is.
@@ -218,6 +233,11 @@ class RayDirectory:
         return SessionHost.options(**options).remote(session_id, self._public)
 
 
+def _room() -> int:
+    browsers = int(_cluster_resources().get(CHROMIUM_RESOURCE, 0))
+    return max(1, min(MAX_RENDERS, browsers + 1))
+
+
 def _renders() -> set[str]:
     return {
         str(found["name"])
@@ -227,6 +247,7 @@ def _renders() -> set[str]:
 
 
 # Ray's own types for these are incomplete
+_cluster_resources = cast("Callable[[], dict[str, float]]", ray.cluster_resources)
 _list_named_actors = cast("Callable[..., list[dict[str, str]]]", cast("Any", ray).util.list_named_actors)
 _kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
 _get_actor = cast("Callable[..., Any]", ray.get_actor)  # pyright: ignore[reportUnknownMemberType]

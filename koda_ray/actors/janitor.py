@@ -54,7 +54,7 @@ class Janitor:
     Args:
         store: The database.
         wake: Activates a session by id.
-        wake_render: Has a render of its own worked on, by its job's id.
+        wake_render: Has a render of its own worked on, by its job's id, and says whether there was room for it.
         finish: Removes what a closed session left.
         sandboxes: Lists and destroys sandboxes.
         settings: Intervals.
@@ -69,7 +69,7 @@ class Janitor:
         finish: Callable[[SessionRecord], Awaitable[None]],
         sandboxes: SandboxProvider,
         settings: Settings,
-        wake_render: Callable[[str], Awaitable[None]] | None = None,
+        wake_render: Callable[[str], Awaitable[bool]] | None = None,
         wake_s: float = WAKE_S,
     ) -> None:
         self._store = store
@@ -116,6 +116,7 @@ class Janitor:
         """
         loop = asyncio.get_running_loop()
         found = await self._store.owed(now(), limit=_OWED_AT_ONCE)
+        owed: list[tuple[str, Callable[[str], Awaitable[object]]]]
         owed = [(work.id, self._wake) for work in found if work.kind == "session"]
         if self._wake_render is not None:
             # the longest waiting first, and no more than could be begun
@@ -132,13 +133,14 @@ class Janitor:
             begun.append(work_id)
         return begun
 
-    async def _wake_one(self, work_id: str, wake: Callable[[str], Awaitable[None]]) -> None:
+    async def _wake_one(self, work_id: str, wake: Callable[[str], Awaitable[object]]) -> None:
         kind = "job_id" if wake is self._wake_render else "session_id"
         try:
             async with self._free, asyncio.timeout(self._wake_s):
-                await wake(work_id)
+                woken = await wake(work_id)
             self._failures.pop(work_id, None)
-            _log.info("woken", **{kind: work_id})
+            if woken is not False:  # there was room for it
+                _log.info("woken", **{kind: work_id})
         except NotFound:
             self._failures.pop(work_id, None)
         except Exception as error:

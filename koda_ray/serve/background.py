@@ -25,7 +25,7 @@ class Background:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def spawn(self, work: Coroutine[Any, Any, None], *, what: str) -> None:
+    def spawn(self, work: Coroutine[Any, Any, object], *, what: str) -> None:
         """Run a nudge that nobody waits for; a failure is logged under ``what``."""
         self._keep(self._run(work, what))
 
@@ -50,7 +50,7 @@ class Background:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _run(self, work: Coroutine[Any, Any, None], what: str) -> None:
+    async def _run(self, work: Coroutine[Any, Any, object], what: str) -> None:
         try:
             await work
         except Exception as error:

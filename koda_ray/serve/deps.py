@@ -54,8 +54,8 @@ class SessionDirectory(Protocol):
         """Remove a session with its actor, sandbox and rows. Idempotent for its owner; NotFound for others."""
         ...
 
-    def wake_render(self, job_id: str) -> Coroutine[Any, Any, None]:
-        """Have a render of its own worked on, if there is room now."""
+    def wake_render(self, job_id: str) -> Coroutine[Any, Any, bool]:
+        """Have a render of its own worked on, if there is room now; says whether it is."""
         ...
 
     def cancel_render(self, job_id: str, *, user_id: str) -> Coroutine[Any, Any, JobRecord]:

@@ -139,15 +139,16 @@ class ScriptedDirectory:
         self._rows.pop(session_id, None)
         await self.store.delete_session(session_id, user_id=user_id)
 
-    async def wake_render(self, job_id: str) -> None:
+    async def wake_render(self, job_id: str) -> bool:
         """Render for real, with browsers of this process, which the test gives."""
         if self.executor is None:
-            return
+            return False
         render = StandaloneRender(
             job_id, store=self.store, storage=self.storage, executor=self.executor, lease_s=4.0, ended=lambda: None
         )
         await render.start()
         self.renders[job_id] = render
+        return True
 
     async def cancel_render(self, job_id: str, *, user_id: str) -> JobRecord:
         row = await self.store.cancel_job(job_id, user_id=user_id)
