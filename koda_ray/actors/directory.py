@@ -48,7 +48,7 @@ PREVIEW_TIMEOUT_S = 120.0
 MAX_RENDERS = 16
 """How many renders of their own are under way at once at most, in one cluster."""
 END_TIMEOUT_S = 20.0
-_STOP_TIMEOUT_S = 3.0
+_STOP_TIMEOUT_S = 2.5
 _WATCH_TIMEOUT_S = 5.0
 _RETRY_S = 0.1
 _log = get_logger()

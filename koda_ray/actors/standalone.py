@@ -75,6 +75,7 @@ class StandaloneRender:
         self._lock = asyncio.Lock()
         self._row: JobRecord | None = None
         self._running: asyncio.Task[None] | None = None
+        self._lost = False
         self._told_at = 0.0
         self._stage = ""
 
@@ -92,7 +93,7 @@ class StandaloneRender:
         """Stop working and give the row up, so that it is taken up elsewhere; may be called twice."""
         await self._stop()
         row = self._row
-        if row is not None and row.status == "running":
+        if row is not None and row.status == "running" and not self._lost:
             try:
                 await self._store.update_job(replace(row, lease_until=None, updated_at=now()))
             except KodaError as error:
@@ -105,6 +106,7 @@ class StandaloneRender:
 
     async def stop(self) -> None:
         """End the work with its processes; whoever calls has seen to the row."""
+        self._lost = True
         await self._stop()
 
     async def _stop(self) -> None:
@@ -133,6 +135,7 @@ class StandaloneRender:
             try:
                 await self._write()
             except Fenced:
+                self._lost = True
                 return
             except KodaError as error:  # a database that is away for a moment; the lease decides who goes on
                 _log.warning("lease not renewed", job_id=self.job_id, code=error.code)
@@ -151,6 +154,7 @@ class StandaloneRender:
                 _log.exception("render failed", job_id=self.job_id)
                 await self._fail(RenderError(f"{type(error).__name__}: {error}", code="INTERNAL"))
         except Fenced:
+            self._lost = True
             _log.info("render was taken over or cancelled", job_id=self.job_id)
 
     async def _render(self) -> None:

@@ -14,6 +14,7 @@ import httpx
 import psutil
 import pytest
 
+from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.render.programs import find_browser
 from tests.faults.conftest import Rig, until
 
@@ -66,23 +67,16 @@ def browsers(rig: Rig) -> list[psutil.Process]:
     return rig.processes(str(find_browser(None).path))
 
 
-async def test_a_render_goes_on_after_each_kill_of_its_process_and_makes_the_same_video(rig: Rig) -> None:
-    whole = await post(rig, duration=8, seed=1)
-    assert await ends(rig, whole["id"]) == "succeeded"
-    wanted = await rig.store.get_job(whole["id"])
-    assert wanted.result is not None
-    await until(lambda: not rig.workers("_RenderHost"), "the render's process gone with the render")
-
-    # another rate: nothing of it is there yet
-    killed = await post(rig, duration=12, fps=24)
-    for units in (1, 3, 6):
+async def test_a_render_goes_on_after_each_kill_of_its_process(rig: Rig) -> None:
+    killed = await post(rig, duration=8, fps=24)
+    for units in (1, 3):
         await reaches(rig, killed["id"], units=units)
         for victim in rig.workers("_RenderHost"):
             with contextlib.suppress(psutil.NoSuchProcess):
                 victim.kill()
     assert await ends(rig, killed["id"]) == "succeeded", (await rig.store.get_job(killed["id"])).error
     row = await rig.store.get_job(killed["id"])
-    assert row.epoch >= 2 and row.result is not None and row.result["frames"] == 288
+    assert row.epoch >= 2 and row.result is not None and row.result["frames"] == 192
     events = await rig.store.events(killed["id"], limit=10_000)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert [event.type for event in events].count("render_complete") == 1
@@ -91,7 +85,8 @@ async def test_a_render_goes_on_after_each_kill_of_its_process_and_makes_the_sam
         video = await http.get(f"/v1/renders/{killed['id']}/video")
         report = (await http.get(f"/v1/renders/{killed['id']}/report")).json()
     assert len(video.content) == row.result["fileSize"]
-    assert report["frames"] == 288 and report["unitsReused"] >= 1
+    await until(lambda: not rig.workers("_RenderHost"), "the render's process gone with the render")
+    assert report["frames"] == 192 and report["unitsReused"] >= 1
 
 
 async def test_a_cancelled_render_ends_with_its_processes_in_three_seconds(rig: Rig) -> None:
@@ -104,11 +99,13 @@ async def test_a_cancelled_render_ends_with_its_processes_in_three_seconds(rig: 
     assert ended.json()["status"] == "cancelled"
     await until(lambda: not browsers(rig), "the browsers gone", limit_s=3 - (time.monotonic() - began))
     await until(lambda: not rig.workers("_RenderHost"), "the render's process gone")
-    assert await rig.store.events(made["id"], limit=10_000) != []
+    last = (await rig.store.events(made["id"], limit=10_000))[-1]
+    assert (last.type, last.data) == ("state_change", {"status": "cancelled"})
+    await asyncio.to_thread(sweep_dead_folders)  # as the janitor does: a worker that had to be killed leaves its own
 
 
 async def test_a_render_outlives_the_server(rig: Rig) -> None:
-    made = await post(rig, duration=20, fps=25)
+    made = await post(rig, duration=10, fps=25)
     await reaches(rig, made["id"], units=2)
     await rig.kill()
     assert await status(rig, made["id"]) == "running"
@@ -121,11 +118,11 @@ async def test_a_render_outlives_the_server(rig: Rig) -> None:
 
 
 async def test_more_renders_than_there_is_room_for_wait_their_turn(rig: Rig) -> None:
-    made = [await post(rig, duration=0.5, fps=10, seed=seed) for seed in range(6)]
+    made = [await post(rig, duration=0.5, fps=10, seed=seed) for seed in range(5)]
     most = 0
     for render in made:
         while await status(rig, render["id"]) in ("queued", "running"):
             most = max(most, len(rig.workers("_RenderHost")))
             await asyncio.sleep(0.1)
-    assert [await status(rig, render["id"]) for render in made] == ["succeeded"] * 6
+    assert [await status(rig, render["id"]) for render in made] == ["succeeded"] * 5
     assert 1 <= most <= 4  # two browsers and one more; two who look at once may overshoot
