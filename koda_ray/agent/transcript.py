@@ -104,6 +104,7 @@ class Transcript:
         async with self._lock:
             self._current, was_current = False, self._current
             task = asyncio.ensure_future(_committed(self._journal, batch))
+            task.add_done_callback(_looked_at)  # whoever is cancelled twice never hears how it ended
             try:
                 await asyncio.shield(task)
             except asyncio.CancelledError:
@@ -126,6 +127,11 @@ class Transcript:
         if self.history:
             self._next = max(self._next, self.history[-1].position + 1)
         self._current = True
+
+
+def _looked_at(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()
 
 
 async def _committed(journal: Journal, batch: Batch) -> None:

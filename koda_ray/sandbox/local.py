@@ -123,11 +123,14 @@ class LocalProvider:
             SandboxNotFound: SANDBOX_NOT_FOUND.
         """
         held = self._live.get(sandbox_id)
-        if held is not None and await held.is_alive():
-            return held
+        if held is not None:
+            if await held.is_alive():
+                return held
+            del self._live[sandbox_id]
+            await held.close()  # its files went without it: nothing that runs there is of use
+            await asyncio.to_thread(held.forget_socket)
         record = await asyncio.to_thread(self._read, sandbox_id)
         if record is None:
-            self._live.pop(sandbox_id, None)
             raise SandboxNotFound(
                 f"there is no sandbox {sandbox_id[:80]!r}; make another and restore the last checkpoint into it",
                 context={"sandbox_id": sandbox_id[:80]},
@@ -301,8 +304,8 @@ class LocalProvider:
             return
         kill_users_of(directory)
         unmount(directory / "disk")
-        if record is not None and not record.preview_socket.startswith(f"{directory}/"):
-            shutil.rmtree(Path(record.preview_socket).parent, ignore_errors=True)
+        if record is not None:
+            record.forget_socket(directory)
         remove_tree(directory)
 
 

@@ -253,6 +253,10 @@ class LocalSandbox:
         await asyncio.gather(*(process.kill() for process in tuple(self._running)))
         self._running.clear()
 
+    def forget_socket(self) -> None:
+        """Remove the folder of the preview's socket, where that lies elsewhere."""
+        self._record.forget_socket(self._directory)
+
     async def destroy(self) -> None:
         """End every process and remove every file; may be called twice."""
         await self._destroy()

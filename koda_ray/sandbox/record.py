@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -78,6 +79,11 @@ class Record:
         """From here on the sandbox does not exist; what its removal needs to know stays."""
         with suppress(FileNotFoundError):
             (directory / _FILE).rename(directory / _FORGOTTEN)
+
+    def forget_socket(self, directory: Path) -> None:
+        """Remove the folder of the preview's socket where the sandbox's own path was too long to hold one."""
+        if not self.preview_socket.startswith(f"{directory}/"):
+            shutil.rmtree(Path(self.preview_socket).parent, ignore_errors=True)
 
 
 def is_sandbox_id(text: str) -> bool:

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from koda_ray.config import REPO_ROOT
+from koda_ray.errors import SandboxNotFound
 from koda_ray.sandbox.local import LocalProvider
-from koda_ray.sandbox.record import Owner
+from koda_ray.sandbox.record import Owner, Record
 from koda_ray.sandbox.service import SandboxService
 from tests.sandbox.leftovers import Leftovers
 
@@ -157,3 +158,23 @@ async def test_a_creation_that_is_cancelled_leaves_nothing(
         assert not (boxes / name).exists()
     else:  # it was there before the word to stop it
         await provider.destroy(name)
+
+
+async def test_one_whose_folder_went_away_takes_its_processes_and_socket_along(
+    provider: LocalProvider, leftovers: Leftovers
+) -> None:
+    sandbox = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_w", user_id="usr_w")
+    await sandbox.start("sleep", ("sleep", "600"))
+    directory = provider._root / sandbox.id
+    record = Record.read(directory)
+    assert record is not None
+    Record.forget(directory)  # as gone as anybody can tell
+    with pytest.raises(SandboxNotFound):
+        await provider.connect(sandbox.id)
+    deadline = time.monotonic() + 5
+    while leftovers.processes(sandbox.id) and time.monotonic() < deadline:
+        await asyncio.sleep(0.02)
+    assert leftovers.processes(sandbox.id) == []
+    outside = Path(record.preview_socket).parent
+    assert outside == directory or directory in outside.parents or not outside.exists()
+    await provider.destroy(sandbox.id)
