@@ -102,6 +102,8 @@ class RenderJob:
         async with self._meter:
             made = await made_before(self._storage, user_id=self._user_id, film=film, job_id=self._job_id)
             if made is not None:
+                self._meter.found(made.frame_count)
+                await self._meter.stage("uploading", 0.99)
                 await self._meter.done()
                 return made
             result = await self._make(environment, started)
