@@ -15,9 +15,13 @@ import httpx
 import pytest
 
 from koda_ray.actors.standalone import MAX_ACTIVATIONS
+from koda_ray.client import KodaClient
+from koda_ray.errors import NotFound
+from koda_ray.render.bundle import load_bundle
 from koda_ray.render.local import LocalExecutor
 from koda_ray.state.store import JobRecord
 from koda_ray.types import now
+from koda_ray.wire import PageRender
 
 from .world import World, world
 
@@ -160,6 +164,29 @@ async def test_a_render_that_kills_its_process_each_time_is_given_up(browsers: W
     browsers.directory.executor = kept
     await browsers.directory.wake_render(made["id"])
     assert (await events(http, made["id"]))[-1]["data"] == {"status": "failed"}
+
+
+@pytest.mark.browser
+async def test_the_client_does_the_same(browsers: World, client: KodaClient, tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    page.mkdir()
+    (page / "index.html").write_text(PAGE)
+    (page / ".env").write_text("KEY=secret")
+    made = await client.render_page(page, PageRender.model_validate(SMALL), key="once")
+    assert (await client.render_page(page, PageRender.model_validate(SMALL), key="once")).id == made.id
+    told = [event async for event in client.follow_page_render(made.id)]
+    assert told[-1].data == {"status": "succeeded"}
+    assert [event async for event in client.follow_page_render(made.id, after=told[-1].seq)] == []
+    done = await client.page_render(made.id)
+    size = await client.download_page_render(made.id, tmp_path / "video.mp4")
+    assert size == (tmp_path / "video.mp4").stat().st_size == (done.result or {})["fileSize"]
+    assert await client.download_page_render(made.id, tmp_path / "report.json", what="report") > 0
+    bundle = await load_bundle(browsers.storage, "local", done.bundle)
+    assert set(bundle.files) == {"index.html"}
+    again = await client.render_page(done.bundle, PageRender.model_validate({**SMALL, "duration": 300.0}))
+    assert (await client.cancel_page_render(again.id)).status == "cancelled"
+    with pytest.raises(NotFound):
+        await client.page_render("job_unknown")
 
 
 async def test_one_key_is_one_render(koda: World, http: httpx.AsyncClient) -> None:

@@ -7,22 +7,18 @@ and `follow` comes back with the number of the last event it saw. It needs nothi
 from __future__ import annotations
 
 import asyncio
-import os
-import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
-import httpx
-from pydantic import BaseModel, JsonValue, ValidationError
-
 from koda_ray import errors
-from koda_ray.errors import KodaError, NotFound
+from koda_ray.client.renders import PageRenders
+from koda_ray.client.transport import DEFAULT_URL, Unreachable, parse
+from koda_ray.errors import NotFound
 from koda_ray.events import Envelope
-from koda_ray.sse import SseDecoder
-from koda_ray.types import Model, RenderOptions, SessionOptions, new_id
+from koda_ray.types import Model, RenderOptions, SessionOptions
 from koda_ray.wire import (
     Answer,
     AssetPage,
@@ -36,8 +32,10 @@ from koda_ray.wire import (
     JobPage,
     JobView,
     Message,
+    PageRender,
     PreviewLink,
     Reject,
+    RenderView,
     SessionCreated,
     SessionPage,
     SessionView,
@@ -45,37 +43,10 @@ from koda_ray.wire import (
 
 __all__ = ["DEFAULT_URL", "Koda", "KodaClient", "Unreachable"]
 
-DEFAULT_URL = "http://127.0.0.1:8420"
-ATTEMPTS = 4
-_HEARTBEATS_MISSED_S = 50.0
-_BACKOFF_S = 0.25
-_BACKOFF_MAX_S = 4.0
-_RETRY_STATUSES = frozenset({502, 503, 504})
-_CODES: dict[str, type[KodaError]] = {
-    found.code: found for name in errors.__all__ if issubclass(found := getattr(errors, name), KodaError)
-}
-_STATUSES: dict[int, type[KodaError]] = {
-    400: errors.InvalidInput,
-    404: NotFound,
-    409: errors.Conflict,
-    413: errors.InvalidInput,
-    415: errors.InvalidInput,
-    422: errors.InvalidInput,
-    503: errors.Missing,
-}
-M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
 
-class Unreachable(KodaError):
-    """No server answers at this address."""
-
-    code = "UNREACHABLE"
-    status = 503
-    default_retryable = True
-
-
-class KodaClient:
+class KodaClient(PageRenders):
     """Talks to a server.
 
     Args:
@@ -89,26 +60,6 @@ class KodaClient:
             async for event in koda.follow(made.session_id):
                 print(event.wire_name, event.data)
     """
-
-    def __init__(self, url: str | None = None, *, key: str | None = None, timeout_s: float = 60.0) -> None:
-        self.url = (url or os.environ.get("KODA_SERVER") or DEFAULT_URL).rstrip("/")
-        key = key or os.environ.get("KODA_API_KEY")
-        self._http = httpx.AsyncClient(
-            base_url=self.url,
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=httpx.Timeout(timeout_s, connect=5.0),
-            trust_env=False,  # a proxy for the web has no business between a person and their own server
-        )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close every connection; may be called twice."""
-        await self._http.aclose()
 
     # sessions
 
@@ -208,45 +159,9 @@ class KodaClient:
             NotFound: There is no such session.
             Unreachable: No server answered for ``give_up_s`` seconds.
         """
-        loop = asyncio.get_running_loop()
-        connected = False
-        last_contact, failures = loop.time(), 0
-        while True:
-            try:
-                async with aclosing(self._stream(session_id, after)) as events:
-                    async for seq, envelope in events:
-                        connected, last_contact, failures = True, loop.time(), 0
-                        if seq <= after:
-                            continue
-                        after = seq
-                        if envelope is not None:
-                            yield envelope
-                failures = 0
-            except NotFound:
-                if connected:
-                    return
-                raise
-            except (Unreachable, httpx.TransportError) as error:
-                if loop.time() - last_contact > give_up_s:
-                    raise self._unreachable(error) from error
-                failures += 1
-            await asyncio.sleep(_pause(failures))
-
-    async def _stream(self, session_id: str, after: int) -> AsyncGenerator[tuple[int, Envelope | None]]:
-        decoder = SseDecoder()
-        timeout = httpx.Timeout(_HEARTBEATS_MISSED_S, connect=5.0)
-        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
-        path = f"{_session(session_id)}/events"
-        async with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
-            if response.status_code in _RETRY_STATUSES:
-                raise Unreachable(f"{self.url} answers {response.status_code}")
-            if response.is_error:
-                await response.aread()
-                raise _error(response)
-            yield after, None  # connected
-            async for block in response.aiter_raw():
-                for name, _, data in decoder.feed(block):
-                    yield int(name or 0), _envelope(data)
+        async with aclosing(self._events(f"{_session(session_id)}/events", after, give_up_s)) as events:
+            async for envelope in events:
+                yield envelope
 
     # what was made
 
@@ -282,39 +197,8 @@ class KodaClient:
         Raises:
             NotFound: VIDEO_NOT_READY.
         """
-        path = f"{_session(session_id)}/{what}"
-        part = target.with_name(f".{target.name}.{new_id('cmd')}.part")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        tag: str | None = None
-        try:
-            with part.open("wb") as file:
-                for attempt in range(ATTEMPTS):
-                    headers = {"Range": f"bytes={file.tell()}-", "If-Range": tag} if tag and file.tell() else {}
-                    params = {"kind": kind} if kind else {}
-                    try:
-                        async with self._http.stream("GET", path, params=params, headers=headers) as response:
-                            if response.is_error:
-                                await response.aread()
-                                raise _error(response)
-                            if response.status_code == 200:
-                                file.seek(0)
-                                file.truncate()
-                            tag = response.headers.get("etag")
-                            total = file.tell() + int(response.headers.get("content-length", 0))
-                            async for block in response.aiter_raw():
-                                file.write(block)
-                                if on_bytes is not None:
-                                    on_bytes(file.tell(), total)
-                            break
-                    except httpx.TransportError as error:
-                        if attempt == ATTEMPTS - 1:
-                            raise self._unreachable(error) from error
-                        await asyncio.sleep(_pause(attempt + 1))
-                size = file.tell()
-            part.replace(target)
-            return size
-        finally:
-            part.unlink(missing_ok=True)
+        params = {"kind": kind} if kind else {}
+        return await self._fetch(f"{_session(session_id)}/{what}", target, params=params, on_bytes=on_bytes)
 
     async def preview(self, session_id: str) -> PreviewLink:
         """Start the running page where needed, and get its address for an hour."""
@@ -342,7 +226,7 @@ class KodaClient:
             raise errors.InvalidInput(f"cannot read {path}: {error.strerror or error}") from error
         files = {"file": (path.name, data, media_type or "application/octet-stream")}
         form = {"sessionId": session_id} if session_id else None
-        return _parse(AssetView, await self._send("POST", "/v1/assets", files=files, data=form, attempts=1))
+        return parse(AssetView, await self._send("POST", "/v1/assets", files=files, data=form, attempts=1))
 
     async def assets(self, session_id: str) -> AssetPage:
         """List a session's uploaded files."""
@@ -350,7 +234,7 @@ class KodaClient:
 
     async def health(self) -> Health:
         """Ask whether the server answers."""
-        return _parse(Health, await self._send("GET", "/v1/health", attempts=1))
+        return parse(Health, await self._send("GET", "/v1/health", attempts=1))
 
     # underneath
 
@@ -359,50 +243,6 @@ class KodaClient:
     ) -> CommandAccepted:
         path = f"{_session(session_id)}/{'messages' if name == 'message' else name}"
         return await self._post(path, body, CommandAccepted, key=key)
-
-    async def _get(self, path: str, model: type[M], *, params: Mapping[str, str] | None = None) -> M:
-        return _parse(model, await self._send("GET", path, params=params))
-
-    async def _post(self, path: str, body: Model | None, model: type[M], *, key: str | None = None) -> M:
-        sent = None if body is None else body.model_dump(mode="json", exclude_none=True)
-        headers = {"Idempotency-Key": key or new_id("cmd")}
-        return _parse(model, await self._send("POST", path, json=sent, headers=headers))
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        attempts: int = ATTEMPTS,
-        json: dict[str, JsonValue] | None = None,
-        params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        files: Mapping[str, tuple[str, bytes, str]] | None = None,
-        data: Mapping[str, str] | None = None,
-    ) -> httpx.Response:
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                response = await self._http.request(
-                    method, path, json=json, params=params, headers=headers, files=files, data=data
-                )
-            except httpx.TransportError as error:
-                if attempt >= attempts:
-                    raise self._unreachable(error) from error
-            else:
-                if not response.is_error:
-                    return response
-                found = _error(response)
-                if attempt > 1:
-                    found.context["attempt"] = attempt
-                if attempt >= attempts or not (response.status_code in _RETRY_STATUSES and found.retryable):
-                    raise found
-            await asyncio.sleep(_pause(attempt))
-
-    def _unreachable(self, error: Exception) -> Unreachable:
-        why = "nothing listens there" if isinstance(error, httpx.ConnectError) else str(error) or type(error).__name__
-        return Unreachable(f"no server answers at {self.url} ({why}); start one with: koda serve")
 
 
 class Koda:
@@ -494,15 +334,7 @@ class Koda:
 
     def follow(self, session_id: str, *, after: int = 0) -> Generator[Envelope]:
         """Yield events as they come, until the session is deleted."""
-        events = self._client.follow(session_id, after=after)
-        try:
-            while True:
-                try:
-                    yield self._run(_next(events))
-                except StopAsyncIteration:
-                    return
-        finally:
-            self._run(events.aclose())
+        return self._each(self._client.follow(session_id, after=after))
 
     def files(self, session_id: str) -> FileList:
         """List the project's files."""
@@ -531,6 +363,28 @@ class Koda:
         """Read a render job."""
         return self._run(self._client.job(job_id))
 
+    def render_page(self, page: Path | str, options: PageRender | None = None) -> RenderView:
+        """Have a page rendered: a folder or zip of a built page, or an uploaded bundle's hash."""
+        return self._run(self._client.render_page(page, options))
+
+    def page_render(self, render_id: str) -> RenderView:
+        """Read the state of a page's render."""
+        return self._run(self._client.page_render(render_id))
+
+    def cancel_page_render(self, render_id: str) -> RenderView:
+        """Cancel a page's render."""
+        return self._run(self._client.cancel_page_render(render_id))
+
+    def follow_page_render(self, render_id: str, *, after: int = 0) -> Generator[Envelope]:
+        """Yield a page's render's events until it is over."""
+        return self._each(self._client.follow_page_render(render_id, after=after))
+
+    def download_page_render(
+        self, render_id: str, target: Path, *, what: Literal["video", "thumbnail", "report"] = "video"
+    ) -> int:
+        """Save a page's render; return its size in bytes."""
+        return self._run(self._client.download_page_render(render_id, target, what=what))
+
     def upload(self, path: Path, *, session_id: str | None = None) -> AssetView:
         """Upload a picture or a sound."""
         return self._run(self._client.upload(path, session_id=session_id))
@@ -538,6 +392,16 @@ class Koda:
     def health(self) -> Health:
         """Ask whether the server answers."""
         return self._run(self._client.health())
+
+    def _each(self, events: AsyncGenerator[Envelope]) -> Generator[Envelope]:
+        try:
+            while True:
+                try:
+                    yield self._run(_next(events))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._run(events.aclose())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
@@ -555,45 +419,3 @@ def _escaped(path: str) -> str:
     """Escape a file's path for an address; dots too, where they would be tidied away instead of refused."""
     parts = [part.replace(".", "%2E") if part in (".", "..") else quote(part, safe="") for part in path.split("/")]
     return "/".join(parts)
-
-
-def _pause(failures: int) -> float:
-    """Seconds to wait before trying again: doubling, with a spread so that clients do not come back together."""
-    longest = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** max(0, failures - 1))
-    return longest * (0.5 + random.random() / 2)
-
-
-def _parse(model: type[M], response: httpx.Response) -> M:
-    try:
-        return model.model_validate_json(response.content, extra="ignore")
-    except ValidationError as error:
-        raise KodaError(
-            f"{response.url} answered with something that is not a {model.__name__}; is it a koda server, and of this "
-            f"version? ({error.error_count()} problems)",
-            code="UNEXPECTED_RESPONSE",
-        ) from error
-
-
-def _envelope(data: str) -> Envelope | None:
-    """Read an event; None for one of a kind that this client does not know."""
-    try:
-        return Envelope.model_validate_json(data, extra="ignore")
-    except ValidationError:
-        return None
-
-
-def _error(response: httpx.Response) -> KodaError:
-    """Rebuild the error that the server raised."""
-    status = response.status_code
-    try:
-        problem = response.json()
-        code, detail = str(problem["code"]), str(problem["detail"])
-        context: dict[str, str | int | float | bool | None] = dict(problem.get("context") or {})
-        retryable = bool(problem.get("retryable"))
-    except (ValueError, KeyError, TypeError):
-        text = response.text.strip()[:200]
-        return KodaError(
-            f"{response.url} answered {status}: {text}", code=f"HTTP_{status}", retryable=status in _RETRY_STATUSES
-        )
-    found = _CODES.get(code) or _STATUSES.get(status, KodaError)
-    return found(detail, code=code, context={"status": status, **context}, retryable=retryable)

@@ -1,0 +1,107 @@
+"""Renders of their own over HTTP: a page goes up as a zip, a video comes down."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import zipfile
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from koda_ray import errors
+from koda_ray.client.transport import Transport, parse
+from koda_ray.events import Envelope
+from koda_ray.types import new_id
+from koda_ray.wire import CreateRender, PageRender, RenderView
+
+__all__ = ["PageRenders"]
+
+_OVER = ("succeeded", "failed", "cancelled")
+
+
+class PageRenders(Transport):
+    """The part of the client that renders pages."""
+
+    async def render_page(
+        self, page: Path | str, options: PageRender | None = None, *, key: str | None = None
+    ) -> RenderView:
+        """Have a page rendered. The same ``key`` has it rendered once, however often this is called.
+
+        Args:
+            page: A folder or zip of a built page; or the hash of a bundle that was uploaded before.
+            options: How.
+            key: Idempotency key.
+
+        Raises:
+            InvalidInput: The page or an option is not valid.
+            NotFound: There is no such bundle.
+        """
+        wishes, headers = options or PageRender(), {"Idempotency-Key": key or new_id("cmd")}
+        if isinstance(page, str):
+            body = CreateRender.model_construct(bundle=page, options=wishes)
+            sent = body.model_dump(mode="json", exclude_none=True)
+            return parse(RenderView, await self._send("POST", "/v1/renders", json=sent, headers=headers))
+        data = await asyncio.to_thread(_zipped, page)
+        files = {"file": (f"{page.stem}.zip", data, "application/zip")}
+        form = {"options": wishes.model_dump_json(exclude_none=True)}
+        return parse(RenderView, await self._send("POST", "/v1/renders", files=files, data=form, headers=headers))
+
+    async def page_render(self, render_id: str) -> RenderView:
+        """Read a render's state. Raises NotFound."""
+        return await self._get(_render(render_id), RenderView)
+
+    async def cancel_page_render(self, render_id: str) -> RenderView:
+        """Cancel a render; one that is over stays as it is. Raises NotFound."""
+        return parse(RenderView, await self._send("DELETE", _render(render_id)))
+
+    async def follow_page_render(
+        self, render_id: str, *, after: int = 0, give_up_s: float = 60.0
+    ) -> AsyncGenerator[Envelope]:
+        """Yield a render's events with ``seq > after`` until it is over, coming back after every broken connection.
+
+        Raises:
+            NotFound: There is no such render.
+            Unreachable: No server answered for ``give_up_s`` seconds.
+        """
+
+        async def over() -> bool:
+            return (await self.page_render(render_id)).status in _OVER
+
+        async with aclosing(self._events(f"{_render(render_id)}/events", after, give_up_s, over=over)) as events:
+            async for envelope in events:
+                yield envelope
+
+    async def download_page_render(
+        self,
+        render_id: str,
+        target: Path,
+        *,
+        what: Literal["video", "thumbnail", "report"] = "video",
+        on_bytes: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Save a render's video, still picture or report; return its size in bytes. Raises NotFound."""
+        return await self._fetch(f"{_render(render_id)}/{what}", target, on_bytes=on_bytes)
+
+
+def _render(render_id: str) -> str:
+    return f"/v1/renders/{quote(render_id, safe='')}"
+
+
+def _zipped(page: Path) -> bytes:
+    """Return a zip's bytes, or a folder as a zip; the server decides what of it is the page."""
+    try:
+        if not page.is_dir():
+            return page.read_bytes()
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(page.rglob("*")):
+                inside = path.relative_to(page)
+                hidden = any(part.startswith(".") or part == "node_modules" for part in inside.parts)
+                if path.is_file() and not path.is_symlink() and not hidden:
+                    archive.write(path, inside.as_posix())
+        return buffer.getvalue()
+    except OSError as error:
+        raise errors.InvalidInput(f"cannot read {page}: {error.strerror or error}") from error

@@ -1,0 +1,253 @@
+"""What every request of the client has in common: repeats after lost answers, problems as errors, broken streams."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Self, TypeVar
+
+import httpx
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from koda_ray import errors
+from koda_ray.errors import KodaError, NotFound
+from koda_ray.events import Envelope
+from koda_ray.sse import SseDecoder
+from koda_ray.types import Model, new_id
+
+__all__ = ["ATTEMPTS", "DEFAULT_URL", "Transport", "Unreachable", "parse"]
+
+DEFAULT_URL = "http://127.0.0.1:8420"
+ATTEMPTS = 4
+_HEARTBEATS_MISSED_S = 50.0
+_BACKOFF_S = 0.25
+_BACKOFF_MAX_S = 4.0
+_RETRY_STATUSES = frozenset({502, 503, 504})
+_CODES: dict[str, type[KodaError]] = {
+    found.code: found for name in errors.__all__ if issubclass(found := getattr(errors, name), KodaError)
+}
+_STATUSES: dict[int, type[KodaError]] = {
+    400: errors.InvalidInput,
+    404: NotFound,
+    409: errors.Conflict,
+    413: errors.InvalidInput,
+    415: errors.InvalidInput,
+    422: errors.InvalidInput,
+    503: errors.Missing,
+}
+M = TypeVar("M", bound=BaseModel)
+
+
+class Unreachable(KodaError):
+    """No server answers at this address."""
+
+    code = "UNREACHABLE"
+    status = 503
+    default_retryable = True
+
+
+class Transport:
+    """A server at an address.
+
+    Args:
+        url: Its address, or ``KODA_SERVER``, or this machine's.
+        key: Your key, or ``KODA_API_KEY``; none for a server of your own.
+        timeout_s: Longest wait for one response, in seconds.
+    """
+
+    def __init__(self, url: str | None = None, *, key: str | None = None, timeout_s: float = 60.0) -> None:
+        self.url = (url or os.environ.get("KODA_SERVER") or DEFAULT_URL).rstrip("/")
+        key = key or os.environ.get("KODA_API_KEY")
+        self._http = httpx.AsyncClient(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=httpx.Timeout(timeout_s, connect=5.0),
+            trust_env=False,  # a proxy for the web has no business between a person and their own server
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection; may be called twice."""
+        await self._http.aclose()
+
+    async def _events(
+        self, path: str, after: int, give_up_s: float, *, over: Callable[[], Awaitable[bool]] | None = None
+    ) -> AsyncGenerator[Envelope]:
+        """Yield a stream's events, coming back whenever it ends, until what it tells of is ``over`` or gone."""
+        loop = asyncio.get_running_loop()
+        connected = False
+        last_contact, failures = loop.time(), 0
+        while True:
+            try:
+                async with aclosing(self._stream(path, after)) as events:
+                    async for seq, envelope in events:
+                        connected, last_contact, failures = True, loop.time(), 0
+                        if seq <= after:
+                            continue
+                        after = seq
+                        if envelope is not None:
+                            yield envelope
+                failures = 0
+                if over is not None and await over():
+                    return
+            except NotFound:
+                if connected:
+                    return
+                raise
+            except (Unreachable, httpx.TransportError) as error:
+                if loop.time() - last_contact > give_up_s:
+                    raise self._unreachable(error) from error
+                failures += 1
+            await asyncio.sleep(_pause(failures))
+
+    async def _stream(self, path: str, after: int) -> AsyncGenerator[tuple[int, Envelope | None]]:
+        decoder = SseDecoder()
+        timeout = httpx.Timeout(_HEARTBEATS_MISSED_S, connect=5.0)
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        async with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
+            if response.status_code in _RETRY_STATUSES:
+                raise Unreachable(f"{self.url} answers {response.status_code}")
+            if response.is_error:
+                await response.aread()
+                raise _error(response)
+            yield after, None  # connected
+            async for block in response.aiter_raw():
+                for name, _, data in decoder.feed(block):
+                    yield int(name or 0), _envelope(data)
+
+    async def _fetch(
+        self,
+        path: str,
+        target: Path,
+        *,
+        params: Mapping[str, str] | None = None,
+        on_bytes: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Save what is at an address, going on where a broken connection left off; return its size in bytes."""
+        part = target.with_name(f".{target.name}.{new_id('cmd')}.part")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        tag: str | None = None
+        try:
+            with part.open("wb") as file:
+                for attempt in range(ATTEMPTS):
+                    headers = {"Range": f"bytes={file.tell()}-", "If-Range": tag} if tag and file.tell() else {}
+                    try:
+                        async with self._http.stream("GET", path, params=params, headers=headers) as response:
+                            if response.is_error:
+                                await response.aread()
+                                raise _error(response)
+                            if response.status_code == 200:
+                                file.seek(0)
+                                file.truncate()
+                            tag = response.headers.get("etag")
+                            total = file.tell() + int(response.headers.get("content-length", 0))
+                            async for block in response.aiter_raw():
+                                file.write(block)
+                                if on_bytes is not None:
+                                    on_bytes(file.tell(), total)
+                            break
+                    except httpx.TransportError as error:
+                        if attempt == ATTEMPTS - 1:
+                            raise self._unreachable(error) from error
+                        await asyncio.sleep(_pause(attempt + 1))
+                size = file.tell()
+            part.replace(target)
+            return size
+        finally:
+            part.unlink(missing_ok=True)
+
+    async def _get(self, path: str, model: type[M], *, params: Mapping[str, str] | None = None) -> M:
+        return parse(model, await self._send("GET", path, params=params))
+
+    async def _post(self, path: str, body: Model | None, model: type[M], *, key: str | None = None) -> M:
+        sent = None if body is None else body.model_dump(mode="json", exclude_none=True)
+        headers = {"Idempotency-Key": key or new_id("cmd")}
+        return parse(model, await self._send("POST", path, json=sent, headers=headers))
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        attempts: int = ATTEMPTS,
+        json: dict[str, JsonValue] | None = None,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        files: Mapping[str, tuple[str, bytes, str]] | None = None,
+        data: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                response = await self._http.request(
+                    method, path, json=json, params=params, headers=headers, files=files, data=data
+                )
+            except httpx.TransportError as error:
+                if attempt >= attempts:
+                    raise self._unreachable(error) from error
+            else:
+                if not response.is_error:
+                    return response
+                found = _error(response)
+                if attempt > 1:
+                    found.context["attempt"] = attempt
+                if attempt >= attempts or not (response.status_code in _RETRY_STATUSES and found.retryable):
+                    raise found
+            await asyncio.sleep(_pause(attempt))
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        why = "nothing listens there" if isinstance(error, httpx.ConnectError) else str(error) or type(error).__name__
+        return Unreachable(f"no server answers at {self.url} ({why}); start one with: koda serve")
+
+
+def _pause(failures: int) -> float:
+    """Seconds to wait before trying again: doubling, with a spread so that clients do not come back together."""
+    longest = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** max(0, failures - 1))
+    return longest * (0.5 + random.random() / 2)
+
+
+def parse(model: type[M], response: httpx.Response) -> M:
+    """Read a response's body; raises KodaError with code UNEXPECTED_RESPONSE where it is none of that kind."""
+    try:
+        return model.model_validate_json(response.content, extra="ignore")
+    except ValidationError as error:
+        raise KodaError(
+            f"{response.url} answered with something that is not a {model.__name__}; is it a koda server, and of this "
+            f"version? ({error.error_count()} problems)",
+            code="UNEXPECTED_RESPONSE",
+        ) from error
+
+
+def _envelope(data: str) -> Envelope | None:
+    """Read an event; None for one of a kind that this client does not know."""
+    try:
+        return Envelope.model_validate_json(data, extra="ignore")
+    except ValidationError:
+        return None
+
+
+def _error(response: httpx.Response) -> KodaError:
+    """Rebuild the error that the server raised."""
+    status = response.status_code
+    try:
+        problem = response.json()
+        code, detail = str(problem["code"]), str(problem["detail"])
+        context: dict[str, str | int | float | bool | None] = dict(problem.get("context") or {})
+        retryable = bool(problem.get("retryable"))
+    except (ValueError, KeyError, TypeError):
+        text = response.text.strip()[:200]
+        return KodaError(
+            f"{response.url} answered {status}: {text}", code=f"HTTP_{status}", retryable=status in _RETRY_STATUSES
+        )
+    found = _CODES.get(code) or _STATUSES.get(status, KodaError)
+    return found(detail, code=code, context={"status": status, **context}, retryable=retryable)
