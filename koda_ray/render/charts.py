@@ -25,7 +25,7 @@ NAMES = {
     "upload": "store",
 }
 _WIDTH = 1000
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 10, 26
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 8, 10, 26
 _HEIGHT = 250
 _ROW = 26
 _NAME_WIDTH, _VALUE_WIDTH = 130, 90
@@ -50,13 +50,14 @@ def columns(units: Sequence[Mapping[str, Any]], *, seconds_per_frame: float) -> 
     for tick in range(round(top / step) + 1):
         y = _TOP + plot_height * (1 - tick * step / top)
         shapes.append(f'<line x1={_LEFT} x2={_WIDTH - _RIGHT} y1="{y:.1f}" y2="{y:.1f}" />')
-        shapes.append(f'<text x={_LEFT - 8} y="{y + 4:.1f}" text-anchor=end>{_short(tick * step)}</text>')
+        unit_name = " ms" if (tick + 1) * step > top else ""
+        shapes.append(f'<text x={_LEFT - 8} y="{y + 4:.1f}" text-anchor=end>{_short(tick * step)}{unit_name}</text>')
     seconds = frames * seconds_per_frame
     every, _ = _nice(seconds, wanted=8)
     for tick in range(math.floor(seconds / every + 1e-9) + 1):
         x = _LEFT + plot_width * tick * every / seconds
-        shapes.append(f'<text x="{x:.1f}" y={_HEIGHT - 6} text-anchor=middle>{_short(tick * every)} s</text>')
-    shapes.append(f"<text x={_LEFT - 8} y={_HEIGHT - 6} text-anchor=end>ms</text>")
+        anchor = "end" if x > _WIDTH - _RIGHT - 12 else "middle"
+        shapes.append(f'<text x="{x:.1f}" y={_HEIGHT - 6} text-anchor={anchor}>{_short(tick * every)} s</text>')
     for unit, cost in zip(units, costs, strict=True):
         x, right = (_LEFT + plot_width * unit[edge] / frames for edge in ("start", "stop"))
         gap = 2 if right - x > 12 else 0

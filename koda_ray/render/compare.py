@@ -20,6 +20,7 @@ __all__ = ["Comparison", "compare_videos"]
 
 _LONG_SIDE_PX = 320
 _TIMEOUT_S = 600.0
+_FEW, _MANY = 3, 12
 _SAME_DB = 100.0
 _FAR_DB = 20.0
 _OTHER_LIGHT = 12.0
@@ -77,11 +78,15 @@ async def compare_videos(spec: RenderSpec, video: Path, reference: Path) -> Comp
     """
     facts = await probe_video(reference)
     last = len(facts.times_s) - 1
-    chosen = [frame for frame in sheet_frames(spec) if spec.seconds(frame) <= facts.times_s[-1]]
+    starts = [unit.start for unit in plan_units(spec)]
+    # first frames of units are decoded without the others; a long video's sheet shows nothing else
+    moments = starts if _FEW < len(starts) <= _MANY else sheet_frames(spec)
+    chosen = [frame for frame in moments if spec.seconds(frame) <= facts.times_s[-1]]
     rate = float(facts.rate or spec.fps)
     others = [min(last, round(spec.seconds(frame) * rate)) for frame in chosen]
     width, height = spec.picture
-    shrink = min(1.0, _LONG_SIDE_PX / max(width, height))
+    # what the smaller one cannot show is not missing in the other
+    shrink = min(_LONG_SIDE_PX, max(facts.width, facts.height), max(width, height)) / max(width, height)
     size = max(1, round(width * shrink)), max(1, round(height * shrink))
     ours = await _grey(spec, video, chosen, size)
     select = "+".join(f"eq(n,{frame})" for frame in dict.fromkeys(others))

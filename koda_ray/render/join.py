@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -16,9 +17,11 @@ from koda_ray.render.compare import compare_videos
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.isolation import WorkFolder
 from koda_ray.render.mux import join_units
+from koda_ray.render.owned import all_or_cancel
 from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
 from koda_ray.render.quality import VideoFacts, check_video
 from koda_ray.render.sheet import make_sheet, make_thumbnail
+from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import sheet_key, thumbnail_key, unit_key, unit_meta_key, video_key
 
 __all__ = ["join_video"]
@@ -64,17 +67,21 @@ async def join_video(task: JoinTask) -> JoinResult:
         checksums = await join_units(task.spec, parts, video, sounds=sounds)
         timings["join"] = _lap(lap)
         lap = time.perf_counter()
-        hashes = [digest for unit in task.units for digest in unit.frame_hashes]
-        facts = await check_video(task.spec, video, hashes, checksums=checksums)
-        quality = await _quality(task, video, facts, folder.path)
-        timings["check"] = _lap(lap)
-        lap = time.perf_counter()
         thumbnail, sheet = folder.path / "thumbnail.jpg", folder.path / "sheet.jpg"
-        await make_thumbnail(task.spec, video, thumbnail)
-        timings["thumbnail"] = _lap(lap)
-        lap = time.perf_counter()
-        await make_sheet(task.spec, video, sheet)
-        timings["sheet"] = _lap(lap)
+        seen: dict[str, JsonValue] = {}
+
+        async def check() -> None:
+            hashes = [digest for unit in task.units for digest in unit.frame_hashes]
+            facts = await check_video(task.spec, video, hashes, checksums=checksums)
+            seen.update(await _quality(task, video, facts, folder.path))
+            timings["check"] = _lap(lap)
+
+        async def still(make: Callable[[RenderSpec, Path, Path], Awaitable[None]], path: Path) -> None:
+            await make(task.spec, video, path)
+            timings[path.stem] = _lap(lap)
+
+        # each of them waits for a process of its own
+        await all_or_cancel([check(), still(make_thumbnail, thumbnail), still(make_sheet, sheet)])
         lap = time.perf_counter()
         key = video_key(task.user_id, task.job_id, FORMATS[task.spec.format].extension)
         await task.storage.put_file(sheet_key(task.user_id, task.job_id), sheet)
@@ -86,9 +93,9 @@ async def join_video(task: JoinTask) -> JoinResult:
             thumbnail_key=thumbnail_key(task.user_id, task.job_id),
             size_bytes=video.stat().st_size,
             sha256=await asyncio.to_thread(_digest, video),
-            duration_s=task.spec.seconds(len(facts.times_s)),
-            frame_count=len(facts.times_s),
-            quality=quality,
+            duration_s=task.spec.seconds(task.spec.frame_count),
+            frame_count=task.spec.frame_count,
+            quality=seen,
             timings_ms=timings,
         )
     finally:

@@ -42,6 +42,9 @@ details{margin-top:16px}summary{cursor:pointer;color:var(--soft)}pre{overflow:au
 """
 
 
+_AT_ONCE = "<p class=soft>Check, thumbnail and contact sheet are made at the same time.</p>"
+
+
 def report_page(report: Mapping[str, JsonValue], *, job_id: str, sheet: bytes | None = None) -> str:
     """Return the report as HTML.
 
@@ -73,7 +76,7 @@ def report_page(report: Mapping[str, JsonValue], *, job_id: str, sheet: bytes | 
     reused = "<span>pale: made by an earlier render</span>" if any(unit["reused"] for unit in units) else ""
     chart = columns(units, seconds_per_frame=facts["durationS"] / frames)
     parts.append(_card("Time per frame along the video", f"{chart}<div class=legend>{legend}{reused}</div>"))
-    parts.append(_card("Time per frame by stage", bars(_stages(units, facts["seconds"], frames))))
+    parts.append(_card("Time per frame by stage", bars(_stages(units, facts["seconds"], frames)) + _AT_ONCE))
     parts.append(_card("Made with", _table(_origin(facts))))
     body = "\n".join(parts)
     return (

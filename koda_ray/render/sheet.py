@@ -14,6 +14,8 @@ _TIMEOUT_S = 600.0
 _THUMBNAIL_LONG_SIDE_PX = 1280
 _CELL_LONG_SIDE_PX = 320
 _CELLS = 12
+_LONG_CELL = 8
+"""Frames of a cell from which it does not matter which of its middle ones is shown."""
 _GAP_PX = 8
 _BACKGROUND = "0x14161a"
 _OWN_TIME = "%{pts\\:hms}"
@@ -64,8 +66,14 @@ async def make_sheet(spec: RenderSpec, video: Path, target: Path) -> None:
     tile = f"tile={columns}x{rows}:padding={_GAP_PX}:margin={_GAP_PX}:color={_BACKGROUND}"
     scaled = f"{_scaled(spec, _CELL_LONG_SIDE_PX)},format=yuvj420p"
     output = ["-frames:v", "1", "-q:v", "4", *_JPEG, str(target)]
-    if spec.format in ("gif", "png") or spec.alpha or len(plan_units(spec)) < _CELLS:
-        await look(spec, video, frames, f"{scaled},{_caption(_OWN_TIME)},{tile}", output)
+    if len(plan_units(spec)) < _CELLS or spec.format in ("gif", "png") or spec.alpha:
+        captioned = f"{scaled},{_caption(_OWN_TIME)},{tile}"
+        if spec.format == "mp4" and spec.frame_count >= _CELLS * _LONG_CELL:
+            # half the work: frames that no other needs are not decoded, and the next one that is will do
+            line = [*QUIETLY, "-skip_frame", "noref", "-i", str(video), "-map", "0:v:0", "-fps_mode", "passthrough"]
+            await run("ffmpeg", [*line, "-vf", f"{_next_of_cell(spec)},{captioned}", *output], timeout_s=_TIMEOUT_S)
+        else:
+            await look(spec, video, frames, captioned, output)
         return
     inputs: list[str] = []
     cells: list[str] = []
@@ -82,6 +90,13 @@ def _scaled(spec: RenderSpec, long_side_px: int) -> str:
     ratio = min(1.0, long_side_px / max(width, height))
     size = f"scale={max(2, round(width * ratio / 2) * 2)}:{max(2, round(height * ratio / 2) * 2)}"
     return f"{size},{OVER_GREY},scale={_TO_JPEG}" if spec.alpha else f"{size}:{_TO_JPEG}"
+
+
+def _next_of_cell(spec: RenderSpec) -> str:
+    """Return the filter that takes the first frame it sees after the middle of each cell."""
+    cell = f"floor({{}}*{_CELLS / spec.seconds(spec.frame_count):.9f}+0.5)"
+    seen = cell.format("prev_selected_t")
+    return f"select='gt({cell.format('t')},if(isnan(prev_selected_t),0,{seen}))'"
 
 
 def _caption(text: str) -> str:

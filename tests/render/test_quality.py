@@ -1,0 +1,220 @@
+"""The gate: what is refused, what is only said, and how a final compares with its preview; contact sheets."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import zipfile
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageDraw
+
+from koda_ray.errors import QualityRejected
+from koda_ray.render.compare import compare_videos
+from koda_ray.render.encode import unit_encoder
+from koda_ray.render.ffmpeg import run
+from koda_ray.render.mux import join_units
+from koda_ray.render.pictures import frame_name
+from koda_ray.render.quality import check_video, probe_video
+from koda_ray.render.sheet import make_sheet, make_thumbnail, sheet_frames
+from koda_ray.render.spec import RenderSpec, plan_units
+from tests.render.conftest import small
+
+pytestmark = pytest.mark.needs("ffmpeg")
+BUNDLE = "a" * 64
+GREY, WHITE, BLACK, RED, NOTHING = (90, 90, 90), (255, 255, 255), (0, 0, 0), (220, 20, 20), (0, 0, 0, 0)
+Colour = tuple[int, ...]
+
+
+def drawn(spec: RenderSpec, back: Colour, front: Colour | None, at: int = 0) -> bytes:
+    """A picture of one colour, with a square in another."""
+    canvas = Image.new("RGBA" if spec.alpha else "RGB", spec.picture, back)
+    if front is not None:
+        ImageDraw.Draw(canvas).rectangle((at % 100, 20, at % 100 + 40, 60), fill=front)
+    buffer = io.BytesIO()
+    canvas.save(buffer, "png" if spec.lossless else "jpeg", **({} if spec.lossless else {"quality": 95}))
+    return buffer.getvalue()
+
+
+async def film(spec: RenderSpec, folder: Path, frames: list[bytes]) -> tuple[Path, tuple[str, ...]]:
+    """Encode and join pictures as a render does; return the file and its units' checksums."""
+    folder.mkdir(exist_ok=True)
+    parts: list[tuple[Path, int]] = []
+    for unit in plan_units(spec):
+        encoder = unit_encoder(
+            spec, unit.frame_count, folder / f"unit-{unit.index}", image="png" if spec.lossless else "jpeg"
+        )
+        await encoder.start()
+        for frame in range(unit.start, unit.stop):
+            await encoder.write(frames[frame])
+        parts.append((await encoder.finish(), unit.frame_count))
+        await encoder.close()
+    video = folder / f"video.{'zip' if spec.format == 'png' else spec.format}"
+    return video, await join_units(spec, parts, video)
+
+
+def hashes(count: int) -> list[str]:
+    return [str(frame) for frame in range(count)]
+
+
+async def test_damage_in_any_coded_frame_is_seen_without_decoding_it(tmp_path: Path) -> None:
+    spec = small(BUNDLE, duration_s=3.0)
+    video, sums = await film(spec, tmp_path / "a", [drawn(spec, GREY, RED, frame * 3) for frame in range(30)])
+    assert len(sums) == 30
+    assert (await check_video(spec, video, hashes(30), checksums=sums)).warnings == ()
+    whole = video.read_bytes()
+    place = whole.index(b"mdat") + 4
+    for offset in (300, (len(whole) - place) // 2, len(whole) - place - 10):
+        data = bytearray(whole)
+        data[place + offset] ^= 0x10
+        video.write_bytes(data)
+        with pytest.raises(QualityRejected, match="not those of its units"):
+            await check_video(spec, video, hashes(30), checksums=sums)
+
+
+async def test_a_beginning_that_is_blank_is_said_and_a_long_one_refused(tmp_path: Path) -> None:
+    spec = small(BUNDLE, duration_s=3.0)
+    for blank in (0, 3, 4, 5, 12):
+        frames = [drawn(spec, GREY, None if frame < blank else RED, frame * 3) for frame in range(30)]
+        video, sums = await film(spec, tmp_path / str(blank), frames)
+        if blank >= 5:
+            with pytest.raises(QualityRejected, match=r"first 0\.50 s are blank"):
+                await check_video(spec, video, hashes(30), checksums=sums)
+            still = small(BUNDLE, duration_s=3.0, moves=False)
+            assert (await check_video(still, video, hashes(30), checksums=sums)).warnings == ()
+        else:
+            told = (f"the first {blank} frames (0.{blank}0 s) are blank",) if blank else ()
+            assert (await check_video(spec, video, hashes(30), checksums=sums)).warnings == told
+
+
+async def test_colours_that_change_everywhere_at_once_are_not_blank(tmp_path: Path) -> None:
+    spec = small(BUNDLE, duration_s=3.0)
+    frames = [drawn(spec, (frame * 8, 80, 200), None) for frame in range(30)]
+    video, sums = await film(spec, tmp_path / "a", frames)
+    assert (await check_video(spec, video, hashes(30), checksums=sums)).warnings == ()
+
+
+async def test_black_where_units_begin_is_not_black_throughout(tmp_path: Path) -> None:
+    """The gate looks at the first frame of each unit, and at more before it refuses."""
+    spec = small(BUNDLE, duration_s=4.0, moves=False)
+    frames = [drawn(spec, BLACK, RED if frame % 10 in range(3, 8) else None, frame) for frame in range(40)]
+    video, sums = await film(spec, tmp_path / "a", frames)
+    await check_video(spec, video, hashes(40), checksums=sums)
+    video, sums = await film(spec, tmp_path / "b", [drawn(spec, BLACK, None)] * 40)
+    with pytest.raises(QualityRejected, match="black throughout"):
+        await check_video(spec, video, hashes(40), checksums=sums)
+    blue = [drawn(spec, BLACK, (0, 0, 255), frame) for frame in range(40)]  # a grey level of 18
+    video, sums = await film(spec, tmp_path / "c", blue)
+    await check_video(spec, video, hashes(40), checksums=sums)
+
+
+async def test_black_on_nothing_is_a_picture_and_nothing_is_not(tmp_path: Path) -> None:
+    for form in ("webm", "mov", "gif", "png"):
+        spec = small(BUNDLE, duration_s=1.5, format=form, alpha=True)
+        frames = [drawn(spec, NOTHING, (0, 0, 0, 255), frame) for frame in range(15)]
+        video, sums = await film(spec, tmp_path / form, frames)
+        await check_video(spec, video, hashes(15), checksums=sums)
+        video, sums = await film(spec, tmp_path / f"{form}-empty", [drawn(spec, NOTHING, None)] * 15)
+        with pytest.raises(QualityRejected, match="transparent throughout"):
+            await check_video(spec, video, hashes(15), checksums=sums)
+
+
+async def test_a_picture_that_stands_for_long_is_said(tmp_path: Path) -> None:
+    spec = small(BUNDLE, duration_s=5.0)
+    frames = [drawn(spec, GREY, RED, min(frame, 15) * 3) for frame in range(50)]
+    video, sums = await film(spec, tmp_path / "a", frames)
+    seen = [str(min(frame, 15)) for frame in range(50)]
+    facts = await check_video(spec, video, seen, checksums=sums)
+    assert facts.warnings == ("the picture stands still for 3.5 s of 5.0 s",)
+
+
+async def test_a_rate_or_a_sound_that_was_not_asked_for_is_refused(tmp_path: Path) -> None:
+    asked = small(BUNDLE, duration_s=2.0)
+    video = tmp_path / "video.mp4"
+    source = ["-y", "-v", "error", "-f", "lavfi", "-i", "testsrc=s=160x90:r=10:d=2"]
+    sound = ["-f", "lavfi", "-i", "sine=d=2", "-pix_fmt", "yuv420p", str(video)]
+    await run("ffmpeg", [*source, *sound], timeout_s=60)
+    assert (await probe_video(video)).audio_s == pytest.approx(2.0, abs=0.03)
+    with pytest.raises(QualityRejected, match="has a sound track"):
+        await check_video(asked, video, hashes(20))
+    late = "settb=1/1000,setpts=N*100+if(eq(N\\,19)\\,50\\,0)"
+    arguments = ["-vf", late, "-fps_mode", "passthrough", "-enc_time_base", "1:1000", "-pix_fmt", "yuv420p", "-bf", "0"]
+    await run("ffmpeg", [*source, *arguments, str(video)], timeout_s=60)
+    with pytest.raises(QualityRejected, match=r"frame 19 lies at 1\.95"):
+        await check_video(asked, video, hashes(20))
+
+
+async def test_a_picture_sequence_with_a_hole_or_another_size_is_refused(tmp_path: Path) -> None:
+    spec = small(BUNDLE, duration_s=1.0, format="png")
+    video, _ = await film(spec, tmp_path / "a", [drawn(spec, GREY, RED, frame) for frame in range(10)])
+    assert (await check_video(spec, video, hashes(10))).codec == "png"
+    with zipfile.ZipFile(video) as archive:
+        pictures = {name: archive.read(name) for name in archive.namelist()}
+    small_one = drawn(small(BUNDLE, format="png", width=32, height=32), GREY, RED)
+    for change, words in (
+        ({frame_name(4): None}, "does not hold"),
+        ({frame_name(9): None}, "has 9 frames"),
+        ({frame_name(4): small_one}, "2 sizes"),
+    ):
+        with zipfile.ZipFile(video, "w") as archive:
+            for name, data in (pictures | change).items():
+                if data is not None:
+                    archive.writestr(name, data)
+        with pytest.raises(QualityRejected, match=words):
+            await check_video(spec, video, hashes(10))
+
+
+async def test_a_final_is_compared_with_its_preview(tmp_path: Path) -> None:
+    preview = small(BUNDLE, duration_s=4.0, width=160, height=90, crf=28)
+    final = small(BUNDLE, duration_s=4.0, width=320, height=180, fps=20, crf=18)
+
+    def frames(spec: RenderSpec, back: Colour = GREY, *, at: int = 0) -> list[bytes]:
+        pictures: list[bytes] = []
+        for frame in range(spec.frame_count):
+            canvas = Image.new("RGB", spec.picture, back)
+            width, height = spec.picture
+            left = width * (frame / spec.fps + at) / 6
+            ImageDraw.Draw(canvas).rectangle((left, height / 4, left + width / 4, height * 3 / 4), fill=WHITE)
+            buffer = io.BytesIO()
+            canvas.save(buffer, "jpeg", quality=95)
+            pictures.append(buffer.getvalue())
+        return pictures
+
+    small_one, _ = await film(preview, tmp_path / "preview", frames(preview))
+    same, _ = await film(final, tmp_path / "same", frames(final))
+    found = await compare_videos(final, same, small_one)
+    assert found.times_s == (0.0, 1.0, 2.0, 3.0)
+    assert found.mean_db > 24
+    assert abs(found.luminance - found.reference_luminance) < 2
+    assert found.warnings == []
+    other, _ = await film(final, tmp_path / "other", frames(final, at=2))
+    assert "is not the preview's" in (await compare_videos(final, other, small_one)).warnings[0]
+    darker, _ = await film(final, tmp_path / "darker", frames(final, (50, 50, 50)))
+    assert "mean level of light" in (await compare_videos(final, darker, small_one)).warnings[-1]
+
+
+@pytest.mark.parametrize(
+    ("form", "duration_s"), [("mp4", 0.5), ("mp4", 12.0), ("mp4", 16.0), ("webm", 3.0), ("png", 3.0)]
+)
+async def test_the_contact_sheet_shows_frames_in_order(tmp_path: Path, form: str, duration_s: float) -> None:
+    spec = small(BUNDLE, duration_s=duration_s, format=form)
+    total = spec.frame_count
+    frames = [drawn(spec, (round(250 * frame / total), 60, 60), WHITE) for frame in range(total)]
+    video, _ = await film(spec, tmp_path / "a", frames)
+    await make_sheet(spec, video, tmp_path / "sheet.jpg")
+    await make_thumbnail(spec, video, tmp_path / "thumbnail.jpg")
+    sheet = Image.open(tmp_path / "sheet.jpg").convert("RGB")
+    cells = min(12, total)
+    columns, rows = (4, 3) if cells == 12 else (4, 2)
+    assert sheet.size == (8 + columns * 168, 8 + rows * 98)
+    reds: list[int] = []
+    for cell, (row, column) in enumerate(itertools.islice(itertools.product(range(rows), range(columns)), cells)):
+        found = sheet.getpixel((8 + column * 168 + 120, 8 + row * 98 + 20))
+        assert isinstance(found, tuple)
+        reds.append(found[0])
+        assert abs(found[0] - 250 * sheet_frames(spec)[cell] / total) < 14, cell
+    assert reds == sorted(reds)
+    middle = Image.open(tmp_path / "thumbnail.jpg").convert("RGB").getpixel((150, 10))
+    assert isinstance(middle, tuple)
+    assert abs(middle[0] - 250 * (total // 2) / total) < 10
