@@ -18,6 +18,7 @@ from koda_ray.serve import problem
 from koda_ray.serve.background import Background
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.gate import Gate
+from koda_ray.serve.hangups import HangUps
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.openapi import describe
 from koda_ray.serve.routes import assets, commands, events, files, health, jobs, media, preview, renders, sessions
@@ -81,6 +82,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
         openapi_url="/v1/openapi.json",
         lifespan=lifespan,
         middleware=[
+            Middleware(HangUps),
             Middleware(BodyLimit, limit_bytes=limit_bytes),
             Middleware(Gate, auth=deps.auth, host=deps.settings.host, upload_bytes=upload_bytes),
         ],

@@ -153,6 +153,19 @@ async def test_a_client_that_hangs_up_cancels_nothing(koda: World, client: KodaC
     await until(client, made.session_id, "preview")
 
 
+async def test_hanging_up_in_a_burst_leaves_no_traceback(
+    koda: World, client: KodaClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    session_id = await held(koda, client)
+    for n in range(200):
+        await koda.directory.move(session_id, commands.Think(f"thought {n} " + "x" * 2000))
+    for _ in range(5):
+        async with httpx.AsyncClient(base_url=client.url, trust_env=False) as impatient:
+            await take(impatient, f"/v1/sessions/{session_id}/events", 3)
+    assert (await client.session(session_id)).state.phase == "idle"  # it serves on
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_a_stream_ends_after_delete(koda: World, client: KodaClient) -> None:
     session_id = await held(koda, client)
     events = client.follow(session_id)
