@@ -22,6 +22,8 @@ import typer.main
 from koda_ray.cli import app
 from koda_ray.client import Koda, KodaClient
 from koda_ray.config import REPO_ROOT, Settings
+from koda_ray.render.local import LocalExecutor
+from koda_ray.render.presets import PRESET_NAMES
 from koda_ray.serve import routes
 from tests.serve.test_sessions import until
 from tests.serve.world import VIDEO, World, world
@@ -91,7 +93,7 @@ async def _run(command: list[str], folder: Path, **environment: str) -> subproce
 async def test_the_python_example_ends_with_a_video_or_a_reason(
     koda: World, tmp_path: Path, asks: bool, fails: dict[str, str], ends_with: str
 ) -> None:
-    (code,) = _blocks(_README, "python")
+    code, _ = _blocks(_README, "python")
     koda.directory.asks, koda.directory.fails = asks, fails
     ran = await _run([sys.executable, "-W", "error", "-c", code], tmp_path, KODA_SERVER=koda.url)
     assert ran.returncode == (1 if ends_with else 0) and ends_with in ran.stderr and "Traceback" not in ran.stderr
@@ -108,7 +110,7 @@ def test_the_plain_client_does_what_the_example_does() -> None:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl: not on PATH")
 async def test_the_http_example_leads_from_a_prompt_to_a_video(koda: World, tmp_path: Path) -> None:
     koda.directory.asks = False
-    (example,) = (block for block in _blocks(_README, "sh") if "curl" in block)
+    (example,) = (block for block in _blocks(_README, "sh") if "v1/sessions" in block)
     serve, create, session, events, accept, state, video = example.replace("\\\n", " ").splitlines()
     assert serve == "./koda serve --background" and session.startswith("SESSION=ses_...")
     session_id = ""
@@ -143,6 +145,53 @@ async def test_the_http_example_leads_from_a_prompt_to_a_video(koda: World, tmp_
     assert sum(line.startswith(b"id: ") for line in lines) == last
 
 
+_PAGE = "<style>body{margin:0;background:#246} h1{animation:a 1s infinite} @keyframes a{to{color:red}}</style><h1>Hi"
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page/index.html").write_text(_PAGE)
+    shutil.make_archive(str(tmp_path / "page"), "zip", tmp_path / "page")
+    return tmp_path
+
+
+@pytest.mark.browser
+async def test_the_python_example_renders_a_page(page: Path) -> None:
+    _, code = _blocks(_README, "python")
+    ran = await _run([sys.executable, "-W", "error", "-c", code], page, KODA_DATA_DIR=str(page / "data"))
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("page.mp4 60 ") and (page / "page.mp4").stat().st_size > 0
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl: not on PATH")
+async def test_the_http_example_renders_a_page(koda: World, page: Path) -> None:
+    (example,) = (block for block in _blocks(_README, "sh") if "v1/renders" in block)
+    upload, render, events, state, video = example.splitlines()
+    assert render.startswith("RENDER=job_...")
+    render_id = ""
+
+    async def type_in(command: str) -> str:
+        sent = f"RENDER={render_id}; exec {command.replace('localhost:8420', koda.url)}"
+        ran = await _run(["sh", "-c", sent], page)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    async with LocalExecutor(workers=1) as koda.directory.executor:
+        render_id = json.loads(await type_in(upload))["id"]
+        assert "succeeded" in await type_in(events)
+        assert json.loads(await type_in(state))["status"] == "succeeded"
+        await type_in(video)
+        await koda.directory.close()
+    assert (page / "page.mp4").read_bytes()[4:8] == b"ftyp"
+
+
+def test_the_presets_are_all_named() -> None:
+    section = _README.partition("## Any web page to a video")[2].partition("\n## ")[0]
+    assert set(PRESET_NAMES) <= set(re.findall(r"`([\w-]+)`", section))
+
+
 async def test_the_page_of_operations_needs_no_network(koda: World) -> None:
     named = re.findall(r"localhost:8420(/(?:docs|v1/openapi\.json))", _README)
     assert named == ["/docs", "/v1/openapi.json"]
@@ -157,8 +206,9 @@ async def test_the_page_of_operations_needs_no_network(koda: World) -> None:
 
 _POISON = """
 import os, subprocess, sys
+from types import SimpleNamespace
 from tests import conftest
-conftest.pytest_configure(None)
+conftest.pytest_configure(SimpleNamespace(pluginmanager=SimpleNamespace(register=lambda plugin: None)))
 try:
     code = "import os; from koda_ray.config import Settings; print(dict(os.environ), Settings())"
     subprocess.run([sys.executable, "-c", code], check=True)
