@@ -302,10 +302,11 @@ class Browser:
         attached = await connection.send("Target.attachToTarget", {"targetId": target, "flatten": True})
         session = ProtocolSession(connection, str(attached["sessionId"]))
         await connection.send("Browser.setDownloadBehavior", {"behavior": "deny", "browserContextId": context})
-        await session.send(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False},
-        )
+        metrics: dict[str, object] = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False}
+        if self.kind == "shell" and scale != 1:
+            # without it a frame's picture has the size in CSS pixels, whatever the page was drawn at
+            metrics["viewport"] = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        await session.send("Emulation.setDeviceMetricsOverride", metrics)
         await session.send("Emulation.setFocusEmulationEnabled", {"enabled": True})
         return Target(connection, session, target, context)
 

@@ -152,8 +152,18 @@ async def test_a_picture_that_stands_is_kept_once_and_shown_often(storage: Stora
     assert [len(zipfile.ZipFile(io.BytesIO(await storage.get(key))).namelist()) for key in units].count(1) == 1
 
 
-@pytest.mark.parametrize("form", ["mp4", "webm", "mov"])
-@pytest.mark.parametrize("fps", ["23.976", "29.97", "59.94", "12.5"])
+@pytest.mark.parametrize(
+    ("form", "fps"),
+    [
+        ("mp4", "23.976"),
+        ("mp4", "29.97"),
+        ("mp4", "59.94"),
+        ("mp4", "12.5"),
+        ("webm", "23.976"),
+        ("webm", "59.94"),
+        ("mov", "29.97"),
+    ],
+)
 async def test_rates_of_broadcast_are_exact(
     storage: Storage, local: LocalExecutor, form: VideoFormat, fps: str
 ) -> None:
@@ -176,6 +186,32 @@ async def test_rates_of_broadcast_are_exact(
     if form != "webm":
         data = path.read_bytes()
         assert data.index(b"moov") < data.index(b"mdat")
+
+
+@pytest.mark.parametrize("form", ["mp4", "png"])
+async def test_a_page_is_drawn_at_the_scale_of_the_picture(
+    storage: Storage, local: LocalExecutor, form: VideoFormat
+) -> None:
+    """Columns of one device pixel: a picture that was drawn small and made larger would not show them."""
+    page = """<!doctype html><style>body{margin:0}</style><canvas id=c style="width:160px;height:90px"></canvas><script>
+    c.width = 160 * devicePixelRatio; c.height = 90 * devicePixelRatio; const g = c.getContext('2d');
+    g.fillStyle = '#fff'; g.fillRect(0, 0, 999, 999); g.fillStyle = '#000';
+    for (let x = 0; x < c.width; x += 2) g.fillRect(x, 0, 1, 999);
+    const f = t => { g.fillStyle = '#f00'; g.fillRect(0, t / 10, 40, 2); requestAnimationFrame(f); }; f(0);
+    </script>"""
+    spec = small(await put_page(storage, page), format=form, scale={"png": 2.5, "mp4": 2}[form], crf=4)
+    result = await render(spec, storage, local)
+    assert (result.width, result.height) == {"png": (400, 225), "mp4": (320, 180)}[form]
+    path = await file_of(storage, result)
+    if form == "png":
+        with zipfile.ZipFile(path) as archive:
+            shown = Image.open(io.BytesIO(archive.read("frame-000009.png"))).convert("L")
+    else:
+        shown = (await frame(path, 9)).convert("L")
+    row = [shown.getpixel((x, 170)) for x in range(100, 110)]
+    assert all(isinstance(level, int) and (level < 40 if x % 2 == 0 else level > 215) for x, level in enumerate(row)), (
+        row
+    )
 
 
 async def test_a_bitrate_is_kept(storage: Storage, local: LocalExecutor) -> None:
