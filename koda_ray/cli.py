@@ -270,6 +270,9 @@ def render(
     trim: Annotated[bool, typer.Option("--trim", help="Cut what is longer than the preset's platform takes.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Render a sample a second time and compare.")] = False,
     lenient: Annotated[bool, typer.Option("--lenient", help="Go on where the page throws.")] = False,
+    report: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Save the report, the contact sheet and a still picture too.")
+    ] = None,
     resolution: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Of a session: 720p, 1080p or 4k.", show_default=False)
     ] = None,
@@ -293,6 +296,7 @@ def render(
         "--props": props,
         "--workers": workers,
         "--entry": entry,
+        "--report": report,
     }
     if what.startswith("ses_") and not Path(what).exists():
         wrong = [name for name, value in given.items() if value is not None]
@@ -327,6 +331,7 @@ def render(
         "trim": trim,
         "verify": verify,
         "lenient": lenient,
+        "report": report,
     }
     pages.render_page(Path(what), out, wishes, props=props, workers=workers, plain=plain, json=json)
 

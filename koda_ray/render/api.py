@@ -34,7 +34,7 @@ from koda_ray.render.sources import Page, read_page
 from koda_ray.render.spec import Effort, RenderSpec, VideoFormat
 from koda_ray.render.verify import verify_sample
 from koda_ray.render.wishes import PageSays, Wishes, make_spec, needs_page
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.state.storage import Storage, bundle_key, render_prefix
 from koda_ray.types import new_id
 
 __all__ = [
@@ -66,7 +66,8 @@ class Options(TypedDict, total=False):
     pixels per CSS pixel. ``preset`` is one of `koda_ray.render.presets.PRESET_NAMES`. ``format`` is mp4, webm, mov, gif
     or png, else by the output's ending. ``audio`` are lines as `koda_ray.render.sounds.read_sounds` takes. ``props`` is
     what the page finds as ``window.__kodaProps``. ``trim`` cuts what is longer than the preset's platform takes.
-    ``verify`` renders a sample a second time and compares. ``lenient`` goes on where the page throws.
+    ``verify`` renders a sample a second time and compares. ``lenient`` goes on where the page throws. ``report`` is a
+    folder for the report (JSON and HTML), the contact sheet and the still picture; of a batch, one below it for each.
     """
 
     duration: float
@@ -87,6 +88,7 @@ class Options(TypedDict, total=False):
     verify: bool
     lenient: bool
     ready_timeout_s: float
+    report: str | Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +186,7 @@ class Renderer:
         wishes: Wishes,
         *,
         verify: bool = False,
+        report: Path | None = None,
         on_spec: Callable[[RenderSpec], None] | None = None,
         on_progress: Callable[[Progress], Awaitable[None]] | None = None,
     ) -> Rendered:
@@ -222,6 +225,11 @@ class Renderer:
             )
         await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
         await self.storage.get_file(result.video_key, out)
+        if report is not None:
+            prefix = render_prefix(_USER, job_id)
+            for key in await self.storage.list(prefix):
+                if key != result.video_key:
+                    await self.storage.get_file(key, report / key.removeprefix(prefix).lstrip("/"))
         made = _rendered(result, spec, out, job_id, time.perf_counter() - started, compared)
         return replace(made, still=made.frame_count > 1 and len(pictures) == 1)
 
@@ -259,7 +267,14 @@ async def render(
     target = Path(out)
     page, wishes = await asyncio.to_thread(_prepare, Path(path), target, options)
     async with Renderer(workers=workers) as renderer:
-        return await renderer.render(page, target, wishes, verify=options.get("verify", False), on_progress=on_progress)
+        return await renderer.render(
+            page,
+            target,
+            wishes,
+            verify=options.get("verify", False),
+            report=Path(options["report"]) if "report" in options else None,
+            on_progress=on_progress,
+        )
 
 
 def render_sync(
@@ -315,7 +330,14 @@ async def render_rows(
         try:
             own = replace(wishes, props=json.dumps(row))
             async with gate:
-                made = await renderer.render(page, target, own, verify=options.get("verify", False), on_progress=told)
+                made = await renderer.render(
+                    page,
+                    target,
+                    own,
+                    verify=options.get("verify", False),
+                    report=Path(options["report"], target.stem) if "report" in options else None,
+                    on_progress=told,
+                )
             done = RowDone(index=index, row=row, path=target, rendered=made)
         except KodaError as error:
             done = RowDone(index=index, row=row, path=target, error=error)

@@ -75,7 +75,9 @@ async def test_a_page_with_the_contract_needs_nothing_but_a_name(tmp_path: Path)
 
 async def test_what_was_made_is_not_made_again_and_a_sample_is_compared(card: Path, tmp_path: Path) -> None:
     first = await render(card, tmp_path / "a.mp4", **SMALL)
-    again = await render(card, tmp_path / "b.mp4", verify=True, **SMALL)
+    again = await render(card, tmp_path / "b.mp4", verify=True, report=tmp_path / "about", **SMALL)
+    told = {path.name for path in (tmp_path / "about").iterdir()}
+    assert told == {"report.json", "report.html", "sheet.jpg", "thumbnail.jpg"}
     assert (first.units_reused, again.units_reused, again.verified_frames) == (0, again.units, 10)
     assert (tmp_path / "a.mp4").read_bytes() == (tmp_path / "b.mp4").read_bytes()
     assert first.frame_hash == again.frame_hash and first.job_id != again.job_id

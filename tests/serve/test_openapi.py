@@ -38,6 +38,7 @@ OPERATIONS = {
     "followRender": ("get", "/v1/renders/{job_id}/events"),
     "getRenderVideo": ("get", "/v1/renders/{job_id}/video"),
     "getRenderThumbnail": ("get", "/v1/renders/{job_id}/thumbnail"),
+    "getRenderSheet": ("get", "/v1/renders/{job_id}/sheet"),
     "getRenderReport": ("get", "/v1/renders/{job_id}/report"),
     "uploadAsset": ("post", "/v1/assets"),
     "listAssets": ("get", "/v1/sessions/{session_id}/assets"),

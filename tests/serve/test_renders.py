@@ -89,6 +89,9 @@ async def test_a_page_is_uploaded_followed_and_downloaded(browsers: World, http:
     assert part.status_code == 206 and part.content == b"ftyp"
     assert (await http.get(done["thumbnailUrl"])).content[:2] == b"\xff\xd8"
     assert (await http.get(done["reportUrl"])).json()["frames"] == 10
+    page = await http.get(done["reportUrl"], params={"format": "html"})
+    assert "<html" in page.text and page.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    assert (await http.get(f"{view['stateUrl']}/sheet")).content[:2] == b"\xff\xd8"
 
     again = await http.post("/v1/renders", json={"bundle": done["bundle"], "options": {**SMALL, "duration": 0.5}})
     assert again.status_code == 202 and again.json()["bundle"] == done["bundle"]

@@ -33,7 +33,7 @@ from koda_ray.serve.routes.events import Start, sse
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
 from koda_ray.serve.views import render_view
-from koda_ray.state.storage import report_key, thumbnail_key, video_key
+from koda_ray.state.storage import report_key, report_page_key, sheet_key, thumbnail_key, video_key
 from koda_ray.state.store import JobRecord
 from koda_ray.types import now
 from koda_ray.wire import CreateRender, PageRender, RenderView
@@ -224,23 +224,44 @@ async def render_thumbnail(request: Request, job: OwnRender, deps: Deps) -> Resp
 
 
 @router.get(
+    "/{job_id}/sheet",
+    operation_id="getRenderSheet",
+    summary="See frames of a render side by side",
+    response_class=Response,
+    responses={200: {"description": "The picture", "content": {"image/jpeg": _BYTES}}, **responses(401, 404, 422)},
+)
+@router.head("/{job_id}/sheet", include_in_schema=False)
+async def render_sheet(request: Request, job: OwnRender, deps: Deps) -> Response:
+    """Send the contact sheet."""
+    return await _part(request, job, deps, sheet_key(job.user_id, job.id), "image/jpeg", "sheet.jpg")
+
+
+@router.get(
     "/{job_id}/report",
     operation_id="getRenderReport",
     summary="Read how a render went",
     response_class=Response,
     responses={
-        200: {"description": "The report", "content": {"application/json": {}}},
+        200: {"description": "The report", "content": {"application/json": {}, "text/html": {}}},
         **responses(401, 404, 422),
     },
 )
-async def render_report(request: Request, job: OwnRender, deps: Deps) -> Response:
-    """Send frames, timings by stage, attempts, reuse and environment."""
-    return await _part(request, job, deps, report_key(job.user_id, job.id), "application/json", "json")
-
-
-async def _part(
-    request: Request, job: JobRecord, deps: ApiDeps, key: str, media_type: str, extension: Literal["jpg", "json"]
+async def render_report(
+    request: Request,
+    job: OwnRender,
+    deps: Deps,
+    format: Annotated[Literal["json", "html"], Query(description="For programs, or to look at")] = "json",
 ) -> Response:
+    """Send frames, timings by stage, attempts, reuse and environment."""
+    if format == "json":
+        return await _part(request, job, deps, report_key(job.user_id, job.id), "application/json", "json")
+    page = await _part(request, job, deps, report_page_key(job.user_id, job.id), "text/html; charset=utf-8", "html")
+    # it quotes a page that is not trusted: whatever slipped through may not run on this origin
+    page.headers["Content-Security-Policy"] = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    return page
+
+
+async def _part(request: Request, job: JobRecord, deps: ApiDeps, key: str, media_type: str, extension: str) -> Response:
     _result(job)
     return await blob_response(
         request,
