@@ -99,6 +99,7 @@ class Renders:
             user_id=self._core.user_id,
             on_progress=watch.progress,
             on_unit=watch.unit,
+            reference=await self._agreed(spec) if kind == "final" else None,
         )
         try:
             result = await job.run()
@@ -117,6 +118,17 @@ class Renders:
             )
         )
         return result
+
+    async def _agreed(self, spec: RenderSpec) -> str | None:
+        """Return the key of the preview's video, where it shows the same bundle: the final is compared with it."""
+        shown = self._core.state.preview
+        if shown is None or shown.bundle != spec.bundle:
+            return None
+        try:
+            key = ((await self._core.store.get_job(shown.job_id)).result or {}).get("videoKey")
+        except NotFound:
+            return None
+        return key if isinstance(key, str) else None
 
     async def cancelled(self, job_id: str) -> None:
         """Mark a job cancelled, once the work that was ended for it is over."""

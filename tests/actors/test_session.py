@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import json
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from koda_ray.commands import Fail
 from koda_ray.errors import Conflict, EncodeFailed, InvalidInput, InvalidTransition, NotFound
 from koda_ray.render.local import LocalExecutor
 from koda_ray.state import checkpoint
-from koda_ray.state.storage import Storage
+from koda_ray.state.storage import Storage, report_key
 from koda_ray.state.store import AssetRecord, Batch
 from koda_ray.studio.offline import OfflineDirector
 from koda_ray.types import new_id, now
@@ -55,6 +56,8 @@ async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(stud
     job = await studio.store.get_job(done.output.job_id)
     assert job.result is not None and job.result["frames"] == 60
     assert await studio.storage.size(str(job.result["videoKey"])) == done.output.file_size
+    report = json.loads(await studio.storage.get(report_key("local", job.id)))
+    assert report["quality"]["preview"]["psnrDb"] > 20  # what was agreed to is what was made
 
     beads = await studio.store.beads(session.session_id)
     assert [bead.status for bead in beads] == ["closed"] * 3
