@@ -63,6 +63,11 @@ CHROMIUM_FLAGS = (
     "--font-render-hinting=none",
     "--disable-partial-raster",
     "--disable-checker-imaging",
+    # a layer in one piece: tiles are drawn, uploaded and blurred one by one, a tenth of a page's cost
+    "--max-untiled-layer-width=4096",
+    "--max-untiled-layer-height=4096",
+    "--default-tile-width=2048",
+    "--default-tile-height=2048",
     "--disable-image-animation-resync",
     "--disable-threaded-animation",
     "--disable-threaded-scrolling",
