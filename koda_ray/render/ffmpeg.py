@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
 from koda_ray.errors import EncodeFailed
@@ -39,7 +39,7 @@ def command_line(
 
 
 async def run(
-    program: str, arguments: Sequence[str], *, timeout_s: float, feed: AsyncIterator[bytes] | None = None
+    program: str, arguments: Sequence[str], *, timeout_s: float, feed: AsyncGenerator[bytes] | None = None
 ) -> bytes:
     """Run ffmpeg or ffprobe to its end.
 
@@ -75,7 +75,7 @@ async def run(
     return output
 
 
-async def _converse(process: asyncio.subprocess.Process, feed: AsyncIterator[bytes]) -> tuple[bytes, bytes]:
+async def _converse(process: asyncio.subprocess.Process, feed: AsyncGenerator[bytes]) -> tuple[bytes, bytes]:
     """Feed a child while what it says is read."""
     reader, words, stdin = process.stdout, process.stderr, process.stdin
     assert reader is not None
@@ -84,19 +84,24 @@ async def _converse(process: asyncio.subprocess.Process, feed: AsyncIterator[byt
 
     async def write() -> None:
         try:
-            async for data in feed:
-                stdin.write(data)
-                await stdin.drain()
+            async with contextlib.aclosing(feed):
+                async for data in feed:
+                    stdin.write(data)
+                    await stdin.drain()
         except (BrokenPipeError, ConnectionResetError):
             pass  # it has ended, and says why
         finally:
             stdin.close()
 
-    async with asyncio.TaskGroup() as group:
-        group.create_task(write())
-        output, errors = group.create_task(reader.read()), group.create_task(words.read())
-    await process.wait()
-    return output.result(), errors.result()
+    writer = asyncio.create_task(write())
+    try:
+        output, errors = await asyncio.gather(reader.read(), words.read())
+        await writer
+        await process.wait()
+    finally:
+        writer.cancel()
+        await asyncio.wait({writer})
+    return output, errors
 
 
 async def ended(process: asyncio.subprocess.Process) -> None:

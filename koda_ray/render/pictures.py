@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import zipfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -114,7 +114,7 @@ def read_pictures(units: Sequence[tuple[Path, int]]) -> Iterator[tuple[int, byte
         start += frames
 
 
-async def feed_of(units: Sequence[tuple[Path, int]], *, size: tuple[int, int], fps: Fraction) -> AsyncIterator[bytes]:
+async def feed_of(units: Sequence[tuple[Path, int]], *, size: tuple[int, int], fps: Fraction) -> AsyncGenerator[bytes]:
     """Yield units' pictures as a stream for FFmpeg's standard input, one at a time.
 
     Args:
@@ -163,7 +163,7 @@ async def join_pictures(units: Sequence[tuple[Path, int]], target: Path) -> None
 
 async def sequence_feed(
     path: Path, frames: Sequence[int], *, size: tuple[int, int], fps: Fraction
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Yield some frames of a picture sequence as a stream for FFmpeg's standard input, at their times.
 
     Args:

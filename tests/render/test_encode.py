@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+from collections.abc import AsyncGenerator
+from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
 from typing import Literal
@@ -13,6 +15,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from koda_ray.errors import EncodeFailed, QualityRejected
+from koda_ray.render import matroska
 from koda_ray.render.encode import UnitEncoder
 from koda_ray.render.ffmpeg import run
 from koda_ray.render.mux import join_units
@@ -89,11 +92,21 @@ async def test_a_joined_video_has_every_frame_at_its_time_and_in_its_colour(
         assert marker[2] < 90
 
 
-@pytest.mark.parametrize("image", ["png", "jpeg"])
+@pytest.mark.parametrize(
+    ("image", "fields"),
+    [
+        ("png", {}),
+        ("jpeg", {}),
+        ("jpeg", {"bitrate_kbps": 500}),
+        ("jpeg", {"format": "webm"}),
+        ("png", {"format": "webm", "alpha": True}),
+        ("png", {"format": "mov", "alpha": True}),
+    ],
+)
 async def test_the_same_pictures_give_the_same_bytes_however_late_they_come(
-    tmp_path: Path, image: Literal["png", "jpeg"]
+    tmp_path: Path, image: Literal["png", "jpeg"], fields: dict[str, object]
 ) -> None:
-    spec = small(BUNDLE, duration_s=2.0, fps=30)
+    spec = small(BUNDLE, duration_s=2.0, fps=30, **fields)
     videos = await asyncio.gather(
         *(encode(spec, range(60), tmp_path / f"{late_s}.mp4", image, late_s=late_s) for late_s in (0.0, 0.02, 0.05))
     )
@@ -145,6 +158,27 @@ async def test_a_child_that_takes_too_long_is_killed() -> None:
     with pytest.raises(EncodeFailed, match=r"did not end in 0\.5 s") as caught:
         await run("ffmpeg", ["-v", "error", "-re", "-f", "lavfi", "-i", "color", "-f", "null", "-"], timeout_s=0.5)
     assert caught.value.retryable
+
+
+async def test_what_goes_wrong_while_a_child_is_fed_is_what_is_raised() -> None:
+    async def feed() -> AsyncGenerator[bytes]:
+        yield matroska.header(32, 32, Fraction(10), "png")
+        raise EncodeFailed("a unit is damaged")
+
+    line = ["-v", "error", "-f", "matroska", "-i", "pipe:", "-f", "null", "-"]
+    with pytest.raises(EncodeFailed, match="a unit is damaged"):
+        await run("ffmpeg", line, timeout_s=60, feed=feed())
+
+
+async def test_a_child_that_ends_before_it_is_fed_says_why() -> None:
+    async def feed() -> AsyncGenerator[bytes]:
+        while True:
+            yield bytes(1 << 16)
+
+    with pytest.raises(EncodeFailed, match="Invalid data"):
+        await run(
+            "ffmpeg", ["-v", "error", "-f", "matroska", "-i", "pipe:", "-f", "null", "-"], timeout_s=60, feed=feed()
+        )
 
 
 async def test_cancelling_kills_the_child() -> None:
