@@ -16,7 +16,7 @@ __all__ = ["ProgressMeter"]
 _EVERY_S = 0.25
 _RATE_WINDOW_S = 10.0
 _CAPTURE_SHARE = 0.92
-_JOIN_S_PER_FRAME = 0.006
+_JOIN_S_PER_FRAME = 0.001
 _JOIN_S = 0.5
 
 
