@@ -126,7 +126,7 @@ class Terminal:
 def test_an_interrupt_ends_every_process_and_the_same_command_goes_on(folder: Path, number: int) -> None:
     words = ("render", "page", "--size", "160x90", "--fps", "60", "--duration", "20", "--workers", "1", "-o", "a.mp4")
     first = Terminal(folder, *words)
-    first.read(r"a\.mp4.* [1-9]\d % capturing · [\d.]+ frames/s · .* left")
+    first.read(r"a\.mp4 ━.* [1-9]\d % capturing · [\d.]+ frames/s · .* left")
     below = psutil.Process(first.process.pid).children(recursive=True)
     assert below
     began = time.monotonic()

@@ -31,7 +31,8 @@ from koda_ray.render.rows import Row
 __all__ = ["Face", "render_batch", "render_one"]
 
 _STEP_PERCENT = 10
-_NAME = 32
+_NAME, _BAR, _SAID = 32, 30, 49
+"""Columns of a wide terminal: a name and a bar at most, and what is said of it; a narrow one halves the first two."""
 T = TypeVar("T")
 
 
@@ -139,10 +140,12 @@ class _Screen:
         self._step = -1
         self._total = total
         self._drawn: Progress | None = None
+        room = max(12, face.console.width - _SAID)
+        self._name = min(_NAME, room // 2)
         if face.live:
             self._drawn = Progress(
                 TextColumn("  {task.description}"),
-                BarColumn(bar_width=30, complete_style=ACCENT, finished_style="green"),
+                BarColumn(bar_width=min(_BAR, room - self._name), complete_style=ACCENT, finished_style="green"),
                 TextColumn("{task.percentage:>3.0f} %"),
                 TextColumn("{task.fields[said]}", style="dim"),
                 console=face.console,
@@ -155,7 +158,7 @@ class _Screen:
             if self._total > 1:
                 self._bars[""] = self._drawn.add_task("all rows", total=self._total, said=f"0 of {self._total}")
             else:
-                self._bars[""] = self._drawn.add_task("reading the page", total=None, said="")
+                self._bars[""] = self._drawn.add_task(one_line("reading the page", self._name), total=None, said="")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -173,7 +176,7 @@ class _Screen:
             if self._total == 1 and "" in self._bars:
                 self._drawn.remove_task(self._bars.pop(""))
             if name not in self._bars:
-                self._bars[name] = self._drawn.add_task(one_line(name, _NAME), total=100, said="")
+                self._bars[name] = self._drawn.add_task(one_line(name, self._name), total=100, said="")
             self._drawn.update(self._bars[name], completed=progress.percent, said=said)
             return
         step = int(progress.percent // _STEP_PERCENT)

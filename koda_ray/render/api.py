@@ -424,7 +424,7 @@ def _prepare(path: Path, out: Path, options: Options) -> tuple[Page, Wishes]:
         audio=tracks,
         trim=options.get("trim", False),
         strict=not options.get("lenient", False),
-        ready_timeout_s=options.get("ready_timeout_s", 30.0),
+        ready_timeout_s=options.get("ready_timeout_s") or Settings.model_validate({}).page_ready_timeout_s,
     )
     return page.with_files(files), wishes
 

@@ -49,10 +49,17 @@ class House:
         await self.store.activate(session_id, host="test", lease_until=now() + SOON)
         self.woken.append(session_id)
 
-    def janitor(self, wake: Callable[[str], Awaitable[None]] | None = None, *, wake_s: float = 30.0) -> Janitor:
+    def janitor(
+        self,
+        wake: Callable[[str], Awaitable[None]] | None = None,
+        *,
+        wake_render: Callable[[str], Awaitable[bool]] | None = None,
+        wake_s: float = 30.0,
+    ) -> Janitor:
         made = Janitor(
             store=self.store,
             wake=wake or self.wake,
+            wake_render=wake_render,
             finish=self.removal.finish,
             sandboxes=self.sandboxes,
             settings=self.settings,
@@ -111,6 +118,31 @@ async def test_owed_work_is_woken_when_nobody_holds_it(house: House) -> None:
     await house.until(lambda: len(house.woken) == 2)
     assert set(begun) == set(house.woken) == {fresh.id, expired.id}
     assert await house.janitor().wake_owed() == []
+
+
+async def test_renders_of_their_own_are_woken_the_longest_waiting_first_until_there_is_no_room(house: House) -> None:
+    jobs = [await house.store.create_job(records.job()) for _ in range(4)]
+    held = await house.store.claim_job(jobs[1].id, lease_until=now() + SOON)
+    begun: list[str] = []
+
+    async def wake_render(job_id: str) -> bool:
+        if len(begun) == 2:
+            return False
+        begun.append(job_id)
+        await house.store.claim_job(job_id, lease_until=now() + SOON)
+        return True
+
+    janitor = house.janitor(wake_render=wake_render)
+    await janitor.wake_owed()
+    await house.until(lambda: len(begun) == 2)
+    waiting = {job.id for job in jobs} - {held.id, *begun}
+    await janitor.wake_owed()
+    (left,) = waiting
+    await house.until(lambda: left not in janitor._waking)
+    assert [work.id for work in await house.store.owed(now())] == [left]
+    begun.pop()
+    await janitor.wake_owed()  # it was not given a pause for finding no room
+    await house.until(lambda: left in begun)
 
 
 async def test_those_that_hang_hold_up_nobody_and_are_given_up(house: House) -> None:

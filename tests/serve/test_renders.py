@@ -159,6 +159,25 @@ async def test_a_render_that_was_left_is_finished_by_whoever_takes_it_up(
 
 
 @pytest.mark.browser
+async def test_one_that_was_replaced_writes_nothing_any_more(browsers: World, http: httpx.AsyncClient) -> None:
+    made = (await post(http, **{**SMALL, "duration": 6, "fps": 30})).json()
+    async with asyncio.timeout(60):
+        while made["id"] not in browsers.directory.renders or not await browsers.store.chunks(made["id"]):
+            await asyncio.sleep(0.02)
+    first = browsers.directory.renders[made["id"]]
+    await browsers.directory.wake_render(made["id"])  # a twin, while the first is at work
+    async with asyncio.timeout(30):
+        await first.wait()  # it ends by itself
+    told = await events(http, made["id"])
+    assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
+    epochs = [int(str(event["epoch"])) for event in told]
+    assert epochs == sorted(epochs) and set(epochs) == {1, 2}
+    assert told[-1]["data"] == {"status": "succeeded"}
+    await first.close()
+    assert (await http.get(made["stateUrl"])).json()["status"] == "succeeded"
+
+
+@pytest.mark.browser
 async def test_a_render_that_kills_its_process_each_time_is_given_up(browsers: World, http: httpx.AsyncClient) -> None:
     browsers.directory.executor, kept = None, browsers.directory.executor
     made = (await post(http, **SMALL)).json()

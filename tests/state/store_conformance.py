@@ -392,6 +392,35 @@ class StoreConformance:
         await store.commit(waiting.id, 0, Batch(status="closed"))
         assert {work.id for work in await store.owed(at + SOON * 2)} == {queued.id, running.id}
 
+    async def test_a_sessions_jobs_are_its_own_to_finish(self, store: Store) -> None:
+        mine = await active_session(store)
+        await store.commit(mine.id, 1, Batch(jobs=[records.job(of=mine)]))
+        alone = await store.create_job(records.job())
+        assert {work.id for work in await store.owed(now()) if work.kind == "job"} == {alone.id}
+
+    async def test_a_job_is_written_with_what_announces_it(self, store: Store) -> None:
+        made = await store.create_job(records.job())
+        job = await store.claim_job(made.id, lease_until=now() + SOON)
+        with store.notifier.subscribe(job.id) as changed:
+            await store.update_job(dataclasses.replace(job, progress={"percent": 5.0}), events=[say("one"), say("two")])
+            async with asyncio.timeout(5):
+                await changed.wait()
+        await store.append_job_events(job.id, job.epoch, [say("three")])
+        await store.update_job(job, chunks=[records.chunk(job, 0)])
+        await store.update_job(dataclasses.replace(job, status="succeeded"), events=[say("four")])
+        told = await store.events(job.id)
+        assert [(event.seq, event.data["text"]) for event in told] == [
+            (1, "one"),
+            (2, "two"),
+            (3, "three"),
+            (4, "four"),
+        ]
+        other = await store.claim_job((await store.create_job(records.job())).id, lease_until=now() + SOON)
+        await store.cancel_job(other.id, user_id=other.user_id)
+        with pytest.raises(Fenced):
+            await store.update_job(dataclasses.replace(other, progress={"percent": 9.0}), events=[say("late")])
+        assert await store.events(other.id) == [] and (await store.get_job(other.id)).progress == {}
+
     async def test_idle_sessions_are_those_unused_that_owe_nothing(self, store: Store) -> None:
         idle = await new_session(store)
         await new_session(store, owes="plan")

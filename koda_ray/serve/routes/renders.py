@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -102,7 +103,7 @@ async def create_render(
     The page needs no contract: any web animation is rendered frame by frame. Follow `eventsUrl`, or read `stateUrl`.
     """
     page, options = await _read(request, deps, user)
-    wishes = _wishes(options, page)
+    wishes = replace(_wishes(options, page), ready_timeout_s=deps.settings.page_ready_timeout_s)
     bundle = await store_bundle(deps.storage, user, page.bundle)
     # what can be refused without opening the page is refused now
     make_spec(wishes, bundle=bundle, entry=page.entry, page=PageSays(duration_s=wishes.duration_s or 1.0))
