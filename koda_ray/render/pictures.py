@@ -7,17 +7,22 @@ So nothing is encoded twice, and a GIF of frames that a picture sequence was mad
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import zipfile
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from koda_ray.errors import EncodeFailed
 from koda_ray.render import matroska
+from koda_ray.render.owned import see_through
 
 __all__ = ["PictureUnit", "feed_of", "frame_name", "join_pictures", "read_pictures", "sequence_feed"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 
@@ -62,21 +67,31 @@ class PictureUnit:
         if not image.startswith(_PNG_MAGIC):
             raise EncodeFailed(f"picture {index} of {len(image)} bytes is not a PNG")
         self._last = image
-        await asyncio.to_thread(_put, self._archive, frame_name(index), image)
+        await _whole(_put, self._archive, frame_name(index), image)
 
     async def finish(self) -> Path:
         """Return the unit's file, which is whole now. Raises as `write`."""
-        try:
-            await self.close()
-        except OSError as error:
-            raise _unwritten(error) from error
+        archive, self._archive = self._archive, None
+        if archive is not None:
+            await _whole(_end, archive)
         return self._target
 
     async def close(self) -> None:
-        """Close the file; nothing happens after `finish`."""
+        """Leave the file as it is; nothing happens after `finish`."""
         archive, self._archive = self._archive, None
         if archive is not None:
-            await asyncio.to_thread(archive.close)
+            with contextlib.suppress(EncodeFailed):  # nobody will read it
+                await _whole(_end, archive)
+
+
+async def _whole(call: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """Call in a thread, and return after it has ended also when the caller is cancelled: it holds a file."""
+    task = asyncio.ensure_future(asyncio.to_thread(call, *args, **options))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await see_through(task)
+        raise
 
 
 def _put(archive: zipfile.ZipFile, name: str, image: bytes) -> None:
@@ -86,10 +101,18 @@ def _put(archive: zipfile.ZipFile, name: str, image: bytes) -> None:
         raise _unwritten(error) from error
 
 
+def _end(archive: zipfile.ZipFile) -> None:
+    """Write an archive's index and close it."""
+    try:
+        archive.close()
+    except OSError as error:
+        raise _unwritten(error) from error
+
+
 def _unwritten(error: OSError) -> EncodeFailed:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return EncodeFailed("a unit's pictures: the disk is full; free some space and try again", code="DISK_FULL")
-    return EncodeFailed(f"a unit's pictures cannot be written: {error.strerror}", retryable=True)
+        return EncodeFailed("pictures: the disk is full; free some space and try again", code="DISK_FULL")
+    return EncodeFailed(f"pictures cannot be written: {error.strerror}", retryable=True)
 
 
 def read_pictures(units: Sequence[tuple[Path, int]]) -> Iterator[tuple[int, bytes]]:
@@ -155,10 +178,13 @@ async def join_pictures(units: Sequence[tuple[Path, int]], target: Path) -> None
     pictures = read_pictures(units)
     archive = await asyncio.to_thread(zipfile.ZipFile, target, "w")
     try:
-        while await asyncio.to_thread(write, archive, pictures):
+        while await _whole(write, archive, pictures):
             pass
-    finally:
-        await asyncio.to_thread(archive.close)
+    except BaseException:
+        with contextlib.suppress(EncodeFailed):
+            _end(archive)
+        raise
+    await _whole(_end, archive)
 
 
 async def sequence_feed(

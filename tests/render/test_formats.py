@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from koda_ray.errors import InvalidInput
+from koda_ray.errors import EncodeFailed, InvalidInput
 from koda_ray.render.ffmpeg import run
 from koda_ray.render.formats import FORMATS, media_type_of
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.mux import join_units
+from koda_ray.render.pictures import PictureUnit, join_pictures
 from koda_ray.render.protocol import RenderResult
 from koda_ray.render.spec import RenderSpec, VideoFormat
 from koda_ray.state.storage import Storage
+from tests import disks
 from tests.render.conftest import USER, put_page, small
 
 pytestmark = [pytest.mark.browser, pytest.mark.needs("ffmpeg"), pytest.mark.asyncio(loop_scope="module")]
@@ -234,6 +237,38 @@ async def test_less_effort_is_a_larger_file(storage: Storage, local: LocalExecut
         spec = small(bundle, duration_s=1.0, crf=18, width=320, height=180, fps=24, effort=effort)
         sizes[effort] = (await render(spec, storage, local, f"job_{effort}")).size_bytes
     assert sizes["small"] < sizes["fast"]
+
+
+async def test_pictures_on_a_full_disk_say_so_and_damaged_ones_too(tmp_path: Path) -> None:
+    noise = io.BytesIO()
+    Image.effect_noise((200, 200), 100).save(noise, "png")
+    with disks.small(tmp_path / "tiny", 1 / 8) as folder:
+        unit = PictureUnit(folder / "unit")
+        await unit.start()
+        with pytest.raises(EncodeFailed, match="disk is full") as caught:
+            for _ in range(9):
+                await unit.write(bytes(bytearray(noise.getvalue())))
+        assert caught.value.code == "DISK_FULL"
+        await unit.close()
+        whole = PictureUnit(tmp_path / "unit")
+        await whole.start()
+        for _ in range(5):
+            await whole.write(bytes(bytearray(noise.getvalue())))
+        path = await whole.finish()
+        with pytest.raises(EncodeFailed, match="disk is full"):
+            await join_pictures([(path, 5)], folder / "video.zip")
+    path.write_bytes(path.read_bytes()[:-100])
+    for form in ("png", "gif"):
+        spec = small("a" * 64, width=200, height=200, duration_s=0.5, format=form)
+        with pytest.raises(EncodeFailed, match="pictures of unit cannot be read"):
+            await join_units(spec, [(path, 5)], tmp_path / f"video.{form}")
+    with pytest.raises(EncodeFailed, match="is not a PNG"):
+        wrong = PictureUnit(tmp_path / "wrong")
+        await wrong.start()
+        try:
+            await wrong.write(b"GIF89a")
+        finally:
+            await wrong.close()
 
 
 async def test_a_format_says_what_it_is() -> None:
