@@ -33,9 +33,9 @@ from tests.render.conftest import USER, put_page, small
 
 pytestmark = [pytest.mark.ray, pytest.mark.browser, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
-KILLS = int(os.environ.get("KODA_CHAOS_KILLS", "6"))
+KILLS = int(os.environ.get("KODA_TEST_KILLS", "6"))
 """How many kills one video survives; more take longer: 50 take about five minutes."""
-SEED = int(os.environ.get("KODA_CHAOS_SEED", "1"))
+SEED = int(os.environ.get("KODA_TEST_SEED", "1"))
 LIMIT_S = 120 + 15 * KILLS
 
 VICTIMS: dict[str, Callable[[str], bool]] = {
