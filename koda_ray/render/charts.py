@@ -91,7 +91,7 @@ def bars(stages: Mapping[str, float]) -> str:
         width = max(1.5, room * ms / top)
         shapes.append(f"<text x={_NAME_WIDTH - 12} y={y + 17} text-anchor=end>{NAMES[stage]}</text>")
         shapes.append(f'<rect class={kind} x={_NAME_WIDTH} y={y + 4} width="{width:.1f}" height={_ROW - 8} rx=3 />')
-        value = f"{ms:.1f} ms" if ms >= 1 else f"{ms:.2f} ms"
+        value = f"{ms:.1f} ms" if ms >= 1 else f"{max(ms, 0.01):.2f} ms"
         shapes.append(f'<text class=value x="{_NAME_WIDTH + width + 8:.1f}" y={y + 17}>{value}</text>')
     return _svg(len(stages) * _ROW, "Milliseconds per frame, by stage", shapes)
 

@@ -30,7 +30,8 @@ h2{font-size:16px;margin:0 0 14px}p{margin:0}.soft{color:var(--soft)}.card{backg
 var(--line);border-radius:12px;padding:22px 24px;margin-top:20px}.facts{display:flex;flex-wrap:wrap;gap:14px 40px}
 .facts div{min-width:96px}.facts b{display:block;font-size:20px;font-weight:600;font-variant-numeric:tabular-nums}
 .facts span{color:var(--soft);font-size:13px}.sheet{display:block;width:100%;border-radius:8px}
-.upright{max-width:760px;margin:0 auto}ul{margin:6px 0 0;padding-left:20px}.good{color:var(--good)}
+.upright{max-width:760px;margin:0 auto}ul{margin:6px 0 0;padding-left:20px}
+.note{margin-top:12px;font-size:13px;color:var(--soft)}.good{color:var(--good)}
 .warn{color:var(--warn)}svg{display:block;width:100%;height:auto;font:12px system-ui,sans-serif}
 svg text{fill:var(--soft)}svg .value{fill:var(--ink);font-variant-numeric:tabular-nums}svg line{stroke:var(--line)}
 .ready{fill:var(--ready)}.capture{fill:var(--capture)}.encode_tail{fill:var(--encode_tail)}.other{fill:var(--other)}
@@ -42,7 +43,7 @@ details{margin-top:16px}summary{cursor:pointer;color:var(--soft)}pre{overflow:au
 """
 
 
-_AT_ONCE = "<p class=soft>Check, thumbnail and contact sheet are made at the same time.</p>"
+_AT_ONCE = "<p class=note>Check, thumbnail and contact sheet are made at the same time.</p>"
 
 
 def report_page(report: Mapping[str, JsonValue], *, job_id: str, sheet: bytes | None = None) -> str:

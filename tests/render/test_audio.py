@@ -99,6 +99,10 @@ async def test_lossy_sound_is_in_its_place_too(tmp_path: Path, form: VideoFormat
     assert np.abs(samples[96_000:]).max(initial=0) < 0.01
     facts = await probe_video(video)
     assert facts.duration_s == pytest.approx(2.0, abs=1024 / 48000 + 0.001)
+    again = tmp_path / "again"
+    again.mkdir()
+    same = await video_with(again, {"click.wav": wav(click(9_600))}, track, format=form)
+    assert same.read_bytes() == video.read_bytes()
     streams = ["-v", "error", "-show_entries", "stream=codec_name,sample_rate", "-of", "csv=p=0", str(video)]
     assert ("aac,48000" if form == "mp4" else "opus,48000") in (await run("ffprobe", streams, timeout_s=60)).decode()
 
