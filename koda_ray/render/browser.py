@@ -76,6 +76,8 @@ CHROMIUM_FLAGS = (
     "--disable-ipc-flooding-protection",
     "--autoplay-policy=no-user-gesture-required",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    # a limit, not a use: with what it guesses without a GPU, a page of many large layers is painted with holes
+    "--force-gpu-mem-available-mb=16384",
     "--js-flags=--max-old-space-size=2048",
     "--mute-audio",
     "--lang=en-US",
