@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 
 from koda_ray.errors import EncodeFailed
 from koda_ray.render import matroska
-from koda_ray.render.ffmpeg import command_line, ended, failed, is_full
+from koda_ray.render.ffmpeg import PIPE_ENDED, command_line, ended, failed, is_full
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.pictures import PictureUnit
 from koda_ray.render.programs import find_program
@@ -234,7 +234,7 @@ class UnitEncoder:
         try:
             process.stdin.write(data)
             await process.stdin.drain()
-        except (BrokenPipeError, ConnectionResetError):
+        except PIPE_ENDED:
             raise await self._failure() from None
 
     async def finish(self) -> Path:
@@ -247,7 +247,7 @@ class UnitEncoder:
         assert process.stdin is not None
         if self._last is not None and self._sent < self._count - 1:  # the end has to be marked
             await self._send(matroska.picture(self._count - 1, self._fps, self._last))
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        with contextlib.suppress(*PIPE_ENDED):
             process.stdin.close()
             await process.stdin.wait_closed()
         try:

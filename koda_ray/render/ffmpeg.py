@@ -10,7 +10,7 @@ from typing import Any, cast
 from koda_ray.errors import EncodeFailed
 from koda_ray.render.programs import find_program
 
-__all__ = ["QUIETLY", "command_line", "ended", "failed", "is_full", "run"]
+__all__ = ["PIPE_ENDED", "QUIETLY", "command_line", "ended", "failed", "is_full", "run"]
 
 QUIETLY = ("-hide_banner", "-loglevel", "error", "-xerror", "-y")
 """How a command line of ours begins: without -xerror a full disk or a damaged frame is a word on stderr and exit code 0
@@ -18,6 +18,9 @@ QUIETLY = ("-hide_banner", "-loglevel", "error", "-xerror", "-y")
 
 _STDERR_CHARS = 1500
 _KILL_WAIT_S = 5.0
+
+PIPE_ENDED = (BrokenPipeError, ConnectionResetError, RuntimeError)
+"""What writing to a child that has ended raises; uvloop, which Ray's workers may run, says RuntimeError."""
 
 
 def command_line(
@@ -86,10 +89,11 @@ async def _converse(process: asyncio.subprocess.Process, feed: AsyncGenerator[by
         try:
             async with contextlib.aclosing(feed):
                 async for data in feed:
-                    stdin.write(data)
-                    await stdin.drain()
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it has ended, and says why
+                    try:
+                        stdin.write(data)
+                        await stdin.drain()
+                    except PIPE_ENDED:
+                        return  # it has ended, and says why
         finally:
             stdin.close()
 

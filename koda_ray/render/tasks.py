@@ -86,6 +86,7 @@ def _tell(work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]
     outcome: list[object] = []
     main: list[asyncio.Task[object]] = []
     over = threading.Event()
+    faults: list[Exception] = []
 
     async def body() -> None:
         main.append(cast("asyncio.Task[object]", asyncio.current_task()))
@@ -95,6 +96,8 @@ def _tell(work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]
             outcome.append(await work(told.put))
         except KodaError as error:
             outcome.append(error)
+        except Exception as error:  # a fault of ours: raised in the task itself, so that it is told
+            faults.append(error)
 
     def thread() -> None:
         with contextlib.suppress(asyncio.CancelledError), asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -124,6 +127,8 @@ def _tell(work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]
             with contextlib.suppress(RuntimeError):  # it ended meanwhile
                 loop.call_soon_threadsafe(main[0].cancel)
         worker.join()
+    if faults:
+        raise faults[0]
     if not outcome:
         raise RuntimeError("the render worker's thread ended without an outcome")
     yield outcome[0]
