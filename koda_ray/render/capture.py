@@ -22,7 +22,7 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.encode import Encoder, Image, unit_encoder
 from koda_ray.render.isolation import WorkFolder
-from koda_ray.render.owned import own
+from koda_ray.render.owned import own, see_through
 from koda_ray.render.page import RenderPage
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
@@ -106,11 +106,17 @@ class _Capture:
                 before = None
             await self._finished()
         finally:
+            # a cancel that arrives now, when all is done, must not leave a page or a folder
+            await see_through(asyncio.create_task(self._clean(page, folder)))
+
+    async def _clean(self, page: RenderPage | None, folder: WorkFolder) -> None:
+        try:
             if self._finishing is not None:
                 self._finishing.cancel()
                 await asyncio.gather(self._finishing, return_exceptions=True)
             if page is not None:
                 await page.close()
+        finally:
             await asyncio.to_thread(folder.close)
 
     async def _unit(self, page: RenderPage, unit: Unit, key: str, before: str | None, path: Path) -> None:
