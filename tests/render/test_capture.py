@@ -1,0 +1,58 @@
+"""What a capture leaves behind, however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from koda_ray.render.bundle import load_bundle
+from koda_ray.render.capture import capture_units
+from koda_ray.render.local import LocalExecutor
+from koda_ray.render.page import RenderPage
+from koda_ray.render.protocol import CaptureTask
+from koda_ray.render.spec import plan_units, unit_hash
+from koda_ray.state.storage import Storage
+from tests.render.conftest import USER, put_page, small
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+
+async def test_a_cancel_while_a_task_cleans_up_leaves_nothing(
+    storage: Storage, local: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = small(await put_page(storage, "plain"))
+    units = plan_units(spec)
+    fingerprint = (await local.environment()).fingerprint
+    task = CaptureTask(
+        storage=storage,
+        user_id=USER,
+        job_id="job_1",
+        spec=spec,
+        units=units,
+        keys=tuple(unit_hash(spec, unit, environment=fingerprint, mode="seek") for unit in units),
+        mode="seek",
+        environment=fingerprint,
+    )
+    bundle = await load_bundle(storage, USER, spec.bundle)
+    closed: list[RenderPage] = []
+    close = RenderPage.close
+
+    async def cancelled_first(page: RenderPage) -> None:
+        running.cancel()
+        await asyncio.sleep(0)
+        await close(page)
+        closed.append(page)
+
+    monkeypatch.setattr(RenderPage, "close", cancelled_first)
+    root = Path(tempfile.gettempdir(), f"koda-render-{os.geteuid()}")
+    before = set(root.glob("*-units-*"))
+    async with local._browser() as browser:  # pyright: ignore[reportPrivateUsage]
+        running = asyncio.create_task(capture_units(task, browser, bundle))
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert len(closed) == 1
+    assert set(root.glob("*-units-*")) == before
