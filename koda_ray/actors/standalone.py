@@ -23,7 +23,7 @@ from koda_ray.render.api import ask_page
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
-from koda_ray.render.wishes import PageSays, Wishes, make_spec, needs_page
+from koda_ray.render.wishes import Wishes, make_spec
 from koda_ray.state.storage import Storage, unit_key
 from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus, Store
 from koda_ray.types import now
@@ -162,7 +162,7 @@ class StandaloneRender:
         if row.epoch > MAX_ACTIVATIONS:
             raise RenderError(f"the render was begun {MAX_ACTIVATIONS} times and its process ended each time")
         await self._write(events=[_state("running")])
-        spec = await self._plan(row)
+        spec, warnings = await self._plan(row)
         start: dict[str, JsonValue] = {
             "frames": spec.frame_count,
             "width": spec.picture[0],
@@ -171,7 +171,7 @@ class StandaloneRender:
             "duration": spec.seconds(spec.frame_count),
             "format": spec.format,
         }
-        order: dict[str, JsonValue] = {**row.spec, "spec": spec.to_json()}
+        order: dict[str, JsonValue] = {**row.spec, "spec": spec.to_json(), "warnings": list(warnings)}
         await self._write(spec=order, events=[NewEvent(type="render_start", data={"jobId": self.job_id, **start})])
         job = RenderJob(
             spec,
@@ -182,28 +182,26 @@ class StandaloneRender:
             on_progress=self._progress,
             on_unit=self._unit,
         )
-        done = _result(await job.run(), spec)
+        done: dict[str, JsonValue] = {**_result(await job.run(), spec), "warnings": list(warnings)}
         complete = NewEvent(type="render_complete", data={"jobId": self.job_id, **done})
         await self._write("succeeded", result=done, progress={"percent": 100.0}, events=[complete, _state("succeeded")])
 
-    async def _plan(self, row: JobRecord) -> RenderSpec:
-        """Return the video as planned before, or plan it: what was decided once stays so through every crash."""
+    async def _plan(self, row: JobRecord) -> tuple[RenderSpec, Sequence[str]]:
+        """Return the video as planned before, or plan it: what was decided once stays so through every crash.
+
+        With it comes what the page asked for and did not get.
+        """
         planned = row.spec.get("spec")
         if isinstance(planned, dict):
-            return RenderSpec.from_json(planned)
+            return RenderSpec.from_json(planned), [
+                str(w) for w in cast("list[JsonValue]", row.spec.get("warnings", []))
+            ]
         wishes = Wishes.from_json(cast("dict[str, JsonValue]", row.spec["request"]))
         bundle, entry = str(row.spec["bundle"]), str(row.spec["entry"])
-        says = PageSays()
-        if needs_page(wishes):
-            says = await ask_page(
-                wishes,
-                bundle=bundle,
-                entry=entry,
-                storage=self._storage,
-                executor=self._executor,
-                user_id=row.user_id,
-            )
-        return make_spec(wishes, bundle=bundle, entry=entry, page=says)
+        says = await ask_page(
+            wishes, bundle=bundle, entry=entry, storage=self._storage, executor=self._executor, user_id=row.user_id
+        )
+        return make_spec(wishes, bundle=bundle, entry=entry, page=says), says.warnings
 
     async def _fail(self, error: KodaError) -> None:
         data: dict[str, JsonValue] = {"code": error.code, "message": error.message}

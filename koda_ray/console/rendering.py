@@ -250,6 +250,7 @@ def _notes(made: Rendered) -> list[str]:
         notes.append("the page does not restore its state when it is sought: every part was played from the beginning")
     if made.still:
         notes.append("every frame is the same picture: does the page animate?")
+    notes += [f"the page: {warning}" for warning in made.warnings]
     if made.verified_frames:
         notes.append(f"{plural(made.verified_frames, 'frame')} were rendered a second time and came out equal")
     return notes

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Self, TypedDict, Unpack, cast
+from typing import Any, Self, TypedDict, Unpack, cast
 
 from pydantic import JsonValue
 
@@ -33,7 +33,7 @@ from koda_ray.render.sounds import read_sounds
 from koda_ray.render.sources import Page, read_page
 from koda_ray.render.spec import Effort, RenderSpec, VideoFormat
 from koda_ray.render.verify import verify_sample
-from koda_ray.render.wishes import PageSays, Wishes, make_spec, needs_page
+from koda_ray.render.wishes import PageSays, Wishes, check_wishes, make_spec, needs_page
 from koda_ray.state.storage import Storage, bundle_key, render_prefix
 from koda_ray.types import new_id
 
@@ -56,6 +56,7 @@ SUFFIXES: dict[str, VideoFormat] = {".mp4": "mp4", ".webm": "webm", ".mov": "mov
 _USER = "local"
 _ASKED_SIZE = (1920, 1080)
 _LOOK_S = 0.1
+_WARNINGS, _WARNING_CHARS = 5, 200
 
 
 class Options(TypedDict, total=False):
@@ -97,7 +98,7 @@ class Rendered:
 
     ``seconds`` is what it took. ``frame_hash`` is a digest over all pictures as they were captured: equal hashes, equal
     pictures. ``verified_frames`` is how many were rendered a second time and were equal. ``still`` says that every
-    frame is the same picture. ``report`` is the job's own, as JSON.
+    frame is the same picture, ``warnings`` what the page asked for and did not get. ``report`` is the job's, as JSON.
     """
 
     path: Path
@@ -115,6 +116,7 @@ class Rendered:
     units_reused: int
     replayed: bool
     still: bool = False
+    warnings: tuple[str, ...] = ()
     verified_frames: int
     report: dict[str, JsonValue]
 
@@ -136,6 +138,7 @@ class Rendered:
             "unitsReused": self.units_reused,
             "replayed": self.replayed,
             "still": self.still,
+            "warnings": list(self.warnings),
             "verifiedFrames": self.verified_frames,
         }
 
@@ -187,15 +190,31 @@ class Renderer:
         *,
         verify: bool = False,
         report: Path | None = None,
+        asks: bool = True,
         on_spec: Callable[[RenderSpec], None] | None = None,
         on_progress: Callable[[Progress], Awaitable[None]] | None = None,
     ) -> Rendered:
-        """Render a page to a file, which appears whole or not at all. Raises as `render`."""
+        """Render a page to a file, which appears whole or not at all.
+
+        Args:
+            page: The page.
+            out: The file.
+            wishes: What is wanted of the video.
+            verify: Render a sample a second time and compare.
+            report: A folder for report, contact sheet and still picture.
+            asks: Whether the page is opened first also where nothing has to be asked of it, for its warnings.
+            on_spec: Hears what will be rendered.
+            on_progress: Hears how far it is.
+
+        Raises:
+            KodaError: As `render`.
+        """
         started = time.perf_counter()
         _check_out(out)
         bundle = await store_bundle(self.storage, _USER, page.bundle)
+        check_wishes(wishes, bundle=bundle, entry=page.entry)
         says = PageSays()
-        if needs_page(wishes):
+        if asks or needs_page(wishes):
             says = await ask_page(
                 wishes, bundle=bundle, entry=page.entry, storage=self.storage, executor=self._executor, user_id=_USER
             )
@@ -223,7 +242,10 @@ class Renderer:
             compared = await verify_sample(
                 result, spec=spec, storage=self.storage, executor=self._executor, user_id=_USER
             )
-        await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
+        try:
+            await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"output {str(out)!r} cannot be written: {error.strerror or error}") from error
         await self.storage.get_file(result.video_key, out)
         if report is not None:
             prefix = render_prefix(_USER, job_id)
@@ -231,7 +253,7 @@ class Renderer:
                 if key != result.video_key:
                     await self.storage.get_file(key, report / key.removeprefix(prefix).lstrip("/"))
         made = _rendered(result, spec, out, job_id, time.perf_counter() - started, compared)
-        return replace(made, still=made.frame_count > 1 and len(pictures) == 1)
+        return replace(made, still=made.frame_count > 1 and len(pictures) == 1, warnings=says.warnings)
 
 
 async def render(
@@ -336,6 +358,7 @@ async def render_rows(
                     own,
                     verify=options.get("verify", False),
                     report=Path(options["report"], target.stem) if "report" in options else None,
+                    asks=False,
                     on_progress=told,
                 )
             done = RowDone(index=index, row=row, path=target, rendered=made)
@@ -366,8 +389,9 @@ async def ask_page(
     width, height = wishes.size or _ASKED_SIZE
     asked = json.dumps([entry, wishes.props, wishes.seed, width, height])
     key = bundle_key(user_id, bundle, f"says-{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json")
+    kept: dict[str, Any]
     try:
-        kept = cast("dict[str, float | None]", json.loads(await storage.get(key)))
+        kept = cast("dict[str, Any]", json.loads(await storage.get(key)))
     except (NotFound, ValueError):
         report = await executor.probe(
             ProbeTask(
@@ -386,10 +410,14 @@ async def ask_page(
         if not report.ready:
             raise _not_ready(report) from None
         kept = {"duration": report.duration_s, "fps": report.fps, "width": report.width, "height": report.height}
+        kept["warnings"] = list(dict.fromkeys(p.message[:_WARNING_CHARS] for p in report.problems))[:_WARNINGS]
         await storage.put(key, json.dumps(kept).encode())
     wide, high = kept["width"], kept["height"]
     return PageSays(
-        duration_s=kept["duration"], fps=kept["fps"], size=(int(wide), int(high)) if wide and high else None
+        duration_s=kept["duration"],
+        fps=kept["fps"],
+        size=(int(wide), int(high)) if wide and high else None,
+        warnings=tuple(kept.get("warnings") or ()),
     )
 
 

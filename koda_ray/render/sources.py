@@ -1,8 +1,8 @@
 """What a person points at becomes a bundle: a folder, a zip, a built Vite project, or one HTML file.
 
 Of a folder everything goes in but what no page is made of (hidden files, installed packages, links). Of an HTML file
-what it names goes in, and what that names in turn: whoever points at a page among their downloads does not mean all of
-those. The same zip is taken from the command line and over HTTP.
+what it names goes in, and what that names in turn, with the folders that it puts names together for: whoever points at
+a page among their downloads does not mean all of those. The same zip is taken from the command line and over HTTP.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ __all__ = ["Page", "page_of", "read_page", "unpack_page"]
 
 _PAGES = (".html", ".htm")
 _BUILT = "dist"
+_LONGEST = 400
 _SKIPPED = {"node_modules", "__MACOSX", "__pycache__"}
 _TEXTS = {".html", ".htm", ".css", ".js", ".mjs", ".json", ".svg", ".gltf", ".xml"}
 # any quoted or bracketed words that could be a path: what names no file is left alone
@@ -173,6 +174,13 @@ def _named(text: str, of: str, root: Path) -> list[str]:
             continue
         for base in (PurePosixPath(of).parent, PurePosixPath()):
             name = os.path.normpath(base / word.lstrip("/") if not word.startswith("/") else word.lstrip("/"))
-            if not name.startswith("..") and len(name) < 400 and (root / name).is_file():
+            if name.startswith("..") or len(name) > _LONGEST:
+                continue
+            if (root / name).is_file():
                 found.append(PurePosixPath(name).as_posix())
+            elif "/" in word and name != ".":
+                # the beginning of a name, as in "frames/" + number or `frames/${number}.png`
+                folder = name if word.endswith("/") else os.path.dirname(name.partition("${")[0])
+                if folder and (root / folder).is_dir():
+                    found += sorted(f"{folder}/{path.name}" for path in (root / folder).iterdir() if path.is_file())
     return found

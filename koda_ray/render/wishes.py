@@ -6,7 +6,7 @@ of itself, and that over 30 frames a second at 1920x1080. Pure functions, no I/O
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
@@ -16,7 +16,7 @@ from koda_ray.errors import InvalidInput
 from koda_ray.render.presets import check_preset, shape_of, within_limit
 from koda_ray.render.spec import AudioTrack, Effort, RenderSpec, VideoFormat, frame_rate
 
-__all__ = ["PageSays", "Wishes", "make_spec", "needs_page"]
+__all__ = ["PageSays", "Wishes", "check_wishes", "make_spec", "needs_page"]
 
 _SIZE = (1920, 1080)
 _FPS = 30
@@ -24,11 +24,15 @@ _FPS = 30
 
 @dataclass(frozen=True, kw_only=True)
 class PageSays:
-    """What a page says of itself by its contract; None where it says nothing."""
+    """What a page says of itself by its contract; None where it says nothing.
+
+    ``warnings`` are what it asked for and did not get, and what it wrote to its console as errors.
+    """
 
     duration_s: float | None = None
     fps: float | None = None
     size: tuple[int, int] | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +120,18 @@ def _plain(value: object) -> JsonValue:
 def needs_page(wishes: Wishes) -> bool:
     """Whether the page has to be asked before its video can be planned."""
     return wishes.duration_s is None or wishes.size is None or (wishes.fps is None and wishes.preset is None)
+
+
+def check_wishes(wishes: Wishes, *, bundle: str, entry: str = "index.html") -> None:
+    """Refuse what no page could make right, before one is opened.
+
+    Raises:
+        InvalidInput: A value is out of range.
+    """
+    # a scale is only too large or too small for a size, which the page may still say
+    known = wishes if wishes.size is not None else replace(wishes, scale=None)
+    page = PageSays(duration_s=1.0 if wishes.duration_s is None else wishes.duration_s)
+    make_spec(known, bundle=bundle, entry=entry, page=page)
 
 
 def make_spec(wishes: Wishes, *, bundle: str, entry: str = "index.html", page: PageSays) -> RenderSpec:

@@ -169,7 +169,13 @@ async def test_what_the_page_does_wrong_is_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="nobody says how long"):
         await render(page, tmp_path / "a.mp4")
     still = await render(page, tmp_path / "a.mp4", **SMALL)
-    assert still.still
+    assert still.still and not still.warnings
+    page.write_text(
+        "<body style='background: #246'><img src='gone.png'><script src='https://cdn.test/gsap.js'></script>"
+    )
+    told = await render(page, tmp_path / "a.mp4", **SMALL)
+    assert any("gone.png" in warning for warning in told.warnings)
+    assert any("https://cdn.test/gsap.js" in warning and "no network" in warning for warning in told.warnings)
 
 
 async def test_a_cancelled_render_leaves_no_file_and_the_next_one_goes_on(card: Path, tmp_path: Path) -> None:

@@ -80,7 +80,10 @@ def test_an_html_file_brings_what_it_names_and_what_that_names(tmp_path: Path) -
             "css/a.css": "@font-face{src:url('../fonts/x.woff2')} body{background:url(bg.png)}",
             "css/bg.png": "png",
             "fonts/x.woff2": "font",
-            "app.js": "fetch(`data/rows.json`); import('./lib/more.mjs')",
+            "app.js": "fetch(`data/rows.json`); import('./lib/more.mjs'); pic.src = `frames/${n}.png`; x('clips/' + n)",
+            "frames/0.png": "png",
+            "frames/1.png": "png",
+            "clips/a.webm": "clip",
             "data/rows.json": '{"next": "deep.json"}',
             "data/deep.json": "[]",
             "lib/more.mjs": "",
@@ -94,7 +97,7 @@ def test_an_html_file_brings_what_it_names_and_what_that_names(tmp_path: Path) -
     assert page.entry == "intro.html"
     assert set(page.bundle.files) == {
         "intro.html", "css/a.css", "css/bg.png", "fonts/x.woff2", "app.js", "data/rows.json", "data/deep.json",
-        "lib/more.mjs", "my pic.png",
+        "lib/more.mjs", "my pic.png", "frames/0.png", "frames/1.png", "clips/a.webm",
     }  # fmt: skip
 
 

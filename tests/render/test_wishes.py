@@ -10,7 +10,7 @@ import pytest
 from koda_ray.errors import InvalidInput
 from koda_ray.render.presets import PLATFORMS, PRESET_NAMES
 from koda_ray.render.spec import AudioTrack
-from koda_ray.render.wishes import PageSays, Wishes, make_spec, needs_page
+from koda_ray.render.wishes import PageSays, Wishes, check_wishes, make_spec, needs_page
 
 BUNDLE = "0" * 64
 PAGE = PageSays(duration_s=4.0, fps=25, size=(1280, 720))
@@ -81,6 +81,14 @@ def test_values_that_cannot_be_are_named() -> None:
         make_spec(Wishes(duration_s=0), bundle=BUNDLE, page=PAGE)
     with pytest.raises(InvalidInput, match="fps"):
         Wishes(fps=0.0)
+
+
+def test_only_what_no_page_could_make_right_is_refused_at_once() -> None:
+    check_wishes(Wishes(scale=8), bundle=BUNDLE)  # of a small page
+    check_wishes(Wishes(), bundle=BUNDLE)  # the page may say how long it is
+    for wrong in (Wishes(duration_s=0), Wishes(size=(1920, 1080), scale=8), Wishes(alpha=True), Wishes(crf=52)):
+        with pytest.raises(InvalidInput):
+            check_wishes(wrong, bundle=BUNDLE)
 
 
 def test_the_page_is_asked_only_where_something_is_open() -> None:

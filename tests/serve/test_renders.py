@@ -27,7 +27,7 @@ from .world import World, world
 
 PAGE = """<!doctype html><style>body{margin:0;background:#123} div{width:40px;height:40px;background:orange;
 animation:go 1s linear infinite} @keyframes go{to{transform:translateX(100px)}}</style><div></div>
-<script>document.title = JSON.stringify(window.__kodaProps)</script>"""
+<img src="gone.png"><script>document.title = JSON.stringify(window.__kodaProps)</script>"""
 SMALL = {"width": 160, "height": 90, "fps": 10, "duration": 1.0}
 KEYS = {"KODA_API_KEYS": "ann=" + "a" * 32 + ",bob=" + "b" * 32}
 
@@ -79,6 +79,7 @@ async def test_a_page_is_uploaded_followed_and_downloaded(browsers: World, http:
     assert kinds[:2] == ["state_change", "render_start"] and kinds[-2:] == ["render_complete", "state_change"]
     assert "render_progress" in kinds
     assert await events(http, view["id"], after=len(told) - 1) == told[-1:]
+    assert any("gone.png" in warning for warning in told[-2]["data"]["warnings"])  # type: ignore[index]
 
     done = (await http.get(view["stateUrl"])).json()
     assert done["status"] == "succeeded" and done["result"]["frames"] == 10 and "videoKey" not in done["result"]

@@ -25,7 +25,7 @@ from koda_ray.errors import Conflict, InvalidInput, NotFound
 from koda_ray.render.bundle import load_bundle, store_bundle
 from koda_ray.render.sources import Page, page_of, unpack_page
 from koda_ray.render.spec import AudioTrack
-from koda_ray.render.wishes import PageSays, Wishes, make_spec
+from koda_ray.render.wishes import Wishes, check_wishes
 from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import blob_response
@@ -106,7 +106,7 @@ async def create_render(
     wishes = replace(_wishes(options, page), ready_timeout_s=deps.settings.page_ready_timeout_s)
     bundle = await store_bundle(deps.storage, user, page.bundle)
     # what can be refused without opening the page is refused now
-    make_spec(wishes, bundle=bundle, entry=page.entry, page=PageSays(duration_s=wishes.duration_s or 1.0))
+    check_wishes(wishes, bundle=bundle, entry=page.entry)
     order = order_of(bundle=bundle, entry=page.entry, wishes=wishes)
     await deps.store.ensure_user(user)
     at = now()
