@@ -1,0 +1,57 @@
+"""The instruments of the benchmarks measure what they say: a wrong one would make every figure wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chart import Group, draw
+from benchmarks.cpu import children_cpu_s, tree_cpu_s
+from benchmarks.ssim import ssim
+
+BURN = "import time\nwhile time.process_time() < {}: pass"
+
+
+def test_processor_time_counts_children_and_grandchildren_that_have_ended() -> None:
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN.format(0.3)!r}])"
+    tree, children = tree_cpu_s(), children_cpu_s()
+    subprocess.run([sys.executable, "-c", nested], check=True)
+    assert children_cpu_s() - children >= 0.3
+    assert tree_cpu_s() - tree >= 0.28  # counted in ticks
+
+
+def test_processor_time_counts_a_child_that_lives() -> None:
+    before = tree_cpu_s()
+    script = f"{BURN.format(0.3)}\nprint(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert tree_cpu_s() - before >= 0.28
+        child.communicate(b"\n")
+
+
+@pytest.mark.needs("ffmpeg")
+async def test_similarity_compares_the_frames_that_are_named(tmp_path: Path) -> None:
+    def ffmpeg(*arguments: str) -> None:
+        subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=s=64x64:r=10", *arguments], check=True)
+
+    video = tmp_path / "video.mkv"
+    ffmpeg("-frames:v", "20", "-c:v", "ffv1", "-pix_fmt", "gbrp", str(video))
+    ffmpeg("-frames:v", "20", "-start_number", "0", str(tmp_path / "%d.png"))
+    right = {frame: tmp_path / f"{frame}.png" for frame in (0, 9, 19)}
+    assert await ssim(video, right) == pytest.approx(1.0)
+    assert await ssim(video, {0: right[19], 9: right[9], 19: right[0]}) < 0.999
+
+
+def test_the_chart_has_a_bar_for_each_renderer_and_a_line_for_each_floor() -> None:
+    groups = [Group("a & b", [("koda", 10.0), ("remotion", 40.0)], 8.0), Group("c", [("koda", 5.0)], 4.0)]
+    root = ET.fromstring(draw("title", groups))
+    name = "{http://www.w3.org/2000/svg}"
+    bars = [float(bar.get("width", "0")) for bar in root.iter(f"{name}rect") if bar.get("rx")]
+    assert bars[1] == pytest.approx(4 * bars[0], rel=0.01)
+    assert len(bars) == 3
+    assert len(list(root.iter(f"{name}line"))) == 2
