@@ -73,7 +73,7 @@ async def check_audio(spec: RenderSpec, bundle: Bundle) -> None:
     try:
         await _files(spec, bundle, folder.path)
     finally:
-        await asyncio.to_thread(folder.close)
+        folder.close()
 
 
 async def decode_audio(spec: RenderSpec, bundle: Bundle, folder: Path) -> tuple[Sound, ...]:
