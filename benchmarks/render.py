@@ -106,7 +106,7 @@ class Measured:
     def cold_speedup(self) -> float | None:
         """The best peer's time from the start of its process over ours."""
         best = min((_median([run.total_s for run in runs]) for runs in self.peers.values()), default=None)
-        return None if best is None else best / _median(self.cold_s)
+        return None if best is None or not self.cold_s else best / _median(self.cold_s)
 
     def to_json(self) -> dict[str, object]:
         """Return the medians, and every run."""
