@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from koda_ray.errors import Cancelled, Fenced, KodaError, RenderError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.render.api import ask_page
+from koda_ray.render.asking import ask_page, explained
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
@@ -182,7 +182,11 @@ class StandaloneRender:
             on_progress=self._progress,
             on_unit=self._unit,
         )
-        done: dict[str, JsonValue] = {**_result(await job.run(), spec), "warnings": list(warnings)}
+        try:
+            made = await job.run()
+        except KodaError as error:
+            raise explained(error, warnings) from error
+        done: dict[str, JsonValue] = {**_result(made, spec), "warnings": list(warnings)}
         complete = NewEvent(type="render_complete", data={"jobId": self.job_id, **done})
         await self._write("succeeded", result=done, progress={"percent": 100.0}, events=[complete, _state("succeeded")])
 

@@ -11,7 +11,6 @@ interruption goes on where the first was, and an unchanged page is not captured 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import time
@@ -19,22 +18,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Self, TypedDict, Unpack, cast
+from typing import Self, TypedDict, Unpack, cast
 
 from pydantic import JsonValue
 
 from koda_ray.config import Settings
-from koda_ray.errors import InvalidInput, KodaError, NotFound, PageError, PageNotReady
+from koda_ray.errors import InvalidInput, KodaError
+from koda_ray.render.asking import ask_page, explained
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.job import RenderJob
-from koda_ray.render.protocol import ProbeReport, ProbeTask, Progress, RenderExecutor, RenderResult, UnitResult
+from koda_ray.render.protocol import Progress, RenderResult, UnitResult
 from koda_ray.render.rows import Row, name_rows
 from koda_ray.render.sounds import read_sounds
 from koda_ray.render.sources import Page, read_page
 from koda_ray.render.spec import Effort, RenderSpec, VideoFormat
 from koda_ray.render.verify import verify_sample
 from koda_ray.render.wishes import PageSays, Wishes, check_wishes, make_spec, needs_page
-from koda_ray.state.storage import Storage, bundle_key, render_prefix
+from koda_ray.state.storage import Storage, render_prefix
 from koda_ray.types import new_id
 
 __all__ = [
@@ -43,7 +43,6 @@ __all__ = [
     "Rendered",
     "Renderer",
     "RowDone",
-    "ask_page",
     "format_of",
     "render",
     "render_rows",
@@ -54,9 +53,6 @@ SUFFIXES: dict[str, VideoFormat] = {".mp4": "mp4", ".webm": "webm", ".mov": "mov
 """Formats by a file's ending; PNG pictures come in a zip."""
 
 _USER = "local"
-_ASKED_SIZE = (1920, 1080)
-_LOOK_S = 0.1
-_WARNINGS, _WARNING_CHARS = 5, 200
 
 
 class Options(TypedDict, total=False):
@@ -236,7 +232,10 @@ class Renderer:
             on_progress=on_progress,
             on_unit=on_unit,
         )
-        result = await job.run()
+        try:
+            result = await job.run()
+        except KodaError as error:
+            raise explained(error, says.warnings) from error
         compared = 0
         if verify:
             compared = await verify_sample(
@@ -374,62 +373,6 @@ async def render_rows(
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(index)) for index in range(1, len(rows) + 1)]
     return [task.result() for task in tasks]
-
-
-async def ask_page(
-    wishes: Wishes, *, bundle: str, entry: str, storage: Storage, executor: RenderExecutor, user_id: str
-) -> PageSays:
-    """Open a page and read what it says of itself; the answer is kept beside the bundle.
-
-    Raises:
-        PageError: It threw.
-        PageNotReady: It did not become ready.
-        BrowserCrashed: The browser ended.
-    """
-    width, height = wishes.size or _ASKED_SIZE
-    asked = json.dumps([entry, wishes.props, wishes.seed, width, height])
-    key = bundle_key(user_id, bundle, f"says-{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json")
-    kept: dict[str, Any]
-    try:
-        kept = cast("dict[str, Any]", json.loads(await storage.get(key)))
-    except (NotFound, ValueError):
-        report = await executor.probe(
-            ProbeTask(
-                storage=storage,
-                user_id=user_id,
-                bundle=bundle,
-                entry=entry,
-                width=width,
-                height=height,
-                duration_s=_LOOK_S,
-                ready_timeout_s=wishes.ready_timeout_s,
-                seed=wishes.seed,
-                props=wishes.props,
-            )
-        )
-        if not report.ready:
-            raise _not_ready(report) from None
-        kept = {"duration": report.duration_s, "fps": report.fps, "width": report.width, "height": report.height}
-        kept["warnings"] = list(dict.fromkeys(p.message[:_WARNING_CHARS] for p in report.problems))[:_WARNINGS]
-        await storage.put(key, json.dumps(kept).encode())
-    wide, high = kept["width"], kept["height"]
-    return PageSays(
-        duration_s=kept["duration"],
-        fps=kept["fps"],
-        size=(int(wide), int(high)) if wide and high else None,
-        warnings=tuple(kept.get("warnings") or ()),
-    )
-
-
-def _not_ready(report: ProbeReport) -> KodaError:
-    problems = [problem for problem in report.problems if problem.kind != "console"] or list(report.problems)
-    if not problems:
-        return PageNotReady("the page did not become ready, and nobody said why")
-    kind: type[KodaError] = PageNotReady if problems[-1].kind == "not_ready" else PageError
-    said = [
-        problem.message + (f" ({problem.file}:{problem.line})" if problem.file else "") for problem in problems[-3:]
-    ]
-    return kind("; ".join(said))
 
 
 def _prepare(path: Path, out: Path, options: Options) -> tuple[Page, Wishes]:

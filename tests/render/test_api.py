@@ -176,6 +176,9 @@ async def test_what_the_page_does_wrong_is_told(tmp_path: Path) -> None:
     told = await render(page, tmp_path / "a.mp4", **SMALL)
     assert any("gone.png" in warning for warning in told.warnings)
     assert any("https://cdn.test/gsap.js" in warning and "no network" in warning for warning in told.warnings)
+    page.write_text("<script src='https://cdn.test/gsap.js'></script><script>gsap.to('h1', {x: 1})</script>")
+    with pytest.raises(PageError, match=r"gsap is not defined.*before that: https://cdn\.test/gsap\.js was refused"):
+        await render(page, tmp_path / "a.mp4", **SMALL)
 
 
 async def test_a_cancelled_render_leaves_no_file_and_the_next_one_goes_on(card: Path, tmp_path: Path) -> None:

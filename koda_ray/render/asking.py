@@ -1,0 +1,85 @@
+"""What a page says of itself, asked once and kept beside its bundle: length, rate, size, and what it did not get."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+from koda_ray.errors import KodaError, NotFound, PageError, PageNotReady
+from koda_ray.render.protocol import ProbeReport, ProbeTask, RenderExecutor
+from koda_ray.render.wishes import PageSays, Wishes
+from koda_ray.state.storage import Storage, bundle_key
+
+__all__ = ["ask_page", "explained"]
+
+_ASKED_SIZE = (1920, 1080)
+_LOOK_S = 0.1
+_WARNINGS, _WARNING_CHARS = 5, 200
+_CAUSES = 2
+
+
+async def ask_page(
+    wishes: Wishes, *, bundle: str, entry: str, storage: Storage, executor: RenderExecutor, user_id: str
+) -> PageSays:
+    """Open a page and read what it says of itself; the answer is kept beside the bundle.
+
+    Raises:
+        PageError: It threw.
+        PageNotReady: It did not become ready.
+        BrowserCrashed: The browser ended.
+    """
+    width, height = wishes.size or _ASKED_SIZE
+    asked = json.dumps([entry, wishes.props, wishes.seed, width, height])
+    key = bundle_key(user_id, bundle, f"says-{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json")
+    kept: dict[str, Any]
+    try:
+        kept = cast("dict[str, Any]", json.loads(await storage.get(key)))
+    except (NotFound, ValueError):
+        report = await executor.probe(
+            ProbeTask(
+                storage=storage,
+                user_id=user_id,
+                bundle=bundle,
+                entry=entry,
+                width=width,
+                height=height,
+                duration_s=_LOOK_S,
+                ready_timeout_s=wishes.ready_timeout_s,
+                seed=wishes.seed,
+                props=wishes.props,
+            )
+        )
+        if not report.ready:
+            raise _not_ready(report) from None
+        kept = {"duration": report.duration_s, "fps": report.fps, "width": report.width, "height": report.height}
+        kept["warnings"] = list(dict.fromkeys(p.message[:_WARNING_CHARS] for p in report.problems))[:_WARNINGS]
+        await storage.put(key, json.dumps(kept).encode())
+    wide, high = kept["width"], kept["height"]
+    return PageSays(
+        duration_s=kept["duration"],
+        fps=kept["fps"],
+        size=(int(wide), int(high)) if wide and high else None,
+        warnings=tuple(kept.get("warnings") or ()),
+    )
+
+
+def explained(error: KodaError, warnings: Sequence[str]) -> KodaError:
+    """Return a page's error with what the page did not get, which is often why; other errors as they are."""
+    causes = [warning for warning in warnings if warning not in error.message]
+    if not isinstance(error, PageError | PageNotReady) or not causes:
+        return error
+    message = f"{error.message} (before that: {'; '.join(causes[:_CAUSES])})"
+    return type(error)(message, code=error.code, context=error.context, retryable=error.retryable)
+
+
+def _not_ready(report: ProbeReport) -> KodaError:
+    problems = [problem for problem in report.problems if problem.kind != "console"] or list(report.problems)
+    if not problems:
+        return PageNotReady("the page did not become ready, and nobody said why")
+    kind: type[KodaError] = PageNotReady if problems[-1].kind == "not_ready" else PageError
+    said = [
+        problem.message + (f" ({problem.file}:{problem.line})" if problem.file else "") for problem in problems[-3:]
+    ]
+    return kind("; ".join(said))
