@@ -45,7 +45,7 @@ async def test_two_jobs_at_once_capture_each_unit_once(storage: Storage) -> None
         await asyncio.gather(one.warm(), two.warm())
         results = await asyncio.gather(render(short, storage, one, "job_1"), render(long, storage, two, "job_2"))
         assert sorted(one.units + two.units) == list(range(8))
-        assert one.units and two.units
+        assert two.units  # the longer job; it takes all of them where it is the first to look
         alone = Storage(f"{storage.url}-alone")
         await put_page(alone, "plain")
         expected = await render(long, alone, one, "job_3")
