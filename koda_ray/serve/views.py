@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from pydantic import JsonValue
+from pydantic.alias_generators import to_camel
 
 from koda_ray.state.store import JobRecord, SessionRecord
 from koda_ray.wire import RenderView, SessionPage, SessionSummary, SessionView
@@ -48,8 +49,8 @@ def render_view(job: JobRecord) -> RenderView:
         status=job.status,
         bundle=str(job.spec.get("bundle")),
         entry=str(job.spec.get("entry")),
-        request=cast("dict[str, JsonValue]", job.spec.get("request") or {}),
-        spec=planned if isinstance(planned, dict) else None,
+        request=cast("dict[str, JsonValue]", _camel(job.spec.get("request") or {})),
+        spec=cast("dict[str, JsonValue]", _camel(planned)) if isinstance(planned, dict) else None,
         progress=job.progress,
         result=None if job.result is None else {name: job.result[name] for name in job.result if name not in hidden},
         error=job.error,
@@ -61,6 +62,13 @@ def render_view(job: JobRecord) -> RenderView:
         thumbnail_url=f"{url}/thumbnail" if made else None,
         report_url=f"{url}/report" if made else None,
     )
+
+
+def _camel(value: JsonValue) -> JsonValue:
+    """Return the renderer's own JSON with names as the wire has them."""
+    if isinstance(value, dict):
+        return {to_camel(name): _camel(inside) for name, inside in value.items()}
+    return [_camel(inside) for inside in value] if isinstance(value, list) else value
 
 
 def _summary(row: SessionRecord) -> SessionSummary:

@@ -84,6 +84,7 @@ async def test_a_page_is_uploaded_followed_and_downloaded(browsers: World, http:
     done = (await http.get(view["stateUrl"])).json()
     assert done["status"] == "succeeded" and done["result"]["frames"] == 10 and "videoKey" not in done["result"]
     assert done["request"]["props"] == '{"name": "Ada"}' and done["spec"]["width"] == 160
+    assert (done["request"]["durationS"], done["spec"]["durationS"]) == (1.0, 1.0)
     video = await http.get(done["videoUrl"])
     assert video.headers["content-type"] == "video/mp4" and len(video.content) == done["result"]["fileSize"]
     part = await http.get(done["videoUrl"], headers={"Range": "bytes=4-7"})
