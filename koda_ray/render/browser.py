@@ -97,12 +97,14 @@ _EGL_VENDORS = ("/usr/share/glvnd/egl_vendor.d/50_mesa.json", "/etc/glvnd/egl_ve
 def graphics_flags() -> tuple[str, ...]:
     """Return how WebGL and the compositor draw here.
 
-    WebGL goes to Mesa's llvmpipe where it is installed: it takes about half of SwiftShader's time. The compositor
-    stays in software, because without a GPU it would only add a copy.
+    WebGL goes to Mesa's llvmpipe where it is installed: it takes about half of SwiftShader's time. A Chromium that was
+    built without OpenGL cannot use it and takes its SwiftShader then, if it may. The compositor stays in software,
+    because without a GPU it would only add a copy.
     """
+    flags = ("--use-gl=angle", "--enable-unsafe-swiftshader", "--disable-gpu-compositing")
     if any(Path(vendor).exists() for vendor in _EGL_VENDORS):
-        return ("--use-gl=angle", "--use-angle=gl-egl", "--ignore-gpu-blocklist", "--disable-gpu-compositing")
-    return ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-gpu-compositing")
+        return (*flags, "--use-angle=gl-egl", "--ignore-gpu-blocklist")
+    return (*flags, "--use-angle=swiftshader")
 
 
 class _Process(asyncio.SubprocessProtocol):
@@ -254,15 +256,15 @@ class Browser:
     @classmethod
     async def _start(cls, chromium_path: Path | None) -> Self:
         binary = find_browser(chromium_path)
-        await asyncio.to_thread(check_isolation)
+        await asyncio.to_thread(check_isolation, binary.path)
         await asyncio.to_thread(sweep_dead_folders)
         folder = WorkFolder("browser")
         try:
-            profile = folder.writable_by_browser("profile")
+            profile = folder.writable_by_browser("profile", binary.path)
             command = await asyncio.to_thread(browser_command, binary.path, profile)
             flags = [*CHROMIUM_FLAGS, *graphics_flags(), f"--user-data-dir={profile}"]
             flags += _FRAME_FLAGS if binary.kind == "shell" else ()
-            flags += () if await asyncio.to_thread(nested_sandbox_works) else ("--no-sandbox",)
+            flags += () if await asyncio.to_thread(nested_sandbox_works, binary.path) else ("--no-sandbox",)
             process = await _Process.start([*command, *flags, "about:blank"])
         except BaseException:
             folder.close()

@@ -53,7 +53,8 @@ def browser_command(binary: Path, folder: Path) -> list[str]:
     Raises:
         Missing: bubblewrap is not installed, or the machine does not let it make namespaces.
     """
-    command = ["/bin/sh", "-c", _PROTOCOL_PIPES, "sh", *_drop_user(), find_program("bwrap"), *_isolation_arguments()]
+    command = ["/bin/sh", "-c", _PROTOCOL_PIPES, "sh", *_drop_user(binary), find_program("bwrap")]
+    command += _isolation_arguments(binary)
     for extra in {binary.parent, binary.resolve().parent}:
         if not extra.is_relative_to("/usr"):
             command += ["--ro-bind", str(extra), str(extra)]
@@ -61,11 +62,11 @@ def browser_command(binary: Path, folder: Path) -> list[str]:
 
 
 @cache
-def _isolation_arguments() -> tuple[str, ...]:
+def _isolation_arguments(binary: Path) -> tuple[str, ...]:
     arguments = ["--unshare-user", "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
     arguments += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--hostname", "koda"]
-    if os.geteuid() == 0 and not _drop_user():
-        arguments += ["--uid", str(NOBODY), "--gid", str(NOBODY)]
+    if os.geteuid() == 0 and not _drop_user(binary):
+        arguments += ["--uid", str(NOBODY), "--gid", str(NOBODY), "--cap-drop", "ALL"]
     for path in _READ_ONLY:
         if Path(path).exists():
             arguments += ["--ro-bind", path, path]
@@ -85,18 +86,22 @@ def _isolation_arguments() -> tuple[str, ...]:
 
 
 @cache
-def _drop_user() -> tuple[str, ...]:
-    """Return the command that stops being root, where there is root to lose and the machine lets others isolate."""
+def _drop_user(binary: Path) -> tuple[str, ...]:
+    """Return the command that stops being root, where there is root to lose and others may isolate and run the browser.
+
+    Others may not where a launcher put it into root's own folder, which nobody else can enter: there a user namespace
+    gives root another number instead.
+    """
     if os.geteuid() != 0:
         return ()
     setpriv = shutil.which("setpriv")
     if setpriv is None:
         return ()
     drop = (setpriv, "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "--no-new-privs")
-    return drop if _runs((*drop, *_TRIAL)) else ()
+    return drop if _runs((*drop, *_TRIAL, "test", "-x", str(binary))) else ()
 
 
-_TRIAL = ("bwrap", "--unshare-user", "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true")
+_TRIAL = ("bwrap", "--unshare-user", "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc")
 
 
 def _runs(command: tuple[str, ...]) -> bool:
@@ -106,30 +111,40 @@ def _runs(command: tuple[str, ...]) -> bool:
         return False
 
 
-def check_isolation() -> None:
-    """Find out early whether browsers can be isolated here.
+def check_isolation(binary: Path) -> None:
+    """Find out early whether a browser can be isolated here.
+
+    Args:
+        binary: The browser.
 
     Raises:
-        Missing: bubblewrap is missing, or the machine refuses namespaces; the message says how to allow them.
+        Missing: bubblewrap is missing, the machine refuses namespaces, or the browser cannot be reached from inside
+            one; the message says what allows it.
     """
     find_program("bwrap")
-    if not _drop_user() and not _runs(_TRIAL):
+    if _drop_user(binary) or _runs((*_TRIAL, "test", "-x", str(binary))):
+        return
+    if not _runs((*_TRIAL, "true")):
         raise Missing(
             "bubblewrap may not make namespaces here: in a container allow user namespaces (seccomp), on Ubuntu 24.04 "
             "add an AppArmor profile for bwrap or set kernel.apparmor_restrict_unprivileged_userns=0",
             context={"program": "bwrap"},
         )
+    raise Missing(
+        f"{binary} lies where an isolated browser may not read it: run koda as the owner of that folder, or set "
+        "KODA_CHROMIUM_PATH to one in a folder that every user may enter",
+        context={"program": "chromium"},
+    )
 
 
 @cache
-def nested_sandbox_works() -> bool:
+def nested_sandbox_works(binary: Path) -> bool:
     """Whether Chromium's own sandbox can be made inside ours: a second wall where the machine allows it."""
     unshare = shutil.which("unshare")
     if unshare is None:
         return False
-    return _runs(
-        (*_drop_user(), find_program("bwrap"), *_isolation_arguments(), unshare, "-U", "-p", "-n", "-f", "true")
-    )
+    ours = (*_drop_user(binary), find_program("bwrap"), *_isolation_arguments(binary))
+    return _runs((*ours, unshare, "-U", "-p", "-n", "-f", "true"))
 
 
 class WorkFolder:
@@ -146,11 +161,11 @@ class WorkFolder:
         owner = f"{_host()}-{os.getpid()}-{_start_time(os.getpid())}"
         self.path = Path(tempfile.mkdtemp(prefix=f"{owner}-{purpose}-", dir=root))
 
-    def writable_by_browser(self, name: str) -> Path:
+    def writable_by_browser(self, name: str, binary: Path) -> Path:
         """Make a folder inside that the browser's user owns; the way to it can be walked but not read."""
         folder = self.path / name
         folder.mkdir(mode=0o700)
-        if _drop_user():
+        if _drop_user(binary):
             self.path.chmod(0o711)
             os.chown(folder, NOBODY, NOBODY)
         return folder

@@ -80,6 +80,21 @@ async def test_a_missing_isolation_names_its_package(monkeypatch: pytest.MonkeyP
         await Browser.launch()
 
 
+async def test_webgl_is_drawn_without_opengl_too(tmp_path: Path) -> None:
+    # stands for a Chromium built without OpenGL: its Mesa is hidden from it
+    real = programs.find_browser()
+    if real.kind != "shell" or not real.path.is_relative_to("/usr"):
+        pytest.skip(f"needs the system's headless shell, not {real.path}")
+    script = tmp_path / "headless-shell"
+    script.write_text(f'#!/bin/sh\n__EGL_VENDOR_LIBRARY_FILENAMES=/nowhere exec {real.path} "$@"\n')
+    script.chmod(0o755)
+    async with await Browser.launch(chromium_path=script) as browser:
+        target = await browser.new_target(64, 64)
+        expression = "document.createElement('canvas').getContext('webgl2') !== null"
+        answer = await target.session.send("Runtime.evaluate", {"expression": expression})
+        assert answer["result"]["value"] is True
+
+
 async def lacking(storage: Storage) -> Missing:
     spec = small(await put_page(storage, "plain"))
     async with LocalExecutor(workers=1) as executor:

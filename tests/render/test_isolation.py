@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from koda_ray.render.isolation import WorkFolder, browser_command, sweep_dead_folders
+from koda_ray.errors import Missing
+from koda_ray.render.isolation import WorkFolder, browser_command, check_isolation, sweep_dead_folders
 
+DASH = Path("/usr/bin/dash")
 LOOK = (
     "stat -c %u /proc/self; echo --; cat /proc/net/dev | tail -n +3 | cut -d: -f1; echo --; "
     "env | cut -d= -f1 | sort; echo --; "
@@ -20,7 +23,7 @@ LOOK = (
 def test_inside_there_is_no_network_no_root_no_environment_and_no_project() -> None:
     folder = WorkFolder("test")
     try:
-        command = browser_command(Path("/usr/bin/dash"), folder.writable_by_browser("profile"))
+        command = browser_command(DASH, folder.writable_by_browser("profile", DASH))
         look = [*command, "-c", f"exec >&4; {LOOK}"]  # where a browser's protocol goes out
         done = subprocess.run(look, capture_output=True, text=True, check=True, timeout=60)
         user, devices, variables, files, writing = (part.split() for part in done.stdout.split("--\n"))
@@ -31,6 +34,33 @@ def test_inside_there_is_no_network_no_root_no_environment_and_no_project() -> N
         assert writing == ["writes", "read-only"]
     finally:
         folder.close()
+
+
+@pytest.mark.sandbox
+def test_a_browser_in_a_folder_that_only_its_owner_may_enter_starts_too(tmp_path: Path) -> None:
+    # where root's home is private and the launcher put the browser into it
+    private = tmp_path / "private"
+    bin_folder = private / "bin"
+    bin_folder.mkdir(parents=True)
+    binary = Path(shutil.copy(DASH, bin_folder / "chrome-headless-shell"))
+    private.chmod(0o700)
+    folder = WorkFolder("test")
+    try:
+        check_isolation(binary)
+        command = browser_command(binary, folder.writable_by_browser("profile", binary))
+        look = "exec >&4; touch here && grep -E '^(Uid|CapEff)' /proc/self/status"
+        done = subprocess.run([*command, "-c", look], capture_output=True, text=True, check=True, timeout=60)
+        user, capabilities = (line.split() for line in done.stdout.splitlines())
+        assert user[1] != "0" and int(capabilities[1], 16) == 0
+    finally:
+        folder.close()
+
+
+@pytest.mark.sandbox
+def test_a_browser_that_nothing_isolated_may_read_is_named_with_the_way_out(tmp_path: Path) -> None:
+    binary = tmp_path / "chrome-headless-shell"
+    with pytest.raises(Missing, match=f"{binary} lies where .* KODA_CHROMIUM_PATH"):
+        check_isolation(binary)
 
 
 def test_folders_of_dead_owners_are_swept_and_of_the_living_kept() -> None:
