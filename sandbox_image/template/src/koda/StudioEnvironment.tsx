@@ -3,7 +3,7 @@
 // What '@react-three/drei' exports as Environment, whose presets would be fetched from a CDN. Files of the project's own
 // (`files`, `map`) and own Lightformers work as there.
 import { Environment as DreiEnvironment, Lightformer } from '@react-three/drei';
-import type { ComponentProps, ReactNode } from 'react';
+import { useMemo, type ComponentProps, type ReactNode } from 'react';
 
 type EnvironmentProps = ComponentProps<typeof DreiEnvironment>;
 
@@ -101,10 +101,11 @@ function roomOf(preset: string | undefined): Room {
 /** An environment map from a preset. Times nothing, loads nothing; rendered once, when it is mounted. */
 export function StudioEnvironment({ preset, intensity = 1, ...props }: StudioProps): ReactNode {
   const room = roomOf(preset);
-  return (
-    <DreiEnvironment resolution={256} frames={1} environmentIntensity={intensity} {...props}>
-      <color attach="background" args={[room.background]} />
-      {room.lights.map((light: Light) => (
+  // drei draws the map again whenever its children are new ones: made at each frame's render, they cost 50 ms a frame
+  const lights = useMemo(
+    () => [
+      <color key="background" attach="background" args={[room.background]} />,
+      ...room.lights.map((light: Light) => (
         <Lightformer
           key={light.at.join()}
           form={light.form ?? 'rect'}
@@ -114,7 +115,13 @@ export function StudioEnvironment({ preset, intensity = 1, ...props }: StudioPro
           intensity={light.intensity}
           target={[0, 0, 0]}
         />
-      ))}
+      )),
+    ],
+    [room],
+  );
+  return (
+    <DreiEnvironment resolution={256} frames={1} environmentIntensity={intensity} {...props}>
+      {lights}
     </DreiEnvironment>
   );
 }
