@@ -210,8 +210,14 @@ class Target:
             BrowserCrashed: The browser ended.
         """
         self.session.end("the page was closed")
-        await self._connection.send("Target.closeTarget", {"targetId": self._target})
-        await self._connection.send("Target.disposeBrowserContext", {"browserContextId": self._context})
+        calls = [
+            self._connection.post("Target.closeTarget", {"targetId": self._target}),
+            self._connection.post("Target.disposeBrowserContext", {"browserContextId": self._context}),
+        ]
+        # whoever was cut off while closing closes again: what is gone already is refused, and gone
+        await asyncio.gather(*calls, return_exceptions=True)
+        if (why := self._connection.why_over) is not None:
+            raise BrowserCrashed(why)
 
 
 class Browser:

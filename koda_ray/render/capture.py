@@ -1,8 +1,8 @@
-"""Units from page to stored files: one page, its frames in order, an encoder for each unit behind a short queue.
+"""Units from page to stored files: a page for each run, its frames in order, an encoder for each unit behind a queue.
 
-A task's units follow each other on one page; whoever captures the next task begins with a page of its own. The frame
-before a task's first is captured too, and the job compares it with the neighbour's last: where they differ, the page
-keeps state that seeking does not restore. While a unit is finished and stored, the next one's frames are captured.
+The units of a run follow each other on one page; runs begin at fixed places of the grid (`koda_ray.render.plan`). The
+frame before a page's first is captured too, and the job compares it with the neighbour's last: where they differ, the
+page keeps state that seeking does not restore. While a unit is finished and stored, the next one's frames are captured.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from koda_ray.render.encode import Encoder, Image, unit_encoder
 from koda_ray.render.isolation import WorkFolder
 from koda_ray.render.owned import own, see_through
 from koda_ray.render.page import RenderPage
+from koda_ray.render.plan import run_of
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
 from koda_ray.render.stored import write_unit
@@ -76,46 +77,59 @@ class _Capture:
         self._picture: tuple[bytes, str] | None = None
         self._finishing: asyncio.Task[None] | None = None
         self._ready_ms = 0.0
+        self._page: RenderPage | None = None
 
     async def run(self) -> None:
-        task, spec, started = self._task, self._task.spec, time.perf_counter()
+        task, spec = self._task, self._task.spec
         folder = WorkFolder("units")
-        page: RenderPage | None = None
+        run: int | None = None
         try:
             if spec.audio and task.units[0].index == 0:  # said before the pictures are made, not after
                 await check_audio(spec, self._bundle)
-            page = await RenderPage.open(
-                self._browser,
-                self._bundle,
-                width=spec.width,
-                height=spec.height,
-                scale=spec.scale,
-                seed=spec.seed,
-                entry=spec.entry,
-                props=spec.props,
-                transparent=spec.alpha,
-            )
-            await page.wait_ready(spec.ready_timeout_s)
-            self._ready_ms = _ms_since(started)
+            page: RenderPage | None = None
             before: str | None = None
-            mode: CaptureMode = task.mode
-            if (start := task.units[0].start) > 0:
-                _, before = await self._take(page, start - 1, mode)
             for unit, key in zip(task.units, task.keys, strict=True):
+                if page is None or run_of(spec, unit.index) != run:
+                    page, before = await self._begin(unit)
+                    run = run_of(spec, unit.index)
                 await self._unit(page, unit, key, before, folder.path / f"unit-{unit.index}")
                 before = None
             await self._finished()
         finally:
             # a cancel that arrives now, when all is done, must not leave a page or a folder
-            await see_through(asyncio.create_task(self._clean(page, folder)))
+            await see_through(asyncio.create_task(self._clean(folder)))
 
-    async def _clean(self, page: RenderPage | None, folder: WorkFolder) -> None:
+    async def _begin(self, unit: Unit) -> tuple[RenderPage, str | None]:
+        """Open a page for a run; return it with the hash of the frame before the run's first."""
+        started, spec = time.perf_counter(), self._task.spec
+        if self._page is not None:
+            await self._page.close()
+        self._page = page = await RenderPage.open(
+            self._browser,
+            self._bundle,
+            width=spec.width,
+            height=spec.height,
+            scale=spec.scale,
+            seed=spec.seed,
+            entry=spec.entry,
+            props=spec.props,
+            transparent=spec.alpha,
+        )
+        await page.wait_ready(spec.ready_timeout_s)
+        self._ready_ms = _ms_since(started)
+        if unit.start == 0:
+            return page, None
+        mode: CaptureMode = self._task.mode
+        _, before = await self._take(page, unit.start - 1, mode)
+        return page, before
+
+    async def _clean(self, folder: WorkFolder) -> None:
         try:
             if self._finishing is not None:
                 self._finishing.cancel()
                 await asyncio.gather(self._finishing, return_exceptions=True)
-            if page is not None:
-                await page.close()
+            if self._page is not None:
+                await self._page.close()
         finally:
             await asyncio.to_thread(folder.close)
 
@@ -142,6 +156,7 @@ class _Capture:
                 attempts=self._task.attempt if unit is self._task.units[0] else 1,
                 still=sum(one == two for one, two in itertools.pairwise(hashes)),
                 timings_ms=timings,
+                sought=page.contract,
             )
             self._finishing = asyncio.create_task(self._finish(encoder, result))
             handed_over = True

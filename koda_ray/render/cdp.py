@@ -40,6 +40,11 @@ class Connection:
         self._over: dict[str, str] = {}
         self._why_over: str | None = None
 
+    @property
+    def why_over(self) -> str | None:
+        """Why there are no answers any more, or None."""
+        return self._why_over
+
     async def send(
         self, method: str, parameters: Mapping[str, object] | None = None, *, session: str | None = None
     ) -> dict[str, Any]:

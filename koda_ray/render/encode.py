@@ -248,8 +248,7 @@ class UnitEncoder:
         if self._last is not None and self._sent < self._count - 1:  # the end has to be marked
             await self._send(matroska.picture(self._count - 1, self._fps, self._last))
         with contextlib.suppress(*PIPE_ENDED):
-            process.stdin.close()
-            await process.stdin.wait_closed()
+            process.stdin.close()  # what is still to be sent is sent; the process ends after it
         try:
             async with asyncio.timeout(_FINISH_TIMEOUT_S):
                 code = await process.wait()

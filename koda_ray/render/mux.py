@@ -8,6 +8,7 @@ finished file: that costs reading it, where decoding both would cost two hundred
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from koda_ray.render.encode import BT709, timescale
 from koda_ray.render.ffmpeg import QUIETLY, run
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.pictures import feed_of, join_pictures
+from koda_ray.render.programs import find_program, version_of
 from koda_ray.render.spec import RenderSpec
 
 __all__ = ["CHECKSUM", "join_units"]
 
 CHECKSUM = "crc32"
 """FFmpeg's name for what the copied frames are compared by."""
+_TELLS_TIME_BASE = 6
 _TIMEOUT_S = 900.0
 
 
@@ -76,12 +79,27 @@ def _concat(spec: RenderSpec, units: Sequence[tuple[Path, int]]) -> str:
 
 
 def _times(spec: RenderSpec) -> str:
-    """Return the expressions that put packets on the grid: joined durations are whole microseconds, which add up."""
-    if spec.format == "webm":
-        return f"ts=round(N*1000*{spec.fps.denominator}/{spec.fps.numerator})"  # webm counts in milliseconds
-    frame = timescale(spec) * spec.fps.denominator // spec.fps.numerator
+    """Return the expressions that put packets on the grid: joined durations are whole microseconds, which add up.
+
+    They count in the packets' own time base, which FFmpeg chooses: the units' in 5.1, which does not tell it here; in
+    6.1 a frame, told as TB.
+    """
+    if _major() < _TELLS_TIME_BASE:
+        frame = str(timescale(spec) * spec.fps.denominator // spec.fps.numerator)
+        if spec.format == "webm":
+            return f"ts=round(N*1000*{spec.fps.denominator}/{spec.fps.numerator})"  # webm counts in milliseconds
+    else:
+        frame = f"({spec.fps.denominator}/{spec.fps.numerator}/TB)"
+        if spec.format == "webm":
+            return f"ts=round(N*{frame})"
     # a last unit of one frame is decoded without delay, which would leave a gap in the order of decoding
-    return f"pts=round(PTS/{frame})*{frame}:dts=(N+round(STARTDTS/{frame}))*{frame}"
+    return f"pts=round(round(PTS/{frame})*{frame}):dts=round((N+round(STARTDTS/{frame}))*{frame})"
+
+
+def _major() -> int:
+    """Return FFmpeg's major version; a build without a number is taken for a new one."""
+    found = re.match(r"ffmpeg version n?(\d+)\.", version_of(find_program("ffmpeg"), "-version"))
+    return int(found[1]) if found else _TELLS_TIME_BASE
 
 
 def _container(spec: RenderSpec) -> list[str]:

@@ -25,7 +25,7 @@ from koda_ray.render.problems import Problems
 
 __all__ = ["CAPTURE_VERSION", "JPEG_QUALITY", "ORIGIN", "PageFacts", "RenderPage", "clock_source"]
 
-CAPTURE_VERSION = "2"
+CAPTURE_VERSION = "3"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
 
 ORIGIN = "https://bundle.koda"
@@ -40,6 +40,7 @@ _BUSY_S = 2.0
 _CLOSE_TIMEOUT_S = 2.0
 _TICK_MS = 1000 / 60
 _FIRST_TICK_MS = 100_000.0
+_EXTRA_TICK_MS = 0.001
 
 
 @cache
@@ -72,6 +73,7 @@ class RenderPage:
         self._session = target.session
         self._bundle = bundle
         self._ticks_ms = _FIRST_TICK_MS
+        self._now_ms = 0.0
         self._main_frame: str | None = None
         self._last: tuple[str, bytes] | None = None
         self._still = False
@@ -147,6 +149,11 @@ class RenderPage:
             await call
         url = f"{ORIGIN}/{quote(entry)}?export=1"
         self._main_frame = str((await session.send("Page.navigate", {"url": url})).get("frameId"))
+
+    @property
+    def contract(self) -> bool:
+        """Whether the ready page is sought by its contract; any other is stepped through every frame."""
+        return self._contract
 
     async def wait_ready(self, timeout_s: float) -> PageFacts:
         """Wait until the page is loaded, its fonts, images and requests are there, and its contract says ready.
@@ -290,7 +297,8 @@ class RenderPage:
             self._left_for = str(frame.get("url"))
 
     async def _step(self, frame: int, fps: Fraction | float) -> None:
-        ms = json.dumps(float(frame * 1000 / fps))
+        self._now_ms = float(frame * 1000 / fps)
+        ms = json.dumps(self._now_ms)
         try:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
                 pending = await self._evaluate(f"window.__kodaRender.frame({ms})", frame=frame)
@@ -318,10 +326,13 @@ class RenderPage:
     async def _begin_frame(
         self, *, screenshot: dict[str, object] | None = None, invisible: bool = False
     ) -> dict[str, object]:
-        """Let the page run one frame; only the headless shell waits to be told, the full browser runs its own."""
+        """Let the page run one frame; only the headless shell waits to be told, the full browser runs its own.
+
+        The browser's own time is the frame's: animated images and smooth scrolling go by it. It must never stand still.
+        """
         if self._browser.kind != "shell":
             return {}
-        self._ticks_ms += _TICK_MS
+        self._ticks_ms = max(self._ticks_ms + _EXTRA_TICK_MS, _FIRST_TICK_MS + self._now_ms)
         request: dict[str, object] = {"frameTimeTicks": self._ticks_ms, "interval": _TICK_MS}
         if screenshot is not None:
             request["screenshot"] = screenshot

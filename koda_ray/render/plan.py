@@ -1,4 +1,9 @@
-"""How many units a task takes: pure reckoning from what a frame costs, what a start costs and who is free.
+"""How many units a task takes, and where a page begins anew: pure reckoning.
+
+A browser draws a layer a little differently by what it drew before (where its text lies between pixels, for one). So
+pages begin anew at fixed places of the grid, which depend on the video's size and rate alone: what a unit shows
+depends on its run's beginning and on nothing else, whoever captures it, with whatever before and after. Runs are short
+at first, so that a short video is shared by several workers, and longer later, so that pages cost less than frames.
 
 A task that is too small spends its time opening a page; one that is too large leaves the other workers idle at the
 end, hides failures and makes urgent work wait. So a task takes a share of what is left that shrinks towards the end,
@@ -11,9 +16,9 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from koda_ray.render.spec import RenderSpec, Unit
+from koda_ray.render.spec import UNIT_S, RenderSpec, Unit
 
-__all__ = ["CostModel", "next_units"]
+__all__ = ["CostModel", "next_units", "run_of"]
 
 START_S = 0.6
 """A page that is opened and ready, with its first picture."""
@@ -23,6 +28,9 @@ _FIRST_S = 2.0
 _BASE_S = 0.005
 _S_PER_MEGAPIXEL = 0.05
 _MEMORY = 0.7
+_EARLY_UNITS = 12
+_EARLY_RUN_S, _EARLY_RUN_UNITS = 2.0, 3
+_LATER_RUN_S, _LATER_RUN_UNITS = 4.0, 8
 
 
 class CostModel:
@@ -33,9 +41,14 @@ class CostModel:
     """
 
     def __init__(self, spec: RenderSpec) -> None:
-        width, height = spec.picture
-        self._frame_s = _BASE_S + _S_PER_MEGAPIXEL * width * height / 1e6
+        self._spec = spec
+        self._frame_s = _guess_s(spec)
         self.measured = False
+
+    @property
+    def spec(self) -> RenderSpec:
+        """The video."""
+        return self._spec
 
     @property
     def frame_s(self) -> float:
@@ -50,8 +63,28 @@ class CostModel:
             self.measured = True
 
 
+def _guess_s(spec: RenderSpec) -> float:
+    width, height = spec.picture
+    return _BASE_S + _S_PER_MEGAPIXEL * width * height / 1e6
+
+
+def run_of(spec: RenderSpec, index: int) -> int:
+    """Return the first unit of a unit's run: the units that one page shows.
+
+    Args:
+        spec: The video; its size and rate count, its length does not.
+        index: The unit.
+    """
+    unit_s = _guess_s(spec) * max(1, round(UNIT_S * spec.fps))
+    if index < _EARLY_UNITS:
+        size = next(n for n in (_EARLY_RUN_UNITS, 2, 1) if n == 1 or n * unit_s <= _EARLY_RUN_S)
+        return index - index % size
+    size = min(_LATER_RUN_UNITS, max(1, int(_LATER_RUN_S / unit_s)))
+    return index - (index - _EARLY_UNITS) % size
+
+
 def next_units(pending: Sequence[Unit], *, workers: int, cost: CostModel) -> tuple[Unit, ...]:
-    """Return the units that the next task takes from the front of what is left: neighbours, at least one.
+    """Return the units that the next task takes from the front of what is left: neighbours, whole runs, at least one.
 
     Args:
         pending: Units that nobody has taken, in order; not empty.
@@ -68,4 +101,8 @@ def next_units(pending: Sequence[Unit], *, workers: int, cost: CostModel) -> tup
     share = math.ceil(len(pending) / (2 * workers))
     longest = max(1, int((_LONGEST_S if cost.measured else _FIRST_S) / unit_s))
     fair = math.ceil(len(pending) / workers)
-    return tuple(pending[: max(1, min(run, fair, longest, max(share, worth_a_start)))])
+    count = max(1, min(run, fair, longest, max(share, worth_a_start)))
+    last = run_of(cost.spec, pending[count - 1].index)
+    while count < run and run_of(cost.spec, pending[count].index) == last:
+        count += 1
+    return tuple(pending[:count])

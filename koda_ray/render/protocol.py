@@ -90,7 +90,7 @@ class UnitResult:
 
     ``before_hash`` is of the frame before the first, where the page began with it, to be compared with the neighbour's
     last; None for the first unit, and for one whose page showed the neighbour too. ``frame_hashes`` are of the pictures
-    before encoding; ``still`` counts those that were the picture before.
+    before encoding; ``still`` counts those that were the picture before; ``sought`` says that the page has a contract.
     """
 
     unit: Unit
@@ -104,6 +104,7 @@ class UnitResult:
     attempts: int = 1
     reused: bool = False
     still: int = 0
+    sought: bool = True
     timings_ms: dict[str, float] = field(default_factory=dict[str, float])
 
 

@@ -1,0 +1,74 @@
+"""Which units a task takes, and where pages begin anew."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koda_ray.render.plan import CostModel, next_units, run_of
+from koda_ray.render.spec import RenderSpec, Unit, plan_units
+
+SIZES = {"preview": (640, 360, 15), "small": (320, 180, 15), "720p": (1280, 720, 30), "final": (1920, 1080, 60)}
+
+
+def spec(name: str, duration_s: float = 5.0) -> RenderSpec:
+    width, height, fps = SIZES[name]
+    return RenderSpec(bundle="a" * 64, duration_s=duration_s, width=width, height=height, fps=fps)  # type: ignore[arg-type]
+
+
+def tasks(video: RenderSpec, workers: int, cost: CostModel | None = None) -> list[tuple[int, ...]]:
+    pending = list(plan_units(video))
+    found: list[tuple[int, ...]] = []
+    while pending:
+        units = next_units(pending, workers=workers, cost=cost or CostModel(video))
+        del pending[: len(units)]
+        found.append(tuple(unit.index for unit in units))
+    return found
+
+
+def test_a_short_preview_is_two_tasks_for_two_workers() -> None:
+    assert tasks(spec("preview"), 2) == [(0, 1, 2), (3, 4)]
+
+
+def test_a_final_is_shared_evenly() -> None:
+    assert tasks(spec("final"), 2) == [(0,), (1,), (2,), (3,), (4,)]
+
+
+@given(st.sampled_from(sorted(SIZES)), st.floats(0.1, 300), st.integers(1, 16), st.floats(0.001, 2))
+def test_every_unit_is_taken_once_in_whole_runs(name: str, duration_s: float, workers: int, frame_s: float) -> None:
+    video = spec(name, duration_s)
+    cost = CostModel(video)
+    cost.learn(1, frame_s)
+    found = tasks(video, workers, cost)
+    assert [index for task in found for index in task] == [unit.index for unit in plan_units(video)]
+    for task in found:
+        assert run_of(video, task[0]) == task[0]
+
+
+@given(st.sampled_from(sorted(SIZES)), st.integers(0, 600))
+def test_runs_depend_on_size_and_rate_alone(name: str, index: int) -> None:
+    start = run_of(spec(name, 5.0), index)
+    assert start == run_of(spec(name, 600.0), index)
+    assert start <= index
+    assert run_of(spec(name), start) == start
+    assert index - start < 8
+
+
+def test_gaps_end_a_task() -> None:
+    video = spec("small", 30.0)
+    plan = plan_units(video)
+    assert [unit.index for unit in next_units([plan[1], plan[2], plan[5]], workers=1, cost=CostModel(video))] == [1, 2]
+
+
+def test_what_was_measured_counts_more_than_the_guess() -> None:
+    video = spec("small", 60.0)
+    dear = CostModel(video)
+    dear.learn(15, 60.0)
+    assert len(next_units(plan_units(video), workers=2, cost=dear)) == 3  # a run
+    assert len(next_units(plan_units(video), workers=2, cost=CostModel(video))) > 3
+
+
+@pytest.mark.parametrize("units", [(Unit(0, 0, 15),), (Unit(7, 105, 120),)])
+def test_one_unit_left_is_taken(units: tuple[Unit, ...]) -> None:
+    assert next_units(units, workers=8, cost=CostModel(spec("small"))) == units
