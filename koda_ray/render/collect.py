@@ -122,7 +122,9 @@ class UnitCollector:
                 self.failures.append(f"unit {failing.index}, attempt {attempt}: {error.code}: {error.message}")
                 if not error.retryable:
                     raise
-                if failing is first and attempt >= self._attempts:
+                if failing is not first:  # it was begun, and that was an attempt
+                    tried[failing.index] = tried.get(failing.index, 0) + 1
+                elif attempt >= self._attempts:
                     raise _gave_up(error, first, attempt) from error
             else:
                 if left:

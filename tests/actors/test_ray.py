@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 from ray.util import list_named_actors
@@ -76,6 +77,8 @@ class Place:
         async with asyncio.timeout(20):
             while True:
                 os.kill(pid, signal.SIGSTOP)
+                while psutil.Process(pid).status() != psutil.STATUS_STOPPED:  # it runs on for a moment
+                    await asyncio.sleep(0.001)
                 with contextlib.closing(sqlite3.connect(self.real, timeout=0, isolation_level=None)) as look:
                     try:
                         look.execute("BEGIN IMMEDIATE")

@@ -86,7 +86,8 @@ async def test_a_killed_chunk_task_costs_only_its_own_unit(rig: Rig) -> None:
     state = await rig.rests(session_id, "complete")
     assert state.output is not None
     chunks = await rig.store.chunks(state.output.job_id)
-    assert sorted(chunk.attempts for chunk in chunks) == [1, 1, 2]
+    attempts = sorted(chunk.attempts for chunk in chunks)
+    assert attempts == [1] * (len(chunks) - 1) + [2] and len(chunks) > 2
 
 
 async def test_a_server_that_is_killed_whole_takes_its_work_up_when_it_is_back(rig: Rig) -> None:

@@ -125,12 +125,12 @@ async def test_reading_wakes_nobody(rig: Rig) -> None:
 
 
 async def test_a_deletion_in_the_middle_of_work_leaves_nothing(rig: Rig) -> None:
-    rig.respond = studio_model(duration=6.0)
+    rig.respond = studio_model(duration=20.0)
     session_id = (await rig.client.create(PROMPT)).session_id
     await rig.rests(session_id, "plan")
     await rig.client.accept(session_id)
     await rig.rests(session_id, "preview")
-    await rig.client.render(session_id, RenderOptions(resolution="720p", fps=60))
+    await rig.client.render(session_id, RenderOptions(resolution="4k", fps=60))  # longer than what follows
     await rig.event(
         session_id,
         lambda e: e.type == "render_progress" and e.data["quality"] == "final" and int(str(e.data["framesDone"])) > 5,
@@ -224,7 +224,7 @@ async def test_a_server_that_create_started_ends_with_it(tmp_path: Path) -> None
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert ran.returncode == Exit.WAITING, ran.stdout + ran.stderr
-    assert "koda: starting a server" in ran.stdout and "koda resume ses_" in ran.stdout
+    assert "koda: starting a server" in ran.stderr and "koda resume ses_" in ran.stdout
     alive: list[str] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
