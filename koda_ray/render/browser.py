@@ -31,8 +31,6 @@ from koda_ray.render.programs import BrowserKind, find_browser
 __all__ = ["CHROMIUM_FLAGS", "Browser", "Target", "graphics_flags"]
 
 CHROMIUM_FLAGS = (
-    "--headless=new",
-    "--remote-debugging-pipe",
     "--no-first-run",
     "--no-default-browser-check",
     "--no-service-autorun",
@@ -82,6 +80,7 @@ CHROMIUM_FLAGS = (
     "--mute-audio",
     "--lang=en-US",
 )
+_OUR_FLAGS = ("--headless=new", "--remote-debugging-pipe")
 _FRAME_FLAGS = (
     "--enable-begin-frame-control",
     "--run-all-compositor-stages-before-draw",
@@ -268,7 +267,7 @@ class Browser:
         try:
             profile = folder.writable_by_browser("profile", binary.path)
             command = await asyncio.to_thread(browser_command, binary.path, profile)
-            flags = [*CHROMIUM_FLAGS, *graphics_flags(), f"--user-data-dir={profile}"]
+            flags = [*_OUR_FLAGS, *CHROMIUM_FLAGS, *graphics_flags(), f"--user-data-dir={profile}"]
             flags += _FRAME_FLAGS if binary.kind == "shell" else ()
             flags += () if await asyncio.to_thread(nested_sandbox_works, binary.path) else ("--no-sandbox",)
             process = await _Process.start([*command, *flags, "about:blank"])
