@@ -28,7 +28,7 @@ import psutil
 
 from koda_ray.serve import runfile
 
-__all__ = ["MARK", "Snapshot", "adopt", "lasting", "strays"]
+__all__ = ["MARK", "Snapshot", "adopt", "keep", "lasting", "strays"]
 
 T = TypeVar("T")
 
@@ -46,6 +46,7 @@ _KEPT = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 _ADOPTED: set[psutil.Process] = set()
 _LASTING: set[str] = set()
+_HOMES: set[Path] = set()
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Snapshot:
     def left_behind(self) -> list[str]:
         """Say what is new and does not go away by itself; end those processes and remove those folders."""
         processes = _wait(lambda: [process for process in _below() if self._is_new(process)])
-        folders = _wait(lambda: sorted(path for path in _folders(self.whole) - self.folders if self._is_ours(path)))
+        folders = _wait(lambda: sorted(path for path in _folders(self.whole) - self.folders if self._counts(path)))
         excused = set[str]() if self.whole else _LASTING
         ports = _wait(lambda: sorted(_ports() - self.ports - excused))
         return [*_end(processes), *map(str, _remove(folders)), *(f"port {port} of this process" for port in ports)]
@@ -75,6 +76,9 @@ class Snapshot:
             return not {process, *process.parents()} & (self.processes | _ADOPTED)
         except psutil.NoSuchProcess:
             return False
+
+    def _counts(self, folder: Path) -> bool:
+        return self._is_ours(folder) and (self.whole or not _HOMES.intersection(folder.parents))
 
     def _is_ours(self, folder: Path) -> bool:
         named = _OWNED.fullmatch(folder.name)
@@ -97,6 +101,11 @@ class Snapshot:
 def adopt(pid: int) -> None:
     """Leave a process, with what it starts, to the fixture that started it: it ends with that, not with the test."""
     _ADOPTED.add(psutil.Process(pid))
+
+
+def keep(home: Path) -> None:
+    """Leave what is mounted below a folder to the fixture whose server has its data there, until the run is over."""
+    _HOMES.add(home)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from koda_ray.client import KodaClient
 from koda_ray.console.exits import Exit
 from koda_ray.render.programs import find_program
 from koda_ray.types import NodeState, RenderOptions, SessionOptions
+from tests import leaks
 
 pytestmark = [
     pytest.mark.ray,
@@ -103,6 +104,7 @@ async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stud
     folder = tmp_path_factory.mktemp("studio")
     await asyncio.to_thread(folder.chmod, 0o755)
     server = Server(folder, KODA_DIRECTOR="offline")
+    leaks.keep(folder)  # its sessions outlive the tests that began them
     photo = Image.new("RGB", (640, 480), MAGENTA)
     ImageDraw.Draw(photo).rectangle((320, 0, 639, 479), fill=GREEN)
     photo.save(folder / "halves.png")
