@@ -28,7 +28,7 @@ import psutil
 
 from koda_ray.serve import runfile
 
-__all__ = ["MARK", "Snapshot", "adopt", "keep", "lasting", "strays"]
+__all__ = ["MARK", "Snapshot", "adopt", "keep", "lasting", "ours", "strays"]
 
 T = TypeVar("T")
 
@@ -116,14 +116,19 @@ def lasting() -> Iterator[None]:
     _LASTING.update(_ports() - before)
 
 
-def strays() -> list[str]:
-    """Say which processes of this test run are still there, also those that left the family; and end them."""
+def ours() -> frozenset[psutil.Process]:
+    """Return this run's other processes, also those that left the family."""
+    marked = {process for process in psutil.process_iter() if _is_marked(process) and _counts(process)}
+    return frozenset(process for process in {*_below(), *marked} if process.pid != os.getpid())
 
-    def look() -> list[psutil.Process]:
-        marked = {process for process in psutil.process_iter() if _is_marked(process) and _counts(process)}
-        return [process for process in {*_below(), *marked} if process.pid != os.getpid()]
 
-    return _end(_wait(look))
+def strays(*, spare: frozenset[psutil.Process] = frozenset()) -> list[str]:
+    """Say which processes of this test run are still there, also those that left the family; and end them.
+
+    Args:
+        spare: What a longer-lived fixture still wants.
+    """
+    return _end(_wait(lambda: list(ours() - spare)))
 
 
 def _is_marked(process: psutil.Process) -> bool:

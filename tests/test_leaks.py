@@ -54,18 +54,19 @@ def test_what_a_longer_lived_process_starts_is_its_own_business(quick: None) -> 
 
 
 def test_what_a_fixture_starts_anew_ends_with_the_fixture(quick: None) -> None:
-    before = leaks.Snapshot.take()
+    before, older = leaks.Snapshot.take(), leaks.ours()
     with waiting(**os.environ) as process:
         leaks.adopt(process.pid)
         assert before.left_behind() == []
-        assert any(line.startswith(f"process {process.pid}") for line in leaks.strays())  # but not later
+        assert any(line.startswith(f"process {process.pid}") for line in leaks.strays(spare=older))  # but not later
 
 
 def test_a_process_that_left_the_family_is_found(quick: None) -> None:
     fork = "import os, sys\nif os.fork() == 0:\n    os.setsid()\n    os.execvp('sleep', ['sleep', '3600'])"
+    older = leaks.ours()
     subprocess.run([sys.executable, "-c", fork], check=True)
-    assert any("sleep 3600" in line for line in leaks.strays())
-    assert leaks.strays() == []
+    assert any("sleep 3600" in line for line in leaks.strays(spare=older))
+    assert leaks.strays(spare=older) == []
 
 
 def test_a_temporary_folder_that_is_left_is_named_and_removed(quick: None) -> None:

@@ -15,7 +15,7 @@ from koda_ray.render.audio import Sound, decode_audio
 from koda_ray.render.bundle import load_bundle
 from koda_ray.render.compare import compare_videos
 from koda_ray.render.formats import FORMATS
-from koda_ray.render.isolation import WorkFolder
+from koda_ray.render.isolation import WorkFolder, sweep_dead_folders
 from koda_ray.render.mux import join_units
 from koda_ray.render.owned import all_or_cancel
 from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
@@ -42,6 +42,7 @@ async def join_video(task: JoinTask) -> JoinResult:
         StorageError: Storage did.
     """
     timings: dict[str, float] = {}
+    await asyncio.to_thread(sweep_dead_folders)  # a capture's worker may have died, and no browser be started since
     folder = WorkFolder("join")
     try:
         started = time.perf_counter()

@@ -49,7 +49,8 @@ def mine(text: str) -> set[psutil.Process]:
 async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_killed(
     cluster: RayExecutor, local: LocalExecutor, storage: Storage
 ) -> None:
-    spec = small(await put_page(storage, "plain"), duration_s=5.3, fps=20)
+    # frames enough that a worker is still at its first units when it is first heard of
+    spec = small(await put_page(storage, "plain"), duration_s=5.3, fps=60, width=640, height=360)
     units: list[UnitResult] = []
     killed: list[int] = []
 
