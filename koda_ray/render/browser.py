@@ -202,6 +202,10 @@ class Target:
         self._target = target
         self._context = context
 
+    def inner(self, session: str) -> ProtocolSession:
+        """Return the protocol session of a worker of this page."""
+        return ProtocolSession(self._connection, session)
+
     async def close(self) -> None:
         """Close the page and forget its context.
 

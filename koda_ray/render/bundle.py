@@ -10,9 +10,11 @@ import asyncio
 import hashlib
 import io
 import mimetypes
+import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from koda_ray.errors import InvalidInput, InvalidPath, StorageError
@@ -46,10 +48,21 @@ _TYPES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
     ".webp": "image/webp",
+    ".gif": "image/gif",
+    ".apng": "image/apng",
+    ".avif": "image/avif",
     ".mp3": "audio/mpeg",
+    ".m4a": "audio/mp4",
+    ".ogg": "audio/ogg",
+    ".wav": "audio/wav",
     ".mp4": "video/mp4",
     ".webm": "video/webm",
 }
+# a picture's beginning, and what is in it where it moves; the last is any of them inside a text
+_MOVING = ((b"GIF8", b"NETSCAPE2.0"), (b"\x89PNG", b"acTL"), (b"RIFF", b"ANIM"), (b"\0\0\0", b"ftypavis"))
+_MOVING_TEXT = re.compile(rb"data:image/(?:gif|apng|webp|avif)")
+_TEXTS = frozenset({".html", ".css", ".js", ".mjs", ".json", ".svg"})
+_HEAD_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,11 @@ class Bundle:
         for path in sorted(self.files):
             digest.update(f"{path}\0{hashlib.sha256(self.files[path]).hexdigest()}\n".encode())
         return digest.hexdigest()
+
+    @cached_property
+    def moves(self) -> bool:
+        """Whether a picture among the files, or inside one, may move by itself (GIF, APNG, WebP, AVIF)."""
+        return any(_moves(path, data) for path, data in self.files.items())
 
     def pack(self) -> bytes:
         """Return the bundle as a zip whose bytes depend on the files alone."""
@@ -122,6 +140,12 @@ class Bundle:
         """Return the media type to serve a file with."""
         suffix = Path(path).suffix.lower()
         return _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
+
+
+def _moves(path: str, data: bytes) -> bool:
+    if Path(path).suffix.lower() in _TEXTS:
+        return _MOVING_TEXT.search(data) is not None
+    return any(data.startswith(begin) and mark in data[:_HEAD_BYTES] for begin, mark in _MOVING)
 
 
 def _check_path(path: str) -> None:

@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 
 from koda_ray.render.browser import CHROMIUM_FLAGS, graphics_flags
+from koda_ray.render.clock import clock_text
 from koda_ray.render.encode import ENCODER_VERSION
-from koda_ray.render.page import CAPTURE_VERSION, clock_source
+from koda_ray.render.page import CAPTURE_VERSION
 from koda_ray.render.programs import find_browser, find_program, version_of
 from koda_ray.render.protocol import Environment
 
@@ -43,7 +44,7 @@ def read_environment(chromium_path: Path | None = None) -> Environment:
     for part in (
         CAPTURE_VERSION,
         ENCODER_VERSION,
-        clock_source(),
+        clock_text(),
         chromium,
         backend,
         " ".join((*CHROMIUM_FLAGS, *graphics_flags())),

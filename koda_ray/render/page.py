@@ -10,26 +10,25 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
-from importlib.resources import files
-from typing import Any, Literal, cast
-from urllib.parse import quote, unquote, urlsplit
+from typing import Literal, cast
+from urllib.parse import quote
 
 from koda_ray.errors import BrowserCrashed, InvalidInput, PageError, PageNotReady
 from koda_ray.render.browser import Browser, Target
 from koda_ray.render.bundle import Bundle
+from koda_ray.render.clock import page_clock, worker_clock
 from koda_ray.render.problems import Problems
+from koda_ray.render.serving import ORIGIN, BundleServer
 
-__all__ = ["CAPTURE_VERSION", "JPEG_QUALITY", "ORIGIN", "PageFacts", "RenderPage", "clock_source"]
+__all__ = ["CAPTURE_VERSION", "JPEG_QUALITY", "PageFacts", "RenderPage"]
 
-CAPTURE_VERSION = "3"
+CAPTURE_VERSION = "4"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
 
-ORIGIN = "https://bundle.koda"
-"""A secure context, as the live preview's localhost is: without it `crypto.randomUUID` and others are missing."""
 JPEG_QUALITY = 95
 FRAME_TIMEOUT_S = 60.0
 PENDING_TIMEOUT_S = 15.0
@@ -41,12 +40,11 @@ _CLOSE_TIMEOUT_S = 2.0
 _TICK_MS = 1000 / 60
 _FIRST_TICK_MS = 100_000.0
 _EXTRA_TICK_MS = 0.001
-
-
-@cache
-def clock_source() -> str:
-    """Return the script that gives a page its clock; ``__SEED__`` stands for the seed."""
-    return files("koda_ray.render").joinpath("clock.js").read_text(encoding="utf-8")
+_BACKGROUND = "Emulation.setDefaultBackgroundColorOverride"
+_CLEAR = {"r": 0, "g": 0, "b": 0, "a": 0}
+_WHITE = {"r": 255, "g": 255, "b": 255, "a": 1}
+# dedicated workers stop before their first line, so that they get their clock
+_WORKERS = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True, "filter": [{"type": "worker"}]}
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,8 @@ class RenderPage:
         self._browser = browser
         self._target = target
         self._session = target.session
-        self._bundle = bundle
         self._ticks_ms = _FIRST_TICK_MS
+        self._zero_ms = _FIRST_TICK_MS  # the browser's time when the page's is 0
         self._now_ms = 0.0
         self._main_frame: str | None = None
         self._last: tuple[str, bytes] | None = None
@@ -82,6 +80,10 @@ class RenderPage:
         self._left_for: str | None = None
         self._frame = -1
         self.problems = Problems(bundle.files, ORIGIN)
+        self._server = BundleServer(bundle, self.problems)
+        self._worker_source = ""
+        self._stirs = bundle.moves and browser.kind == "shell"
+        self._background = _CLEAR
 
     @classmethod
     async def open(
@@ -132,21 +134,22 @@ class RenderPage:
         session.on("Runtime.consoleAPICalled", self.problems.on_console)
         session.on("Page.frameNavigated", self._on_navigated)
         session.on("Page.javascriptDialogOpening", self._on_dialog)
-        session.on("Fetch.requestPaused", self._on_request)
-        source = clock_source().replace("__SEED__", str(seed)).replace("__PROPS__", props)
+        session.on("Target.detachedFromTarget", self._on_worker_gone)
+        self._worker_source = worker_clock(seed)
+        self._background = _CLEAR if transparent else _WHITE
         if transparent:
-            await session.send(
-                "Emulation.setDefaultBackgroundColorOverride", {"color": {"r": 0, "g": 0, "b": 0, "a": 0}}
-            )
+            await session.send(_BACKGROUND, {"color": self._background})
         # sent together: the browser takes them in order
         for call in [
             session.post("Inspector.enable"),
             session.post("Runtime.enable"),
             session.post("Page.enable"),
-            session.post("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}),
-            session.post("Page.addScriptToEvaluateOnNewDocument", {"source": source}),
+            session.post("Page.addScriptToEvaluateOnNewDocument", {"source": page_clock(seed, props)}),
         ]:
             await call
+        self._server.attach(session)
+        session.on("Target.attachedToTarget", self._on_worker)
+        await session.send("Target.setAutoAttach", _WORKERS)
         url = f"{ORIGIN}/{quote(entry)}?export=1"
         self._main_frame = str((await session.send("Page.navigate", {"url": url})).get("frameId"))
 
@@ -183,7 +186,7 @@ class RenderPage:
                 if deadline - asked > min(_BUSY_S, timeout_s / 2):
                     pending = ["the page's script, which does not let go (an endless loop?)"]
                 raise self._not_ready(timeout_s, pending) from None
-            pending = [str(name) for name in cast("Sequence[object]", status.get("pending") or ())]
+            pending = self._pending(status.get("pending"))
             if not status:
                 pending = ["the document"]
             if status.get("failed"):
@@ -203,6 +206,7 @@ class RenderPage:
             await asyncio.sleep(_POLL_S)
         facts = cast("dict[str, object]", await self._evaluate("window.__kodaRender.begin()"))
         self._contract = facts.get("contract") is True
+        self._zero_ms = math.ceil(self._ticks_ms)  # whatever moves by itself has begun before, or begins now
         self._ready = True
         return PageFacts(
             contract=self._contract,
@@ -231,6 +235,8 @@ class RenderPage:
             await self._step(index, fps)
             await self._begin_frame(invisible=True)
         await self._step(frame, fps)
+        if self._frame < 0:
+            await self._begin_frame()  # a canvas of a worker is not embedded before it was drawn once
         self._frame = frame
 
     async def picture(self, *, image: Literal["png", "jpeg"] = "png") -> bytes:
@@ -312,16 +318,30 @@ class RenderPage:
                 f"frame {frame}: the page navigated to {self._left_for[:200]} while it was rendered; stay on one page",
                 context={"frame": frame},
             )
+        names = self._pending(pending)
         deadline = asyncio.get_running_loop().time() + PENDING_TIMEOUT_S
-        while pending:
+        while names:
             if asyncio.get_running_loop().time() > deadline:
-                names = ", ".join(map(str, cast("Sequence[object]", pending)))
                 raise PageNotReady(
-                    f"frame {frame}: still waiting for {names} after {PENDING_TIMEOUT_S:g} s", context={"frame": frame}
+                    f"frame {frame}: still waiting for {', '.join(names)} after {PENDING_TIMEOUT_S:g} s",
+                    context={"frame": frame},
                 )
             await self._begin_frame(invisible=True)
             await asyncio.sleep(_POLL_S)
-            pending = await self._evaluate("window.__kodaRender.pending()", frame=frame)
+            names = self._pending(await self._evaluate("window.__kodaRender.again()", frame=frame))
+        if self._stirs:
+            await self._stir()
+
+    async def _stir(self) -> None:
+        """Have the next frame made anew: pictures that move by themselves are moved on only then."""
+        colours = {**self._background, "b": 127}, self._background
+        for call in [self._session.post(_BACKGROUND, {"color": colour}) for colour in colours]:
+            await call
+
+    def _pending(self, said: object) -> list[str]:
+        """Join what the page waits for with what it asked of us."""
+        names = [str(name) for name in cast("Sequence[object]", said or ())]
+        return list(dict.fromkeys([*names, *self._server.pending]))
 
     async def _begin_frame(
         self, *, screenshot: dict[str, object] | None = None, invisible: bool = False
@@ -332,7 +352,7 @@ class RenderPage:
         """
         if self._browser.kind != "shell":
             return {}
-        self._ticks_ms = max(self._ticks_ms + _EXTRA_TICK_MS, _FIRST_TICK_MS + self._now_ms)
+        self._ticks_ms = max(self._ticks_ms + _EXTRA_TICK_MS, self._zero_ms + self._now_ms)
         request: dict[str, object] = {"frameTimeTicks": self._ticks_ms, "interval": _TICK_MS}
         if screenshot is not None:
             request["screenshot"] = screenshot
@@ -372,34 +392,21 @@ class RenderPage:
         self.problems.add("not_ready", message)
         return PageNotReady(message, context={"pending": names})
 
-    def _on_request(self, event: Mapping[str, object]) -> None:
-        """Answer a request from the bundle; refuse everything else."""
-        request = cast("Mapping[str, Any]", event["request"])
-        url, number = str(request["url"]), event["requestId"]
-        parts = urlsplit(url)
-        path = unquote(parts.path).lstrip("/") or "index.html"
-        own = f"{parts.scheme}://{parts.netloc}" == ORIGIN
-        body = self._bundle.files.get(path) if own else None
-        if body is not None:
-            headers = {"content-type": Bundle.content_type(path), "access-control-allow-origin": "*"}
-            self._fulfill(number, 200, body, headers)
-        elif own and path == "favicon.ico":
-            self._fulfill(number, 204, b"", {})
-        elif own:
-            self.problems.add("resource", f"{path} is not in the bundle (requested by the page)")
-            self._fulfill(number, 404, b"", {})
-        else:
-            self.problems.add("resource", f"{url[:300]} was refused: a render has no network; bundle the file")
-            self._session.post("Fetch.failRequest", {"requestId": number, "errorReason": "BlockedByClient"})
+    def _on_worker(self, event: Mapping[str, object]) -> None:
+        worker = self._target.inner(str(event["sessionId"]))
+        worker.on("Runtime.exceptionThrown", self.problems.on_exception)
+        worker.on("Runtime.consoleAPICalled", self.problems.on_console)
+        worker.on("Target.attachedToTarget", self._on_worker)
+        worker.on("Target.detachedFromTarget", self._on_worker_gone)
+        worker.post("Runtime.enable")
+        self._server.attach(worker)
+        worker.post("Runtime.evaluate", {"expression": self._worker_source})
+        worker.post("Target.setAutoAttach", _WORKERS)
+        worker.post("Runtime.runIfWaitingForDebugger")
 
-    def _fulfill(self, request: object, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        answer: dict[str, object] = {
-            "requestId": request,
-            "responseCode": status,
-            "responseHeaders": [{"name": name, "value": value} for name, value in headers.items()],
-            "body": base64.b64encode(body).decode("ascii"),
-        }
-        self._session.post("Fetch.fulfillRequest", answer)
+    def _on_worker_gone(self, event: Mapping[str, object]) -> None:
+        self._server.detach(str(event["sessionId"]))
+        self._target.inner(str(event["sessionId"])).end("the worker ended")
 
 
 def _positive(value: object) -> float | None:

@@ -1,0 +1,254 @@
+// Time, random numbers, timers, animation frames and workers of one scope: a page, a frame in it, or a worker.
+//
+// Time stands at 0 while the scope loads. Then `move` moves it: timers fire in order at their own times, animation frame
+// callbacks once a frame. Random numbers are seeded again at every frame, so that a frame does not depend on which
+// frames were made before it. Callbacks run in tasks of their own: promises settle between them as they do in a browser.
+const kodaClock = (scope, SEED) => {
+  const EPOCH_MS = 1735689600000; // 2025-01-01T00:00:00Z
+  const MAX_TALKS = 16; // how often a page and its workers may answer each other within a frame
+  const native = { Date: scope.Date, Worker: scope.Worker, requestAnimationFrame: scope.requestAnimationFrame };
+  let now = 0; // milliseconds of virtual time
+  const define = (target, name, get) => Object.defineProperty(target, name, { get, configurable: true });
+
+  // ---- random numbers -------------------------------------------------------------------------------------------
+  let a = 0, b = 0, c = 0, counter = 1;
+  const next = () => { // sfc32
+    const t = (((a + b) | 0) + counter) | 0;
+    counter = (counter + 1) | 0;
+    a = b ^ (b >>> 9);
+    b = (c + (c << 3)) | 0;
+    c = ((c << 21) | (c >>> 11)) + t | 0;
+    return t >>> 0;
+  };
+  const seed = (value) => {
+    a = SEED | 0; b = Math.floor(value) | 0; c = Math.floor(value / 4294967296) | 0; counter = 1;
+    for (let i = 0; i < 12; i++) next();
+  };
+  seed(0xC0DA);
+  Math.random = () => (next() * 2097152 + (next() >>> 11)) / 9007199254740992;
+  const fill = (view) => {
+    const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+    for (let i = 0; i < bytes.length; i++) bytes[i] = next();
+    return view;
+  };
+  Crypto.prototype.getRandomValues = function getRandomValues(view) { return fill(view); };
+  if (Crypto.prototype.randomUUID) {
+    Crypto.prototype.randomUUID = function randomUUID() {
+      const h = [...fill(new Uint8Array(16))].map((v, i) => (i === 6 ? (v & 15) | 64 : i === 8 ? (v & 63) | 128 : v).toString(16).padStart(2, "0")).join("");
+      return `${h.slice(0, 8)}-${h.slice(8, 12)}-${h.slice(12, 16)}-${h.slice(16, 20)}-${h.slice(20)}`;
+    };
+  }
+
+  // ---- clocks ---------------------------------------------------------------------------------------------------
+  const today = () => Math.floor(EPOCH_MS + now);
+  const VirtualDate = function Date(...args) {
+    if (!new.target) return new native.Date(today()).toString();
+    return Reflect.construct(native.Date, args.length ? args : [today()], new.target);
+  };
+  VirtualDate.prototype = native.Date.prototype;
+  VirtualDate.now = today;
+  VirtualDate.parse = native.Date.parse;
+  VirtualDate.UTC = native.Date.UTC;
+  Object.defineProperty(VirtualDate, "length", { value: 7 });
+  native.Date.prototype.constructor = VirtualDate;
+  scope.Date = VirtualDate;
+  Performance.prototype.now = function () { return now; };
+  define(Performance.prototype, "timeOrigin", () => EPOCH_MS);
+  define(Event.prototype, "timeStamp", () => now);
+  const { DateTimeFormat } = Intl;
+  const format = Object.getOwnPropertyDescriptor(DateTimeFormat.prototype, "format").get;
+  const { formatToParts } = DateTimeFormat.prototype;
+  define(DateTimeFormat.prototype, "format", function () {
+    const whole = format.call(this);
+    return (date) => whole(date === undefined ? today() : date);
+  });
+  DateTimeFormat.prototype.formatToParts = function (date) { return formatToParts.call(this, date === undefined ? today() : date); };
+  if (scope.Temporal) {
+    const { Instant, Now } = scope.Temporal;
+    const instant = () => Instant.fromEpochMilliseconds(today());
+    const zoned = (zone) => instant().toZonedDateTimeISO(zone === undefined ? Now.timeZoneId() : zone);
+    Object.assign(Now, {
+      instant, zonedDateTimeISO: zoned,
+      plainDateTimeISO: (zone) => zoned(zone).toPlainDateTime(),
+      plainDateISO: (zone) => zoned(zone).toPlainDate(),
+      plainTimeISO: (zone) => zoned(zone).toPlainTime(),
+    });
+  }
+
+  // ---- tasks ----------------------------------------------------------------------------------------------------
+  const channel = new MessageChannel();
+  const waiting = [];
+  channel.port1.onmessage = () => waiting.shift()();
+  const task = () => new Promise((resolve) => { waiting.push(resolve); channel.port2.postMessage(0); });
+  // React and others queue work in tasks; each may queue more. A fixed number, so that every run does the same.
+  const settle = async () => { for (let i = 0; i < 4; i++) await task(); };
+  const soon = (run) => { task().then(run); };
+  const call = (callback, args) => {
+    try { callback.apply(scope, args); } catch (error) { scope.reportError(error); }
+  };
+
+  // ---- timers and animation frames ------------------------------------------------------------------------------
+  let ids = 1, orders = 1, nesting = 0;
+  const timers = new Map();
+  // Beyond five levels the HTML standard waits at least 4 ms; without that a timer of 0 would never let time pass.
+  const clamp = (wait, level) => (level > 5 && wait < 4 ? 4 : wait);
+  const addTimer = (callback, delay, args, repeat) => {
+    const level = nesting + 1, wait = Math.max(repeat ? 1 : 0, Number(delay) || 0), id = ids++;
+    const run = typeof callback === "function" ? callback : () => (0, eval)(String(callback));
+    timers.set(id, { id, order: orders++, due: now + clamp(wait, level), wait, run, args, repeat, level });
+    wake();
+    return id;
+  };
+  scope.setTimeout = (callback, delay, ...args) => addTimer(callback, delay, args, false);
+  scope.setInterval = (callback, delay, ...args) => addTimer(callback, delay, args, true);
+  scope.clearTimeout = scope.clearInterval = (id) => { timers.delete(Number(id)); };
+  if (scope.requestIdleCallback) {
+    scope.requestIdleCallback = (callback) => addTimer(() => callback({ didTimeout: false, timeRemaining: () => 10 }), 1, [], false);
+    scope.cancelIdleCallback = scope.clearTimeout;
+  }
+  AbortSignal.timeout = (delay) => {
+    const controller = new AbortController();
+    addTimer(() => controller.abort(new DOMException("signal timed out", "TimeoutError")), delay, [], false);
+    return controller.signal;
+  };
+  if (scope.Scheduler) {
+    const { postTask } = scope.Scheduler.prototype;
+    scope.Scheduler.prototype.postTask = function (callback, { delay, signal, ...options } = {}) {
+      if (!(delay > 0)) return postTask.call(this, callback, signal ? { signal, ...options } : options);
+      return new Promise((resolve, reject) => addTimer(() => {
+        if (signal && signal.aborted) reject(signal.reason);
+        else new Promise((done) => done(callback())).then(resolve, reject);
+      }, delay, [], false));
+    };
+  }
+  let frames = new Map();
+  scope.requestAnimationFrame = (callback) => { const id = ids++; frames.set(id, callback); return id; };
+  scope.cancelAnimationFrame = (id) => { frames.delete(id); };
+
+  const nextTimer = (limit) => {
+    let found = null;
+    for (const timer of timers.values()) {
+      if (timer.due <= limit && (!found || timer.due < found.due || (timer.due === found.due && timer.order < found.order))) found = timer;
+    }
+    return found;
+  };
+  const fireTimers = async (limit) => {
+    for (let timer = nextTimer(limit); timer; timer = nextTimer(limit)) {
+      now = Math.max(now, timer.due);
+      if (timer.repeat) {
+        timer.level += 1;
+        timer.due += clamp(timer.wait, timer.level);
+        timer.order = orders++;
+      } else {
+        timers.delete(timer.id);
+      }
+      nesting = timer.level;
+      const before = talks;
+      call(timer.run, timer.args);
+      nesting = 0;
+      await task();
+      if (talks !== before) await moveWorkers("time");
+    }
+  };
+  const fireFrames = async () => {
+    const due = frames;
+    frames = new Map();
+    for (const callback of due.values()) {
+      call(callback, [now]);
+      await task();
+    }
+  };
+
+  // While a scope loads, timers of no delay run: promises of libraries hang on them.
+  let booting = true, woken = false, talks = 0;
+  const wake = () => {
+    if (!booting || woken) return;
+    woken = true;
+    task().then(async () => { woken = false; if (booting) await fireTimers(now); });
+  };
+
+  // ---- workers --------------------------------------------------------------------------------------------------
+  // A worker's clock is moved by messages of ours among the page's own, which keep their order: its answer to one comes
+  // after all that it had to say before.
+  const MARK = "__kodaClock", BASE = "__kodaBase";
+  const workers = new Set();
+  if (native.Worker) {
+    const { postMessage, terminate } = native.Worker.prototype;
+    const listen = EventTarget.prototype.addEventListener;
+    // A worker's own worker is not answered from the bundle by its name, only what it asks for itself.
+    const reachable = (url, { type } = {}) => {
+      const whole = String(new URL(url, scope[BASE] || scope.location));
+      if (scope.document || !whole.startsWith("http")) return url;
+      const name = JSON.stringify(whole);
+      const text = type === "module" ? `import ${name};` : `self.${BASE} = ${name}; importScripts(${name});`;
+      return URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+    };
+    scope.Worker = class Worker extends native.Worker {
+      #line;
+      constructor(url, options) {
+        super(reachable(url, options), options);
+        const line = this.#line = { name: `worker ${url}`, base: now, answer: null };
+        line.ask = (order) => new Promise((resolve) => {
+          line.answer = () => { line.answer = null; resolve(); };
+          postMessage.call(this, { [MARK]: order });
+        });
+        workers.add(line);
+        listen.call(this, "message", (event) => {
+          if (!event.data || !event.data[MARK]) { talks += 1; return; }
+          event.stopImmediatePropagation();
+          if (line.answer) line.answer();
+        });
+        listen.call(this, "error", (event) => { if (!(event instanceof ErrorEvent)) this.#end(); }); // it never loaded
+      }
+      #end() {
+        workers.delete(this.#line);
+        if (this.#line.answer) this.#line.answer();
+      }
+      postMessage(...args) { talks += 1; return postMessage.apply(this, args); }
+      terminate() { this.#end(); return terminate.call(this); }
+    };
+  }
+  const moveWorkers = async (kind) => {
+    for (let round = 0; round < MAX_TALKS && workers.size; round++) {
+      const before = talks;
+      for (const line of [...workers]) {
+        if (kind === "begin") line.base = 0;
+        await line.ask({ kind: round ? "time" : kind, at: now - line.base });
+      }
+      await settle();
+      if (talks === before) break;
+    }
+  };
+
+  // ---- moving ---------------------------------------------------------------------------------------------------
+  const move = async (ms) => {
+    seed(ms * 1000 + 1);
+    if (ms > now) await fireTimers(ms);
+    now = ms;
+    await moveWorkers("frame");
+    seed(ms * 1000 + 2);
+    await fireFrames();
+    await settle();
+    await moveWorkers("time");
+  };
+  // Between frames: timers alone.
+  const moveTime = async (ms) => {
+    await fireTimers(ms);
+    now = Math.max(now, ms);
+    await settle();
+    await moveWorkers("time");
+  };
+  const tick = async () => { await fireTimers(now + 1000 / 60); now += 1000 / 60; await fireFrames(); await moveWorkers("tick"); };
+  const begin = async () => {
+    await settle();
+    await fireTimers(now);
+    for (const timer of timers.values()) timer.due = Math.max(0, timer.due - now);
+    now = 0;
+    booting = false;
+    await moveWorkers("begin");
+  };
+  return {
+    MARK, BASE, native, define, call, seed, soon, task, settle, fireTimers, fireFrames, move, moveTime, tick, begin,
+    now: () => now, workers: () => [...workers].filter((line) => line.answer).map((line) => line.name),
+  };
+};

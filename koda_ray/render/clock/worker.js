@@ -1,0 +1,27 @@
+// A worker's clock, moved by its page: see `moveWorkers`.
+((clock) => {
+  const postMessage = self.postMessage.bind(self);
+  const fetch = self.fetch.bind(self), importScripts = self.importScripts.bind(self);
+  let last = Promise.resolve(), requests = 0;
+  const whole = (url) => (typeof url === "string" && self[clock.BASE] ? String(new URL(url, self[clock.BASE])) : url);
+  self.fetch = (url, ...rest) => {
+    requests += 1;
+    return fetch(whole(url), ...rest).finally(() => { requests -= 1; });
+  };
+  self.importScripts = (...urls) => importScripts(...urls.map(whole));
+  const obey = async ({ kind, at }) => {
+    if (kind === "begin") await clock.begin();
+    else if (kind === "tick") await clock.tick();
+    else if (kind === "frame") await clock.move(at);
+    else await clock.moveTime(at);
+    while (requests) await clock.task();
+    await clock.settle();
+    postMessage({ [clock.MARK]: true });
+  };
+  self.addEventListener("message", (event) => {
+    const order = event.data && event.data[clock.MARK];
+    if (!order) return;
+    event.stopImmediatePropagation();
+    last = last.then(() => obey(order));
+  });
+})(kodaClock(self, __SEED__));

@@ -1,0 +1,322 @@
+"""What moves by itself in a browser, and stands at the frame's time in a render: film, workers, frames, pictures."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+import pytest_asyncio
+from PIL import Image
+
+from koda_ray.errors import PageError
+from koda_ray.render.browser import Browser
+from koda_ray.render.bundle import Bundle
+from koda_ray.render.page import RenderPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+FPS = 10
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with await Browser.launch() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Two seconds at 10 pictures a second, each 12 brighter than the one before."""
+    path = tmp_path_factory.mktemp("film") / "film.webm"
+    source = "color=black:s=64x48:r=10:d=2,format=gray,geq=lum='10+12*N'"
+    command = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", source, "-c:v", "libvpx", "-b:v", "2M", "-g", "50"]
+    subprocess.run([*command, str(path)], check=True)
+    return path.read_bytes()
+
+
+async def opened(browser: Browser, html: str, **files: str | bytes) -> RenderPage:
+    content = {name: data.encode() if isinstance(data, str) else data for name, data in files.items()}
+    bundle = Bundle({"index.html": html.encode(), **content})
+    page = await RenderPage.open(browser, bundle, width=64, height=48)
+    await page.wait_ready(20)
+    return page
+
+
+async def value(page: RenderPage, expression: str) -> Any:
+    return json.loads(str(await page._evaluate(f"JSON.stringify({expression})")))
+
+
+async def level(page: RenderPage) -> float:
+    """How bright the middle of the picture is, of 255."""
+    image = Image.open(io.BytesIO(await page.picture())).convert("L")
+    return float(np.asarray(image)[16:32, 16:48].mean())
+
+
+def filmed(grey: float) -> int:
+    """Which picture of the film that is."""
+    return round((grey - 10) / 12)
+
+
+STYLE = """<!doctype html><style>
+* { margin: 0 }
+video, img, iframe, canvas { width: 64px; height: 48px; display: block; border: 0 }
+</style>"""
+
+
+@pytest.mark.parametrize("how", ["autoplay muted", "muted data-script"])
+async def test_a_film_shows_the_picture_of_the_frames_time(browser: Browser, film: bytes, how: str) -> None:
+    begin = "if (v.matches('[data-script]')) v.play();"
+    html = f"{STYLE}<video id=v src=film.webm {how}></video><script>{begin}</script>"
+    page = await opened(browser, html, **{"film.webm": film})
+    seen: list[int] = []
+    for frame in range(12):
+        await page.go(frame, FPS)
+        seen.append(filmed(await level(page)))
+    assert seen == list(range(12))
+    facts = await value(page, "[v.currentTime, v.paused, v.ended]")
+    assert facts == [pytest.approx(1.1), False, False]
+
+
+async def test_a_film_ends_loops_is_paused_and_sought(browser: Browser, film: bytes) -> None:
+    html = f"""{STYLE}<video id=a src=film.webm muted></video><script>
+    const log = window.log = [];
+    for (const type of ["play", "playing", "pause", "ended"])
+      a.addEventListener(type, () => log.push([type, performance.now()]));
+    a.play();
+    setTimeout(() => a.pause(), 500);
+    setTimeout(() => {{ a.currentTime = 1.5; a.playbackRate = 0.5; a.play(); }}, 1000);
+    </script>"""
+    page = await opened(browser, html, **{"film.webm": film})
+    seen: list[int] = []
+    for frame in range(24):
+        await page.go(frame, FPS)
+        seen.append(filmed(await level(page)))
+    assert seen == [0, 1, 2, 3, 4, *[5] * 5, 15, 15, 16, 16, 17, 17, 18, 18, 19, 19, 19, 19, 19, 19]
+    log = await value(page, "log")
+    assert [entry for entry in log if entry[0] != "playing"] == [
+        ["play", 0], ["pause", 500], ["play", 1000], ["ended", 2000],
+    ]  # fmt: skip
+    looped = await opened(browser, html.replace("muted", "muted loop autoplay"), **{"film.webm": film})
+    await looped.go(23, FPS)
+    assert await value(looped, "a.currentTime < 2 && !a.paused")
+
+
+async def test_each_picture_of_a_film_is_told_to_whoever_asks(browser: Browser, film: bytes) -> None:
+    html = f"""{STYLE}<canvas id=c width=64 height=48></canvas><script>
+    const v = document.createElement("video"); v.src = "film.webm"; v.muted = true; v.play();
+    const told = window.told = [];
+    v.requestVideoFrameCallback(function draw(now, facts) {{
+      told.push(Math.round(facts.mediaTime * 10));
+      c.getContext("2d").drawImage(v, 0, 0);
+      v.requestVideoFrameCallback(draw);
+    }});
+    </script>"""
+    page = await opened(browser, html, **{"film.webm": film})
+    seen: list[int] = []
+    for frame in range(6):
+        await page.go(frame, FPS)
+        seen.append(filmed(await level(page)))
+    assert seen == list(range(6))
+    assert (await value(page, "told"))[-5:] == [1, 2, 3, 4, 5]
+
+
+async def test_a_contract_page_may_wait_for_its_film(browser: Browser, film: bytes) -> None:
+    html = f"""{STYLE}<video id=v src=film.webm muted preload=auto></video><script>
+    window.__koda = {{ ready: new Promise((done) => v.oncanplay = done), seek: (t) => new Promise((done) => {{
+      if (v.currentTime === t) return done();
+      v.addEventListener("seeked", done, {{ once: true }}); v.currentTime = t;
+    }}) }};</script>"""
+    page = await opened(browser, html, **{"film.webm": film})
+    for frame in (0, 7, 12):
+        await page.go(frame, FPS)
+        assert filmed(await level(page)) == frame
+
+
+WORKER = """
+let ticks = 0;
+setInterval(() => { ticks += 1; }, 50);
+requestAnimationFrame(function frame(t) { self.last = t; requestAnimationFrame(frame); });
+const random = Math.random();
+onmessage = ({ data }) => {
+  const date = Date.now() - 1735689600000;
+  postMessage({ data, ticks, at: performance.now(), date, raf: self.last, random });
+};
+"""
+
+
+@pytest.mark.parametrize("kind", ["classic", "module", "blob"])
+async def test_a_workers_clock_is_the_pages(browser: Browser, kind: str) -> None:
+    begin = {
+        "classic": 'new Worker("w.js")',
+        "module": 'new Worker("w.js", { type: "module" })',
+        "blob": "new Worker(URL.createObjectURL(new Blob([text])))",
+    }[kind]
+    html = f"""<!doctype html><script>
+    const text = {json.dumps(WORKER)}, said = window.said = [];
+    const w = {begin};
+    w.onmessage = ({{ data }}) => said.push(data);
+    requestAnimationFrame(function frame(t) {{ w.postMessage(t); requestAnimationFrame(frame); }});
+    </script>"""
+    runs: list[Any] = []
+    for _ in range(2):
+        page = await opened(browser, html, **{"w.js": WORKER})
+        for frame in range(4):
+            await page.go(frame, FPS)
+        runs.append(await value(page, "said"))
+    assert [(one["data"], one["at"], one["date"], one["raf"], one["ticks"]) for one in runs[0]] == [
+        (0, 0, 0, 0, 0), (100, 100, 100, 100, 2), (200, 200, 200, 200, 4), (300, 300, 300, 300, 6),
+    ]  # fmt: skip
+    assert runs[0] == runs[1]
+
+
+async def test_workers_of_workers_and_what_they_fetch(browser: Browser) -> None:
+    outer = """const inner = new Worker("inner.js"); inner.onmessage = (e) => postMessage(e.data);
+    onmessage = (e) => inner.postMessage(e.data);"""
+    inner = """onmessage = async (e) => {
+      const text = await (await fetch("data.txt")).text();
+      setTimeout(() => postMessage([e.data, text, performance.now()]), 30);
+    };"""
+    html = """<!doctype html><script>const said = window.said = [];
+    const w = new Worker("outer.js"); w.onmessage = ({ data }) => said.push(data);
+    setTimeout(() => w.postMessage("go"), 100);</script>"""
+    page = await opened(browser, html, **{"outer.js": outer, "inner.js": inner, "data.txt": "text"})
+    for frame in range(4):
+        await page.go(frame, FPS)
+    assert await value(page, "said") == [["go", "text", 130]]
+
+
+async def test_a_worker_draws_on_a_canvas_of_the_page(browser: Browser) -> None:
+    worker = """onmessage = ({ data }) => {
+      const g = data.getContext("2d");
+      requestAnimationFrame(function frame(t) {
+        g.fillStyle = `rgb(${t / 10} ${t / 10} ${t / 10})`; g.fillRect(0, 0, 64, 48); requestAnimationFrame(frame);
+      });
+    };"""
+    html = f"""{STYLE}<canvas id=c width=64 height=48></canvas><script>
+    const o = c.transferControlToOffscreen(), w = new Worker("w.js"); w.postMessage(o, [o]);</script>"""
+    page = await opened(browser, html, **{"w.js": worker})
+    seen: list[float] = []
+    for frame in range(8):
+        await page.go(frame, FPS)
+        seen.append(await level(page))
+    assert seen == pytest.approx([10 * frame for frame in range(8)], abs=1)
+
+
+async def test_a_worker_that_fails_is_told(browser: Browser) -> None:
+    html = '<!doctype html><script>const w = new Worker("w.js"); setTimeout(() => w.postMessage(1), 100);</script>'
+    page = await opened(browser, html, **{"w.js": "onmessage = () => { undefinedFunction(); };"})
+    for frame in range(3):
+        await page.go(frame, FPS)
+    assert page.problems.fatal is not None and page.problems.fatal.file == "w.js"
+    missing = await opened(browser, '<!doctype html><script>new Worker("gone.js");</script>')
+    await missing.go(0, FPS)
+    assert any("gone.js is not in the bundle" in problem.message for problem in missing.problems.all)
+
+
+async def test_a_worker_that_never_lets_go_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("koda_ray.render.page.FRAME_TIMEOUT_S", 1.0)
+    html = '<!doctype html><script>const w = new Worker("w.js"); setTimeout(() => w.postMessage(1), 100);</script>'
+    async with await Browser.launch() as spoilt:
+        page = await opened(spoilt, html, **{"w.js": "onmessage = () => { for (;;); };"})
+        await page.go(0, FPS)
+        with pytest.raises(PageError, match=r"frame 1 .*endless loop"):
+            await page.go(1, FPS)
+
+
+async def test_a_frame_in_the_page_has_its_time_too(browser: Browser) -> None:
+    inner = """<!doctype html><style>
+    body { margin: 0; animation: grow 2s linear }
+    @keyframes grow { from { background: #000 } to { background: #fff } }</style>
+    <script>const log = window.log = []; setInterval(() => log.push(performance.now()), 100);</script>"""
+    html = f"{STYLE}<iframe src=inner.html></iframe>"
+    page = await opened(browser, html, **{"inner.html": inner})
+    seen: list[float] = []
+    for frame in range(8):
+        await page.go(frame, FPS)
+        seen.append(await level(page))
+    assert seen == pytest.approx([255 * frame / 20 for frame in range(8)], abs=1.5)
+    assert await value(page, "frames[0].log") == [100 * (n + 1) for n in range(7)]
+    late = f"""{STYLE}<script>setTimeout(() => {{
+      const f = document.createElement("iframe");
+      f.src = "inner.html";
+      document.body.append(f);
+    }}, 300);</script><body>"""
+    page = await opened(browser, late, **{"inner.html": inner})
+    for frame in range(9):
+        await page.go(frame, FPS)
+    assert await level(page) == pytest.approx(255 * 5 / 20, abs=1.5)
+
+
+async def test_an_animated_picture_goes_by_the_clock(browser: Browser) -> None:
+    pictures = [Image.new("L", (64, 48), 20 * n) for n in range(10)]
+    data = io.BytesIO()
+    pictures[0].save(data, "GIF", save_all=True, append_images=pictures[1:], duration=100, loop=0)
+    html = f"{STYLE}<img src=a.gif>"
+    stepped = await opened(browser, html, **{"a.gif": data.getvalue()})
+    seen: list[float] = []
+    for frame in range(12):
+        await stepped.go(frame, FPS)
+        seen.append(await level(stepped))
+    assert seen == pytest.approx([20 * (frame % 10) for frame in range(12)], abs=2)
+    contract = "<script>window.__koda = { ready: Promise.resolve(), seek: async () => {} };</script>"
+    sought = await opened(browser, html + contract, **{"a.gif": data.getvalue()})
+    for frame in (0, 7, 11):
+        await sought.go(frame, FPS)
+        assert await level(sought) == pytest.approx(20 * (frame % 10), abs=2)
+
+
+async def test_a_picture_that_a_style_asks_for_is_there_before_the_frame(browser: Browser) -> None:
+    noise = np.random.default_rng(1).integers(200, 255, (1500, 2000, 3), dtype=np.uint8)
+    data = io.BytesIO()
+    Image.fromarray(noise).save(data, "PNG")
+    html = f"""{STYLE}<style>div {{ height: 48px; background: #000 }} .on {{ background: url(a.png) }}</style>
+    <div></div>
+    <script>setTimeout(() => document.querySelector("div").className = "on", 100)</script>"""
+    page = await opened(browser, html, **{"a.png": data.getvalue()})
+    levels: list[float] = []
+    for frame in range(3):
+        await page.go(frame, FPS)
+        levels.append(await level(page))
+    assert levels[0] == 0 and min(levels[1:]) > 190
+
+
+async def test_every_other_clock_of_a_page_stands_at_the_frames_time(browser: Browser) -> None:
+    html = """<!doctype html><div id=host></div><script>
+    const root = host.attachShadow({ mode: "open" });
+    const animate = '<animate attributeName="x" from="0" to="100" dur="1s" fill="freeze"/>';
+    root.innerHTML = `<svg><rect id="r" width="1" height="1">${animate}</rect></svg>`;
+    const log = window.log = [];
+    AbortSignal.timeout(250).onabort = () => log.push(["abort", performance.now()]);
+    scheduler.postTask(() => log.push(["task", performance.now()]), { delay: 150 });
+    addEventListener("custom", (event) => log.push(["event", event.timeStamp]));
+    setTimeout(() => dispatchEvent(new Event("custom")), 350);
+    const context = new AudioContext(); context.currentTime;
+    window.look = () => [context.currentTime, root.getElementById("r").x.animVal.value, typeof SharedWorker,
+      document.createElement("canvas").getContext("webgl2").getExtension("KHR_parallel_shader_compile"),
+      new Intl.DateTimeFormat("en", { second: "numeric", fractionalSecondDigits: 1 }).format(),
+      globalThis.Temporal ? Temporal.Now.instant().toString() : "2025-01-01T00:00:00.4Z"];
+    </script>"""
+    page = await opened(browser, html)
+    for frame in range(5):
+        await page.go(frame, FPS)
+    assert await value(page, "log") == [["task", 150], ["abort", 250], ["event", 350]]
+    assert await value(page, "look()") == [0.4, 40, "undefined", None, "0.4", "2025-01-01T00:00:00.4Z"]
+
+
+async def test_scrolling_animations_stay_the_pages_own(browser: Browser) -> None:
+    html = f"""{STYLE}<style>
+    html {{ height: 480px; overflow: auto }}
+    body {{ height: 480px; animation: a linear; animation-timeline: scroll() }}
+    @keyframes a {{ from {{ background: #000 }} to {{ background: #fff }} }}</style><body>
+    <script>requestAnimationFrame(function f(t) {{ scrollTo(0, t); requestAnimationFrame(f); }})</script>"""
+    page = await opened(browser, html)
+    levels: list[float] = []
+    for frame in range(4):
+        await page.go(frame, FPS)
+        levels.append(await level(page))
+    assert levels == sorted(levels) and levels[0] < 10 and levels[-1] > 120
