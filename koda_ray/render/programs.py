@@ -27,7 +27,8 @@ _PACKAGES = {
 _SHELL_PATHS = ("/usr/lib/chromium/chromium-headless-shell",)
 _FULL_PATHS = ("/usr/lib/chromium/chromium", "/usr/lib/chromium-browser/chromium-browser", "/opt/google/chrome/chrome")
 _SHELL_NAMES = ("chromium-headless-shell", "chrome-headless-shell")
-_FULL_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+# Ubuntu's chromium-browser is not among them: it is a script that calls a snap
+_FULL_NAMES = ("chromium", "google-chrome-stable", "google-chrome")
 _VERSION_TIMEOUT_S = 20
 
 
@@ -55,7 +56,9 @@ def find_program(name: str) -> str:
 
 
 def find_browser(configured: Path | None = None) -> BrowserBinary:
-    """Return the best Chromium of this machine: the headless shell, else the full browser, else Playwright's own.
+    """Return the best Chromium of this machine: a headless shell, the system's or Playwright's, else the full browser.
+
+    A snap's is none: it cannot run inside another isolation.
 
     Args:
         configured: Take this one (``KODA_CHROMIUM_PATH``); its name says which kind it is.
@@ -67,16 +70,11 @@ def find_browser(configured: Path | None = None) -> BrowserBinary:
         if not os.access(configured, os.X_OK):
             raise Missing(f"KODA_CHROMIUM_PATH={configured} is not an executable: install chromium-headless-shell")
         return BrowserBinary(configured, "shell" if "headless" in configured.name else "full")
-    candidates: tuple[tuple[BrowserKind, tuple[str, ...], tuple[str, ...]], ...] = (
-        ("shell", _SHELL_PATHS, _SHELL_NAMES),
-        ("full", _FULL_PATHS, _FULL_NAMES),
-    )
-    for kind, paths, names in candidates:
-        for path in (*paths, *filter(None, map(shutil.which, names))):
-            if os.access(path, os.X_OK):
-                return BrowserBinary(Path(path), kind)
-    for path in _downloaded():
-        return BrowserBinary(path, "shell")
+    shells = (*_SHELL_PATHS, *map(shutil.which, _SHELL_NAMES), *_downloaded())
+    whole = (*_FULL_PATHS, *map(shutil.which, _FULL_NAMES))
+    for path in map(Path, filter(None, (*shells, *whole))):
+        if os.access(path, os.X_OK) and not _is_snap(path):
+            return BrowserBinary(path, "shell" if str(path) in shells else "full")
     raise Missing(
         "no Chromium is installed: apt-get install chromium-headless-shell (or chromium), "
         "or with an open network: playwright install chromium-headless-shell",
@@ -84,13 +82,18 @@ def find_browser(configured: Path | None = None) -> BrowserBinary:
     )
 
 
-def _downloaded() -> list[Path]:
+def _is_snap(path: Path) -> bool:
+    real = path.resolve()
+    return real.name == "snap" or real.is_relative_to("/snap")
+
+
+def _downloaded() -> list[str]:
     root = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache" / "ms-playwright")
     found = [
         *root.glob("chromium_headless_shell-*/*/*headless*shell"),
         *root.glob("chromium_headless_shell-*/*/headless_shell"),
     ]
-    return sorted((path for path in found if os.access(path, os.X_OK)), reverse=True)
+    return sorted(map(str, found), reverse=True)
 
 
 @cache

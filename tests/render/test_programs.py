@@ -1,0 +1,47 @@
+"""Which browser is taken: the shells before whole browsers, and none that cannot run isolated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koda_ray.errors import Missing
+from koda_ray.render import programs
+from koda_ray.render.programs import BrowserBinary, find_browser
+
+
+def program(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home of a machine that has nothing but what a test puts into its bin."""
+    for paths in ("_SHELL_PATHS", "_FULL_PATHS"):
+        monkeypatch.setattr(programs, paths, ())
+    monkeypatch.delenv("PLAYWRIGHT_BROWSERS_PATH", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path
+
+
+def test_a_snap_is_no_browser(home: Path) -> None:
+    snap = program(home / "bin" / "snap")
+    (home / "bin" / "chromium").symlink_to(snap)
+    program(home / "bin" / "chromium-browser")
+    with pytest.raises(Missing, match="no Chromium is installed"):
+        find_browser()
+
+
+def test_a_downloaded_shell_comes_before_a_whole_browser(home: Path) -> None:
+    whole = program(home / "bin" / "google-chrome-stable")
+    assert find_browser() == BrowserBinary(whole, "full")
+    downloads = home / ".cache" / "ms-playwright" / "chromium_headless_shell-1255"
+    downloaded = program(downloads / "chrome-headless-shell-linux64" / "chrome-headless-shell")
+    assert find_browser() == BrowserBinary(downloaded, "shell")
+    installed = program(home / "bin" / "chromium-headless-shell")
+    assert find_browser() == BrowserBinary(installed, "shell")
