@@ -19,11 +19,11 @@ from pydantic import JsonValue
 from koda_ray.errors import Cancelled, Fenced, KodaError, RenderError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.render.asking import ask_page, explained
+from koda_ray.render.asking import ask_page
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
-from koda_ray.render.wishes import Wishes, make_spec
+from koda_ray.render.wishes import PageSays, Wishes, make_spec, needs_page
 from koda_ray.state.storage import Storage, unit_key
 from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus, Store
 from koda_ray.types import now
@@ -162,7 +162,7 @@ class StandaloneRender:
         if row.epoch > MAX_ACTIVATIONS:
             raise RenderError(f"the render was begun {MAX_ACTIVATIONS} times and its process ended each time")
         await self._write(events=[_state("running")])
-        spec, warnings = await self._plan(row)
+        spec = await self._plan(row)
         start: dict[str, JsonValue] = {
             "frames": spec.frame_count,
             "width": spec.picture[0],
@@ -171,7 +171,7 @@ class StandaloneRender:
             "duration": spec.seconds(spec.frame_count),
             "format": spec.format,
         }
-        order: dict[str, JsonValue] = {**row.spec, "spec": spec.to_json(), "warnings": list(warnings)}
+        order: dict[str, JsonValue] = {**row.spec, "spec": spec.to_json()}
         await self._write(spec=order, events=[NewEvent(type="render_start", data={"jobId": self.job_id, **start})])
         job = RenderJob(
             spec,
@@ -182,30 +182,24 @@ class StandaloneRender:
             on_progress=self._progress,
             on_unit=self._unit,
         )
-        try:
-            made = await job.run()
-        except KodaError as error:
-            raise explained(error, warnings) from error
-        done: dict[str, JsonValue] = {**_result(made, spec), "warnings": list(warnings)}
+        made = await job.run()
+        done: dict[str, JsonValue] = {**_result(made, spec), "warnings": made.report["pageWarnings"]}
         complete = NewEvent(type="render_complete", data={"jobId": self.job_id, **done})
         await self._write("succeeded", result=done, progress={"percent": 100.0}, events=[complete, _state("succeeded")])
 
-    async def _plan(self, row: JobRecord) -> tuple[RenderSpec, Sequence[str]]:
-        """Return the video as planned before, or plan it: what was decided once stays so through every crash.
-
-        With it comes what the page asked for and did not get.
-        """
+    async def _plan(self, row: JobRecord) -> RenderSpec:
+        """Return the video as planned before, or plan it: what was decided once stays so through every crash."""
         planned = row.spec.get("spec")
         if isinstance(planned, dict):
-            return RenderSpec.from_json(planned), [
-                str(w) for w in cast("list[JsonValue]", row.spec.get("warnings", []))
-            ]
+            return RenderSpec.from_json(planned)
         wishes = Wishes.from_json(cast("dict[str, JsonValue]", row.spec["request"]))
         bundle, entry = str(row.spec["bundle"]), str(row.spec["entry"])
-        says = await ask_page(
-            wishes, bundle=bundle, entry=entry, storage=self._storage, executor=self._executor, user_id=row.user_id
-        )
-        return make_spec(wishes, bundle=bundle, entry=entry, page=says), says.warnings
+        says = PageSays()
+        if needs_page(wishes):
+            says = await ask_page(
+                wishes, bundle=bundle, entry=entry, storage=self._storage, executor=self._executor, user_id=row.user_id
+            )
+        return make_spec(wishes, bundle=bundle, entry=entry, page=says)
 
     async def _fail(self, error: KodaError) -> None:
         data: dict[str, JsonValue] = {"code": error.code, "message": error.message}

@@ -24,9 +24,10 @@ from pydantic import JsonValue
 
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError
-from koda_ray.render.asking import ask_page, explained
+from koda_ray.render.asking import ask_page
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.job import RenderJob
+from koda_ray.render.memory import MemoryLimit
 from koda_ray.render.protocol import Progress, RenderResult, UnitResult
 from koda_ray.render.rows import Row, name_rows
 from koda_ray.render.sounds import read_sounds
@@ -165,7 +166,11 @@ class Renderer:
         if workers is not None and workers < 1:
             raise InvalidInput(f"workers {workers}: give 1 or more")
         self.storage = Storage.from_settings(settings)
-        self._executor = LocalExecutor(workers=workers or settings.render_workers, chromium_path=settings.chromium_path)
+        self._executor = LocalExecutor(
+            workers=workers or settings.render_workers,
+            chromium_path=settings.chromium_path,
+            memory=MemoryLimit(settings.render_memory_mb),
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -186,7 +191,6 @@ class Renderer:
         *,
         verify: bool = False,
         report: Path | None = None,
-        asks: bool = True,
         on_spec: Callable[[RenderSpec], None] | None = None,
         on_progress: Callable[[Progress], Awaitable[None]] | None = None,
     ) -> Rendered:
@@ -198,7 +202,6 @@ class Renderer:
             wishes: What is wanted of the video.
             verify: Render a sample a second time and compare.
             report: A folder for report, contact sheet and still picture.
-            asks: Whether the page is opened first also where nothing has to be asked of it, for its warnings.
             on_spec: Hears what will be rendered.
             on_progress: Hears how far it is.
 
@@ -210,7 +213,7 @@ class Renderer:
         bundle = await store_bundle(self.storage, _USER, page.bundle)
         check_wishes(wishes, bundle=bundle, entry=page.entry)
         says = PageSays()
-        if asks or needs_page(wishes):
+        if needs_page(wishes):
             says = await ask_page(
                 wishes, bundle=bundle, entry=page.entry, storage=self.storage, executor=self._executor, user_id=_USER
             )
@@ -232,10 +235,7 @@ class Renderer:
             on_progress=on_progress,
             on_unit=on_unit,
         )
-        try:
-            result = await job.run()
-        except KodaError as error:
-            raise explained(error, says.warnings) from error
+        result = await job.run()
         compared = 0
         if verify:
             compared = await verify_sample(
@@ -252,7 +252,7 @@ class Renderer:
                 if key != result.video_key:
                     await self.storage.get_file(key, report / key.removeprefix(prefix).lstrip("/"))
         made = _rendered(result, spec, out, job_id, time.perf_counter() - started, compared)
-        return replace(made, still=made.frame_count > 1 and len(pictures) == 1, warnings=says.warnings)
+        return replace(made, still=made.frame_count > 1 and len(pictures) == 1)
 
 
 async def render(
@@ -357,7 +357,6 @@ async def render_rows(
                     own,
                     verify=options.get("verify", False),
                     report=Path(options["report"], target.stem) if "report" in options else None,
-                    asks=False,
                     on_progress=told,
                 )
             done = RowDone(index=index, row=row, path=target, rendered=made)
@@ -446,5 +445,6 @@ def _rendered(
         units_reused=len(units) if report.get("madeBefore") else cast("int", report["unitsReused"]),
         replayed=report["replayed"] is True,
         verified_frames=compared,
+        warnings=tuple(cast("list[str]", report["pageWarnings"])),
         report=report,
     )

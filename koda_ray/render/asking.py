@@ -1,10 +1,9 @@
-"""What a page says of itself, asked once and kept beside its bundle: length, rate, size, and what it did not get."""
+"""What a page says of itself, asked once and kept beside its bundle: length, rate and size."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from typing import Any, cast
 
 from koda_ray.errors import KodaError, NotFound, PageError, PageNotReady
@@ -12,12 +11,10 @@ from koda_ray.render.protocol import ProbeReport, ProbeTask, RenderExecutor
 from koda_ray.render.wishes import PageSays, Wishes
 from koda_ray.state.storage import Storage, bundle_key
 
-__all__ = ["ask_page", "explained"]
+__all__ = ["ask_page"]
 
 _ASKED_SIZE = (1920, 1080)
 _LOOK_S = 0.1
-_WARNINGS, _WARNING_CHARS = 5, 200
-_CAUSES = 2
 
 
 async def ask_page(
@@ -54,24 +51,13 @@ async def ask_page(
         if not report.ready:
             raise _not_ready(report) from None
         kept = {"duration": report.duration_s, "fps": report.fps, "width": report.width, "height": report.height}
-        kept["warnings"] = list(dict.fromkeys(p.message[:_WARNING_CHARS] for p in report.problems))[:_WARNINGS]
         await storage.put(key, json.dumps(kept).encode())
     wide, high = kept["width"], kept["height"]
     return PageSays(
         duration_s=kept["duration"],
         fps=kept["fps"],
         size=(int(wide), int(high)) if wide and high else None,
-        warnings=tuple(kept.get("warnings") or ()),
     )
-
-
-def explained(error: KodaError, warnings: Sequence[str]) -> KodaError:
-    """Return a page's error with what the page did not get, which is often why; other errors as they are."""
-    causes = [warning for warning in warnings if warning not in error.message]
-    if not isinstance(error, PageError | PageNotReady) or not causes:
-        return error
-    message = f"{error.message} (before that: {'; '.join(causes[:_CAUSES])})"
-    return type(error)(message, code=error.code, context=error.context, retryable=error.retryable)
 
 
 def _not_ready(report: ProbeReport) -> KodaError:

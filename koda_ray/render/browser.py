@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
-from koda_ray.errors import BrowserCrashed
+from koda_ray.errors import BrowserCrashed, PageError
 from koda_ray.render.cdp import Connection, ProtocolSession
 from koda_ray.render.isolation import (
     WorkFolder,
@@ -25,6 +25,7 @@ from koda_ray.render.isolation import (
     nested_sandbox_works,
     sweep_dead_folders,
 )
+from koda_ray.render.memory import MemoryLimit, MemoryWatch
 from koda_ray.render.owned import see_through
 from koda_ray.render.programs import BrowserKind, find_browser
 
@@ -76,7 +77,8 @@ CHROMIUM_FLAGS = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     # a limit, not a use: with what it guesses without a GPU, a page of many large layers is painted with holes
     "--force-gpu-mem-available-mb=16384",
-    "--js-flags=--max-old-space-size=2048",
+    # as many as there can be: with less, a page collects garbage for minutes before its memory passes the cap
+    "--js-flags=--max-old-space-size=4096",
     "--mute-audio",
     "--lang=en-US",
 )
@@ -141,6 +143,11 @@ class _Process(asyncio.SubprocessProtocol):
         self._input, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(ours_in, "wb", 0))
         self._output, _ = await loop.connect_read_pipe(lambda: _Answers(self), os.fdopen(ours_out, "rb", 0))
         return self
+
+    @property
+    def pid(self) -> int:
+        """The process that everything of the browser runs under."""
+        return 0 if self._transport is None else self._transport.get_pid()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self.words.extend(data.decode(errors="replace").splitlines())
@@ -232,26 +239,28 @@ class Browser:
         spoilt: Whether a page of it would not close: nobody should use it again.
     """
 
-    def __init__(self, process: _Process, folder: WorkFolder, kind: BrowserKind) -> None:
+    def __init__(self, process: _Process, folder: WorkFolder, kind: BrowserKind, memory: MemoryLimit) -> None:
         self._process = process
         self._folder = folder
+        self._watch = MemoryWatch(process.pid, memory, self._on_too_much)
         self.kind: BrowserKind = kind
         self.frames_painted = 0
         self.spoilt = False
         self._closed = False
 
     @classmethod
-    async def launch(cls, *, chromium_path: Path | None = None) -> Self:
+    async def launch(cls, *, chromium_path: Path | None = None, memory: MemoryLimit | None = None) -> Self:
         """Start a browser without a network.
 
         Args:
             chromium_path: Use this binary.
+            memory: How much it may use; its share of the machine's when None.
 
         Raises:
             Missing: Chromium or bubblewrap is not there, or namespaces are refused.
             BrowserCrashed: It ended before it answered.
         """
-        starting = asyncio.create_task(cls._start(chromium_path))
+        starting = asyncio.create_task(cls._start(chromium_path, memory or MemoryLimit()))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -263,7 +272,7 @@ class Browser:
             raise
 
     @classmethod
-    async def _start(cls, chromium_path: Path | None) -> Self:
+    async def _start(cls, chromium_path: Path | None, memory: MemoryLimit) -> Self:
         binary = find_browser(chromium_path)
         await asyncio.to_thread(check_isolation, binary.path)
         await asyncio.to_thread(sweep_dead_folders)
@@ -278,7 +287,7 @@ class Browser:
         except BaseException:
             folder.close()
             raise
-        self = cls(process, folder, binary.kind)
+        self = cls(process, folder, binary.kind, memory)
         try:
             async with asyncio.timeout(_LAUNCH_TIMEOUT_S):
                 await process.connection.send("Browser.getVersion")
@@ -299,6 +308,11 @@ class Browser:
     def connection(self) -> Connection:
         """The protocol connection of the browser as a whole."""
         return self._process.connection
+
+    @property
+    def worn(self) -> bool:
+        """Whether nobody should use it again: it is spoilt, or kept more memory than it should of the pages it had."""
+        return self.spoilt or self._watch.keeps_too_much()
 
     async def new_target(self, width: int, height: int, *, scale: float = 1.0) -> Target:
         """Open an empty page whose frames are made when asked for (headless shell).
@@ -333,6 +347,7 @@ class Browser:
         if self._closed:
             return
         self._closed = True
+        await self._watch.close()
         # its profile is thrown away: there is nothing that a polite end would save
         self._process.kill()
         with contextlib.suppress(TimeoutError):
@@ -348,6 +363,11 @@ class Browser:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _on_too_much(self, error: PageError) -> None:
+        self.spoilt = True
+        self.connection.end(error)
+        self._process.kill()
 
     def _on_target(self, event: Mapping[str, object]) -> None:
         """Close what a page opened: its picture is nobody's."""

@@ -157,6 +157,7 @@ class _Capture:
                 still=sum(one == two for one, two in itertools.pairwise(hashes)),
                 timings_ms=timings,
                 sought=page.contract,
+                warnings=page.problems.warnings,
             )
             self._finishing = asyncio.create_task(self._finish(encoder, result))
             handed_over = True
@@ -219,7 +220,7 @@ class _Capture:
         if spec.strict and (fatal := page.problems.fatal) is not None:
             where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal.file else ""
             raise PageError(
-                f"frame {frame}: {fatal.message}{where}",
+                f"frame {frame}: {fatal.message}{where}{page.problems.because(fatal.message)}",
                 context={"frame": frame, "file": fatal.file, "line": fatal.line, "column": fatal.column},
             )
         if self._picture is None or image is not self._picture[0]:

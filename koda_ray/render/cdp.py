@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, cast
 
 from koda_ray.errors import BrowserCrashed, KodaError, PageError
@@ -38,12 +39,12 @@ class Connection:
         self._calls: dict[int, tuple[str | None, asyncio.Future[dict[str, Any]]]] = {}
         self._listeners: dict[tuple[str | None, str], list[Listener]] = {}
         self._over: dict[str, str] = {}
-        self._why_over: str | None = None
+        self._error: KodaError | None = None
 
     @property
     def why_over(self) -> str | None:
         """Why there are no answers any more, or None."""
-        return self._why_over
+        return None if self._error is None else self._error.message
 
     async def send(
         self, method: str, parameters: Mapping[str, object] | None = None, *, session: str | None = None
@@ -53,6 +54,7 @@ class Connection:
         Raises:
             PageError: The page navigated away meanwhile.
             BrowserCrashed: The browser or the target ended, or refused.
+            KodaError: What the connection was ended with.
         """
         return await self.post(method, parameters, session=session)
 
@@ -61,9 +63,10 @@ class Connection:
     ) -> asyncio.Future[dict[str, Any]]:
         """Send a call now; whoever cares awaits its answer."""
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        why = self._why_over or (self._over.get(session) if session is not None else None)
-        if why is not None:
-            answer.set_exception(BrowserCrashed(why))
+        why = self._over.get(session) if session is not None else None
+        error = copy(self._error) or (BrowserCrashed(why) if why is not None else None)
+        if error is not None:
+            answer.set_exception(error)
             answer.exception()  # nobody needs to look
             return answer
         self._next_id += 1
@@ -89,12 +92,12 @@ class Connection:
         if rest:
             self._parts.append(rest)
 
-    def end(self, why: str) -> None:
-        """Fail the calls under way and those to come: the browser has gone."""
-        self._why_over = self._why_over or why
+    def end(self, why: str | KodaError) -> None:
+        """Fail the calls under way and those to come: the browser has gone, for the first reason that was given."""
+        self._error = self._error or (BrowserCrashed(why) if isinstance(why, str) else why)
         calls, self._calls = self._calls, {}
         for _, answer in calls.values():
-            _fail(answer, BrowserCrashed(self._why_over))
+            _fail(answer, copy(self._error))
         self._listeners.clear()
 
     def end_session(self, session: str, why: str) -> None:

@@ -42,6 +42,7 @@ __all__ = ["RenderJob"]
 
 _RETRY_DELAY_S = 0.2
 _MAX_REJOINS = 3
+_MAX_WARNINGS = 5
 
 
 class RenderJob:
@@ -215,6 +216,7 @@ class RenderJob:
             "replayed": replayed,
             "replayedBecauseOfUnit": found,
             "unstableUnits": [unit.unit.index for before, unit in itertools.pairwise(units) if breaks(before, unit)],
+            "pageWarnings": list(dict.fromkeys(told for unit in units for told in unit.warnings))[:_MAX_WARNINGS],
             "unitsReused": sum(unit.reused for unit in units),
             "units": [
                 {

@@ -16,6 +16,7 @@ from koda_ray.render.bundle import Bundle, load_bundle
 from koda_ray.render.capture import capture_units
 from koda_ray.render.environment import read_environment
 from koda_ray.render.join import join_video
+from koda_ray.render.memory import MemoryLimit
 from koda_ray.render.owned import end_all, own
 from koda_ray.render.probe import probe_page
 from koda_ray.render.protocol import (
@@ -41,10 +42,14 @@ class LocalExecutor:
     Args:
         workers: How many units at once; as many as there are processors when None.
         chromium_path: The configured browser, if any.
+        memory: How much a browser may use; its share of the machine's when None.
     """
 
-    def __init__(self, *, workers: int | None = None, chromium_path: Path | None = None) -> None:
+    def __init__(
+        self, *, workers: int | None = None, chromium_path: Path | None = None, memory: MemoryLimit | None = None
+    ) -> None:
         self._workers = workers or os.cpu_count() or 1
+        self._memory = (memory or MemoryLimit()).among(self._workers)
         self._chromium_path = chromium_path
         self._gate = asyncio.Semaphore(self._workers)
         self._idle: list[Browser] = []
@@ -88,7 +93,7 @@ class LocalExecutor:
     async def warm(self) -> None:
         """Start a browser for each worker now, so that the first units need not wait for theirs."""
         missing = range(self._workers - len(self._idle))
-        self._idle += await asyncio.gather(*(Browser.launch(chromium_path=self._chromium_path) for _ in missing))
+        self._idle += await asyncio.gather(*(self._launch() for _ in missing))
 
     async def cancel_all(self) -> None:
         """End everything that is under way, with its processes."""
@@ -111,17 +116,20 @@ class LocalExecutor:
     @contextlib.asynccontextmanager
     async def _browser(self) -> AsyncGenerator[Browser]:
         async with self._gate:
-            browser = self._idle.pop() if self._idle else await Browser.launch(chromium_path=self._chromium_path)
+            browser = self._idle.pop() if self._idle else await self._launch()
             try:
                 yield browser
             except BrowserCrashed:
                 browser.spoilt = True
                 raise
             finally:
-                if browser.spoilt or browser.frames_painted >= MAX_FRAMES_PER_BROWSER:
+                if browser.worn or browser.frames_painted >= MAX_FRAMES_PER_BROWSER:
                     await browser.close()
                 else:
                     self._idle.append(browser)
+
+    async def _launch(self) -> Browser:
+        return await Browser.launch(chromium_path=self._chromium_path, memory=self._memory)
 
     async def _bundle(self, storage: Storage, user_id: str, content_hash: str) -> Bundle:
         key = (user_id, content_hash)

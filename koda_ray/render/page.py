@@ -375,7 +375,7 @@ class RenderPage:
         where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal and fatal.file else ""
         when = "" if frame is None else f"frame {frame}: "
         return PageError(
-            f"{when}{message}{where}",
+            f"{when}{message}{where}{self.problems.because(message)}",
             context={
                 "frame": frame,
                 "file": fatal.file if fatal else None,
@@ -389,6 +389,7 @@ class RenderPage:
         fatal = self.problems.fatal
         because = f"; it threw: {fatal.message} ({fatal.file}:{fatal.line})" if fatal else ""
         message = f"the page was not ready after {timeout_s:g} s, waiting for {names}{because}"
+        message += self.problems.because(message)
         self.problems.add("not_ready", message)
         return PageNotReady(message, context={"pending": names})
 

@@ -15,6 +15,7 @@ __all__ = ["Problems"]
 MAX_PROBLEMS = 50
 MAX_MESSAGE_CHARS = 4000
 MAX_STACK_LINES = 30
+_CAUSES, _CAUSE_CHARS, _WARNINGS = 2, 200, 5
 _STACK_LINE = re.compile(
     r"^ +at (?:(?P<name>.+?) \()?(?P<url>[a-z][a-z0-9+.-]*://\S+?):(?P<line>\d+):(?P<column>\d+)\)?$", re.MULTILINE
 )
@@ -44,6 +45,18 @@ class Problems:
     def fatal(self) -> PageProblem | None:
         """The first uncaught exception, if any."""
         return next((problem for problem in self._found if problem.kind == "exception"), None)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should hear of, in short: the first few problems."""
+        messages = dict.fromkeys(problem.message[:_CAUSE_CHARS] for problem in self._found)
+        return tuple(messages)[:_WARNINGS]
+
+    def because(self, message: str) -> str:
+        """Return what the page did not get before it failed, which is often why, as words to follow a message."""
+        causes = [problem.message for problem in self._found if problem.kind == "resource"]
+        causes = [cause[:_CAUSE_CHARS] for cause in causes if cause not in message][:_CAUSES]
+        return f" (before that: {'; '.join(causes)})" if causes else ""
 
     def add(self, kind: ProblemKind, message: str, *, stack: str = "") -> None:
         """Note a problem that the browser did not report itself."""

@@ -90,7 +90,8 @@ class UnitResult:
 
     ``before_hash`` is of the frame before the first, where the page began with it, to be compared with the neighbour's
     last; None for the first unit, and for one whose page showed the neighbour too. ``frame_hashes`` are of the pictures
-    before encoding; ``still`` counts those that were the picture before; ``sought`` says that the page has a contract.
+    before encoding; ``still`` counts those that were the picture before; ``sought`` says that the page has a contract;
+    ``warnings`` is what went wrong in the page without ending it, such as a file that is not in the bundle.
     """
 
     unit: Unit
@@ -105,6 +106,7 @@ class UnitResult:
     reused: bool = False
     still: int = 0
     sought: bool = True
+    warnings: tuple[str, ...] = ()
     timings_ms: dict[str, float] = field(default_factory=dict[str, float])
 
 

@@ -126,6 +126,7 @@ def _checks(facts: dict[str, Any]) -> str:
     quality = cast("dict[str, Any]", facts.get("quality") or {})
     lines = ["<p class=good>Frame count, times, size, colours and the coded frames are what they should be.</p>"]
     warnings = list(cast("list[str]", quality.get("warnings", [])))
+    warnings += [f"the page: {told}" for told in facts.get("pageWarnings", ())]
     if facts["replayed"]:
         warnings.append(
             "the page keeps state that seeking does not restore: every unit was played from the first frame"

@@ -46,6 +46,7 @@ async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | No
         data = cast("dict[str, Any]", json.loads(meta))
         data["unit"] = Unit(**data["unit"])
         data["frame_hashes"] = tuple(data["frame_hashes"])
+        data["warnings"] = tuple(data["warnings"])
         data["reused"] = True
         unit = UnitResult(**data)
         size_bytes = await patiently(lambda: storage.size(unit_key(user_id, key)))

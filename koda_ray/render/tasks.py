@@ -27,6 +27,7 @@ from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
 from koda_ray.config import SECRETS
 from koda_ray.errors import Cancelled, KodaError, Missing, RenderError
+from koda_ray.render.memory import MemoryLimit
 from koda_ray.render.owned import end_all, own
 from koda_ray.render.protocol import (
     Captured,
@@ -134,25 +135,25 @@ def _tell(work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]
     yield outcome[0]
 
 
-def _capture(task: CaptureTask, chromium_path: Path | None) -> Iterator[object]:
+def _capture(task: CaptureTask, chromium_path: Path | None, memory: MemoryLimit) -> Iterator[object]:
     from koda_ray.render.local import LocalExecutor
 
     async def work(tell: Callable[[object], None]) -> str:
         async def hear(told: Captured | UnitResult) -> None:
             tell(told)
 
-        async with LocalExecutor(workers=1, chromium_path=chromium_path) as local:
+        async with LocalExecutor(workers=1, chromium_path=chromium_path, memory=memory) as local:
             await local.capture(task, hear)
         return _DONE
 
     yield from _run(work)
 
 
-def _probe(task: ProbeTask, chromium_path: Path | None) -> Iterator[object]:
+def _probe(task: ProbeTask, chromium_path: Path | None, memory: MemoryLimit) -> Iterator[object]:
     from koda_ray.render.local import LocalExecutor
 
     async def work(_tell: Callable[[object], None]) -> ProbeReport:
-        async with LocalExecutor(workers=1, chromium_path=chromium_path) as local:
+        async with LocalExecutor(workers=1, chromium_path=chromium_path, memory=memory) as local:
             return await local.probe(task)
 
     yield from _run(work)
@@ -187,12 +188,15 @@ class RayExecutor:
     Args:
         workers: How many units at once; the cluster's ``chromium`` resource when None.
         chromium_path: The configured browser, if any; the same on every node.
+        memory: How much a browser may use; its share of its node's when None.
 
     Raises:
         Missing: No node of the cluster has the ``chromium`` resource.
     """
 
-    def __init__(self, *, workers: int | None = None, chromium_path: Path | None = None) -> None:
+    def __init__(
+        self, *, workers: int | None = None, chromium_path: Path | None = None, memory: MemoryLimit | None = None
+    ) -> None:
         browsers = int(cast("dict[str, float]", ray.cluster_resources()).get(CHROMIUM_RESOURCE, 0))
         if browsers < 1:
             raise Missing(
@@ -200,6 +204,7 @@ class RayExecutor:
                 f'resources={{"{CHROMIUM_RESOURCE}": 2}} (browsers at once on that node)'
             )
         self._workers = workers or browsers
+        self._memory = (memory or MemoryLimit()).among(_browsers_of_a_node())
         self._chromium_path = chromium_path
         self._environment: Environment | None = None
         self._running: set[asyncio.Task[Any]] = set()
@@ -231,7 +236,7 @@ class RayExecutor:
         """
         first, last = task.units[0].index, task.units[-1].index
         what = f"unit {first}" if first == last else f"units {first} to {last}"
-        await self._result(self._capture.remote(task, self._chromium_path), str, what, hear)
+        await self._result(self._capture.remote(task, self._chromium_path, self._memory), str, what, hear)
 
     async def join(self, task: JoinTask) -> JoinResult:
         """Join, verify and store the video in a task. Raises as `koda_ray.render.join.join_video`."""
@@ -239,7 +244,7 @@ class RayExecutor:
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
         """Look at a page in a task. Raises as `koda_ray.render.probe.probe_page`."""
-        return await self._result(self._probe.remote(task, self._chromium_path), ProbeReport, "the probe")
+        return await self._result(self._probe.remote(task, self._chromium_path, self._memory), ProbeReport, "the probe")
 
     async def cancel_all(self) -> None:
         """End every task of this executor with its processes."""
@@ -275,6 +280,12 @@ class RayExecutor:
             first = (str(error).strip().splitlines() or [""])[0]
             raise RenderError(f"{what}: its worker was lost: {first}", code=_LOST, retryable=True) from error
         raise RenderError(f"{what}: its task ended without a result", code=_LOST, retryable=True)
+
+
+def _browsers_of_a_node() -> int:
+    """Return how many browsers the node with the most of them runs at once."""
+    nodes = cast("list[dict[str, Any]]", ray.nodes())
+    return max(1, *(int(node["Resources"].get(CHROMIUM_RESOURCE, 0)) for node in nodes if node["Alive"]))
 
 
 async def _end(stream: Any) -> None:

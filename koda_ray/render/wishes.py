@@ -24,15 +24,11 @@ _FPS = 30
 
 @dataclass(frozen=True, kw_only=True)
 class PageSays:
-    """What a page says of itself by its contract; None where it says nothing.
-
-    ``warnings`` are what it asked for and did not get, and what it wrote to its console as errors.
-    """
+    """What a page says of itself by its contract; None where it says nothing."""
 
     duration_s: float | None = None
     fps: float | None = None
     size: tuple[int, int] | None = None
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,190 @@
+"""How much memory a browser and everything under it use, and its end when that is more than its share.
+
+A page may allocate without end, and the kernel would end whatever it likes best. So each browser has a cap, a share of
+the machine, and is looked at so often that memory filled as fast as memory can be is caught soon after it passes it.
+Control groups would need rights that an ordinary user in a container has not; what a process holds can be read by all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from koda_ray.errors import InvalidInput, PageError
+
+__all__ = ["MIN_MB", "PAGE_MEMORY", "MemoryLimit", "MemoryWatch", "machine_bytes", "tree_bytes"]
+
+PAGE_MEMORY = "PAGE_MEMORY"
+"""The code of the `PageError` that says that a page used more than its browser may."""
+
+MIN_MB = 256
+_MIB = 1 << 20
+_SHARE = 0.6
+# V8 keeps a page's objects within 4 GiB; near that it collects garbage for minutes before it gives up
+_MOST_BYTES = 3 << 30
+_KEEP_SHARE = 0.25
+_KEEP_LEAST_BYTES = 512 * _MIB
+_FASTEST_BYTES_S = 4 << 30
+_SHORTEST_S, _LONGEST_S = 0.05, 1.0
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class MemoryLimit:
+    """How much memory a browser may use.
+
+    Args:
+        megabytes: In MiB; a share of the machine's memory when None.
+        browsers: How many share the machine; as many as it has processors when None.
+
+    Raises:
+        InvalidInput: The cap is too small for a browser.
+    """
+
+    megabytes: int | None = None
+    browsers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.megabytes is not None and self.megabytes < MIN_MB:
+            raise InvalidInput(f"{self.megabytes} MiB of memory for a browser: give {MIN_MB} or more")
+
+    def among(self, browsers: int) -> MemoryLimit:
+        """Return the limit where so many browsers share the machine, unless it says how many."""
+        return self if self.browsers else replace(self, browsers=browsers)
+
+    @property
+    def cap_bytes(self) -> int:
+        """What a browser with all of its processes may use on this machine."""
+        if self.megabytes is not None:
+            return self.megabytes * _MIB
+        share = int(machine_bytes() * _SHARE / (self.browsers or os.cpu_count() or 1))
+        return max(MIN_MB * _MIB, min(_MOST_BYTES, share))
+
+    @property
+    def keep_bytes(self) -> int:
+        """What a browser without a page may use; one that uses more is not used again."""
+        return max(_KEEP_LEAST_BYTES, int(self.cap_bytes * _KEEP_SHARE))
+
+
+class MemoryWatch:
+    """Looks at a process and everything under it, until it is closed or they use too much.
+
+    Args:
+        pid: The process.
+        limit: What they may use.
+        over: Hears once that they used more, as the error to end everything with.
+    """
+
+    def __init__(self, pid: int, limit: MemoryLimit, over: Callable[[PageError], None]) -> None:
+        self._pid = pid
+        self._cap = limit.cap_bytes
+        self._keep = limit.keep_bytes
+        self._over = over
+        self._looking = asyncio.create_task(self._look())
+
+    def keeps_too_much(self) -> bool:
+        """Whether the process holds more than one that nobody uses should."""
+        return tree_bytes(self._pid) > self._keep
+
+    async def close(self) -> None:
+        """Look no more."""
+        self._looking.cancel()
+        await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while (used := tree_bytes(self._pid)) <= self._cap:
+            await asyncio.sleep(min(_LONGEST_S, max(_SHORTEST_S, (self._cap - used) / _FASTEST_BYTES_S)))
+        self._over(
+            PageError(
+                f"the page used {_shown(used)} of memory and may use {_shown(self._cap)}: does it make canvases, "
+                "textures or arrays anew at each frame? Make them once, render it smaller, or allow more with "
+                f"KODA_RENDER_MEMORY_MB={_round_up(used)}",
+                code=PAGE_MEMORY,
+                context={"used_bytes": used, "cap_bytes": self._cap},
+            )
+        )
+
+
+def tree_bytes(pid: int) -> int:
+    """Return the memory that a process and those below it hold, in bytes, without what they read from files.
+
+    What two of them share counts half for each: it goes from who draws it to who shows it.
+    """
+    return sum(_own_bytes(one) for one in _tree(pid))
+
+
+@cache
+def machine_bytes() -> int:
+    """Return the memory of this machine, or of the container we are in where that is less."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in _limit_files():
+        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+            limits.append(int(file.read_text()))
+    return min(limits)
+
+
+def _limit_files() -> Iterator[Path]:
+    """Name the files that may hold a limit of a control group of ours, of version 2 and of version 1."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            inside = Path(path.lstrip("/"))
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            root, name = (_CGROUP / "memory", "memory.limit_in_bytes") if controllers else (_CGROUP, "memory.max")
+            yield from (root / folder / name for folder in (inside, *inside.parents))
+
+
+def _tree(pid: int) -> list[int]:
+    """Return a process and those below it; nothing of those that end meanwhile."""
+    found = [pid]
+    for parent in found:
+        with contextlib.suppress(OSError):
+            found += _children(parent)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    if not _kernel_lists_children():
+        import psutil
+
+        try:
+            return [child.pid for child in psutil.Process(pid).children()]
+        except psutil.Error:
+            return []
+    found: list[int] = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+            found += map(int, file.read().split())
+    return found
+
+
+@cache
+def _kernel_lists_children() -> bool:
+    return Path("/proc/thread-self/children").exists()
+
+
+def _own_bytes(pid: int) -> int:
+    """Return what one process holds; 0 when it is gone."""
+    fields: dict[bytes, int] = {}
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
+        for line in file:
+            name, _, value = line.partition(b":")
+            if name.startswith((b"Rss", b"VmSwap", b"VmRSS")):
+                fields[name] = int(value.split()[0]) * 1024
+    held = fields.get(b"RssAnon", fields.get(b"VmRSS", 0))
+    return held + fields.get(b"VmSwap", 0) + fields.get(b"RssShmem", 0) // 2
+
+
+def _shown(size: int) -> str:
+    return f"{size / 1024**3:.1f} GiB" if size >= 1024**3 else f"{size // _MIB} MiB"
+
+
+def _round_up(size: int) -> int:
+    """Return a cap in MiB under which a page would fit that uses a half more."""
+    return -(-size * 3 // 2 // _MIB // 256) * 256
