@@ -77,6 +77,7 @@ class Settings(BaseSettings):
     ray_address: str | None = Field(None, validation_alias="KODA_RAY_ADDRESS")
     chromium_path: Path | None = Field(None, validation_alias="KODA_CHROMIUM_PATH")
     render_workers: int | None = Field(None, ge=1, le=512, validation_alias="KODA_RENDER_WORKERS")
+    render_memory_mb: int | None = Field(None, ge=256, validation_alias="KODA_RENDER_MEMORY_MB")
     page_ready_timeout_s: float = Field(30.0, gt=0, validation_alias="KODA_PAGE_READY_TIMEOUT_S")
 
     idle_timeout_s: float = Field(300.0, gt=0, validation_alias="KODA_IDLE_TIMEOUT_S")

@@ -129,12 +129,17 @@ class _SessionHost:
     async def _open(self) -> Session:
         from koda_ray.actors.parts import open_parts
         from koda_ray.actors.session import Session
+        from koda_ray.render.memory import MemoryLimit
         from koda_ray.render.tasks import RayExecutor
 
         settings = Settings.model_validate(self._settings)
         # asks the cluster, which blocks
         self._executor = executor = await asyncio.to_thread(
-            lambda: RayExecutor(workers=settings.render_workers, chromium_path=settings.chromium_path)
+            lambda: RayExecutor(
+                workers=settings.render_workers,
+                chromium_path=settings.chromium_path,
+                memory=MemoryLimit(settings.render_memory_mb),
+            )
         )
         parts = await open_parts(settings, executor=executor, host=_host(), rested=_give_back, ended=self._ended)
         session = Session(self._session_id, parts)
@@ -249,13 +254,18 @@ class _RenderHost:
     async def _start(self) -> StandaloneRender:
         from koda_ray.actors.parts import open_store
         from koda_ray.actors.standalone import StandaloneRender
+        from koda_ray.render.memory import MemoryLimit
         from koda_ray.render.tasks import RayExecutor
         from koda_ray.state.storage import Storage
 
         settings = Settings.model_validate(self._settings)
         async with asyncio.timeout(START_S):
             executor = await asyncio.to_thread(
-                lambda: RayExecutor(workers=settings.render_workers, chromium_path=settings.chromium_path)
+                lambda: RayExecutor(
+                    workers=settings.render_workers,
+                    chromium_path=settings.chromium_path,
+                    memory=MemoryLimit(settings.render_memory_mb),
+                )
             )
             render = StandaloneRender(
                 self._job_id,

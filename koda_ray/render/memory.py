@@ -97,13 +97,16 @@ class MemoryWatch:
         await asyncio.gather(self._looking, return_exceptions=True)
 
     async def _look(self) -> None:
-        while (used := tree_bytes(self._pid)) <= self._cap:
+        while True:
+            used = tree_bytes(self._pid)
+            if used > self._cap:
+                break
             await asyncio.sleep(min(_LONGEST_S, max(_SHORTEST_S, (self._cap - used) / _FASTEST_BYTES_S)))
         self._over(
             PageError(
                 f"the page used {_shown(used)} of memory and may use {_shown(self._cap)}: does it make canvases, "
                 "textures or arrays anew at each frame? Make them once, render it smaller, or allow more with "
-                f"KODA_RENDER_MEMORY_MB={_round_up(used)}",
+                "KODA_RENDER_MEMORY_MB",
                 code=PAGE_MEMORY,
                 context={"used_bytes": used, "cap_bytes": self._cap},
             )
@@ -183,8 +186,3 @@ def _own_bytes(pid: int) -> int:
 
 def _shown(size: int) -> str:
     return f"{size / 1024**3:.1f} GiB" if size >= 1024**3 else f"{size // _MIB} MiB"
-
-
-def _round_up(size: int) -> int:
-    """Return a cap in MiB under which a page would fit that uses a half more."""
-    return -(-size * 3 // 2 // _MIB // 256) * 256

@@ -11,6 +11,7 @@ import hashlib
 from koda_ray.errors import PageError, PageNotReady
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
+from koda_ray.render.memory import PAGE_MEMORY
 from koda_ray.render.page import PageFacts, RenderPage
 from koda_ray.render.protocol import ProbeReport, ProbeTask
 
@@ -55,7 +56,7 @@ async def probe_page(task: ProbeTask, browser: Browser, bundle: Bundle) -> Probe
         if facts is not None:
             page.problems.add("not_ready", error.message)
     except PageError as error:
-        if not page.problems.all:
+        if error.code == PAGE_MEMORY or not page.problems.all:
             page.problems.add("exception", error.message)
     finally:
         await page.close()
