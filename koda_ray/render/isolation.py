@@ -37,8 +37,8 @@ _READ_ONLY = (
 )
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
 _TRIAL_TIMEOUT_S = 20
-# Chromium's protocol lies on 3 and 4; a shell may name no others. Should the machine's memory end before a browser's share
-# of it does, the kernel ends a browser rather than whoever works with it.
+# Chromium's protocol lies on 3 and 4; a shell may name no others. Should the machine's memory end before a browser's
+# share of it does, the kernel ends a browser rather than whoever works with it.
 _PROTOCOL_PIPES = 'exec 3<&0 4>&1 </dev/null >/dev/null; echo 900 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
 
 
