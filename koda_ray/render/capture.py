@@ -89,15 +89,19 @@ class _Capture:
             page: RenderPage | None = None
             before: str | None = None
             for unit, key in zip(task.units, task.keys, strict=True):
-                if page is None or run_of(spec, unit.index) != run:
+                if page is None or self._run(page, unit) != run:
                     page, before = await self._begin(unit)
-                    run = run_of(spec, unit.index)
+                    run = self._run(page, unit)
                 await self._unit(page, unit, key, before, folder.path / f"unit-{unit.index}")
                 before = None
             await self._finished()
         finally:
             # a cancel that arrives now, when all is done, must not leave a page or a folder
             await see_through(asyncio.create_task(self._clean(folder)))
+
+    def _run(self, page: RenderPage, unit: Unit) -> int:
+        stepped = not page.contract or self._task.mode == "replay"
+        return run_of(self._task.spec, unit.index, stepped=stepped)
 
     async def _begin(self, unit: Unit) -> tuple[RenderPage, str | None]:
         """Open a page for a run; return it with the hash of the frame before the run's first."""

@@ -262,12 +262,14 @@ class _Pass:
 
     async def _found(self, unit: UnitResult) -> None:
         self._collector.meter.found(unit.unit.frame_count)
+        self._cost.stepped = not unit.sought or self._mode == "replay"
         await self._there(unit)
 
     async def _hear(self, told: Captured | UnitResult) -> None:
         if isinstance(told, Captured):
             self._collector.meter.captured(told.unit, told.frames)
             return
+        self._cost.stepped = not told.sought or self._mode == "replay"
         self._cost.learn(told.unit.frame_count, told.timings_ms.get("capture", 0.0) / 1000)
         self._claims.give_up(told.unit.index)
         await self._there(told)

@@ -3,7 +3,8 @@
 A browser draws a layer a little differently by what it drew before (where its text lies between pixels, for one). So
 pages begin anew at fixed places of the grid, which depend on the video's size and rate alone: what a unit shows
 depends on its run's beginning and on nothing else, whoever captures it, with whatever before and after. Runs are short
-at first, so that a short video is shared by several workers, and longer later, so that pages cost less than frames.
+at first, so that a short video is shared by several workers, and longer later, so that pages cost less than frames. A
+page that has to be stepped through every frame before its run gets runs that grow with that way.
 
 A task that is too small spends its time opening a page; one that is too large leaves the other workers idle at the
 end, hides failures and makes urgent work wait. So a task takes a share of what is left that shrinks towards the end,
@@ -31,6 +32,10 @@ _MEMORY = 0.7
 _EARLY_UNITS = 12
 _EARLY_RUN_S, _EARLY_RUN_UNITS = 2.0, 3
 _LATER_RUN_S, _LATER_RUN_UNITS = 4.0, 8
+_STEP_S = 0.0015
+"""A frame that is stepped through without being painted."""
+_STEPS_SHARE = 0.5
+_LONGEST_RUN_S = 60.0
 
 
 class CostModel:
@@ -38,12 +43,17 @@ class CostModel:
 
     Args:
         spec: The video.
+
+    Attributes:
+        measured: Whether a unit was measured yet.
+        stepped: Whether its page has to be stepped through every frame; None until a unit says.
     """
 
     def __init__(self, spec: RenderSpec) -> None:
         self._spec = spec
         self._frame_s = _guess_s(spec)
         self.measured = False
+        self.stepped: bool | None = None
 
     @property
     def spec(self) -> RenderSpec:
@@ -68,19 +78,30 @@ def _guess_s(spec: RenderSpec) -> float:
     return _BASE_S + _S_PER_MEGAPIXEL * width * height / 1e6
 
 
-def run_of(spec: RenderSpec, index: int) -> int:
+def run_of(spec: RenderSpec, index: int, *, stepped: bool) -> int:
     """Return the first unit of a unit's run: the units that one page shows.
 
     Args:
         spec: The video; its size and rate count, its length does not.
         index: The unit.
+        stepped: Whether the page has to be stepped through every frame.
     """
-    unit_s = _guess_s(spec) * max(1, round(UNIT_S * spec.fps))
+    frames = max(1, round(UNIT_S * spec.fps))
+    unit_s = _guess_s(spec) * frames
     if index < _EARLY_UNITS:
         size = next(n for n in (_EARLY_RUN_UNITS, 2, 1) if n == 1 or n * unit_s <= _EARLY_RUN_S)
         return index - index % size
     size = min(_LATER_RUN_UNITS, max(1, int(_LATER_RUN_S / unit_s)))
-    return index - (index - _EARLY_UNITS) % size
+    if not stepped:
+        return index - (index - _EARLY_UNITS) % size
+    longest = max(size, int(_LONGEST_RUN_S / unit_s))
+    start = _EARLY_UNITS
+    while True:
+        way = math.ceil(start * frames * _STEP_S / _STEPS_SHARE / unit_s)
+        here = min(longest, max(size, way))
+        if index < start + here:
+            return start
+        start += here
 
 
 def next_units(pending: Sequence[Unit], *, workers: int, cost: CostModel) -> tuple[Unit, ...]:
@@ -96,13 +117,16 @@ def next_units(pending: Sequence[Unit], *, workers: int, cost: CostModel) -> tup
         if unit.index != before.index + 1:
             break
         run += 1
+    if cost.stepped is None and pending[0].index < _EARLY_UNITS:  # where later runs begin is not known yet
+        run = min(run, _EARLY_UNITS - pending[0].index)
+    stepped = cost.stepped is True
     unit_s = max(1e-6, cost.frame_s * max(unit.frame_count for unit in pending[:run]))
     worth_a_start = math.ceil(START_S * (1 - _START_SHARE) / _START_SHARE / unit_s)
     share = math.ceil(len(pending) / (2 * workers))
     longest = max(1, int((_LONGEST_S if cost.measured else _FIRST_S) / unit_s))
     fair = math.ceil(len(pending) / workers)
     count = max(1, min(run, fair, longest, max(share, worth_a_start)))
-    last = run_of(cost.spec, pending[count - 1].index)
-    while count < run and run_of(cost.spec, pending[count].index) == last:
+    last = run_of(cost.spec, pending[count - 1].index, stepped=stepped)
+    while count < run and run_of(cost.spec, pending[count].index, stepped=stepped) == last:
         count += 1
     return tuple(pending[:count])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,24 +37,46 @@ def test_a_final_is_shared_evenly() -> None:
     assert tasks(spec("final"), 2) == [(0,), (1,), (2,), (3,), (4,)]
 
 
-@given(st.sampled_from(sorted(SIZES)), st.floats(0.1, 300), st.integers(1, 16), st.floats(0.001, 2))
-def test_every_unit_is_taken_once_in_whole_runs(name: str, duration_s: float, workers: int, frame_s: float) -> None:
+@given(st.sampled_from(sorted(SIZES)), st.floats(0.1, 300), st.integers(1, 16), st.floats(0.001, 2), st.booleans())
+def test_every_unit_is_taken_once_in_whole_runs(
+    name: str, duration_s: float, workers: int, frame_s: float, stepped: bool
+) -> None:
     video = spec(name, duration_s)
     cost = CostModel(video)
     cost.learn(1, frame_s)
+    cost.stepped = stepped
     found = tasks(video, workers, cost)
     assert [index for task in found for index in task] == [unit.index for unit in plan_units(video)]
     for task in found:
-        assert run_of(video, task[0]) == task[0]
+        assert run_of(video, task[0], stepped=stepped) == task[0]
 
 
-@given(st.sampled_from(sorted(SIZES)), st.integers(0, 600))
-def test_runs_depend_on_size_and_rate_alone(name: str, index: int) -> None:
-    start = run_of(spec(name, 5.0), index)
-    assert start == run_of(spec(name, 600.0), index)
+@given(st.sampled_from(sorted(SIZES)), st.integers(0, 600), st.booleans())
+def test_runs_depend_on_size_and_rate_alone(name: str, index: int, stepped: bool) -> None:
+    start = run_of(spec(name, 5.0), index, stepped=stepped)
+    assert start == run_of(spec(name, 600.0), index, stepped=stepped)
     assert start <= index
-    assert run_of(spec(name), start) == start
-    assert index - start < 8
+    assert run_of(spec(name), start, stepped=stepped) == start
+    assert stepped or index - start < 8
+
+
+@pytest.mark.parametrize("name", sorted(SIZES))
+def test_a_page_that_is_stepped_costs_a_bounded_way_more(name: str) -> None:
+    """Frames that are only stepped through cost no more than half of those that are painted, or runs of a minute do."""
+    video = spec(name, 600.0)
+    unit_s = round(video.fps) * CostModel(video).frame_s
+    runs = sorted({run_of(video, index, stepped=True) for index in range(600)})
+    assert sum(runs) * round(video.fps) * 0.0015 < 0.6 * 600 * unit_s
+    assert max(after - before for before, after in pairwise(runs)) * unit_s < max(61, 8 * unit_s)
+
+
+def test_nothing_is_taken_beyond_what_is_known_of_the_page() -> None:
+    video = spec("small", 60.0)
+    cost = CostModel(video)
+    cost.learn(1, 0.001)
+    assert len(next_units(plan_units(video), workers=1, cost=cost)) == 12
+    cost.stepped = True
+    assert len(next_units(plan_units(video), workers=1, cost=cost)) > 12
 
 
 def test_gaps_end_a_task() -> None:
