@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args
 
 import typer
 
@@ -43,6 +43,7 @@ app = typer.Typer(
 
 Prompt = Annotated[str, typer.Argument(help="What to make; - reads it from stdin.", show_default=False)]
 Session = Annotated[str, typer.Argument(metavar="ID", help="A session's id (see: koda list).", show_default=False)]
+Work = Annotated[str, typer.Argument(metavar="ID", help="A session's or a render's id (see: koda list, koda renders).")]
 Server = Annotated[
     str | None,
     typer.Option("--server", metavar="URL", help="The server to use; else KODA_SERVER, else the one that runs here."),
@@ -205,8 +206,18 @@ def say(session: Session, text: Annotated[str, typer.Argument(help="What to say.
 
 
 @app.command()
-def cancel(session: Session, server: Server = None) -> None:
-    """Stop what a session is doing."""
+def cancel(session: Work, server: Server = None) -> None:
+    """Stop what a session is doing, or a render."""
+    if session.startswith("job_"):
+        from koda_ray.client import KodaClient
+        from koda_ray.console.job import require_server
+
+        async def work() -> None:
+            async with KodaClient(require_server(server)) as client:
+                typer.echo((await client.cancel_page_render(session)).status)
+
+        _run(work())
+        return
     _tell(session, server, lambda client: client.cancel(session))
 
 
@@ -375,6 +386,47 @@ def list_sessions(
         print_sessions(Console(highlight=False), page)
 
 
+@app.command("renders")
+def list_renders(
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 20,
+    before: Annotated[str | None, typer.Option(metavar="PLACE", help="The page after this place.")] = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATE", help="queued, running, succeeded, failed or cancelled; repeatable."),
+    ] = None,
+    json: Json = False,
+    server: Server = None,
+) -> None:
+    """List the pages that a server renders or has rendered, newest first. Works without a server too."""
+    from rich.console import Console
+
+    from koda_ray.client import KodaClient
+    from koda_ray.console.server import running_url
+    from koda_ray.console.summary import print_renders
+    from koda_ray.wire import RenderStatus
+
+    for name in status or ():
+        if name not in get_args(RenderStatus):
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(get_args(RenderStatus))}", param_hint="--status")
+    wanted = cast("list[RenderStatus]", status or [])
+
+    async def read(url: str) -> Any:
+        async with KodaClient(url) as client:
+            return await client.page_renders(limit=limit, before=before, status=wanted)
+
+    url = running_url(server)
+    if url is None:
+        from koda_ray.console.offline import read_renders
+
+        page = _run(read_renders(limit=limit, before=before, status=wanted))
+    else:
+        page = _run(read(url))
+    if json:
+        typer.echo(page.model_dump_json(indent=2))
+    else:
+        print_renders(Console(highlight=False), page)
+
+
 @app.command()
 def show(session: Session, json: Json = False, server: Server = None) -> None:
     """Show a session: where it is, what was decided, what was made. Works without a server too."""
@@ -403,11 +455,11 @@ def show(session: Session, json: Json = False, server: Server = None) -> None:
 
 @app.command()
 def delete(
-    session: Session,
+    session: Work,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     server: Server = None,
 ) -> None:
-    """Delete a session with everything in it."""
+    """Delete a session or a render with everything in it."""
     if not yes and sys.stdin.isatty() and not typer.confirm(f"Delete {session} with its files and videos?"):
         raise Left(Exit.INTERRUPTED)
     from koda_ray.client import KodaClient
@@ -415,7 +467,7 @@ def delete(
 
     async def work() -> None:
         async with KodaClient(require_server(server)) as client:
-            await client.delete(session)
+            await (client.delete_page_render if session.startswith("job_") else client.delete)(session)
 
     _run(work())
     typer.echo(f"deleted {session}")

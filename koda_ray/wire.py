@@ -36,6 +36,9 @@ __all__ = [
     "ProblemField",
     "Readiness",
     "Reject",
+    "RenderPage",
+    "RenderStatus",
+    "RenderSummary",
     "RenderView",
     "SessionCreated",
     "SessionPage",
@@ -271,6 +274,31 @@ class CreateRender(Model):
     options: PageRender = Field(default_factory=PageRender)
 
 
+RenderStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+
+
+class RenderSummary(Model):
+    """A render of its own in a list; ``percent`` says how far it is, ``error`` what ended it."""
+
+    id: str
+    project_id: str
+    status: RenderStatus
+    bundle: str
+    percent: float
+    error: dict[str, JsonValue] | None
+    created_at: datetime
+    updated_at: datetime
+    state_url: str
+    video_url: str | None = None
+
+
+class RenderPage(Model):
+    """Some renders, newest first; ``next`` is the ``before`` of the following page, null on the last one."""
+
+    renders: tuple[RenderSummary, ...]
+    next: str | None = None
+
+
 class RenderView(Model):
     """A render of its own: ``request`` is what was asked for, ``spec`` what it came to once the page was read.
 
@@ -279,7 +307,7 @@ class RenderView(Model):
 
     id: str
     project_id: str
-    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    status: RenderStatus
     bundle: str
     entry: str
     request: dict[str, JsonValue]

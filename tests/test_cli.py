@@ -30,6 +30,7 @@ from koda_ray.commands import Command
 from koda_ray.console.exits import Exit
 from koda_ray.events import NewEvent
 from koda_ray.types import NodeState
+from koda_ray.wire import PageRender
 from tests.serve.test_sessions import until
 from tests.serve.world import CODE, VIDEO, World, free_port, reached, world
 
@@ -443,6 +444,25 @@ async def test_sessions_can_be_read_without_a_server(shell: Shell, client: KodaC
     assert (await shell("show", "ses_unknown", **alone)).status == Exit.NOT_FOUND
     empty = await shell("list", "--json", **alone, DATABASE_PATH=str(tmp_path / "nowhere" / "koda.db"))
     assert json.loads(empty.out) == {"sessions": [], "next": None}
+
+
+async def test_a_servers_renders_are_listed_cancelled_and_deleted(
+    koda: World, shell: Shell, client: KodaClient, tmp_path: Path
+) -> None:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "index.html").write_text("<h1>hello</h1>")
+    made = [(await client.render_page(tmp_path / "page", PageRender(duration=1.0, seed=seed))).id for seed in (1, 2)]
+    assert (await shell("cancel", made[0])).out == "cancelled\n"
+    listed = [line.split("\t")[:2] for line in (await shell("renders")).out.splitlines()]
+    assert listed == [[made[1], "queued"], [made[0], "cancelled"]]
+    first = json.loads((await shell("renders", "--limit", "1", "--json")).out)
+    alone = {"KODA_SERVER": "", "KODA_RUNFILE": "none.json"}
+    assert (await shell("renders", "--before", first["next"], **alone)).out.startswith(made[0])
+    assert (await shell("renders", "--status", "cancelled", **alone)).out.startswith(made[0])
+    assert (await shell("renders", "--status", "lost")).status == Exit.USAGE
+    assert (await shell("delete", made[0])).out == f"deleted {made[0]}\n"
+    assert (await shell("delete", made[0])).status == Exit.NOT_FOUND
+    assert len((await client.page_renders()).renders) == 1
 
 
 @pytest.mark.parametrize(

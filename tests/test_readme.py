@@ -168,7 +168,7 @@ async def test_the_python_example_renders_a_page(page: Path) -> None:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl: not on PATH")
 async def test_the_http_example_renders_a_page(koda: World, page: Path) -> None:
     (example,) = (block for block in _blocks(_README, "sh") if "v1/renders" in block)
-    upload, render, events, state, video = example.splitlines()
+    upload, render, events, state, video, listed, cancel, delete = example.splitlines()
     assert render.startswith("RENDER=job_...")
     render_id = ""
 
@@ -183,6 +183,10 @@ async def test_the_http_example_renders_a_page(koda: World, page: Path) -> None:
         assert "succeeded" in await type_in(events)
         assert json.loads(await type_in(state))["status"] == "succeeded"
         await type_in(video)
+        assert json.loads(await type_in(listed.replace("running", "succeeded")))["renders"][0]["id"] == render_id
+        assert json.loads(await type_in(cancel))["status"] == "succeeded"  # over: it stays as it is
+        assert await type_in(delete) == ""
+        assert json.loads(await type_in(state))["code"] == "NOT_FOUND"
         await koda.directory.close()
     assert (page / "page.mp4").read_bytes()[4:8] == b"ftyp"
 

@@ -13,11 +13,23 @@ from __future__ import annotations
 
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.state.storage import Storage, bundle_prefix, render_prefix, session_prefix, shared_prefixes
-from koda_ray.state.store import SessionRecord, Store
+from koda_ray.state.store import JobRecord, SessionRecord, Store
 
-__all__ = ["Removal"]
+__all__ = ["Removal", "remove_render"]
 
 _MANY = 10_000
+
+
+async def remove_render(job: JobRecord, *, store: Store, storage: Storage) -> None:
+    """Remove a render of its own that nobody works on any more: its files, then its row. May be called again.
+
+    Units and bundle are other renders' as well: they go when nobody has used them for a while.
+
+    Raises:
+        KodaError: Something could not be removed; the row is still there, and calling again goes on.
+    """
+    await storage.delete_prefix(render_prefix(job.user_id, job.id))
+    await store.delete_job(job.id, user_id=job.user_id)
 
 
 class Removal:

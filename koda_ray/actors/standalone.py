@@ -16,7 +16,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from koda_ray.errors import Cancelled, Fenced, KodaError, RenderError
+from koda_ray.errors import Cancelled, Fenced, KodaError, NotFound, RenderError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.render.asking import ask_page
@@ -134,7 +134,7 @@ class StandaloneRender:
             await asyncio.sleep(self._lease.total_seconds() / _BEATS)
             try:
                 await self._write()
-            except Fenced:
+            except (Fenced, NotFound):  # somebody else has it, or it was deleted
                 self._lost = True
                 return
             except KodaError as error:  # a database that is away for a moment; the lease decides who goes on

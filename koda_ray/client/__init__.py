@@ -7,7 +7,7 @@ and `follow` comes back with the number of the last event it saw. It needs nothi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -35,6 +35,8 @@ from koda_ray.wire import (
     PageRender,
     PreviewLink,
     Reject,
+    RenderPage,
+    RenderStatus,
     RenderView,
     SessionCreated,
     SessionPage,
@@ -371,9 +373,19 @@ class Koda:
         """Read the state of a page's render."""
         return self._run(self._client.page_render(render_id))
 
+    def page_renders(
+        self, *, limit: int = 50, before: str | None = None, status: Sequence[RenderStatus] = ()
+    ) -> RenderPage:
+        """Read a page of your pages' renders."""
+        return self._run(self._client.page_renders(limit=limit, before=before, status=status))
+
     def cancel_page_render(self, render_id: str) -> RenderView:
         """Cancel a page's render."""
         return self._run(self._client.cancel_page_render(render_id))
+
+    def delete_page_render(self, render_id: str) -> None:
+        """Delete a page's render."""
+        self._run(self._client.delete_page_render(render_id))
 
     def follow_page_render(self, render_id: str, *, after: int = 0) -> Generator[Envelope]:
         """Yield a page's render's events until it is over."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import zipfile
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
@@ -15,7 +15,7 @@ from koda_ray import errors
 from koda_ray.client.transport import Transport, parse
 from koda_ray.events import Envelope
 from koda_ray.types import new_id
-from koda_ray.wire import CreateRender, PageRender, RenderView
+from koda_ray.wire import CreateRender, PageRender, RenderPage, RenderStatus, RenderView
 
 __all__ = ["PageRenders"]
 
@@ -53,9 +53,32 @@ class PageRenders(Transport):
         """Read a render's state. Raises NotFound."""
         return await self._get(_render(render_id), RenderView)
 
+    async def page_renders(
+        self, *, limit: int = 50, before: str | None = None, status: Sequence[RenderStatus] = ()
+    ) -> RenderPage:
+        """Read a page of your renders, newest first; only those in one of the states that are named.
+
+        Raises:
+            InvalidInput: ``before`` is not the ``next`` of another page.
+        """
+        params: dict[str, str | list[str]] = {"limit": str(limit)}
+        if before is not None:
+            params["before"] = before
+        if status:
+            params["status"] = list(status)
+        return await self._get("/v1/renders", RenderPage, params=params)
+
     async def cancel_page_render(self, render_id: str) -> RenderView:
         """Cancel a render; one that is over stays as it is. Raises NotFound."""
-        return parse(RenderView, await self._send("DELETE", _render(render_id)))
+        return parse(RenderView, await self._send("POST", f"{_render(render_id)}/cancel"))
+
+    async def delete_page_render(self, render_id: str) -> None:
+        """End a render, and remove its video, report and row. Raises NotFound."""
+        try:
+            await self._send("DELETE", _render(render_id))
+        except errors.NotFound as error:
+            if "attempt" not in error.context:  # else the try before did it, and only its answer was lost
+                raise
 
     async def follow_page_render(
         self, render_id: str, *, after: int = 0, give_up_s: float = 60.0

@@ -8,7 +8,7 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 import httpx
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -40,6 +40,7 @@ _STATUSES: dict[int, type[KodaError]] = {
     503: errors.Missing,
 }
 M = TypeVar("M", bound=BaseModel)
+Params: TypeAlias = Mapping[str, str | list[str]]
 
 
 class Unreachable(KodaError):
@@ -165,7 +166,7 @@ class Transport:
         finally:
             part.unlink(missing_ok=True)
 
-    async def _get(self, path: str, model: type[M], *, params: Mapping[str, str] | None = None) -> M:
+    async def _get(self, path: str, model: type[M], *, params: Params | None = None) -> M:
         return parse(model, await self._send("GET", path, params=params))
 
     async def _post(self, path: str, body: Model | None, model: type[M], *, key: str | None = None) -> M:
@@ -180,7 +181,7 @@ class Transport:
         *,
         attempts: int = ATTEMPTS,
         json: dict[str, JsonValue] | None = None,
-        params: Mapping[str, str] | None = None,
+        params: Params | None = None,
         headers: Mapping[str, str] | None = None,
         files: Mapping[str, tuple[str, bytes, str]] | None = None,
         data: Mapping[str, str] | None = None,

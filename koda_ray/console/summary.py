@@ -17,11 +17,12 @@ from koda_ray.console.save import Saved
 from koda_ray.console.text import clean, duration, one_line, plural, size
 from koda_ray.console.view import View
 from koda_ray.types import NodeState, now
-from koda_ray.wire import FileList, JobPage, SessionPage, SessionView
+from koda_ray.wire import FileList, JobPage, RenderPage, SessionPage, SessionView
 
-__all__ = ["one_command", "print_end", "print_saved", "print_session", "print_sessions"]
+__all__ = ["one_command", "print_end", "print_renders", "print_saved", "print_session", "print_sessions"]
 
 _PHASE_STYLES = {"complete": "green", "error": "red", "preview": "yellow", "plan": "yellow", "question": "yellow"}
+_RENDER_STYLES = {"succeeded": "green", "failed": "red", "cancelled": "dim"}
 
 
 def print_saved(console: Console, view: View, state: NodeState, saved: Saved) -> None:
@@ -121,6 +122,32 @@ def print_sessions(console: Console, page: SessionPage) -> None:
     console.print(table)
     if page.next is not None:
         console.print(f"[dim]more: koda list --before {page.next}[/dim]")
+
+
+def print_renders(console: Console, page: RenderPage) -> None:
+    """Print renders of pages as a table."""
+    if not page.renders:
+        console.print("No renders at the server. Make one: [bold]POST /v1/renders[/bold]")
+        return
+    if not console.is_terminal:
+        for found in page.renders:  # for programs: fields apart by tabs
+            fields = (found.id, found.status, f"{found.percent:g}", found.created_at.isoformat(), found.bundle)
+            console.file.write("\t".join(fields) + "\n")
+        return
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("render", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("age", justify="right", no_wrap=True, style="dim")
+    table.add_column("", no_wrap=True)
+    for found in page.renders:
+        said = f"{found.percent:.0f} %" if found.status == "running" else ""
+        if found.error is not None:
+            said = one_line(str(found.error.get("message", "")), max(20, console.width - 66))
+        style = ACCENT if found.status in ("queued", "running") else _RENDER_STYLES.get(found.status, "")
+        table.add_row(found.id, Text(found.status, style=style), _age(found.created_at), said)
+    console.print(table)
+    if page.next is not None:
+        console.print(f"[dim]more: koda renders --before {page.next}[/dim]")
 
 
 def print_session(console: Console, found: SessionView, files: FileList | None, jobs: JobPage | None) -> None:

@@ -140,7 +140,10 @@ async def job_events(deps: ApiDeps, job_id: str, *, after: int) -> AsyncGenerato
             if envelope is not None:
                 yield envelope
             elif not over:  # looked at before the log is read once more: nothing of it is missed
-                over = (await deps.store.get_job(job_id)).status in _OVER
+                try:
+                    over = (await deps.store.get_job(job_id)).status in _OVER
+                except NotFound:  # deleted meanwhile
+                    return
 
 
 def _last(envelope: Envelope) -> bool:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from pydantic import JsonValue
 from pydantic.alias_generators import to_camel
 
+from koda_ray.errors import InvalidInput
 from koda_ray.state.store import JobRecord, SessionRecord
-from koda_ray.wire import RenderView, SessionPage, SessionSummary, SessionView
+from koda_ray.wire import RenderPage, RenderSummary, RenderView, SessionPage, SessionSummary, SessionView
 
-__all__ = ["page_of", "render_view", "view_of"]
+__all__ = ["page_of", "render_place", "render_view", "renders_page", "view_of"]
 
 _SUMMARY_CHARS = 200
+_PLACE = re.compile(r"([0-9a-f]{1,16})-([A-Za-z0-9_-]{1,64})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
 
 
 def view_of(row: SessionRecord) -> SessionView:
@@ -61,6 +67,47 @@ def render_view(job: JobRecord) -> RenderView:
         video_url=f"{url}/video" if made else None,
         thumbnail_url=f"{url}/thumbnail" if made else None,
         report_url=f"{url}/report" if made else None,
+    )
+
+
+def renders_page(rows: list[JobRecord], limit: int) -> RenderPage:
+    """Show the first ``limit`` of some renders; one row more than that says that there is another page."""
+    page = rows[:limit]
+    more = len(rows) > limit and page
+    # ids of renders do not sort by time, and the last one may be deleted before the next page is asked for
+    place = f"{(page[-1].created_at - _EPOCH) // _TICK:x}-{page[-1].id}" if more else None
+    return RenderPage(renders=tuple(_render_summary(row) for row in page), next=place)
+
+
+def render_place(text: str) -> tuple[datetime, str]:
+    """Read what `renders_page` wrote as ``next``.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    found = _PLACE.fullmatch(text)
+    try:
+        if found is not None:
+            return _EPOCH + int(found[1], 16) * _TICK, found[2]
+    except OverflowError:
+        pass
+    raise InvalidInput(f"before {text[:80]!r} is not the 'next' of a page: leave it out to begin with the newest")
+
+
+def _render_summary(job: JobRecord) -> RenderSummary:
+    view = render_view(job)
+    percent = job.progress.get("percent")
+    return RenderSummary(
+        id=view.id,
+        project_id=view.project_id,
+        status=view.status,
+        bundle=view.bundle,
+        percent=float(percent) if isinstance(percent, int | float) else 0.0,
+        error=view.error,
+        created_at=view.created_at,
+        updated_at=view.updated_at,
+        state_url=view.state_url,
+        video_url=view.video_url,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, and_, delete, or_, select, update
 
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
@@ -15,7 +15,7 @@ from koda_ray.state.notify import Notifier
 from koda_ray.state.rows import columns, number, record
 from koda_ray.state.sql_accounts import ensure_project
 from koda_ray.state.sql_parts import add_events, fenced, no_such
-from koda_ray.state.store import ChunkRecord, JobRecord
+from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus
 from koda_ray.types import now
 
 __all__ = ["OWED_STATUSES", "SqlJobs", "put_chunks", "put_job"]
@@ -66,6 +66,27 @@ class SqlJobs:
         if user_id is not None:
             query = query.where(_J.user_id == user_id)
         return await self._database.records(JobRecord, query.order_by(_J.created_at.desc(), _J.id.desc()))
+
+    async def list_renders(
+        self,
+        user_id: str,
+        *,
+        statuses: Sequence[JobStatus] = (),
+        id_prefix: str = "",
+        limit: int = 50,
+        before: tuple[datetime, str] | None = None,
+    ) -> list[JobRecord]:
+        """Read a user's renders of their own, newest first; their ids do not sort by time, so a page begins at both."""
+        query = select(schema.jobs).where(_J.user_id == user_id, _J.kind == "render", _J.session_id.is_(None))
+        if statuses:
+            query = query.where(_J.status.in_(statuses))
+        if id_prefix:
+            query = query.where(_J.id.startswith(id_prefix, autoescape=True))
+        if before is not None:
+            at, job_id = before
+            query = query.where(or_(_J.created_at < at, and_(_J.created_at == at, _J.id < job_id)))
+        query = query.order_by(_J.created_at.desc(), _J.id.desc()).limit(limit)
+        return await self._database.records(JobRecord, query)
 
     async def claim_job(self, job_id: str, *, lease_until: datetime) -> JobRecord:
         """Take a job: bump its epoch and set status running.
@@ -119,6 +140,17 @@ class SqlJobs:
             add_events(connection, job.user_id, number(job.id, row.seq, job.epoch, list(events)))
 
         await self._database.write(work, lambda _: self._notifier.notify(job.id) if events else None)
+
+    async def delete_job(self, job_id: str, *, user_id: str) -> None:
+        """Remove a job with its chunks and events; nothing happens when it is not there, or another user's."""
+        mine = select(_J.id).where(_J.id == job_id, _J.user_id == user_id)
+
+        def work(connection: Connection) -> None:
+            connection.execute(delete(schema.events).where(schema.events.c.stream_id.in_(mine)))
+            connection.execute(delete(schema.chunks).where(schema.chunks.c.job_id.in_(mine)))
+            connection.execute(delete(schema.jobs).where(_J.id == job_id, _J.user_id == user_id))
+
+        await self._database.write(work, lambda _: self._notifier.notify(job_id))
 
     async def chunks(self, job_id: str) -> list[ChunkRecord]:
         """Read a job's chunk rows by unit."""

@@ -446,6 +446,26 @@ class Store(Protocol):
         """Read jobs, newest first."""
         ...
 
+    async def list_renders(
+        self,
+        user_id: str,
+        *,
+        statuses: Sequence[JobStatus] = (),
+        id_prefix: str = "",
+        limit: int = 50,
+        before: tuple[datetime, str] | None = None,
+    ) -> list[JobRecord]:
+        """Read a user's renders of their own, newest first.
+
+        Args:
+            user_id: Whose.
+            statuses: Only those in one of these; all when none is named.
+            id_prefix: Only those whose id begins so.
+            limit: How many at most.
+            before: When the last one of the page before was made, and its id.
+        """
+        ...
+
     async def claim_job(self, job_id: str, *, lease_until: datetime) -> JobRecord:
         """Take a job: bump its epoch and set status running; raises Conflict when it is over."""
         ...
@@ -458,6 +478,10 @@ class Store(Protocol):
         self, job: JobRecord, *, chunks: Sequence[ChunkRecord] = (), events: Sequence[NewEvent] = ()
     ) -> None:
         """Write a job's row under its own epoch, with chunks and events of its own stream; raises Fenced."""
+        ...
+
+    async def delete_job(self, job_id: str, *, user_id: str) -> None:
+        """Remove a job with its chunks and events; fences whoever works on it. Nothing happens when it is not there."""
         ...
 
     async def chunks(self, job_id: str) -> list[ChunkRecord]:

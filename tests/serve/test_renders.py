@@ -16,8 +16,8 @@ import pytest
 
 from koda_ray.actors.standalone import MAX_ACTIVATIONS
 from koda_ray.client import KodaClient
-from koda_ray.errors import NotFound
-from koda_ray.render.bundle import load_bundle
+from koda_ray.errors import InvalidInput, NotFound
+from koda_ray.render.bundle import Bundle, load_bundle, store_bundle
 from koda_ray.render.local import LocalExecutor
 from koda_ray.state.store import JobRecord
 from koda_ray.types import now
@@ -133,11 +133,39 @@ async def test_a_render_is_cancelled_with_its_processes(browsers: World, http: h
             await asyncio.sleep(0.05)
     following = asyncio.create_task(events(http, made["id"]))
     async with asyncio.timeout(3):
-        ended = await http.delete(made["stateUrl"])
+        ended = await http.post(f"{made['stateUrl']}/cancel")
     assert ended.json()["status"] == "cancelled"
     assert await following  # the stream ends
-    again = await http.delete(made["stateUrl"])
+    again = await http.post(f"{made['stateUrl']}/cancel")
     assert (again.status_code, again.json()["status"]) == (200, "cancelled")
+
+
+@pytest.mark.browser
+async def test_a_render_is_deleted_while_it_runs_and_when_it_is_over(browsers: World, http: httpx.AsyncClient) -> None:
+    running = (await post(http, **{**SMALL, "duration": 300, "fps": 60})).json()
+    async with asyncio.timeout(60):
+        while not (await http.get(running["stateUrl"])).json()["progress"].get("framesDone"):
+            await asyncio.sleep(0.05)
+    following = asyncio.create_task(events(http, running["id"]))
+    assert (await http.delete(running["stateUrl"])).status_code == 204
+    assert await following  # the stream ends
+
+    made = (await post(http, **SMALL)).json()
+    assert (await events(http, made["id"]))[-1]["data"] == {"status": "succeeded"}
+    copy = (await http.post("/v1/renders", json={"bundle": made["bundle"], "options": SMALL})).json()
+    assert (await events(http, copy["id"]))[-1]["data"] == {"status": "succeeded"}
+    units = await browsers.storage.list("users/local/units")
+    assert (await http.delete(made["stateUrl"])).status_code == 204
+    for gone in (running, made):
+        assert (await http.get(gone["stateUrl"])).status_code == 404
+        assert (await http.delete(gone["stateUrl"])).status_code == 404
+        assert await browsers.storage.list(f"users/local/renders/{gone['id']}") == []
+        assert await browsers.store.events(gone["id"]) == [] and await browsers.store.chunks(gone["id"]) == []
+    # what others share stays, and what was given again is a video of its own
+    assert await browsers.storage.list("users/local/units") == units
+    assert (await http.get(copy["videoUrl"] or f"{copy['stateUrl']}/video")).status_code == 200
+    again = (await http.post("/v1/renders", json={"bundle": made["bundle"], "options": SMALL})).json()
+    assert (await events(http, again["id"]))[-1]["data"] == {"status": "succeeded"}
 
 
 @pytest.mark.browser
@@ -276,8 +304,17 @@ async def test_renders_are_their_owners(tmp_path: Path) -> None:
         http.headers["Authorization"] = f"Bearer {'a' * 32}"
         mine = (await post(http, key="same", **SMALL)).json()
         http.headers["Authorization"] = f"Bearer {'b' * 32}"
-        for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/events"), ("GET", "/video"), ("GET", "/report")):
+        paths = (
+            ("GET", ""),
+            ("DELETE", ""),
+            ("POST", "/cancel"),
+            ("GET", "/events"),
+            ("GET", "/video"),
+            ("GET", "/report"),
+        )
+        for method, path in paths:
             assert (await http.request(method, mine["stateUrl"] + path)).status_code == 404
+        assert (await http.get("/v1/renders")).json() == {"renders": [], "next": None}
         assert (await http.post("/v1/renders", json={"bundle": mine["bundle"]})).status_code == 404
         theirs = (await post(http, key="same", **SMALL)).json()
         assert theirs["id"] != mine["id"]
@@ -291,3 +328,33 @@ async def test_a_sessions_job_is_not_a_render_of_its_own(koda: World, http: http
     row = await koda.store.get_job(mine["id"])
     other: JobRecord = await koda.store.create_job(replace(row, id="job_final", kind="final"))
     assert (await http.get(f"/v1/renders/{other.id}")).status_code == 404
+    assert (await http.delete(f"/v1/renders/{other.id}")).status_code == 404
+    assert [one["id"] for one in (await http.get("/v1/renders")).json()["renders"]] == [mine["id"]]
+
+
+async def test_renders_are_listed_newest_first_a_page_at_a_time_and_by_state(koda: World, client: KodaClient) -> None:
+    page = PageRender.model_validate(SMALL)
+    bundle = await store_bundle(koda.storage, "local", Bundle({"index.html": PAGE.encode()}))
+    made = [(await client.render_page(bundle, page)).id for _ in range(5)][::-1]
+    await client.cancel_page_render(made[1])
+    await client.cancel_page_render(made[3])
+    first = await client.page_renders(limit=2)
+    assert [one.id for one in first.renders] == made[:2] and first.renders[1].status == "cancelled"
+    await client.delete_page_render(made[1])  # the place of the next page does not go with it
+    assert first.next is not None
+    second = await client.page_renders(limit=2, before=first.next)
+    assert [one.id for one in second.renders] == made[2:4] and second.next is not None
+    last = await client.page_renders(limit=2, before=second.next)
+    assert ([one.id for one in last.renders], last.next) == (made[4:], None)
+    assert [one.id for one in (await client.page_renders(status=["cancelled"])).renders] == [made[3]]
+    both = await client.page_renders(status=["cancelled", "queued"], limit=3)
+    assert [one.id for one in both.renders] == [made[0], *made[2:4]] and both.next is not None
+    assert (await client.page_renders(status=["failed"])).renders == ()
+    with pytest.raises(InvalidInput, match="before 'yesterday'"):
+        await client.page_renders(before="yesterday")
+    with pytest.raises(InvalidInput):
+        await client.page_renders(before="f" * 16 + "-job_1")
+    with pytest.raises(InvalidInput, match="status"):
+        await client.page_renders(status=["late"])  # type: ignore[list-item]
+    with pytest.raises(NotFound):
+        await client.delete_page_render(made[1])

@@ -443,6 +443,31 @@ class StoreConformance:
         assert await store.list_jobs(user_id="ann") == [later, job]
         assert await store.list_jobs(user_id="bob") == []
 
+    async def test_renders_come_a_page_at_a_time_and_go_with_everything(self, store: Store) -> None:
+        mine = await active_session(store)
+        await store.commit(mine.id, mine.epoch, Batch(jobs=[records.job(of=mine)]))
+        at = now()
+        made = [
+            await store.create_job(dataclasses.replace(records.job(), kind="render", id=f"job_{name}", created_at=at))
+            for name in ("a_1", "axb", "a_2")  # made at one moment
+        ]
+        await store.create_job(dataclasses.replace(records.job("bob"), kind="render"))
+        await store.cancel_job("job_axb", user_id="ann")
+        assert [row.id for row in await store.list_renders("ann", limit=2)] == ["job_axb", "job_a_2"]
+        assert [row.id for row in await store.list_renders("ann", before=(at, "job_a_2"))] == ["job_a_1"]
+        assert [row.id for row in await store.list_renders("ann", statuses=["cancelled"])] == ["job_axb"]
+        assert [row.id for row in await store.list_renders("ann", id_prefix="job_a_")] == ["job_a_2", "job_a_1"]
+        job = await store.claim_job("job_a_1", lease_until=now() + SOON)
+        await store.update_job(job, chunks=[records.chunk(job, 0)], events=[say("x")])
+        await store.delete_job(job.id, user_id="bob")
+        assert await store.get_job(job.id) == job
+        for _ in range(2):
+            await store.delete_job(job.id, user_id="ann")
+        assert await store.chunks(job.id) == [] and await store.events(job.id) == []
+        with pytest.raises(NotFound):
+            await store.update_job(job)
+        assert [row.id for row in await store.list_renders("ann")] == [made[1].id, made[2].id]
+
     async def test_a_job_is_worked_on_by_one(self, store: Store) -> None:
         job = await store.create_job(records.job())
         first = await store.claim_job(job.id, lease_until=now() + SOON)

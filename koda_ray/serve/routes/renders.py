@@ -20,6 +20,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
+from koda_ray.actors.removal import remove_render
 from koda_ray.actors.standalone import OVER, order_of
 from koda_ray.errors import Conflict, InvalidInput, NotFound
 from koda_ray.render.bundle import load_bundle, store_bundle
@@ -33,11 +34,11 @@ from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.events import Start, sse
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
-from koda_ray.serve.views import render_view
+from koda_ray.serve.views import render_place, render_view, renders_page
 from koda_ray.state.storage import report_key, report_page_key, sheet_key, thumbnail_key, video_key
 from koda_ray.state.store import JobRecord
 from koda_ray.types import now
-from koda_ray.wire import CreateRender, PageRender, RenderView
+from koda_ray.wire import CreateRender, PageRender, RenderPage, RenderStatus, RenderView
 
 __all__ = ["router"]
 
@@ -138,6 +139,26 @@ async def create_render(
 
 
 @router.get(
+    "",
+    operation_id="listRenders",
+    summary="List your renders, newest first",
+    response_model=RenderPage,
+    responses=responses(401, 422),
+)
+async def list_renders(
+    user: User,
+    deps: Deps,
+    limit: Annotated[int, Query(ge=1, le=200, description="Renders in a page")] = 50,
+    before: Annotated[str | None, Query(max_length=96, description="`next` of the page before")] = None,
+    status: Annotated[list[RenderStatus] | None, Query(description="Only those in this state; repeatable")] = None,
+) -> RenderPage:
+    """Return a page; ask again with `before` set to `next` until `next` is null. A session's videos are not listed."""
+    place = None if before is None else render_place(before)
+    rows = await deps.store.list_renders(user, statuses=status or (), limit=limit + 1, before=place)
+    return renders_page(rows, limit)
+
+
+@router.get(
     "/{job_id}",
     operation_id="getRender",
     summary="Read a render's state and progress",
@@ -149,17 +170,38 @@ async def get_render(job: OwnRender) -> RenderView:
     return render_view(job)
 
 
-@router.delete(
-    "/{job_id}",
+@router.post(
+    "/{job_id}/cancel",
     operation_id="cancelRender",
     summary="Cancel a render",
     response_model=RenderView,
     responses=responses(401, 404, 422),
 )
 async def cancel_render(job: OwnRender, user: User, deps: Deps, request: Request) -> RenderView:
-    """End it with every process that works for it. One that is over stays as it is."""
+    """End it with every process that works for it, and keep what is known of it. One that is over stays as it is."""
     ended = deps.directory.cancel_render(job.id, user_id=user)
     return render_view(await background_of(request).finish(ended))
+
+
+@router.delete(
+    "/{job_id}",
+    operation_id="deleteRender",
+    summary="Delete a render with everything in it",
+    status_code=204,
+    responses=responses(401, 404, 422),
+)
+async def delete_render(job: OwnRender, user: User, deps: Deps, request: Request) -> Response:
+    """End it where it is under way, and remove its video, pictures, report, events and row.
+
+    The page's bundle and the frames stay for a while, for whoever renders the page again. Deleting it again is a 404.
+    """
+
+    async def removed() -> None:
+        await deps.directory.cancel_render(job.id, user_id=user)
+        await remove_render(job, store=deps.store, storage=deps.storage)
+
+    await background_of(request).finish(removed())
+    return Response(status_code=204)
 
 
 @router.get(
