@@ -25,8 +25,9 @@ PAGE_MEMORY = "PAGE_MEMORY"
 MIN_MB = 256
 _MIB = 1 << 20
 _SHARE = 0.6
+_MOST_BYTES = 8 << 30
 # V8 keeps a page's objects within 4 GiB; near that it collects garbage for minutes before it gives up
-_MOST_BYTES = 3 << 30
+_MOST_PRIVATE_BYTES = 3 << 30
 _KEEP_SHARE = 0.25
 _KEEP_LEAST_BYTES = 512 * _MIB
 _FASTEST_BYTES_S = 4 << 30
@@ -40,7 +41,7 @@ class MemoryLimit:
 
     Args:
         megabytes: In MiB; a share of the machine's memory when None.
-        browsers: How many share the machine; as many as it has processors when None.
+        browsers: How many share the machine; one when None.
 
     Raises:
         InvalidInput: The cap is too small for a browser.
@@ -62,8 +63,13 @@ class MemoryLimit:
         """What a browser with all of its processes may use on this machine."""
         if self.megabytes is not None:
             return self.megabytes * _MIB
-        share = int(machine_bytes() * _SHARE / (self.browsers or os.cpu_count() or 1))
+        share = int(machine_bytes() * _SHARE / (self.browsers or 1))
         return max(MIN_MB * _MIB, min(_MOST_BYTES, share))
+
+    @property
+    def private_bytes(self) -> int:
+        """What one process may hold alone; as much as all of them where somebody chose the cap."""
+        return self.cap_bytes if self.megabytes is not None else min(_MOST_PRIVATE_BYTES, self.cap_bytes)
 
     @property
     def keep_bytes(self) -> int:
@@ -82,7 +88,7 @@ class MemoryWatch:
 
     def __init__(self, pid: int, limit: MemoryLimit, over: Callable[[PageError], None]) -> None:
         self._pid = pid
-        self._cap = limit.cap_bytes
+        self._cap, self._private_cap = limit.cap_bytes, limit.private_bytes
         self._keep = limit.keep_bytes
         self._over = over
         self._looking = asyncio.create_task(self._look())
@@ -98,17 +104,19 @@ class MemoryWatch:
 
     async def _look(self) -> None:
         while True:
-            used = tree_bytes(self._pid)
-            if used > self._cap:
+            held = _look_at(self._pid)
+            used, cap = (held.private, self._private_cap) if held.private > self._private_cap else (held.all, self._cap)
+            if used > cap:
                 break
-            await asyncio.sleep(min(_LONGEST_S, max(_SHORTEST_S, (self._cap - used) / _FASTEST_BYTES_S)))
+            left = min(self._cap - held.all, self._private_cap - held.private)
+            await asyncio.sleep(min(_LONGEST_S, max(_SHORTEST_S, left / _FASTEST_BYTES_S)))
         self._over(
             PageError(
-                f"the page used {_shown(used)} of memory and may use {_shown(self._cap)}: does it make canvases, "
+                f"the page used {_shown(used)} of memory and may use {_shown(cap)}: does it make canvases, "
                 "textures or arrays anew at each frame? Make them once, render it smaller, or allow more with "
                 "KODA_RENDER_MEMORY_MB",
                 code=PAGE_MEMORY,
-                context={"used_bytes": used, "cap_bytes": self._cap},
+                context={"used_bytes": used, "cap_bytes": cap},
             )
         )
 
@@ -116,9 +124,23 @@ class MemoryWatch:
 def tree_bytes(pid: int) -> int:
     """Return the memory that a process and those below it hold, in bytes, without what they read from files.
 
-    What two of them share counts half for each: it goes from who draws it to who shows it.
+    What they share counts once: a page's layers lie in memory of the process that draws and of the one that shows them.
     """
-    return sum(_own_bytes(one) for one in _tree(pid))
+    return _look_at(pid).all
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What all processes hold, and what the one with the most holds alone, in bytes."""
+
+    all: int
+    private: int
+
+
+def _look_at(pid: int) -> _Held:
+    each = [_held(one) for one in _tree(pid)]
+    private = [alone for alone, _ in each]
+    return _Held(sum(private) + max(shared for _, shared in each), max(private))
 
 
 @cache
@@ -172,16 +194,16 @@ def _kernel_lists_children() -> bool:
     return Path("/proc/thread-self/children").exists()
 
 
-def _own_bytes(pid: int) -> int:
-    """Return what one process holds; 0 when it is gone."""
+def _held(pid: int) -> tuple[int, int]:
+    """Return what a process holds alone and what it may share with others; nothing when it is gone."""
     fields: dict[bytes, int] = {}
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
         for line in file:
             name, _, value = line.partition(b":")
             if name.startswith((b"Rss", b"VmSwap", b"VmRSS")):
                 fields[name] = int(value.split()[0]) * 1024
-    held = fields.get(b"RssAnon", fields.get(b"VmRSS", 0))
-    return held + fields.get(b"VmSwap", 0) + fields.get(b"RssShmem", 0) // 2
+    alone = fields.get(b"RssAnon", fields.get(b"VmRSS", 0)) + fields.get(b"VmSwap", 0)
+    return alone, fields.get(b"RssShmem", 0)
 
 
 def _shown(size: int) -> str:
