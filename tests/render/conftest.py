@@ -13,6 +13,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from koda_ray.render import page
 from koda_ray.render.bundle import Bundle, read_folder, store_bundle
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.spec import RenderSpec
@@ -52,10 +53,15 @@ def storage(tmp_path: Path) -> Storage:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local() -> AsyncIterator[LocalExecutor]:
-    """Two browsers for all tests of a module, which run in its loop; they are there before a test looks around."""
-    async with LocalExecutor(workers=2) as executor:
-        await executor.warm()
-        yield executor
+    """Two browsers for all tests of a module, which run in its loop; they are there before a test looks around.
+
+    On a busy machine a page may close slowly: its browser is not replaced for that, which would look like a leak.
+    """
+    with pytest.MonkeyPatch.context() as patient:
+        patient.setattr(page, "_CLOSE_TIMEOUT_S", 20.0)
+        async with LocalExecutor(workers=2) as executor:
+            await executor.warm()
+            yield executor
 
 
 async def put_page(storage: Storage, page: str | Bundle) -> str:
