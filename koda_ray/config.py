@@ -86,6 +86,8 @@ class Settings(BaseSettings):
     debounce_s: float = Field(5.0, ge=0, validation_alias="KODA_DEBOUNCE_S")
     lease_s: float = Field(4.0, gt=0, validation_alias="KODA_LEASE_S")
     janitor_s: float = Field(1.0, gt=0, validation_alias="KODA_JANITOR_S")
+    keep_units_days: float = Field(7.0, ge=1, validation_alias="KODA_KEEP_UNITS_DAYS")
+    keep_pages_days: float = Field(30.0, ge=1, validation_alias="KODA_KEEP_PAGES_DAYS")
 
     @model_validator(mode="after")
     def _cross_check(self) -> Self:

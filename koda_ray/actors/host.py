@@ -16,6 +16,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import ray
@@ -334,12 +335,20 @@ class _JanitorHost:
         from koda_ray.actors.directory import RayDirectory
         from koda_ray.actors.janitor import Janitor
         from koda_ray.actors.parts import open_store, sandbox_provider
+        from koda_ray.actors.sweep import Sweep
         from koda_ray.state.storage import Storage
 
         settings = Settings.model_validate(self._settings)
         store = await _persist(lambda: open_store(settings))
         sandboxes = sandbox_provider(settings)
-        directory = RayDirectory(settings, store=store, storage=Storage.from_settings(settings), sandboxes=sandboxes)
+        storage = Storage.from_settings(settings)
+        directory = RayDirectory(settings, store=store, storage=storage, sandboxes=sandboxes)
+        sweep = Sweep(
+            store=store,
+            storage=storage,
+            units_kept=timedelta(days=settings.keep_units_days),
+            pages_kept=timedelta(days=settings.keep_pages_days),
+        )
         janitor = Janitor(
             store=store,
             wake=directory.wake,
@@ -347,6 +356,7 @@ class _JanitorHost:
             finish=directory.finish,
             sandboxes=sandboxes,
             settings=settings,
+            sweep=sweep.step,
         )
         await janitor.run()
 

@@ -58,6 +58,7 @@ class Janitor:
         finish: Removes what a closed session left.
         sandboxes: Lists and destroys sandboxes.
         settings: Intervals.
+        sweep: Removes a little of what nobody has used for days.
         wake_s: How long waking one may take, in seconds.
     """
 
@@ -70,12 +71,14 @@ class Janitor:
         sandboxes: SandboxProvider,
         settings: Settings,
         wake_render: Callable[[str], Awaitable[bool]] | None = None,
+        sweep: Callable[[], Awaitable[object]] | None = None,
         wake_s: float = WAKE_S,
     ) -> None:
         self._store = store
         self._wake = wake
         self._wake_render = wake_render
         self._finish = finish
+        self._sweep = sweep
         self._sandboxes = sandboxes
         self._settings = settings
         self._wake_s = wake_s
@@ -154,7 +157,7 @@ class Janitor:
             del self._waking[work_id]
 
     async def clear(self) -> list[str]:
-        """Finish deletions, destroy sandboxes that are provably ours and that nobody needs, drop worthless events.
+        """Finish deletions, destroy sandboxes that are provably ours and that nobody needs, drop what is worthless.
 
         Returns:
             The ids of the sandboxes that were destroyed.
@@ -165,6 +168,8 @@ class Janitor:
         # what render workers that were killed left on this machine; elsewhere the next render clears it away
         await _logged(asyncio.to_thread(sweep_dead_folders), "clear temporary folders")
         await self._store.prune_events(now() - EVENTS_KEPT)
+        if self._sweep is not None:
+            await _logged(self._sweep(), "sweep storage")
         return gone
 
     async def _reap(self) -> list[str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from koda_ray.errors import InvalidInput, InvalidPath, StorageError
+from koda_ray.errors import InvalidInput, InvalidPath, NotFound, StorageError
 from koda_ray.state.storage import Storage, bundle_key
 
 __all__ = ["MAX_BUNDLE_BYTES", "MAX_FILES", "Bundle", "load_bundle", "read_folder", "store_bundle"]
@@ -177,14 +177,16 @@ def read_folder(root: Path) -> Bundle:
 
 
 async def store_bundle(storage: Storage, user_id: str, bundle: Bundle) -> str:
-    """Put a bundle into storage, unless it is there.
+    """Put a bundle into storage, unless it is there; then it counts as used now.
 
     Returns:
         Its content hash.
     """
     content_hash = await asyncio.to_thread(lambda: bundle.hash)
     key = bundle_key(user_id, content_hash)
-    if not await storage.exists(key):
+    try:
+        await storage.touch(key)
+    except NotFound:
         await storage.put(key, await asyncio.to_thread(bundle.pack))
     return content_hash
 

@@ -50,4 +50,7 @@ async def made_before(storage: Storage, *, user_id: str, film: str, job_id: str)
     report["madeBefore"] = before
     await patiently(lambda: storage.put(report_key(user_id, job_id), json.dumps(report, indent=1).encode()))
     keys = {name: new + getattr(result, name).removeprefix(old) for name in ("video_key", "thumbnail_key")}
-    return replace(result, report=report, **keys)
+    result = replace(result, report=report, **keys)
+    # the newest copy is the one to give next: the older may be deleted, or go because nobody uses it
+    await note_made(storage, user_id=user_id, film=film, job_id=job_id, result=result)
+    return result

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any, cast
 
 from koda_ray.errors import NotFound
@@ -15,10 +16,12 @@ from koda_ray.render.patience import patiently
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
 from koda_ray.state.storage import Storage, bundle_key, unit_key, unit_meta_key
+from koda_ray.types import now
 
-__all__ = ["needs_replay", "note_replay", "read_unit", "write_unit"]
+__all__ = ["TOUCH_AFTER", "needs_replay", "note_replay", "read_unit", "write_unit"]
 
-
+TOUCH_AFTER = timedelta(hours=6)
+"""How exactly is known when something was last used: what nobody uses any more is removed after days."""
 _REPLAY_NOTE = "replay.json"
 
 
@@ -34,7 +37,7 @@ async def write_unit(storage: Storage, user_id: str, unit: UnitResult, data: byt
 
 
 async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | None:
-    """Return a unit that was stored before, or None where there is none that looks whole.
+    """Return a unit that was stored before, or None where there is none that looks whole; it counts as used now.
 
     Its bytes are compared with its hash when they are joined.
 
@@ -49,10 +52,12 @@ async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | No
         data["warnings"] = tuple(data["warnings"])
         data["reused"] = True
         unit = UnitResult(**data)
-        size_bytes = await patiently(lambda: storage.size(unit_key(user_id, key)))
+        stored = await patiently(lambda: storage.look(unit_key(user_id, key)))
+        if now() - stored.at > TOUCH_AFTER:
+            await patiently(lambda: storage.touch(unit_key(user_id, key)))
     except (NotFound, ValueError, KeyError, TypeError):
         return None
-    whole = size_bytes == unit.size_bytes and len(unit.frame_hashes) == unit.unit.frame_count and unit.key == key
+    whole = stored.size_bytes == unit.size_bytes and len(unit.frame_hashes) == unit.unit.frame_count and unit.key == key
     return unit if whole else None
 
 

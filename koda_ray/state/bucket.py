@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ import fsspec  # pyright: ignore[reportMissingTypeStubs]
 from pydantic import JsonValue
 
 from koda_ray.errors import Missing
+from koda_ray.state.disk import Stored
 
 __all__ = ["Bucket"]
 
@@ -83,10 +85,7 @@ class Bucket:
 
     def size(self, key: str) -> int:
         """Return an object's size in bytes."""
-        info = self._fs.info(self._at(key))
-        if info["type"] != "file":
-            raise FileNotFoundError(key)
-        return int(info["size"])
+        return self.look(key).size_bytes
 
     def exists(self, key: str) -> bool:
         """Whether the object is there."""
@@ -103,6 +102,32 @@ class Bucket:
         # asked below an object, a bucket names the object itself
         return [key for key in keys if key.startswith(f"{prefix}/")] if prefix else keys
 
+    def look(self, key: str) -> Stored:
+        """Return an object's size and age."""
+        info = self._fs.info(self._at(key))
+        if info["type"] != "file":
+            raise FileNotFoundError(key)
+        return Stored(key, int(info["size"]), _written(info))
+
+    def look_below(self, prefix: str) -> list[Stored]:
+        """Look at everything below a prefix, unsorted."""
+        skip = len(self._root) + 1
+        found = cast("dict[str, dict[str, Any]]", self._fs.find(self._at(prefix), detail=True))
+        looked = [Stored(path[skip:], int(info["size"]), _written(info)) for path, info in found.items()]
+        return [stored for stored in looked if stored.key.startswith(f"{prefix}/")]
+
+    def folders(self, prefix: str) -> list[str]:
+        """List the folders right below a prefix, unsorted."""
+        try:
+            found = cast("list[dict[str, Any]]", self._fs.ls(self._at(prefix), detail=True))
+        except FileNotFoundError:
+            return []
+        return [str(info["name"]).rstrip("/").rpartition("/")[2] for info in found if info["type"] == "directory"]
+
+    def touch(self, key: str) -> None:
+        """Have an object count as written now: it is copied onto itself, inside the bucket, with a note about when."""
+        self._fs.setxattr(self._at(key), touched=datetime.now(UTC).isoformat())
+
     def delete(self, key: str) -> None:
         """Remove an object; nothing happens when it is not there."""
         try:
@@ -118,3 +143,9 @@ class Bucket:
 
     def _at(self, key: str) -> str:
         return f"{self._root}/{key}" if key else self._root
+
+
+def _written(info: Mapping[str, Any]) -> datetime:
+    """Return when an object was written: buckets say it under this name, other file systems of fsspec under others."""
+    at = cast("datetime", info.get("LastModified") or info.get("mtime") or info.get("created"))
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -12,16 +12,27 @@ import shutil
 import time
 import uuid
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["TEMP_FOLDER", "Disk"]
+__all__ = ["TEMP_FOLDER", "Disk", "Stored"]
 
 TEMP_FOLDER = ".tmp"
 """Files on their way; in one folder, so that a listing never meets them and a sweep finds them."""
 
 _COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, order=True)
+class Stored:
+    """An object's name, its size in bytes, and when it was written or last touched."""
+
+    key: str
+    size_bytes: int
+    at: datetime
 
 
 class Disk:
@@ -94,11 +105,7 @@ class Disk:
 
     def size(self, key: str) -> int:
         """Return an object's size in bytes."""
-        path = self.path(key)
-        found = path.stat()
-        if path.is_dir():
-            raise FileNotFoundError(str(path))
-        return found.st_size
+        return self.look(key).size_bytes
 
     def exists(self, key: str) -> bool:
         """Whether the object is there."""
@@ -115,6 +122,34 @@ class Disk:
             else:
                 found += [f"{relative}/{name}" for name in names]
         return found
+
+    def look(self, key: str) -> Stored:
+        """Return an object's size and age."""
+        path = self.path(key)
+        found = path.stat()
+        if path.is_dir():
+            raise FileNotFoundError(str(path))
+        return Stored(key, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
+
+    def look_below(self, prefix: str) -> list[Stored]:
+        """Look at everything below a prefix, unsorted."""
+        found: list[Stored] = []
+        for key in self.list(prefix):
+            with suppress(FileNotFoundError):  # gone meanwhile
+                found.append(self.look(key))
+        return found
+
+    def folders(self, prefix: str) -> list[str]:
+        """List the folders right below a prefix, unsorted."""
+        try:
+            with os.scandir(self.root / prefix) as entries:
+                return [entry.name for entry in entries if entry.is_dir()]
+        except FileNotFoundError:
+            return []
+
+    def touch(self, key: str) -> None:
+        """Have an object count as written now."""
+        os.utime(self.path(key))
 
     def delete(self, key: str) -> None:
         """Remove an object; nothing happens when it is not there."""

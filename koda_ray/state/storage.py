@@ -13,31 +13,36 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 from urllib.parse import unquote, urlsplit
 
 from pydantic import JsonValue
 
 from koda_ray.errors import InvalidInput, InvalidPath, KodaError, NotFound, StorageError
-from koda_ray.state.disk import TEMP_FOLDER, Disk
+from koda_ray.state.disk import TEMP_FOLDER, Disk, Stored
 
 if TYPE_CHECKING:
     from koda_ray.config import Settings
     from koda_ray.state.bucket import Bucket
 
 __all__ = [
+    "CONTENT_KINDS",
+    "ContentKind",
     "Storage",
+    "Stored",
     "asset_key",
     "blob_key",
     "bundle_key",
     "bundle_prefix",
     "check_key",
     "claim_key",
+    "content_prefix",
     "film_key",
     "film_prefix",
     "manifest_key",
     "project_prefix",
     "render_prefix",
+    "renders_prefix",
     "report_key",
     "report_page_key",
     "session_prefix",
@@ -48,6 +53,7 @@ __all__ = [
     "unit_key",
     "unit_meta_key",
     "user_prefix",
+    "users_prefix",
     "video_key",
 ]
 
@@ -207,6 +213,24 @@ class Storage:
             check_key(prefix)
         return sorted(await asyncio.to_thread(self._call, "list", prefix, lambda backend: backend.list(prefix)))
 
+    async def look(self, key: str) -> Stored:
+        """Return an object's size and when it was written or last touched. Raises as `get`."""
+        return await self._run("look at", key, lambda backend: backend.look(key))
+
+    async def look_below(self, prefix: str) -> list[Stored]:
+        """Look at every object below a prefix, sorted by key."""
+        prefix = prefix.removesuffix("/")
+        return sorted(await self._run("list", prefix, lambda backend: backend.look_below(prefix)))
+
+    async def folders(self, prefix: str) -> list[str]:
+        """List the names of the folders right below a prefix, sorted."""
+        prefix = prefix.removesuffix("/")
+        return sorted(await self._run("list", prefix, lambda backend: backend.folders(prefix)))
+
+    async def touch(self, key: str) -> None:
+        """Have an object count as written now; its bytes stay. Raises as `get`."""
+        await self._run("touch", key, lambda backend: backend.touch(key))
+
     async def delete(self, key: str) -> None:
         """Remove an object; nothing happens when it is not there."""
         await self._run("delete", key, lambda backend: backend.delete(key))
@@ -337,9 +361,14 @@ def _hash(value: str) -> str:
     return value
 
 
+def users_prefix() -> str:
+    """Everything of everybody; the folders right below are the users' ids."""
+    return "users"
+
+
 def user_prefix(user_id: str) -> str:
     """Everything of one user."""
-    return f"users/{_id(user_id)}"
+    return f"{users_prefix()}/{_id(user_id)}"
 
 
 def project_prefix(user_id: str, project_id: str) -> str:
@@ -362,9 +391,19 @@ def blob_key(user_id: str, digest: str) -> str:
     return f"{user_prefix(user_id)}/blobs/sha256/{_hash(digest)[:2]}/{digest}"
 
 
+ContentKind: TypeAlias = Literal["units", "films", "bundles"]
+CONTENT_KINDS: tuple[ContentKind, ...] = get_args(ContentKind)
+"""What is made from something else, and may be made again."""
+
+
+def content_prefix(user_id: str, kind: ContentKind) -> str:
+    """All of a user's units, films or bundles: a folder for two digits of a hash, in it one for each hash."""
+    return f"{user_prefix(user_id)}/{kind}"
+
+
 def shared_prefixes(user_id: str) -> tuple[str, ...]:
-    """What is stored by its content, for all of a user's sessions: blobs, bundles and units."""
-    return tuple(f"{user_prefix(user_id)}/{name}" for name in ("blobs", "bundles", "units", "films"))
+    """What is stored by its content, for all of a user's sessions: blobs, bundles, units and films."""
+    return (f"{user_prefix(user_id)}/blobs", *(content_prefix(user_id, kind) for kind in CONTENT_KINDS))
 
 
 def asset_key(user_id: str, project_id: str, asset_id: str, name: str) -> str:
@@ -409,9 +448,14 @@ def claim_key(user_id: str, grid_hash: str, job_id: str) -> str:
     return f"{film_prefix(user_id, grid_hash)}/claims/{_id(job_id)}.json"
 
 
+def renders_prefix(user_id: str) -> str:
+    """The results of all of a user's render jobs; the folders right below are the jobs' ids."""
+    return f"{user_prefix(user_id)}/renders"
+
+
 def render_prefix(user_id: str, job_id: str) -> str:
     """Everything of one render job's result."""
-    return f"{user_prefix(user_id)}/renders/{_id(job_id)}"
+    return f"{renders_prefix(user_id)}/{_id(job_id)}"
 
 
 def video_key(user_id: str, job_id: str, extension: str) -> str:

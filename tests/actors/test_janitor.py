@@ -16,6 +16,7 @@ import pytest
 from koda_ray.actors.janitor import WAKES, Janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.removal import Removal
+from koda_ray.actors.sweep import Sweep
 from koda_ray.config import Settings
 from koda_ray.errors import NotFound, StorageError
 from koda_ray.sandbox.base import Sandbox
@@ -54,6 +55,7 @@ class House:
         wake: Callable[[str], Awaitable[None]] | None = None,
         *,
         wake_render: Callable[[str], Awaitable[bool]] | None = None,
+        sweep: Callable[[], Awaitable[object]] | None = None,
         wake_s: float = 30.0,
     ) -> Janitor:
         made = Janitor(
@@ -63,6 +65,7 @@ class House:
             finish=self.removal.finish,
             sandboxes=self.sandboxes,
             settings=self.settings,
+            sweep=sweep,
             wake_s=wake_s,
         )
         self._janitors.append(made)
@@ -266,3 +269,14 @@ async def test_a_deletion_that_was_cut_off_is_finished(house: House) -> None:
     assert await house.store.closed_sessions() == [] and await house.storage.list() == []
     with pytest.raises(NotFound):
         await house.store.close_session(session.id, user_id=session.user_id)
+
+
+async def test_storage_is_swept_with_each_clearing(house: House) -> None:
+    key = unit_key("ann", "a" * 64)
+    await house.storage.put(key, b"frames")
+    days = timedelta(days=7)
+    sweep = Sweep(
+        store=house.store, storage=house.storage, units_kept=days, pages_kept=days, clock=lambda: now() + 2 * days
+    )
+    await house.janitor(sweep=sweep.step).clear()
+    assert await house.storage.list() == []

@@ -8,13 +8,14 @@ import json
 import zipfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
 
 from koda_ray.actors.standalone import MAX_ACTIVATIONS
+from koda_ray.actors.sweep import Sweep
 from koda_ray.client import KodaClient
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.render.bundle import Bundle, load_bundle, store_bundle
@@ -166,6 +167,7 @@ async def test_a_render_is_deleted_while_it_runs_and_when_it_is_over(browsers: W
     assert (await http.get(copy["videoUrl"] or f"{copy['stateUrl']}/video")).status_code == 200
     again = (await http.post("/v1/renders", json={"bundle": made["bundle"], "options": SMALL})).json()
     assert (await events(http, again["id"]))[-1]["data"] == {"status": "succeeded"}
+    assert (await http.get(f"{again['stateUrl']}/report")).json()["madeBefore"] == copy["id"]
 
 
 @pytest.mark.browser
@@ -216,6 +218,28 @@ async def test_a_render_that_kills_its_process_each_time_is_given_up(browsers: W
     browsers.directory.executor = kept
     await browsers.directory.wake_render(made["id"])
     assert (await events(http, made["id"]))[-1]["data"] == {"status": "failed"}
+
+
+@pytest.mark.browser
+async def test_a_render_outlives_the_units_it_was_made_of(browsers: World, http: httpx.AsyncClient) -> None:
+    made = (await post(http, **SMALL)).json()
+    assert (await events(http, made["id"]))[-1]["data"] == {"status": "succeeded"}
+    kept = timedelta(days=7)
+    later = now() + kept * 2
+
+    def clock() -> datetime:
+        return later
+
+    sweep = Sweep(
+        store=browsers.store, storage=browsers.storage, units_kept=kept, pages_kept=kept * 4, clock=clock
+    )  # fmt: skip
+    assert len(await sweep.step()) == 1
+    assert await browsers.storage.list("users/local/units") == []
+    assert (await http.get(f"{made['stateUrl']}/video")).status_code == 200
+    options = {**SMALL, "format": "webm"}
+    again = (await http.post("/v1/renders", json={"bundle": made["bundle"], "options": options})).json()
+    assert (await events(http, again["id"]))[-1]["data"] == {"status": "succeeded"}
+    assert (await http.get(f"{again['stateUrl']}/report")).json()["unitsReused"] == 0
 
 
 @pytest.mark.browser

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, InvalidPath, Missing, NotFound, StorageError
 from koda_ray.state.storage import Storage
+from koda_ray.types import now
 
 
 async def test_bytes_come_back_as_they_were_put(storage: Storage) -> None:
@@ -68,6 +70,25 @@ async def test_delete_is_idempotent_and_keeps_neighbours(storage: Storage) -> No
     with pytest.raises(InvalidPath):
         await storage.delete_prefix("")
     assert await storage.list() == ["a.txt", "ab/3"]
+
+
+async def test_objects_are_looked_at_and_touched(storage: Storage) -> None:
+    before = now() - timedelta(seconds=2)  # a bucket knows whole seconds
+    await storage.put_many({"a/b/1": b"one", "a/b/2": b"", "a/c/d/3": b"", "ab/4": b"", "a/5": b""})
+    assert [(one.key, one.size_bytes) for one in await storage.look_below("a")] == [
+        ("a/5", 0), ("a/b/1", 3), ("a/b/2", 0), ("a/c/d/3", 0)
+    ]  # fmt: skip
+    assert await storage.folders("a") == ["b", "c"] and await storage.folders("a/") == ["b", "c"]
+    assert await storage.folders("a/b") == await storage.folders("nobody") == await storage.look_below("nobody") == []
+    looked = await storage.look("a/b/1")
+    assert looked.key == "a/b/1" and before <= looked.at <= now() + timedelta(seconds=2)
+    async with asyncio.timeout(10):
+        while (touched := await storage.look("a/b/1")).at <= looked.at:
+            await storage.touch("a/b/1")
+    assert (touched.size_bytes, await storage.get("a/b/1")) == (3, b"one")
+    for call in (storage.look("a/b"), storage.look("a/x"), storage.touch("a/x")):
+        with pytest.raises(NotFound):
+            await call
 
 
 async def test_files_go_in_and_out(storage: Storage, tmp_path: Path) -> None:

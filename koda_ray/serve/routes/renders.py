@@ -35,7 +35,7 @@ from koda_ray.serve.routes.events import Start, sse
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
 from koda_ray.serve.views import render_place, render_view, renders_page
-from koda_ray.state.storage import report_key, report_page_key, sheet_key, thumbnail_key, video_key
+from koda_ray.state.storage import bundle_key, report_key, report_page_key, sheet_key, thumbnail_key, video_key
 from koda_ray.state.store import JobRecord
 from koda_ray.types import now
 from koda_ray.wire import CreateRender, PageRender, RenderPage, RenderStatus, RenderView
@@ -347,6 +347,7 @@ async def _read(request: Request, deps: ApiDeps, user: str) -> tuple[Page, PageR
         raise HTTPException(413, f"the JSON has {len(text_bytes)} bytes; at most {_MAX_JSON_BYTES} are taken")
     body = _parsed(CreateRender, text_bytes, what="body")
     try:
+        await deps.storage.touch(bundle_key(user, body.bundle))
         bundle = await load_bundle(deps.storage, user, body.bundle)
     except NotFound:
         raise NotFound(f"there is no bundle {body.bundle}; upload the page as a zip") from None

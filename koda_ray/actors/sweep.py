@@ -1,0 +1,185 @@
+"""What was made from something else and that nobody has used for days is removed, a little at a time.
+
+Units, the notes of which job made which video, bundles, and results that no row names any more all grow without end
+otherwise. Each counts as used when it was last written or touched, which whoever uses it does (`read_unit`,
+`store_bundle`), so a job that runs finds what it found. Where one goes all the same in the middle of a job (it takes
+longer than units are kept), the join misses it and it is captured again.
+
+A pass looks at so much and no more, and the next goes on where it ended: a bucket of millions of objects costs the same
+minute by minute as a small one. Files of sessions (their checkpoints) go with their sessions and are not touched here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from itertools import groupby
+
+from koda_ray.errors import InvalidPath, KodaError, NotFound
+from koda_ray.logs import get_logger
+from koda_ray.state.storage import (
+    CONTENT_KINDS,
+    ContentKind,
+    Storage,
+    Stored,
+    content_prefix,
+    render_prefix,
+    renders_prefix,
+    user_prefix,
+    users_prefix,
+)
+from koda_ray.state.store import Store
+from koda_ray.types import now
+
+__all__ = ["LOOKS", "REST", "Sweep"]
+
+LOOKS = 2_000
+"""How many objects one pass looks at, about."""
+REST = timedelta(hours=6)
+"""From the beginning of one round through everything to the next."""
+_LISTING = 20
+"""What a listing costs, in looks; a removal costs the same, and a row one."""
+_MANY = 100_000
+_log = get_logger()
+
+
+class Sweep:
+    """Goes round storage for ever, a bounded piece with each `step`.
+
+    Args:
+        store: Says which bundles are needed and which results are somebody's. Of one storage there is one.
+        storage: What is swept.
+        units_kept: How long units are kept that nobody uses.
+        pages_kept: The same for bundles, notes of videos, and results without a row.
+        looks: How many objects a step looks at, about.
+        clock: Says what time it is.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        storage: Storage,
+        units_kept: timedelta,
+        pages_kept: timedelta,
+        looks: int = LOOKS,
+        clock: Callable[[], datetime] = now,
+    ) -> None:
+        self._store = store
+        self._storage = storage
+        self._units_kept = units_kept
+        self._pages_kept = pages_kept
+        self._looks = looks
+        self._clock = clock
+        self._round: AsyncGenerator[int] | None = None
+        self._rest_until: datetime | None = None
+        self._gone: list[str] = []
+
+    async def step(self) -> list[str]:
+        """Go on where the step before ended.
+
+        Returns:
+            The prefixes under which everything was removed.
+
+        Raises:
+            StorageError: Storage cannot be listed; the next step begins anew.
+        """
+        if self._round is None:
+            if self._rest_until is not None and self._clock() < self._rest_until:
+                return []
+            self._rest_until = self._clock() + REST
+            self._round = self._all()
+        self._gone, spent = [], 0
+        try:
+            while spent < self._looks:
+                spent += await anext(self._round)
+        except BaseException as error:
+            self._round = None
+            if not isinstance(error, StopAsyncIteration):
+                self._rest_until = None
+                raise
+        return self._gone
+
+    async def close(self) -> None:
+        """Forget the round under way; may be called twice."""
+        if self._round is not None:
+            await self._round.aclose()
+            self._round = None
+
+    async def _all(self) -> AsyncGenerator[int]:
+        """Walk through everything once; yields what each piece cost."""
+        await self._storage.sweep()
+        for user_id in await self._storage.folders(users_prefix()):
+            try:
+                user_prefix(user_id)
+            except InvalidPath:  # a folder that is not ours
+                continue
+            for kind in CONTENT_KINDS:
+                prefix = content_prefix(user_id, kind)
+                yield _LISTING
+                for shard in await self._storage.folders(prefix):
+                    try:
+                        async with aclosing(self._shard(user_id, kind, f"{prefix}/{shard}")) as pieces:
+                            async for cost in pieces:
+                                yield cost
+                    except KodaError as error:
+                        _left(f"{prefix}/{shard}", error)
+            yield _LISTING
+            for job_id in await self._storage.folders(renders_prefix(user_id)):
+                try:
+                    yield await self._result(user_id, job_id)
+                except KodaError as error:
+                    _left(f"the result of {job_id}", error)
+
+    async def _shard(self, user_id: str, kind: ContentKind, prefix: str) -> AsyncGenerator[int]:
+        found = await self._storage.look_below(prefix)
+        limit = self._clock() - (self._units_kept if kind == "units" else self._pages_kept)
+        depth = prefix.count("/") + 2
+        old = [
+            folder
+            for folder, inside in groupby(found, key=lambda stored: "/".join(stored.key.split("/")[:depth]))
+            if _last(inside) < limit
+        ]
+        if old and kind == "bundles":
+            needed = await self._needed(user_id)
+            old = [folder for folder in old if folder.rpartition("/")[2] not in needed]
+        yield _LISTING + len(found)
+        for folder in old:
+            yield await self._remove(folder, limit)
+
+    async def _result(self, user_id: str, job_id: str) -> int:
+        """Remove a result that no row names: of `koda render`, which works without rows, or of a cut-off deletion."""
+        prefix, limit = render_prefix(user_id, job_id), self._clock() - self._pages_kept
+        try:
+            await self._store.get_job(job_id)
+        except NotFound:
+            return await self._remove(prefix, limit)
+        return 1
+
+    async def _remove(self, prefix: str, limit: datetime) -> int:
+        """Remove a folder, unless somebody has come to use it meanwhile."""
+        found = await self._storage.look_below(prefix)
+        if found and _last(found) < limit:
+            for stored in found:
+                if stored.key.endswith(".json"):  # first: what is left of a unit without its note is no unit
+                    await self._storage.delete(stored.key)
+            await self._storage.delete_prefix(prefix)
+            self._gone.append(prefix)
+        return _LISTING
+
+    async def _needed(self, user_id: str) -> set[str]:
+        """Return the bundles that a session may still render, and those of jobs that are not over."""
+        sessions = await self._store.list_sessions(user_id, limit=_MANY)
+        jobs = await self._store.list_jobs(user_id=user_id)
+        shown = {row.state.preview.bundle for row in sessions if row.state.preview is not None}
+        return shown | {str(job.spec.get("bundle")) for job in jobs if job.status in ("queued", "running")}
+
+
+def _left(what: str, error: KodaError) -> None:
+    """Leave something for the next round: the others go on."""
+    _log.warning("could not sweep", what=what, code=error.code, error=error.message)
+
+
+def _last(found: Iterable[Stored]) -> datetime:
+    return max(stored.at for stored in found)

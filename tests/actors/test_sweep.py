@@ -1,0 +1,197 @@
+"""The sweep over real storage, on disk and in a bucket, and a real database; only time is handed in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from koda_ray.actors.sweep import REST, Sweep
+from koda_ray.errors import StorageError
+from koda_ray.render.bundle import Bundle, store_bundle
+from koda_ray.render.protocol import UnitResult
+from koda_ray.render.spec import Unit
+from koda_ray.render.stored import TOUCH_AFTER, read_unit, write_unit
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.storage import (
+    Storage,
+    blob_key,
+    bundle_key,
+    claim_key,
+    film_key,
+    manifest_key,
+    unit_key,
+    unit_meta_key,
+    video_key,
+)
+from koda_ray.state.store import Batch
+from koda_ray.types import Preview, now
+from tests.state import records
+from tests.state.conftest import disk_storage, s3_endpoint, s3_storage, storage
+
+__all__ = ["disk_storage", "s3_endpoint", "s3_storage", "storage"]
+
+UNITS, PAGES = timedelta(days=7), timedelta(days=30)
+OLD, NEW = "a" * 64, "b" * 64
+
+
+@dataclass
+class Clock:
+    """A clock that is set by hand."""
+
+    at: datetime
+
+    def __call__(self) -> datetime:
+        return self.at
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(now())
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
+    made = SqlStore(tmp_path / "koda.db")
+    await made.open()
+    yield made
+    await made.close()
+
+
+def sweep_of(store: SqlStore, storage: Storage, clock: Clock, *, looks: int = 100_000) -> Sweep:
+    return Sweep(store=store, storage=storage, units_kept=UNITS, pages_kept=PAGES, looks=looks, clock=clock)
+
+
+async def put(storage: Storage, *keys: str) -> None:
+    await storage.put_many(dict.fromkeys(keys, b"x"))
+
+
+def aged(storage: Storage, key: str, by: timedelta) -> None:
+    """Have a file on disk be as old as if it had been written so long ago."""
+    path = storage.local_path(key)
+    assert path is not None
+    at = (now() - by).timestamp()
+    os.utime(path, (at, at))
+
+
+async def test_what_nobody_used_goes_when_its_time_is_over(store: SqlStore, storage: Storage, clock: Clock) -> None:
+    units = [key(user, OLD) for user in ("ann", "bob") for key in (unit_key, unit_meta_key)]
+    pages = [bundle_key("ann", OLD), bundle_key("ann", OLD, "replay.json"), film_key("ann", OLD)]
+    pages += [claim_key("ann", NEW, "job_1"), video_key("ann", "job_1", "mp4")]
+    own = [blob_key("ann", OLD), manifest_key("ann", "p", "s", "c"), "users/ann/projects/p/assets/a/logo.png"]
+    await put(storage, *units, *pages, *own, "users/not an id/units/aa/x/y", "other/file")
+    sweep = sweep_of(store, storage, clock)
+    assert await sweep.step() == []
+    clock.at += UNITS - timedelta(minutes=1)
+    assert await sweep.step() == []
+    clock.at += REST
+    gone = await sweep.step()
+    assert gone == [unit_key(user, OLD).rpartition("/")[0] for user in ("ann", "bob")]
+    assert set(await storage.list()) == {*pages, *own, "users/not an id/units/aa/x/y", "other/file"}
+    clock.at += PAGES
+    assert len(await sweep.step()) == 4  # two notes, the bundle, the result
+    assert set(await storage.list()) == {*own, "users/not an id/units/aa/x/y", "other/file"}
+
+
+async def test_what_somebody_needs_stays(store: SqlStore, storage: Storage, clock: Clock) -> None:
+    shown, queued, over, done = (letter * 64 for letter in "cdef")
+    session = await records.active_session(store)
+    preview = Preview(video_url="/", job_id="job_0", bundle=shown, duration=1.0)
+    await store.commit(session.id, session.epoch, Batch(state=session.state.model_copy(update={"preview": preview})))
+    waiting = await store.create_job(replace(records.job(), kind="render", spec={"bundle": queued}))
+    ended = await store.create_job(replace(records.job(), kind="render", spec={"bundle": over}))
+    await store.cancel_job(ended.id, user_id="ann")
+    named = [bundle_key("ann", bundle) for bundle in (shown, queued, over, done)]
+    results = [video_key("ann", job.id, "mp4") for job in (waiting, ended)]
+    await put(storage, *named, *results, video_key("ann", "job_unknown", "mp4"))
+    clock.at += PAGES * 2
+    assert len(await sweep_of(store, storage, clock).step()) == 3
+    assert set(await storage.list()) == {*named[:2], *results}
+    # another user's session keeps nothing of ann's
+    await put(storage, bundle_key("bob", shown))
+    assert len(await sweep_of(store, storage, clock).step()) == 1
+
+
+async def test_a_pass_is_bounded_and_the_next_goes_on_where_it_ended(
+    store: SqlStore, storage: Storage, clock: Clock
+) -> None:
+    names = [f"{number:02x}{'0' * 62}" for number in range(30)]
+    await put(storage, *(unit_key("ann", name) for name in names))
+    clock.at += UNITS * 2
+    sweep = sweep_of(store, storage, clock, looks=200)
+    passes: list[int] = []
+    while await storage.list("users/ann/units"):
+        passes.append(len(await sweep.step()))
+    assert sum(passes) == 30 and max(passes) <= 6
+    await sweep.close()
+
+
+async def test_a_round_is_followed_by_a_rest(store: SqlStore, disk_storage: Storage, clock: Clock) -> None:
+    sweep = sweep_of(store, disk_storage, clock)
+    clock.at += UNITS * 2
+    assert await sweep.step() == []
+    await put(disk_storage, unit_key("ann", OLD))
+    assert await sweep.step() == []
+    clock.at += REST
+    assert len(await sweep.step()) == 1
+
+
+async def test_one_that_cannot_be_removed_holds_up_none_of_the_others(
+    store: SqlStore, tmp_path: Path, clock: Clock
+) -> None:
+    class Stuck(Storage):
+        async def delete_prefix(self, prefix: str) -> None:
+            if OLD in prefix:
+                raise StorageError("the bucket is away")
+            await super().delete_prefix(prefix)
+
+    stuck = Stuck(str(tmp_path / "storage"))
+    await put(stuck, unit_key("ann", OLD), unit_key("ann", NEW), film_key("ann", OLD))
+    clock.at += PAGES * 2
+    assert await sweep_of(store, stuck, clock).step() == [unit_key("ann", NEW).rpartition("/")[0]]
+
+
+def unit(key: str, data: bytes) -> UnitResult:
+    return UnitResult(
+        unit=Unit(0, 0, 1),
+        key=key,
+        mode="seek",
+        frame_hashes=("1",),
+        before_hash=None,
+        sha256="0" * 64,
+        size_bytes=len(data),
+        worker="w",
+    )
+
+
+async def test_a_unit_that_is_found_counts_as_used(store: SqlStore, disk_storage: Storage, clock: Clock) -> None:
+    for name in (OLD, NEW):
+        await write_unit(disk_storage, "ann", unit(name, b"frames"), b"frames")
+        aged(disk_storage, unit_key("ann", name), UNITS * 2)
+        aged(disk_storage, unit_meta_key("ann", name), UNITS * 2)
+    assert await read_unit(disk_storage, "ann", NEW) is not None
+    assert await sweep_of(store, disk_storage, clock).step() == [unit_key("ann", OLD).rpartition("/")[0]]
+    assert await read_unit(disk_storage, "ann", OLD) is None
+    # what was used a moment ago is not touched again
+    aged(disk_storage, unit_key("ann", NEW), TOUCH_AFTER / 2)
+    before = await disk_storage.look(unit_key("ann", NEW))
+    assert await read_unit(disk_storage, "ann", NEW) is not None
+    assert await disk_storage.look(unit_key("ann", NEW)) == before
+
+
+async def test_a_bundle_that_is_stored_again_counts_as_used(
+    store: SqlStore, disk_storage: Storage, clock: Clock
+) -> None:
+    page = Bundle({"index.html": b"<h1>"})
+    key = bundle_key("ann", await store_bundle(disk_storage, "ann", page))
+    aged(disk_storage, key, PAGES * 2)
+    await store_bundle(disk_storage, "ann", page)
+    assert await sweep_of(store, disk_storage, clock).step() == []
+    aged(disk_storage, key, PAGES * 2)
+    assert await sweep_of(store, disk_storage, clock).step() == [key.rpartition("/")[0]]
+    await store_bundle(disk_storage, "ann", page)
+    assert await disk_storage.exists(key)
