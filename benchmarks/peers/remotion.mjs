@@ -46,8 +46,8 @@ say({ event: "ready" });
 let last = 0;
 await renderMedia({
   ...common, serveUrl, puppeteerInstance, composition: { ...composition, width, height, fps, durationInFrames: frames },
-  codec: "h264", crf: 18, pixelFormat: "yuv420p", x264Preset: preset, imageFormat: "jpeg", jpegQuality: 95, muted: true,
-  concurrency: workers, outputLocation: output, overwrite: true,
+  codec: "h264", crf: 18, pixelFormat: "yuv420p", colorSpace: "bt709", x264Preset: preset,
+  imageFormat: "jpeg", jpegQuality: 95, muted: true, concurrency: workers, outputLocation: output, overwrite: true,
   onProgress: ({ renderedFrames }) => {
     if (renderedFrames > last) say({ event: "frames", done: (last = renderedFrames) });
   },
