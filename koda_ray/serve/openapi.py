@@ -1,7 +1,7 @@
 """The last touches of the API's description: what FastAPI cannot know by itself.
 
-A generated client needs the error document under its media type, the shape of an event, and that a key is sent as a
-bearer token.
+A generated client needs the error document under its media type, the shape of an event, that a key is sent as a
+bearer token, and that a part of a video can be asked for. A test makes one and runs the whole job with it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,13 @@ from koda_ray.serve.problem import PROBLEM_TYPE
 __all__ = ["describe"]
 
 _REF = "#/components/schemas/{model}"
+_RANGE = {
+    "name": "Range",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "examples": ["bytes=0-1023"]},
+    "description": "The bytes to send; all where it is left out",
+}
 _PUBLIC = {"/v1/health", "/v1/ready"}
 
 
@@ -45,10 +52,17 @@ def _complete(schema: dict[str, Any], extra_models: tuple[type[BaseModel], ...])
         models[model.__name__] = own
     for unused in ("HTTPValidationError", "ValidationError"):
         models.pop(unused, None)
+    for model in models.values():
+        for field in model.get("properties", {}).values():
+            if "contentMediaType" in field:  # of a file that is sent; generators know it by the older word
+                field["format"] = "binary"
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": "One of KODA_API_KEYS"}}
     for path, operations in schema["paths"].items():
         for operation in operations.values():
             _problems(operation["responses"])
+            _streams(operation["responses"])
+            if "206" in operation["responses"]:
+                operation.setdefault("parameters", []).append(_RANGE)
             if path not in _PUBLIC:
                 # without a key a request is the local user's, where no keys are set up
                 operation["security"] = [{"key": []}, {}]
@@ -63,3 +77,11 @@ def _problems(responses: dict[str, Any]) -> None:
             response["content"] = problem
         elif status == "422":
             response.update(description="A value is not valid", content=problem)
+
+
+def _streams(responses: dict[str, Any]) -> None:
+    """Say that a stream is text too: who knows OpenAPI 3.1 only does not know what its items are."""
+    for response in responses.values():
+        stream = response.get("content", {}).get("text/event-stream")
+        if stream is not None:
+            stream["schema"] = {"type": "string", "description": "Server-sent events; each one's data is an Envelope"}

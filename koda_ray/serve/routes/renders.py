@@ -63,9 +63,10 @@ _BODY: dict[str, Any] = {
                 "required": ["file"],
                 "properties": {
                     "file": {"type": "string", "format": "binary", "description": "A zip of a built page"},
-                    "options": {"type": "string", "description": "PageRender as JSON text"},
+                    "options": {"$ref": f"{_REF}PageRender"},
                 },
-            }
+            },
+            "encoding": {"file": {"contentType": "application/zip"}, "options": {"contentType": "application/json"}},
         },
         "application/json": {"schema": {"$ref": f"{_REF}CreateRender"}},
     },
@@ -285,7 +286,13 @@ async def render_sheet(request: Request, job: OwnRender, deps: Deps) -> Response
     summary="Read how a render went",
     response_class=Response,
     responses={
-        200: {"description": "The report", "content": {"application/json": {}, "text/html": {}}},
+        200: {
+            "description": "The report",
+            "content": {
+                "application/json": {"schema": {"type": "object", "additionalProperties": True}},
+                "text/html": {"schema": {"type": "string"}},
+            },
+        },
         **responses(401, 404, 422),
     },
 )
