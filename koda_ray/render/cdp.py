@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, cast
@@ -23,6 +24,11 @@ ProtocolTransport = Callable[[bytes], None]
 
 _MAX_MESSAGE_CHARS = 300
 _END = b"\0"
+# what a page says is not longer, unless to fill our memory; pictures are as large as they are
+_MAX_MESSAGE_BYTES = 64 << 20
+_PICTURES = frozenset({"HeadlessExperimental.beginFrame", "Page.captureScreenshot"})
+_NUMBER = re.compile(rb'\{"id":(\d+)')
+_THROWN = re.compile(rb'\{"method":"Runtime.exceptionThrown"')
 
 
 class Connection:
@@ -35,6 +41,8 @@ class Connection:
     def __init__(self, write: ProtocolTransport) -> None:
         self._write = write
         self._parts: list[bytes] = []
+        self._size = 0
+        self._pictures: set[int] = set()
         self._next_id = 0
         self._calls: dict[int, tuple[str | None, asyncio.Future[dict[str, Any]]]] = {}
         self._listeners: dict[tuple[str | None, str], list[Listener]] = {}
@@ -74,6 +82,8 @@ class Connection:
         if session is not None:
             message["sessionId"] = session
         self._calls[self._next_id] = (session, answer)
+        if method in _PICTURES:
+            self._pictures.add(self._next_id)
         self._write(json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass") + _END)
         return answer
 
@@ -85,12 +95,41 @@ class Connection:
         """Take bytes from the browser."""
         *whole, rest = data.split(_END)
         for part in whole:
-            self._parts.append(part)
-            message = b"".join(self._parts)
+            self._keep(part)
+            message, size = b"".join(self._parts), self._size
             self._parts.clear()
-            self._on_message(cast("dict[str, Any]", json.loads(message)))
+            self._size = 0
+            if size > len(message):
+                self._on_endless(message, size)
+            else:
+                self._on_message(cast("dict[str, Any]", json.loads(message)))
         if rest:
-            self._parts.append(rest)
+            self._keep(rest)
+
+    def _keep(self, part: bytes) -> None:
+        """Keep a part of a message, as far as there is a use for it."""
+        self._size += len(part)
+        if self._size <= _MAX_MESSAGE_BYTES or not self._parts or self._is_picture(self._parts[0]):
+            self._parts.append(part)
+        else:
+            del self._parts[1:]
+
+    def _is_picture(self, start: bytes) -> bool:
+        number = _NUMBER.match(start)
+        return number is not None and int(number[1]) in self._pictures
+
+    def _on_endless(self, start: bytes, size: int) -> None:
+        """Take a message that was too long to be kept: an answer fails; of events, only an error's matters."""
+        said = f"the page said {size >> 20} MiB at once"
+        if (number := _NUMBER.match(start)) is not None:
+            _, answer = self._calls.pop(int(number[1]), (None, None))
+            if answer is not None:
+                _fail(answer, PageError(said))
+        elif _THROWN.match(start):
+            params = {"exceptionDetails": {"text": f"{said}, as an error"}}
+            for session, event in list(self._listeners):
+                if event == "Runtime.exceptionThrown":
+                    self._on_message({"method": event, "sessionId": session, "params": params})
 
     def end(self, why: str | KodaError) -> None:
         """Fail the calls under way and those to come: the browser has gone, for the first reason that was given."""
@@ -116,6 +155,7 @@ class Connection:
             for listener in tuple(self._listeners.get((message.get("sessionId"), message["method"]), ())):
                 listener(message.get("params") or {})
             return
+        self._pictures.discard(number)
         _, answer = self._calls.pop(number, (None, None))
         if answer is None or answer.done():
             return

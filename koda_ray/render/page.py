@@ -21,7 +21,7 @@ from koda_ray.errors import BrowserCrashed, InvalidInput, PageError, PageNotRead
 from koda_ray.render.browser import Browser, Target
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.clock import page_clock, worker_clock
-from koda_ray.render.problems import Problems
+from koda_ray.render.problems import Problems, clean
 from koda_ray.render.serving import ORIGIN, BundleServer
 
 __all__ = ["CAPTURE_VERSION", "JPEG_QUALITY", "PageFacts", "RenderPage"]
@@ -37,6 +37,7 @@ _QUIET_ROUNDS = 3
 _GRACE_AFTER_ERROR_S = 2.0
 _BUSY_S = 2.0
 _CLOSE_TIMEOUT_S = 2.0
+_MAX_JOURNEYS = 10
 _TICK_MS = 1000 / 60
 _FIRST_TICK_MS = 100_000.0
 _EXTRA_TICK_MS = 0.001
@@ -72,7 +73,6 @@ class RenderPage:
         self._ticks_ms = _FIRST_TICK_MS
         self._zero_ms = _FIRST_TICK_MS  # the browser's time when the page's is 0
         self._now_ms = 0.0
-        self._main_frame: str | None = None
         self._last: tuple[str, bytes] | None = None
         self._still = False
         self._contract = False
@@ -80,7 +80,8 @@ class RenderPage:
         self._left_for: str | None = None
         self._frame = -1
         self.problems = Problems(bundle.files, ORIGIN)
-        self._server = BundleServer(bundle, self.problems)
+        self._server = BundleServer(bundle, self.problems, self._on_journey)
+        self._journeys = 0
         self._worker_source = ""
         self._stirs = bundle.moves and browser.kind == "shell"
         self._background = _CLEAR
@@ -151,7 +152,7 @@ class RenderPage:
         session.on("Target.attachedToTarget", self._on_worker)
         await session.send("Target.setAutoAttach", _WORKERS)
         url = f"{ORIGIN}/{quote(entry)}?export=1"
-        self._main_frame = str((await session.send("Page.navigate", {"url": url})).get("frameId"))
+        self._server.main_frame = str((await session.send("Page.navigate", {"url": url})).get("frameId"))
 
     @property
     def contract(self) -> bool:
@@ -189,6 +190,8 @@ class RenderPage:
             pending = self._pending(status.get("pending"))
             if not status:
                 pending = ["the document"]
+            if self._journeys > _MAX_JOURNEYS:
+                raise self._page_error("the page loads itself anew, or goes to another, again and again: it must stay")
             if status.get("failed"):
                 self.problems.add("contract", str(status["failed"]), stack=str(status.get("stack") or ""))
                 raise self._page_error(str(status["failed"]))
@@ -200,11 +203,12 @@ class RenderPage:
                 threw_at = threw_at or (loop.time() if fatal else None)
                 if fatal and threw_at and loop.time() - threw_at > _GRACE_AFTER_ERROR_S:
                     raise self._page_error(f"{fatal.message} (and the page did not become ready)")
-                await self._evaluate("window.__kodaRender.bootTick()")
+                await self._before(deadline, "window.__kodaRender.bootTick()", timeout_s)
             if loop.time() > deadline:
                 raise self._not_ready(timeout_s, pending)
             await asyncio.sleep(_POLL_S)
-        facts = cast("dict[str, object]", await self._evaluate("window.__kodaRender.begin()"))
+        deadline = max(deadline, loop.time() + _BUSY_S)
+        facts = cast("dict[str, object]", await self._before(deadline, "window.__kodaRender.begin()", timeout_s) or {})
         self._contract = facts.get("contract") is True
         self._zero_ms = math.ceil(self._ticks_ms)  # whatever moves by itself has begun before, or begins now
         self._ready = True
@@ -215,6 +219,15 @@ class RenderPage:
             width=_positive(facts.get("width")),
             height=_positive(facts.get("height")),
         )
+
+    async def _before(self, deadline: float, expression: str, timeout_s: float) -> object:
+        """Evaluate while there is time; what runs still is a loop, of the page or of a worker that it waits for."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._evaluate(expression)
+        except TimeoutError:
+            loops = "the page's script, or a worker's, which does not let go (an endless loop?)"
+            raise self._not_ready(timeout_s, [loops]) from None
 
     async def go(self, frame: int, fps: Fraction | float, *, mode: Literal["seek", "replay"] = "seek") -> None:
         """Show a frame: by one seek, or through every frame in between without painting.
@@ -233,10 +246,10 @@ class RenderPage:
         first = frame if jumps else self._frame + 1
         for index in range(first, frame):
             await self._step(index, fps)
-            await self._begin_frame(invisible=True)
+            await self._pass(index, fps, invisible=True)
         await self._step(frame, fps)
         if self._frame < 0:
-            await self._begin_frame()  # a canvas of a worker is not embedded before it was drawn once
+            await self._pass(frame, fps)  # a canvas of a worker is not embedded before it was drawn once
         self._frame = frame
 
     async def picture(self, *, image: Literal["png", "jpeg"] = "png") -> bytes:
@@ -260,6 +273,7 @@ class RenderPage:
         if data is None and last is not None:
             return last[1]
         if not isinstance(data, str) or not data:
+            self._check_there(self._frame)
             raise BrowserCrashed(f"the browser gave no picture of frame {self._frame}")
         if last is not None and last[0] == data:
             if self._browser.kind == "shell":
@@ -302,6 +316,21 @@ class RenderPage:
         if self._ready and "parentId" not in frame:
             self._left_for = str(frame.get("url"))
 
+    def _on_journey(self, frame: str, url: str) -> None:
+        """Note that the page is about to go somewhere, or to itself again."""
+        if self._server.main_frame in (None, frame):
+            self._journeys += 1
+            if self._ready:
+                self._left_for = url
+
+    def _check_there(self, frame: int) -> None:
+        if self._left_for is not None:
+            raise PageError(
+                f"frame {frame}: the page navigated to {clean(self._left_for[:200])} while it was rendered; "
+                "stay on one page",
+                context={"frame": frame},
+            )
+
     async def _step(self, frame: int, fps: Fraction | float) -> None:
         self._now_ms = float(frame * 1000 / fps)
         ms = json.dumps(self._now_ms)
@@ -309,28 +338,40 @@ class RenderPage:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
                 pending = await self._evaluate(f"window.__kodaRender.frame({ms})", frame=frame)
         except TimeoutError:
-            raise PageError(
-                f"frame {frame} ({float(frame / fps):.3f} s) was not shown in {FRAME_TIMEOUT_S:g} s: an endless loop?",
-                context={"frame": frame},
-            ) from None
-        if self._left_for is not None:
-            raise PageError(
-                f"frame {frame}: the page navigated to {self._left_for[:200]} while it was rendered; stay on one page",
-                context={"frame": frame},
-            )
-        names = self._pending(pending)
-        deadline = asyncio.get_running_loop().time() + PENDING_TIMEOUT_S
-        while names:
-            if asyncio.get_running_loop().time() > deadline:
-                raise PageNotReady(
-                    f"frame {frame}: still waiting for {', '.join(names)} after {PENDING_TIMEOUT_S:g} s",
-                    context={"frame": frame},
-                )
-            await self._begin_frame(invisible=True)
-            await asyncio.sleep(_POLL_S)
-            names = self._pending(await self._evaluate("window.__kodaRender.again()", frame=frame))
+            raise self._endless(frame, fps) from None
+        except PageError:
+            self._check_there(frame)  # what threw was perhaps the page that came instead
+            raise
+        self._check_there(frame)
+        if names := self._pending(pending):
+            await self._arrive(frame, fps, names)
         if self._stirs:
             await self._stir()
+
+    async def _arrive(self, frame: int, fps: Fraction | float, names: list[str]) -> None:
+        """Wait until what the frame asked for is there."""
+        deadline = asyncio.get_running_loop().time() + PENDING_TIMEOUT_S
+        try:
+            async with asyncio.timeout_at(deadline + FRAME_TIMEOUT_S):
+                while names:
+                    if asyncio.get_running_loop().time() > deadline:
+                        raise PageNotReady(
+                            f"frame {frame}: still waiting for {', '.join(names)} after {PENDING_TIMEOUT_S:g} s",
+                            context={"frame": frame},
+                        )
+                    await self._begin_frame(invisible=True)
+                    await asyncio.sleep(_POLL_S)
+                    names = self._pending(await self._evaluate("window.__kodaRender.again()", frame=frame))
+        except TimeoutError:
+            raise self._endless(frame, fps) from None
+
+    async def _pass(self, frame: int, fps: Fraction | float, *, invisible: bool = False) -> None:
+        """Let the page run one frame that nobody looks at."""
+        try:
+            async with asyncio.timeout(FRAME_TIMEOUT_S):
+                await self._begin_frame(invisible=invisible)
+        except TimeoutError:
+            raise self._endless(frame, fps) from None
 
     async def _stir(self) -> None:
         """Have the next frame made anew: pictures that move by themselves are moved on only then."""
@@ -340,7 +381,7 @@ class RenderPage:
 
     def _pending(self, said: object) -> list[str]:
         """Join what the page waits for with what it asked of us."""
-        names = [str(name) for name in cast("Sequence[object]", said or ())]
+        names = [clean(str(name)) for name in cast("Sequence[object]", said or ())]
         return list(dict.fromkeys([*names, *self._server.pending]))
 
     async def _begin_frame(
@@ -365,9 +406,7 @@ class RenderPage:
         request = {"expression": expression, "awaitPromise": True, "returnByValue": True}
         answer = await self._session.send("Runtime.evaluate", request)
         if "exceptionDetails" in answer:
-            self.problems.on_exception(answer)
-            last = self.problems.all[-1]
-            raise self._page_error(last.message, frame=frame)
+            raise self._page_error(self.problems.take_exception(answer).message, frame=frame)
         return answer["result"].get("value")
 
     def _page_error(self, message: str, *, frame: int | None = None) -> PageError:
@@ -375,13 +414,19 @@ class RenderPage:
         where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal and fatal.file else ""
         when = "" if frame is None else f"frame {frame}: "
         return PageError(
-            f"{when}{message}{where}{self.problems.because(message)}",
+            f"{when}{clean(message)}{where}{self.problems.because(message)}",
             context={
                 "frame": frame,
                 "file": fatal.file if fatal else None,
                 "line": fatal.line if fatal else None,
                 "column": fatal.column if fatal else None,
             },
+        )
+
+    def _endless(self, frame: int, fps: Fraction | float) -> PageError:
+        return PageError(
+            f"frame {frame} ({float(frame / fps):.3f} s) was not shown in {FRAME_TIMEOUT_S:g} s: an endless loop?",
+            context={"frame": frame},
         )
 
     def _not_ready(self, timeout_s: float, pending: Sequence[str]) -> PageNotReady:

@@ -10,16 +10,24 @@ from urllib.parse import unquote, urlsplit
 from koda_ray.render.protocol import PageProblem, ProblemKind
 from koda_ray.render.sourcemap import SourceMaps
 
-__all__ = ["Problems"]
+__all__ = ["Problems", "clean"]
 
 MAX_PROBLEMS = 50
 MAX_MESSAGE_CHARS = 4000
 MAX_STACK_LINES = 30
+_MAX_READ_CHARS = 100_000
 _CAUSES, _CAUSE_CHARS, _WARNINGS = 2, 200, 5
 _STACK_LINE = re.compile(
     r"^ +at (?:(?P<name>.+?) \()?(?P<url>[a-z][a-z0-9+.-]*://\S+?):(?P<line>\d+):(?P<column>\d+)\)?$", re.MULTILINE
 )
 _HARMLESS = ("ResizeObserver loop",)
+# what a terminal would obey, and what is half a character
+_UNSPEAKABLE = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
+
+
+def clean(text: str) -> str:
+    """Return what a page says as text that can be stored and shown: no control characters, and not too long."""
+    return _UNSPEAKABLE.sub("\ufffd", text[:MAX_MESSAGE_CHARS])
 
 
 class Problems:
@@ -35,6 +43,7 @@ class Problems:
         self._files = files
         self._origin = origin
         self._found: list[PageProblem] = []
+        self._fatal: PageProblem | None = None
 
     @property
     def all(self) -> tuple[PageProblem, ...]:
@@ -44,7 +53,7 @@ class Problems:
     @property
     def fatal(self) -> PageProblem | None:
         """The first uncaught exception, if any."""
-        return next((problem for problem in self._found if problem.kind == "exception"), None)
+        return self._fatal
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -60,32 +69,35 @@ class Problems:
 
     def add(self, kind: ProblemKind, message: str, *, stack: str = "") -> None:
         """Note a problem that the browser did not report itself."""
-        self._keep(PageProblem(kind=kind, message=message[:MAX_MESSAGE_CHARS], stack=stack))
+        self._keep(PageProblem(kind=kind, message=clean(message), stack=clean(stack)))
 
     def on_exception(self, event: Mapping[str, object]) -> None:
         """Take ``Runtime.exceptionThrown``."""
+        if not self._full or self._fatal is None:
+            self.take_exception(event)
+
+    def take_exception(self, event: Mapping[str, object]) -> PageProblem:
+        """Note what the browser says was thrown, and return it."""
         details = _mapping(event.get("exceptionDetails"))
         exception = _mapping(details.get("exception"))
         description = str(exception.get("description") or exception.get("value") or details.get("text") or "error")
         # where the error was made, before where it was last thrown: boundaries and clocks throw again what they caught
-        frames = [*_stack_frames(description), *_frames(details.get("stackTrace"))]
+        frames = [*_stack_frames(description[:_MAX_READ_CHARS]), *_frames(details.get("stackTrace"))]
         if not frames and details.get("url"):
             frames = [{**details, "functionName": ""}]
-        self._report("exception", description.partition("\n    at ")[0], frames)
+        return self._report("exception", description.partition("\n    at ")[0], frames)
 
     def on_console(self, event: Mapping[str, object]) -> None:
         """Take ``Runtime.consoleAPICalled``; only errors and failed assertions count."""
-        if event.get("type") not in ("error", "assert"):
+        if self._full or event.get("type") not in ("error", "assert"):
             return
         arguments = [_mapping(argument) for argument in _sequence(event.get("args"))]
         texts = [str(argument.get("value", argument.get("description", ""))) for argument in arguments]
         text = " ".join(texts)
-        frames = [*_stack_frames(text), *_frames(event.get("stackTrace"))]
+        frames = [*_stack_frames(text[:_MAX_READ_CHARS]), *_frames(event.get("stackTrace"))]
         self._report("console", text.partition("\n    at ")[0], frames)
 
-    def _report(self, kind: ProblemKind, message: str, frames: Sequence[Mapping[str, object]]) -> None:
-        if message.startswith(_HARMLESS) or any(word in message[:200] for word in _HARMLESS):
-            return
+    def _report(self, kind: ProblemKind, message: str, frames: Sequence[Mapping[str, object]]) -> PageProblem:
         lines: list[str] = []
         first: tuple[str | None, int | None, int | None] = (None, None, None)
         for frame in frames[:MAX_STACK_LINES]:
@@ -97,16 +109,17 @@ class Problems:
             # the place to mend is in the project, not in a library that was handed something wrong
             if first[0] is None or (own and not _is_own(str(first[0]))):
                 first = (file, line, column)
-        self._keep(
-            PageProblem(
-                kind=kind,
-                message=message[:MAX_MESSAGE_CHARS],
-                file=first[0],
-                line=first[1],
-                column=first[2],
-                stack="\n".join(lines),
-            )
+        problem = PageProblem(
+            kind=kind,
+            message=clean(message),
+            file=first[0],
+            line=first[1],
+            column=first[2],
+            stack=clean("\n".join(lines)),
         )
+        if not any(word in message[:200] for word in _HARMLESS):
+            self._keep(problem)
+        return problem
 
     def _place(self, frame: Mapping[str, object]) -> tuple[str | None, int, int, bool]:
         url = str(frame.get("url") or "")
@@ -119,8 +132,14 @@ class Problems:
             return original.file, original.line, original.column, _is_own(original.file)
         return path, line, column, True
 
+    @property
+    def _full(self) -> bool:
+        return len(self._found) >= MAX_PROBLEMS
+
     def _keep(self, problem: PageProblem) -> None:
-        if problem not in self._found and len(self._found) < MAX_PROBLEMS:
+        if problem.kind == "exception" and self._fatal is None:
+            self._fatal = problem
+        if problem not in self._found and not self._full:
             self._found.append(problem)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
@@ -29,12 +29,18 @@ class BundleServer:
     Args:
         bundle: What there is.
         problems: Hears of what there is not.
+        on_journey: Hears which frame is about to go where in the bundle; elsewhere nobody goes.
+
+    Attributes:
+        main_frame: The page's own frame, when it is known: its document says itself when it is there.
     """
 
-    def __init__(self, bundle: Bundle, problems: Problems) -> None:
+    def __init__(self, bundle: Bundle, problems: Problems, on_journey: Callable[[str, str], None]) -> None:
         self._files = bundle.files
         self._problems = problems
-        self._under_way: dict[str, tuple[str, str]] = {}
+        self._on_journey = on_journey
+        self._under_way: dict[str, tuple[str, str, str | None]] = {}
+        self.main_frame: str | None = None
 
     def attach(self, session: ProtocolSession) -> None:
         """Answer a target's requests from now on; a page's also answers those of its workers."""
@@ -47,18 +53,20 @@ class BundleServer:
 
     def detach(self, session_id: str) -> None:
         """Wait for nothing of a target that has gone."""
-        for request in [number for number, (owner, _) in self._under_way.items() if owner == session_id]:
+        for request in [number for number, (owner, *_) in self._under_way.items() if owner == session_id]:
             del self._under_way[request]
 
     @property
     def pending(self) -> list[str]:
         """Names of the requests that are under way."""
-        return [f"request {url}" for _, url in self._under_way.values()]
+        waiting = [(url, frame) for _, url, frame in self._under_way.values()]
+        return [f"request {url}" for url, frame in waiting if frame is None or frame != self.main_frame]
 
     def _on_sent(self, session: ProtocolSession, event: Mapping[str, object]) -> None:
         if event.get("type") not in _NEVER_DONE:
             request = cast("Mapping[str, object]", event["request"])
-            self._under_way[str(event["requestId"])] = session.id, str(request["url"])[:_MAX_URL_CHARS]
+            frame = str(event.get("frameId")) if event.get("type") == "Document" else None
+            self._under_way[str(event["requestId"])] = session.id, str(request["url"])[:_MAX_URL_CHARS], frame
 
     def _on_over(self, event: Mapping[str, object]) -> None:
         # a worker's script is asked for by its page, and arrives in the worker
@@ -71,6 +79,9 @@ class BundleServer:
         path = unquote(parts.path).lstrip("/") or "index.html"
         own = f"{parts.scheme}://{parts.netloc}" == ORIGIN
         body = self._files.get(path) if own else None
+        journey = event.get("resourceType") == "Document"
+        if own and journey:
+            self._on_journey(str(event.get("frameId")), url[:_MAX_URL_CHARS])
         if body is not None:
             headers = {"content-type": Bundle.content_type(path), "access-control-allow-origin": "*"}
             wanted = {name.lower(): str(value) for name, value in request.get("headers", {}).items()}.get("range", "")
@@ -83,7 +94,9 @@ class BundleServer:
         else:
             refused = url[:_MAX_URL_CHARS]
             self._problems.add("resource", f"{refused} was refused: a render has no network; bundle the file")
-            session.post("Fetch.failRequest", {"requestId": number, "errorReason": "BlockedByClient"})
+            # a frame that may not go somewhere stays as it is, instead of showing the browser's words for that
+            reason = "Aborted" if journey else "BlockedByClient"
+            session.post("Fetch.failRequest", {"requestId": number, "errorReason": reason})
 
 
 def _fulfill(

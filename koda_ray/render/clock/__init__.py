@@ -9,6 +9,11 @@ __all__ = ["clock_text", "page_clock", "worker_clock"]
 
 _PAGE = ("core.js", "media.js", "page.js")
 _WORKER = ("core.js", "worker.js")
+# a page may put something else in their places, which would then wait for the clock that waits for it
+_KEPT = (
+    "const { Promise, Map, WeakMap, WeakRef, Set, Number, String, Object, Reflect, Math, URL, Blob, Uint8Array, Event, "
+    "ErrorEvent, DOMException, AbortController, MessageChannel } = globalThis;\n"
+)
 
 
 def page_clock(seed: int, props: str) -> str:
@@ -39,4 +44,4 @@ def clock_text() -> str:
 def _source(names: tuple[str, ...]) -> str:
     folder = files("koda_ray.render.clock")
     text = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
-    return f"(() => {{\n{text}}})();\n"
+    return f"(() => {{\n{_KEPT}{text}}})();\n"

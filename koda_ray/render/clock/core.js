@@ -75,6 +75,17 @@ const kodaClock = (scope, SEED) => {
     });
   }
 
+  // ---- console --------------------------------------------------------------------------------------------------
+  // Only errors are heard of, and of those the first; each line of the others would go all the way for nothing.
+  const MAX_ERRORS = 200;
+  let errors = 0;
+  for (const [name, say] of Object.entries(console)) {
+    if (typeof say !== "function") continue;
+    if (name === "error") console[name] = (...args) => { if (errors++ < MAX_ERRORS) say(...args); };
+    else if (name === "assert") console[name] = (good, ...args) => { if (!good && errors++ < MAX_ERRORS) say(good, ...args); };
+    else if (name !== "createTask" && name !== "context") console[name] = () => {};
+  }
+
   // ---- tasks ----------------------------------------------------------------------------------------------------
   const channel = new MessageChannel();
   const waiting = [];
@@ -196,6 +207,7 @@ const kodaClock = (scope, SEED) => {
         listen.call(this, "message", (event) => {
           if (!event.data || !event.data[MARK]) { talks += 1; return; }
           event.stopImmediatePropagation();
+          if (event.data[MARK] === "end") this.#end();
           if (line.answer) line.answer();
         });
         listen.call(this, "error", (event) => { if (!(event instanceof ErrorEvent)) this.#end(); }); // it never loaded

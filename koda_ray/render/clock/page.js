@@ -1,14 +1,17 @@
 // A page's clock, or that of a frame in it: what moves by itself in a browser is set to the frame's time instead. CSS
 // animations, transitions, Web Animations, SVG animations, film and sound; then it says what is still coming.
 ((clock) => {
-  const MAX_PENDING_NAMES = 8;
+  const MAX_PENDING_NAMES = 8, MAX_CHARS = 4000;
   const MIN_OFFSET_MS = 34; // an animation this young has run by itself since it began, not been set by the page
   const native = {
     fetch: window.fetch.bind(window),
     raf: clock.native.requestAnimationFrame.bind(window),
     getAnimations: Document.prototype.getAnimations,
     attachShadow: Element.prototype.attachShadow,
+    length: Object.getOwnPropertyDescriptor(window, "length").get.bind(window),
   };
+  let loaded = false; // what is written after that is never complete, and there
+  addEventListener("load", (event) => { if (event.target === document) loaded = true; }, true);
   window.__kodaProps = __PROPS__;
   clock.define(AnimationTimeline.prototype, "currentTime", () => clock.now());
 
@@ -93,7 +96,7 @@
   };
   const sharpen = () => {
     collect(watcher.takeRecords());
-    if (!looked) changed.add(document.documentElement);
+    if (!looked && document.documentElement) changed.add(document.documentElement);
     looked = true;
     for (const root of changed) {
       soften(root);
@@ -115,17 +118,18 @@
   XMLHttpRequest.prototype.send = function (body) {
     requests.set(this, this.__kodaUrl);
     this.addEventListener("loadend", () => requests.delete(this));
-    return send.call(this, body);
+    try { return send.call(this, body); } catch (error) { requests.delete(this); throw error; }
   };
+  const short = (text) => String(text).slice(0, MAX_CHARS);
   const coming = () => {
     const names = [];
-    if (document.readyState !== "complete") names.push("the document's load event");
+    if (!loaded && document.readyState !== "complete") names.push("the document's load event");
     for (const image of document.images) if (!image.complete && image.loading !== "lazy") names.push(`image ${image.currentSrc || image.src}`);
     if (document.fonts && document.fonts.status === "loading") names.push("fonts");
     for (const url of requests.values()) names.push(`request ${url}`);
     names.push(...clock.workers(), ...media.pending());
     for (const { pending } of frames()) names.push(...pending());
-    return names.slice(0, MAX_PENDING_NAMES);
+    return names.slice(0, MAX_PENDING_NAMES).map(short);
   };
   // Without it a shader is compiled when it is first used, before the picture is taken; with it, some time later.
   const LATER = "KHR_parallel_shader_compile";
@@ -135,14 +139,17 @@
     prototype.getSupportedExtensions = function () { return (getSupportedExtensions.call(this) || []).filter((name) => name !== LATER); };
   }
   delete window.SharedWorker; // nobody could move its clock
-  if (navigator.serviceWorker) navigator.serviceWorker.register = () => Promise.reject(new DOMException("service workers are off in a render", "SecurityError"));
+  if (window.ServiceWorkerContainer) ServiceWorkerContainer.prototype.register = () => Promise.reject(new DOMException("service workers are off in a render", "SecurityError"));
   delete window.RTCPeerConnection; delete window.webkitRTCPeerConnection;
+  if (window.CredentialsContainer) { // nobody is there to be asked
+    for (const name of ["create", "get"]) CredentialsContainer.prototype[name] = () => Promise.reject(new DOMException("nobody watches a render", "NotAllowedError"));
+  }
 
   // ---- frames in the page ---------------------------------------------------------------------------------------
   const bases = new WeakMap(); // a frame's clock -> what time it was here when the frame began
   const frames = () => {
     const found = [];
-    for (let i = 0; i < window.length; i++) {
+    for (let i = 0; i < native.length(); i++) {
       try {
         if (window[i].__kodaRender) found.push(window[i].__kodaRender);
       } catch { continue; } // another origin's: nobody may look in
@@ -168,7 +175,7 @@
     const koda = window.__koda;
     if (koda && typeof koda.seek === "function") {
       contract = { ready: "pending", seek: (s) => koda.seek(s), name: "window.__koda.ready" };
-      Promise.resolve(koda.ready).then(() => { contract.ready = "yes"; }, (e) => { contract.ready = `window.__koda.ready was rejected: ${e && e.message || e}`; contract.stack = String(e && e.stack || ""); });
+      Promise.resolve(koda.ready).then(() => { contract.ready = "yes"; }, (e) => { contract.ready = short(`window.__koda.ready was rejected: ${e && e.message || e}`); contract.stack = short(e && e.stack || ""); });
     } else if (typeof window.__exportSeekTo === "function") {
       contract = { get ready() { return window.__exportReady === true ? "yes" : "pending"; }, seek: (s) => window.__exportSeekTo(s), name: "window.__exportReady" };
     }
@@ -176,7 +183,7 @@
   const waitsFor = () => {
     try {
       const names = window.__koda.pending();
-      return names.length ? ` (${names.slice(0, MAX_PENDING_NAMES).join(", ")})` : "";
+      return names.length ? ` (${names.slice(0, MAX_PENDING_NAMES).map(short).join(", ")})` : "";
     } catch { return ""; } // only some pages can say
   };
   const status = () => {

@@ -9,6 +9,8 @@
     return fetch(whole(url), ...rest).finally(() => { requests -= 1; });
   };
   self.importScripts = (...urls) => importScripts(...urls.map(whole));
+  const close = self.close.bind(self);
+  self.close = () => { postMessage({ [clock.MARK]: "end" }); close(); };
   const obey = async ({ kind, at }) => {
     if (kind === "begin") await clock.begin();
     else if (kind === "tick") await clock.tick();
