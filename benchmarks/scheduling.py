@@ -164,10 +164,10 @@ async def _on_ray(folder: Path, tasks: int) -> float:
 
             class Remote:
                 @staticmethod
-                def remote(task: CaptureTask, _path: object) -> object:
+                def remote(task: CaptureTask, *_: object) -> object:
                     return remote.remote(task, sample, digest)
 
-            self._capture = Remote
+            self._captures = dict.fromkeys((False, True), Remote)
 
         async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
             for unit, key in zip(task.units, task.keys, strict=True):  # units of no cost would share two tasks

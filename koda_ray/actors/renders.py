@@ -100,6 +100,7 @@ class Renders:
             on_progress=watch.progress,
             on_unit=watch.unit,
             reference=await self._agreed(spec) if kind == "final" else None,
+            urgent=kind == "preview",
         )
         try:
             result = await job.run()

@@ -181,6 +181,7 @@ class StandaloneRender:
             user_id=row.user_id,
             on_progress=self._progress,
             on_unit=self._unit,
+            urgent=cast("dict[str, JsonValue]", row.spec["request"]).get("preset") == "preview",
         )
         made = await job.run()
         done: dict[str, JsonValue] = {**_result(made, spec), "warnings": made.report["pageWarnings"]}

@@ -49,6 +49,7 @@ class UnitCollector:
         meter: Hears how many frames are there.
         on_unit: Hears of each unit, found or made, once.
         attempts: How often a unit is tried before its error ends the job.
+        urgent: Whether somebody waits for the video.
 
     Attributes:
         failures: What went wrong on the way, in words.
@@ -66,6 +67,7 @@ class UnitCollector:
         meter: ProgressMeter,
         on_unit: Callable[[UnitResult], Awaitable[None]] | None,
         attempts: int,
+        urgent: bool = False,
     ) -> None:
         self._spec = spec
         self._storage = storage
@@ -76,6 +78,7 @@ class UnitCollector:
         self._meter = meter
         self._on_unit = on_unit
         self._attempts = attempts
+        self._urgent = urgent
         self._told: set[str] = set()
         self.failures: list[str] = []
 
@@ -176,6 +179,7 @@ class UnitCollector:
             mode=mode,
             environment=self._environment.fingerprint,
             attempt=attempt,
+            urgent=self._urgent,
         )
 
 

@@ -58,6 +58,7 @@ class RenderJob:
         on_unit: Hears of each stored unit, found or made; for the job's chunk rows.
         attempts: How often a unit or the join is tried before its error ends the job.
         reference: Key of another video of the same film, its preview; the report says how they compare.
+        urgent: Whether somebody waits for it, as for a preview: it overtakes what is not urgent.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class RenderJob:
         on_unit: Callable[[UnitResult], Awaitable[None]] | None = None,
         attempts: int = 3,
         reference: str | None = None,
+        urgent: bool = False,
     ) -> None:
         self._spec = spec
         self._storage = storage
@@ -81,6 +83,7 @@ class RenderJob:
         self._on_unit = on_unit
         self._attempts = attempts
         self._reference = reference
+        self._urgent = urgent
         self._meter = ProgressMeter(spec.frame_count, on_progress)
 
     async def run(self) -> RenderResult:
@@ -123,6 +126,7 @@ class RenderJob:
             meter=self._meter,
             on_unit=self._on_unit,
             attempts=self._attempts,
+            urgent=self._urgent,
         )
         known = await needs_replay(self._storage, self._user_id, self._spec.bundle)
         mode: CaptureMode = "replay" if known else "seek"
@@ -168,6 +172,7 @@ class RenderJob:
                 spec=self._spec,
                 units=tuple(units),
                 reference=self._reference,
+                urgent=self._urgent,
             )
             try:
                 joined = await self._executor.join(task)

@@ -63,6 +63,7 @@ class CaptureTask:
         mode: How the first frame is reached.
         environment: The fingerprint that the worker must have.
         attempt: Which this is at the first of the units; 1 for the first.
+        urgent: Whether somebody waits for it: it does not wait behind what is not.
     """
 
     storage: Storage
@@ -74,6 +75,7 @@ class CaptureTask:
     mode: CaptureMode
     environment: str
     attempt: int = 1
+    urgent: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ class UnitResult:
 class JoinTask:
     """Join stored units into the video, make its thumbnail, and refuse it if it is not what was asked.
 
-    ``reference`` is the key of another video of the same film, its preview, that it is compared with.
+    ``reference`` is the key of another video of the same film, its preview, that it is compared with; ``urgent`` as in
+    `CaptureTask`.
     """
 
     storage: Storage
@@ -123,6 +126,7 @@ class JoinTask:
     spec: RenderSpec
     units: tuple[UnitResult, ...]
     reference: str | None = None
+    urgent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

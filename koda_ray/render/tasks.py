@@ -8,6 +8,9 @@ A worker has the cluster's environment, which holds keys. While a task runs, tho
 nothing that the task starts inherits them (browsers start from an empty environment besides). What remains is what a
 task needs, the storage's keys in its arguments, and the worker's own beginning in ``/proc``, which other users, and so
 browsers, cannot read.
+
+What somebody waits for (a preview, a look at a page) is urgent: it has slots of its own on each node, so that it never
+waits behind finals, and finals run with less of a claim on the processors (`nice`), so that it hardly shares them.
 """
 
 from __future__ import annotations
@@ -41,10 +44,13 @@ from koda_ray.render.protocol import (
     UnitResult,
 )
 
-__all__ = ["CHROMIUM_RESOURCE", "RayExecutor"]
+__all__ = ["CHROMIUM_RESOURCE", "URGENT_RESOURCE", "RayExecutor"]
 
 CHROMIUM_RESOURCE = "chromium"
 """How many browsers a node runs at once; start Ray with ``resources={"chromium": N}``."""
+
+URGENT_RESOURCE = "chromium_urgent"
+"""How many more a node runs for what somebody waits for; without it, such work waits its turn."""
 
 CAPTURE_CPUS = 1
 CAPTURE_MEMORY_BYTES = 1024**3
@@ -52,6 +58,7 @@ JOIN_CPUS = 1
 JOIN_MEMORY_BYTES = 512 * 1024**2
 MAX_RETRIES = 0
 
+_BACKGROUND_NICE = 19
 _TELL_EVERY_S = 0.5
 _POLL_S = 0.1
 _CANCEL_S = 4.0
@@ -71,17 +78,21 @@ def _without_secrets() -> Generator[None]:
         os.environ.update(taken)
 
 
-def _run(work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]]) -> Iterator[object]:
+def _run(
+    work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]], *, background: bool = False
+) -> Iterator[object]:
     """Run a coroutine in a thread; yield what it tells, then what it returns or the KodaError that it raises.
 
     The task itself stays in the main thread, where Ray's cancelling arrives; it then cancels the coroutine and waits
     until its processes are gone.
     """
     with _without_secrets():
-        yield from _tell(work)
+        yield from _tell(work, background=background)
 
 
-def _tell(work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]]) -> Iterator[object]:
+def _tell(
+    work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]], *, background: bool
+) -> Iterator[object]:
     told: queue.SimpleQueue[object] = queue.SimpleQueue()
     loop = asyncio.new_event_loop()
     outcome: list[object] = []
@@ -101,6 +112,8 @@ def _tell(work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]
             faults.append(error)
 
     def thread() -> None:
+        if background:  # this thread alone, and what it starts: the process may do urgent work next
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICE)
         with contextlib.suppress(asyncio.CancelledError), asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(body())
 
@@ -146,7 +159,7 @@ def _capture(task: CaptureTask, chromium_path: Path | None, memory: MemoryLimit)
             await local.capture(task, hear)
         return _DONE
 
-    yield from _run(work)
+    yield from _run(work, background=not task.urgent)
 
 
 def _probe(task: ProbeTask, chromium_path: Path | None, memory: MemoryLimit) -> Iterator[object]:
@@ -162,7 +175,7 @@ def _probe(task: ProbeTask, chromium_path: Path | None, memory: MemoryLimit) -> 
 def _join(task: JoinTask) -> Iterator[object]:
     from koda_ray.render.join import join_video
 
-    yield from _run(lambda _tell: join_video(task))
+    yield from _run(lambda _tell: join_video(task), background=not task.urgent)
 
 
 def _environment(chromium_path: Path | None) -> Iterator[object]:
@@ -171,13 +184,15 @@ def _environment(chromium_path: Path | None) -> Iterator[object]:
     yield from _run(lambda _tell: asyncio.to_thread(read_environment, chromium_path))
 
 
-def _remote(function: Callable[..., Iterator[object]], *, cpus: float, memory: int, chromium: float) -> Any:
+def _remote(
+    function: Callable[..., Iterator[object]], *, cpus: float, memory: int, resources: dict[str, float] | None = None
+) -> Any:
     options: dict[str, Any] = {
         "num_cpus": cpus,
         "memory": memory,
         "max_retries": MAX_RETRIES,
         "num_returns": "streaming",
-        "resources": {CHROMIUM_RESOURCE: chromium} if chromium else {},
+        "resources": resources or {},
     }
     return cast("Any", ray.remote(**options)(function))
 
@@ -197,7 +212,8 @@ class RayExecutor:
     def __init__(
         self, *, workers: int | None = None, chromium_path: Path | None = None, memory: MemoryLimit | None = None
     ) -> None:
-        browsers = int(cast("dict[str, float]", ray.cluster_resources()).get(CHROMIUM_RESOURCE, 0))
+        cluster = cast("dict[str, float]", ray.cluster_resources())
+        browsers = int(cluster.get(CHROMIUM_RESOURCE, 0))
         if browsers < 1:
             raise Missing(
                 f"no Ray node has the resource {CHROMIUM_RESOURCE!r}: start Ray with "
@@ -208,12 +224,19 @@ class RayExecutor:
         self._chromium_path = chromium_path
         self._environment: Environment | None = None
         self._running: set[asyncio.Task[Any]] = set()
-        capture = {"cpus": CAPTURE_CPUS, "memory": CAPTURE_MEMORY_BYTES, "chromium": 1.0}
-        self._capture = _remote(_capture, **cast("dict[str, Any]", capture))
-        self._probe = _remote(_probe, **cast("dict[str, Any]", capture))
-        self._join = _remote(_join, cpus=JOIN_CPUS, memory=JOIN_MEMORY_BYTES, chromium=0)
-        # a sliver of a browser: asked on a node that renders, without waiting for one that is free
-        self._read_environment = _remote(_environment, cpus=0, memory=JOIN_MEMORY_BYTES, chromium=0.0001)
+        own_slots = cluster.get(URGENT_RESOURCE, 0) >= 1
+        urgent, cpus = (URGENT_RESOURCE, 0) if own_slots else (CHROMIUM_RESOURCE, CAPTURE_CPUS)
+        self._captures = {
+            False: _remote(_capture, cpus=CAPTURE_CPUS, memory=CAPTURE_MEMORY_BYTES, resources={CHROMIUM_RESOURCE: 1}),
+            True: _remote(_capture, cpus=cpus, memory=CAPTURE_MEMORY_BYTES, resources={urgent: 1}),
+        }
+        self._probe = _remote(_probe, cpus=cpus, memory=CAPTURE_MEMORY_BYTES, resources={urgent: 1})
+        self._joins = {
+            False: _remote(_join, cpus=JOIN_CPUS, memory=JOIN_MEMORY_BYTES),
+            True: _remote(_join, cpus=0 if own_slots else JOIN_CPUS, memory=JOIN_MEMORY_BYTES),
+        }
+        # a sliver of a browser: asked on a node that renders
+        self._read_environment = _remote(_environment, cpus=0, memory=JOIN_MEMORY_BYTES, resources={urgent: 0.0001})
 
     @property
     def workers(self) -> int:
@@ -236,11 +259,11 @@ class RayExecutor:
         """
         first, last = task.units[0].index, task.units[-1].index
         what = f"unit {first}" if first == last else f"units {first} to {last}"
-        await self._result(self._capture.remote(task, self._chromium_path, self._memory), str, what, hear)
+        await self._result(self._captures[task.urgent].remote(task, self._chromium_path, self._memory), str, what, hear)
 
     async def join(self, task: JoinTask) -> JoinResult:
         """Join, verify and store the video in a task. Raises as `koda_ray.render.join.join_video`."""
-        return await self._result(self._join.remote(task), JoinResult, "the join")
+        return await self._result(self._joins[task.urgent].remote(task), JoinResult, "the join")
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
         """Look at a page in a task. Raises as `koda_ray.render.probe.probe_page`."""
@@ -283,7 +306,7 @@ class RayExecutor:
 
 
 def _browsers_of_a_node() -> int:
-    """Return how many browsers the node with the most of them runs at once."""
+    """Return how many browsers the node with the most of them runs at once, besides urgent ones, which are small."""
     nodes = cast("list[dict[str, Any]]", ray.nodes())
     return max(1, *(int(node["Resources"].get(CHROMIUM_RESOURCE, 0)) for node in nodes if node["Alive"]))
 

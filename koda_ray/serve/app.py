@@ -29,7 +29,7 @@ from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.logs import get_logger
-from koda_ray.render.tasks import CHROMIUM_RESOURCE
+from koda_ray.render.tasks import CHROMIUM_RESOURCE, URGENT_RESOURCE
 from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.api import create_app
 from koda_ray.serve.auth import Authenticator, KeyRing, check_exposure
@@ -54,6 +54,8 @@ REPLICA_OPTIONS: dict[str, Any] = {
 OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Small values only: frames and files never pass through Ray."""
 PASSIVATE_S = 15.0
+_WORKER_NICE = 5
+"""Ray's own parts come before its workers, as its default of 15 has it; this leaves room for what comes after them."""
 OWNED = "KODA_SERVER_OWNED"
 """Environment variable: the process id of the one that this server was started for."""
 _PR_SET_PDEATHSIG = 1
@@ -185,13 +187,15 @@ def _start_ray(settings: Settings) -> str | None:
         init(address=settings.ray_address, namespace=NAMESPACE, log_to_driver=False)
         return None
     cpus = len(os.sched_getaffinity(0))
+    browsers = settings.render_workers or cpus
     temp = ray_folder.make()
     init(
         address="local",
         namespace=NAMESPACE,
         num_cpus=max(cpus, settings.render_workers or 0),
-        resources={CHROMIUM_RESOURCE: settings.render_workers or cpus},
+        resources={CHROMIUM_RESOURCE: browsers, URGENT_RESOURCE: browsers},
         include_dashboard=False,
+        _system_config={"worker_niceness": _WORKER_NICE},
         object_store_memory=OBJECT_STORE_BYTES,
         log_to_driver=True,
         _temp_dir=temp,

@@ -14,7 +14,7 @@ from koda_ray.errors import PageError, RenderError
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.protocol import ProbeTask, Progress, UnitResult
-from koda_ray.render.tasks import CHROMIUM_RESOURCE, RayExecutor
+from koda_ray.render.tasks import CHROMIUM_RESOURCE, URGENT_RESOURCE, RayExecutor
 from koda_ray.serve import ray_folder
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small, until
@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.browser, pytest.mark.asyncio(loop_sco
 def cluster() -> Iterator[RayExecutor]:
     folder = ray_folder.make()
     ray.init(
-        address="local", num_cpus=2, resources={CHROMIUM_RESOURCE: 2}, include_dashboard=False, logging_level="ERROR",
-        _temp_dir=folder,
+        address="local", num_cpus=2, resources={CHROMIUM_RESOURCE: 2, URGENT_RESOURCE: 2}, include_dashboard=False,
+        logging_level="ERROR", _temp_dir=folder,
     )  # fmt: skip
     yield RayExecutor()
     ray.shutdown()
@@ -108,6 +108,37 @@ async def test_cancelling_ends_the_browsers_of_the_tasks(cluster: RayExecutor, s
         with pytest.raises(asyncio.CancelledError):
             await running
     assert mine("--user-data-dir") == before
+
+
+async def test_a_preview_overtakes_a_final(cluster: RayExecutor, storage: Storage) -> None:
+    bundle = await put_page(storage, "plain")
+    shown: list[int] = []
+    niceness: list[set[int]] = []
+
+    async def hear(progress: Progress) -> None:
+        shown.append(progress.frames_done)
+
+    async def look(_unit: UnitResult) -> None:
+        niceness.append({process.nice() for process in mine("--user-data-dir") - before})
+
+    before = mine("--user-data-dir")
+    final = RenderJob(
+        small(bundle, duration_s=60.0, fps=60), storage=storage, executor=cluster, job_id="final", user_id=USER,
+        on_progress=hear,
+    )  # fmt: skip
+    running = asyncio.create_task(final.run())
+    await until(lambda: len(mine("ray::_capture")) == 2 and shown and shown[-1] > 0, seconds=60)
+    preview = RenderJob(
+        small(bundle, duration_s=2.0, fps=15), storage=storage, executor=cluster, job_id="preview", user_id=USER,
+        on_unit=look, urgent=True,
+    )  # fmt: skip
+    async with asyncio.timeout(30):
+        assert (await preview.run()).frame_count == 30
+    assert not running.done() and shown[-1] < 3600
+    assert len(niceness[0]) == 2 and 19 in niceness[0]  # the final's browsers leave the processors to the preview's
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 async def test_another_environment_is_refused(cluster: RayExecutor, storage: Storage, tmp_path: Path) -> None:
