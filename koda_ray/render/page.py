@@ -78,6 +78,7 @@ class RenderPage:
         self._contract = False
         self._ready = False
         self._left_for: str | None = None
+        self._leaves_for: str | None = None
         self._frame = -1
         self.problems = Problems(bundle.files, ORIGIN)
         self._server = BundleServer(bundle, self.problems, self._on_journey)
@@ -191,7 +192,7 @@ class RenderPage:
             if not status:
                 pending = ["the document"]
             if self._journeys > _MAX_JOURNEYS:
-                raise self._page_error("the page loads itself anew, or goes to another, again and again: it must stay")
+                raise self._page_error("the page loads itself anew, or goes to another, again and again")
             if status.get("failed"):
                 self.problems.add("contract", str(status["failed"]), stack=str(status.get("stack") or ""))
                 raise self._page_error(str(status["failed"]))
@@ -273,7 +274,7 @@ class RenderPage:
         if data is None and last is not None:
             return last[1]
         if not isinstance(data, str) or not data:
-            self._check_there(self._frame)
+            await self._check_body()
             raise BrowserCrashed(f"the browser gave no picture of frame {self._frame}")
         if last is not None and last[0] == data:
             if self._browser.kind == "shell":
@@ -317,19 +318,26 @@ class RenderPage:
             self._left_for = str(frame.get("url"))
 
     def _on_journey(self, frame: str, url: str) -> None:
-        """Note that the page is about to go somewhere, or to itself again."""
+        """Note that the page is about to go somewhere, or to itself again; it may still be a download."""
         if self._server.main_frame in (None, frame):
             self._journeys += 1
             if self._ready:
-                self._left_for = url
+                self._leaves_for = url
 
-    def _check_there(self, frame: int) -> None:
-        if self._left_for is not None:
+    def _check_there(self, frame: int, *, failed: bool = False) -> None:
+        """Say that the page went away, or where something ``failed``, that it is about to."""
+        url = self._left_for or (self._leaves_for if failed else None)
+        if url is not None:
             raise PageError(
-                f"frame {frame}: the page navigated to {clean(self._left_for[:200])} while it was rendered; "
-                "stay on one page",
+                f"frame {frame}: the page navigated to {clean(url[:200])} while it was rendered; stay on one page",
                 context={"frame": frame},
             )
+
+    async def _check_body(self) -> None:
+        """Say why there is no picture, where it is the page's fault."""
+        self._check_there(self._frame, failed=True)
+        if await self._evaluate("document.body === null", frame=self._frame):
+            raise self._page_error("the page stopped its own loading, or left, before it had a body", frame=self._frame)
 
     async def _step(self, frame: int, fps: Fraction | float) -> None:
         self._now_ms = float(frame * 1000 / fps)
@@ -340,7 +348,7 @@ class RenderPage:
         except TimeoutError:
             raise self._endless(frame, fps) from None
         except PageError:
-            self._check_there(frame)  # what threw was perhaps the page that came instead
+            self._check_there(frame, failed=True)  # what threw was perhaps the page that came instead
             raise
         self._check_there(frame)
         if names := self._pending(pending):
