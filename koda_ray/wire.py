@@ -10,18 +10,21 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, StringConstraints, field_validator
+from pydantic import Field, JsonValue, RootModel, StringConstraints, field_validator
 
 from koda_ray.types import MAX_PROMPT_CHARS, Model, NodeState, Owes, Phase, RenderOptions, SessionOptions
 
 __all__ = [
+    "MAX_BATCH_ROWS",
     "MAX_TEXT_CHARS",
     "Answer",
     "AssetPage",
     "AssetView",
+    "BatchCreated",
     "Changes",
     "CommandAccepted",
     "CommandName",
+    "CreateBatch",
     "CreateRender",
     "CreateSession",
     "FileList",
@@ -40,6 +43,7 @@ __all__ = [
     "RenderStatus",
     "RenderSummary",
     "RenderView",
+    "Rows",
     "SessionCreated",
     "SessionPage",
     "SessionSummary",
@@ -49,6 +53,8 @@ __all__ = [
 
 MAX_TEXT_CHARS = MAX_PROMPT_CHARS
 """Longest feedback, answer or message in characters: the same as a prompt's."""
+MAX_BATCH_ROWS = 1_000
+"""Most videos that one request asks for."""
 
 CommandName = Literal["answer", "accept", "reject", "changes", "message", "cancel", "retry", "render"]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT_CHARS)]
@@ -278,7 +284,10 @@ RenderStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 
 class RenderSummary(Model):
-    """A render of its own in a list; ``percent`` says how far it is, ``error`` what ended it."""
+    """A render of its own in a list; ``percent`` says how far it is, ``error`` what ended it.
+
+    ``row`` counts a batch's rows from 1.
+    """
 
     id: str
     project_id: str
@@ -288,6 +297,8 @@ class RenderSummary(Model):
     error: dict[str, JsonValue] | None
     created_at: datetime
     updated_at: datetime
+    batch_id: str | None = None
+    row: int | None = None
     state_url: str
     video_url: str | None = None
 
@@ -297,6 +308,29 @@ class RenderPage(Model):
 
     renders: tuple[RenderSummary, ...]
     next: str | None = None
+
+
+class Rows(RootModel[tuple[dict[str, JsonValue], ...]]):
+    """The data of a batch: each row is what one video's page finds as ``window.__kodaProps``."""
+
+    root: Annotated[tuple[dict[str, JsonValue], ...], Field(min_length=1, max_length=MAX_BATCH_ROWS)]
+
+
+class CreateBatch(Model):
+    """A page that was uploaded or built before, to be rendered once for each row; ``options`` are those of all."""
+
+    bundle: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    rows: Rows
+    options: PageRender = Field(default_factory=PageRender)
+
+
+class BatchCreated(Model):
+    """A batch that was recorded: its renders in the order of the rows. ``rendersUrl`` lists them with their state."""
+
+    id: str
+    bundle: str
+    render_ids: tuple[str, ...]
+    renders_url: str
 
 
 class RenderView(Model):
@@ -317,6 +351,8 @@ class RenderView(Model):
     error: dict[str, JsonValue] | None
     created_at: datetime
     updated_at: datetime
+    batch_id: str | None = None
+    row: int | None = None
     state_url: str
     events_url: str
     video_url: str | None = None

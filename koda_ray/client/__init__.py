@@ -7,11 +7,13 @@ and `follow` comes back with the number of the last event it saw. It needs nothi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote
+
+from pydantic import JsonValue
 
 from koda_ray import errors
 from koda_ray.client.renders import PageRenders
@@ -23,6 +25,7 @@ from koda_ray.wire import (
     Answer,
     AssetPage,
     AssetView,
+    BatchCreated,
     Changes,
     CommandAccepted,
     CommandName,
@@ -373,11 +376,22 @@ class Koda:
         """Read the state of a page's render."""
         return self._run(self._client.page_render(render_id))
 
+    def render_batch(
+        self, page: Path | str, rows: Sequence[Mapping[str, JsonValue]], options: PageRender | None = None
+    ) -> BatchCreated:
+        """Have a page rendered once for each row of data."""
+        return self._run(self._client.render_batch(page, rows, options))
+
     def page_renders(
-        self, *, limit: int = 50, before: str | None = None, status: Sequence[RenderStatus] = ()
+        self,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        status: Sequence[RenderStatus] = (),
+        batch: str | None = None,
     ) -> RenderPage:
         """Read a page of your pages' renders."""
-        return self._run(self._client.page_renders(limit=limit, before=before, status=status))
+        return self._run(self._client.page_renders(limit=limit, before=before, status=status, batch=batch))
 
     def cancel_page_render(self, render_id: str) -> RenderView:
         """Cancel a page's render."""

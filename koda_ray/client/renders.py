@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import zipfile
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
+import httpx
+from pydantic import JsonValue
+
 from koda_ray import errors
 from koda_ray.client.transport import Transport, parse
 from koda_ray.events import Envelope
 from koda_ray.types import new_id
-from koda_ray.wire import CreateRender, PageRender, RenderPage, RenderStatus, RenderView
+from koda_ray.wire import BatchCreated, PageRender, RenderPage, RenderStatus, RenderView
 
 __all__ = ["PageRenders"]
 
@@ -39,24 +43,66 @@ class PageRenders(Transport):
             InvalidInput: The page or an option is not valid.
             NotFound: There is no such bundle.
         """
-        wishes, headers = options or PageRender(), {"Idempotency-Key": key or new_id("cmd")}
+        return parse(RenderView, await self._page("/v1/renders", page, options or PageRender(), key))
+
+    async def render_batch(
+        self,
+        page: Path | str,
+        rows: Sequence[Mapping[str, JsonValue]],
+        options: PageRender | None = None,
+        *,
+        key: str | None = None,
+    ) -> BatchCreated:
+        """Have a page rendered once for each row, which it finds as ``window.__kodaProps``: all rows or none.
+
+        Args:
+            page: As in `render_page`.
+            rows: The data, 1 to 1,000 rows.
+            options: How all of them are rendered.
+            key: Idempotency key.
+
+        Raises:
+            InvalidInput: The page, an option or a row is not valid.
+            NotFound: There is no such bundle.
+        """
+        given = [dict(row) for row in rows]
+        return parse(BatchCreated, await self._page("/v1/renders/batches", page, options or PageRender(), key, given))
+
+    async def _page(
+        self,
+        url: str,
+        page: Path | str,
+        options: PageRender,
+        key: str | None,
+        rows: list[dict[str, JsonValue]] | None = None,
+    ) -> httpx.Response:
+        headers = {"Idempotency-Key": key or new_id("cmd")}
+        wishes = options.model_dump(mode="json", exclude_none=True)
         if isinstance(page, str):
-            body = CreateRender.model_construct(bundle=page, options=wishes)
-            sent = body.model_dump(mode="json", exclude_none=True)
-            return parse(RenderView, await self._send("POST", "/v1/renders", json=sent, headers=headers))
+            sent: dict[str, JsonValue] = {"bundle": page, "options": wishes}
+            if rows is not None:
+                sent["rows"] = list[JsonValue](rows)
+            return await self._send("POST", url, json=sent, headers=headers)
         data = await asyncio.to_thread(_zipped, page)
         files = {"file": (f"{page.stem}.zip", data, "application/zip")}
-        form = {"options": wishes.model_dump_json(exclude_none=True)}
-        return parse(RenderView, await self._send("POST", "/v1/renders", files=files, data=form, headers=headers))
+        form = {"options": json.dumps(wishes)}
+        if rows is not None:
+            form["rows"] = json.dumps(rows)
+        return await self._send("POST", url, files=files, data=form, headers=headers)
 
     async def page_render(self, render_id: str) -> RenderView:
         """Read a render's state. Raises NotFound."""
         return await self._get(_render(render_id), RenderView)
 
     async def page_renders(
-        self, *, limit: int = 50, before: str | None = None, status: Sequence[RenderStatus] = ()
+        self,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        status: Sequence[RenderStatus] = (),
+        batch: str | None = None,
     ) -> RenderPage:
-        """Read a page of your renders, newest first; only those in one of the states that are named.
+        """Read a page of your renders, newest first; only those in one of the states, or of the batch, that is named.
 
         Raises:
             InvalidInput: ``before`` is not the ``next`` of another page.
@@ -66,6 +112,8 @@ class PageRenders(Transport):
             params["before"] = before
         if status:
             params["status"] = list(status)
+        if batch is not None:
+            params["batch"] = batch
         return await self._get("/v1/renders", RenderPage, params=params)
 
     async def cancel_page_render(self, render_id: str) -> RenderView:

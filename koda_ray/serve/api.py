@@ -21,9 +21,21 @@ from koda_ray.serve.gate import Gate
 from koda_ray.serve.hangups import HangUps
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.openapi import describe
-from koda_ray.serve.routes import assets, commands, events, files, health, jobs, media, preview, renders, sessions
+from koda_ray.serve.routes import (
+    assets,
+    batches,
+    commands,
+    events,
+    files,
+    health,
+    jobs,
+    media,
+    preview,
+    renders,
+    sessions,
+)
 from koda_ray.serve.streams import Watchers
-from koda_ray.wire import CreateRender
+from koda_ray.wire import CreateBatch, CreateRender
 
 __all__ = ["MAX_JSON_BYTES", "create_app"]
 
@@ -60,7 +72,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
     uploads = deps.settings.max_body_mb * 1024 * 1024
 
     def upload_bytes(path: str) -> int | None:
-        return uploads if path.endswith(("/v1/assets", "/v1/renders")) else None
+        return uploads if path.endswith(("/v1/assets", "/v1/renders", "/v1/renders/batches")) else None
 
     def limit_bytes(path: str) -> int:
         return upload_bytes(path) or MAX_JSON_BYTES
@@ -91,7 +103,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
     app.state.background = background
     app.state.watchers = watchers
     problem.install(app)
-    for module in (sessions, commands, events, preview, files, media, assets, jobs, renders, health):
+    for module in (sessions, commands, events, preview, files, media, assets, jobs, batches, renders, health):
         app.include_router(module.router)
-    describe(app, extra_models=(Envelope, CreateRender))
+    describe(app, extra_models=(Envelope, CreateBatch, CreateRender))
     return app

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import Any, cast
 
 from pydantic import JsonValue
 from pydantic.alias_generators import to_camel
@@ -49,6 +49,7 @@ def render_view(job: JobRecord) -> RenderView:
     made = job.status == "succeeded"
     hidden = ("videoKey", "thumbnailKey")
     planned = job.spec.get("spec")
+    batch = cast("dict[str, Any]", job.spec.get("batch") or {})
     return RenderView(
         id=job.id,
         project_id=job.project_id,
@@ -62,6 +63,8 @@ def render_view(job: JobRecord) -> RenderView:
         error=job.error,
         created_at=job.created_at,
         updated_at=job.updated_at,
+        batch_id=batch.get("id"),
+        row=batch.get("row"),
         state_url=url,
         events_url=f"{url}/events",
         video_url=f"{url}/video" if made else None,
@@ -106,6 +109,8 @@ def _render_summary(job: JobRecord) -> RenderSummary:
         error=view.error,
         created_at=view.created_at,
         updated_at=view.updated_at,
+        batch_id=view.batch_id,
+        row=view.row,
         state_url=view.state_url,
         video_url=view.video_url,
     )

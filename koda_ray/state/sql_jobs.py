@@ -35,18 +35,34 @@ class SqlJobs:
 
     async def create_job(self, job: JobRecord) -> JobRecord:
         """Insert a job, or return the row that is there; NotFound where that is another user's."""
+        (row,) = await self._database.write(lambda connection: self._put_jobs(connection, [job]))
+        return row
 
-        def work(connection: Connection) -> JobRecord:
-            ensure_project(self._database, connection, job.user_id, job.project_id, job.project_id)
-            values = columns(job) | {"seq": 0}
-            connection.execute(self._database.insert(schema.jobs).values(values).on_conflict_do_nothing())
+    async def create_jobs(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+        """Insert jobs, all or none, or return the rows that are there; Conflict where one is of something else."""
+
+        def work(connection: Connection) -> list[JobRecord]:
+            rows = self._put_jobs(connection, jobs)
+            for given, row in zip(jobs, rows, strict=True):
+                if any(row.spec.get(name) != value for name, value in given.spec.items()):
+                    raise Conflict(f"job {row.id} was made for something else; make it under another id")
+            return rows
+
+        return await self._database.write(work) if jobs else []
+
+    def _put_jobs(self, connection: Connection, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+        for user_id, project_id in {(job.user_id, job.project_id) for job in jobs}:
+            ensure_project(self._database, connection, user_id, project_id, project_id)
+        values = [columns(job) | {"seq": 0} for job in jobs]
+        connection.execute(self._database.insert(schema.jobs).on_conflict_do_nothing(), values)
+        found: list[JobRecord] = []
+        for job in jobs:
             there = select(schema.jobs).where(_J.id == job.id, _J.user_id == job.user_id)
             row = connection.execute(there).one_or_none()
             if row is None:
                 raise no_such("job", job.id)
-            return record(JobRecord, row)
-
-        return await self._database.write(work)
+            found.append(record(JobRecord, row))
+        return found
 
     async def get_job(self, job_id: str, *, user_id: str | None = None) -> JobRecord:
         """Read a job; NotFound when it is missing or another user's."""

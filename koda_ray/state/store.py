@@ -438,6 +438,15 @@ class Store(Protocol):
         """Insert a job, or return the row that is there."""
         ...
 
+    async def create_jobs(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+        """Insert jobs of one user and project, all or none, or return the rows that are there, in the order given.
+
+        Raises:
+            NotFound: One of the rows that are there is another user's; nothing was inserted.
+            Conflict: One of them was made for something else: what the given ``spec`` says is not in its own.
+        """
+        ...
+
     async def get_job(self, job_id: str, *, user_id: str | None = None) -> JobRecord:
         """Read a job; NotFound as with sessions."""
         ...

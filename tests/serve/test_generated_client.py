@@ -202,5 +202,12 @@ async def test_a_page_to_a_video(api: Api, koda: World) -> None:
         listed = await api("renders.list_renders", status=[state])
         assert [one.id for one in listed.renders] == [made.id]
         await api("renders.delete_render", made.id, expect=204)
-        assert [one.id for one in (await api("renders.list_renders")).renders] == [other.id]
+        await api("renders.delete_render", other.id, expect=204)
+        rows = [models.RowsItem.from_dict({"name": name}) for name in ("Ada", "Bob")]
+        both = models.CreateBatch(bundle=made.bundle, rows=rows, options=models.PageRender(duration=300.0))
+        batch = await api("renders.create_batch", expect=202, body=both)
+        for render_id in batch.render_ids:
+            await api("renders.cancel_render", render_id)
+        listed = await api("renders.list_renders", batch=batch.id)
+        assert [one.id for one in listed.renders] == batch.render_ids and listed.renders[1].row == 2
         await koda.directory.close()

@@ -33,6 +33,7 @@ OPERATIONS = {
     "listJobs": ("get", "/v1/sessions/{session_id}/jobs"),
     "getJob": ("get", "/v1/jobs/{job_id}"),
     "createRender": ("post", "/v1/renders"),
+    "createBatch": ("post", "/v1/renders/batches"),
     "listRenders": ("get", "/v1/renders"),
     "getRender": ("get", "/v1/renders/{job_id}"),
     "cancelRender": ("post", "/v1/renders/{job_id}/cancel"),

@@ -443,6 +443,22 @@ class StoreConformance:
         assert await store.list_jobs(user_id="ann") == [later, job]
         assert await store.list_jobs(user_id="bob") == []
 
+    async def test_jobs_are_made_together_or_not_at_all(self, store: Store) -> None:
+        jobs = [dataclasses.replace(records.job(), spec={"row": row}) for row in range(3)]
+        assert await store.create_jobs(jobs[:2]) == jobs[:2]
+        claimed = await store.claim_job(jobs[0].id, lease_until=now() + SOON)
+        planned = dataclasses.replace(claimed, spec={**claimed.spec, "planned": True})
+        await store.update_job(planned)
+        assert await store.create_jobs(jobs) == [planned, *jobs[1:]]  # what was added to a row since is no difference
+        assert await store.create_jobs([]) == []
+        fresh = records.job()
+        with pytest.raises(Conflict, match=jobs[1].id):
+            await store.create_jobs([fresh, dataclasses.replace(jobs[1], spec={"row": 9})])
+        with pytest.raises(NotFound):
+            await store.create_jobs([fresh, dataclasses.replace(jobs[2], user_id="bob", project_id="prj-bob")])
+        with pytest.raises(NotFound):
+            await store.get_job(fresh.id)
+
     async def test_renders_come_a_page_at_a_time_and_go_with_everything(self, store: Store) -> None:
         mine = await active_session(store)
         await store.commit(mine.id, mine.epoch, Batch(jobs=[records.job(of=mine)]))

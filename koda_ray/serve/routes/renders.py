@@ -6,45 +6,38 @@ and followed without waking anybody, invisible to other users.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel, JsonValue, ValidationError
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
+from pydantic import JsonValue
 
 from koda_ray.actors.removal import remove_render
 from koda_ray.actors.standalone import OVER, order_of
-from koda_ray.errors import Conflict, InvalidInput, NotFound
-from koda_ray.render.bundle import load_bundle, store_bundle
-from koda_ray.render.sources import Page, page_of, unpack_page
-from koda_ray.render.spec import AudioTrack
-from koda_ray.render.wishes import Wishes, check_wishes
+from koda_ray.errors import Conflict, NotFound
+from koda_ray.render.bundle import store_bundle
+from koda_ray.render.wishes import check_wishes
+from koda_ray.serve.batches import BATCH_ID, batch_prefix
 from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import blob_response
+from koda_ray.serve.pages import body_of, read_request
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.events import Start, sse
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
 from koda_ray.serve.views import render_place, render_view, renders_page
-from koda_ray.state.storage import bundle_key, report_key, report_page_key, sheet_key, thumbnail_key, video_key
+from koda_ray.state.storage import report_key, report_page_key, sheet_key, thumbnail_key, video_key
 from koda_ray.state.store import JobRecord
 from koda_ray.types import now
-from koda_ray.wire import CreateRender, PageRender, RenderPage, RenderStatus, RenderView
+from koda_ray.wire import RenderPage, RenderStatus, RenderView
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/renders", tags=["renders"])
-M = TypeVar("M", bound=BaseModel)
-_MAX_JSON_BYTES = 2 * 1024 * 1024
 _TYPES = {
     "mp4": "video/mp4",
     "webm": "video/webm",
@@ -53,24 +46,6 @@ _TYPES = {
     "png": "application/zip",
 }
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
-_REF = "#/components/schemas/"
-_BODY: dict[str, Any] = {
-    "required": True,
-    "content": {
-        "multipart/form-data": {
-            "schema": {
-                "type": "object",
-                "required": ["file"],
-                "properties": {
-                    "file": {"type": "string", "format": "binary", "description": "A zip of a built page"},
-                    "options": {"$ref": f"{_REF}PageRender"},
-                },
-            },
-            "encoding": {"file": {"contentType": "application/zip"}, "options": {"contentType": "application/json"}},
-        },
-        "application/json": {"schema": {"$ref": f"{_REF}CreateRender"}},
-    },
-}
 
 
 async def _own_render(
@@ -95,7 +70,7 @@ Download = Annotated[bool, Query(description="Have a browser save it rather than
     status_code=202,
     response_model=RenderView,
     responses=responses(401, 404, 409, 413, 415, 422, 503),
-    openapi_extra={"requestBody": _BODY},
+    openapi_extra={"requestBody": body_of("CreateRender")},
 )
 async def create_render(
     request: Request, user: User, key: IdempotencyKey, deps: Deps, response: Response
@@ -104,8 +79,8 @@ async def create_render(
 
     The page needs no contract: any web animation is rendered frame by frame. Follow `eventsUrl`, or read `stateUrl`.
     """
-    page, options = await _read(request, deps, user)
-    wishes = replace(_wishes(options, page), ready_timeout_s=deps.settings.page_ready_timeout_s)
+    asked = await read_request(request, deps, user)
+    page, wishes = asked.page, asked.wishes
     bundle = await store_bundle(deps.storage, user, page.bundle)
     # what can be refused without opening the page is refused now
     check_wishes(wishes, bundle=bundle, entry=page.entry)
@@ -151,11 +126,13 @@ async def list_renders(
     deps: Deps,
     limit: Annotated[int, Query(ge=1, le=200, description="Renders in a page")] = 50,
     before: Annotated[str | None, Query(max_length=96, description="`next` of the page before")] = None,
+    batch: Annotated[str | None, Query(pattern=BATCH_ID, description="Only this batch's, in the order of rows")] = None,
     status: Annotated[list[RenderStatus] | None, Query(description="Only those in this state; repeatable")] = None,
 ) -> RenderPage:
     """Return a page; ask again with `before` set to `next` until `next` is null. A session's videos are not listed."""
     place = None if before is None else render_place(before)
-    rows = await deps.store.list_renders(user, statuses=status or (), limit=limit + 1, before=place)
+    inside = "" if batch is None else batch_prefix(batch)
+    rows = await deps.store.list_renders(user, statuses=status or (), id_prefix=inside, limit=limit + 1, before=place)
     return renders_page(rows, limit)
 
 
@@ -213,7 +190,7 @@ async def delete_render(job: OwnRender, user: User, deps: Deps, request: Request
     responses={
         200: {
             "description": "As a session's events; ends when the render is over.",
-            "content": {"text/event-stream": {"itemSchema": {"$ref": f"{_REF}Envelope"}}},
+            "content": {"text/event-stream": {"itemSchema": {"$ref": "#/components/schemas/Envelope"}}},
         },
         **responses(401, 404, 422),
     },
@@ -332,66 +309,4 @@ def _result(job: JobRecord) -> dict[str, JsonValue]:
         code="VIDEO_NOT_READY",
         context={"status": job.status},
         retryable=job.status not in OVER,
-    )
-
-
-async def _read(request: Request, deps: ApiDeps, user: str) -> tuple[Page, PageRender]:
-    """Read the request's page and options."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "multipart/form-data":
-        async with request.form(max_files=1, max_fields=4) as form:
-            file, text = form.get("file"), form.get("options") or "{}"
-            unknown = set(form) - {"file", "options"}
-            if unknown or not isinstance(file, UploadFile) or not isinstance(text, str):
-                raise InvalidInput("send the zip as the file 'file', and the options as JSON text in 'options'")
-            options = _parsed(PageRender, text.encode(), what="options")
-            data = await file.read()
-        return await asyncio.to_thread(unpack_page, data, entry=options.entry), options
-    if kind != "application/json":
-        raise HTTPException(415, f"send multipart/form-data with a zip, or application/json; this is {kind[:80]!r}")
-    text_bytes = await request.body()
-    if len(text_bytes) > _MAX_JSON_BYTES:
-        raise HTTPException(413, f"the JSON has {len(text_bytes)} bytes; at most {_MAX_JSON_BYTES} are taken")
-    body = _parsed(CreateRender, text_bytes, what="body")
-    try:
-        await deps.storage.touch(bundle_key(user, body.bundle))
-        bundle = await load_bundle(deps.storage, user, body.bundle)
-    except NotFound:
-        raise NotFound(f"there is no bundle {body.bundle}; upload the page as a zip") from None
-    return page_of(bundle.files, body.options.entry, what="the bundle"), body.options
-
-
-def _parsed(model: type[M], data: bytes, *, what: str) -> M:
-    try:
-        return model.model_validate_json(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise InvalidInput(f"{what}: {place}: {first['msg']}", context={"field": place}) from None
-
-
-def _wishes(options: PageRender, page: Page) -> Wishes:
-    if (options.width is None) != (options.height is None):
-        raise InvalidInput("give both width and height, or neither")
-    for sound in options.audio:
-        if sound.path not in page.bundle.files:
-            raise InvalidInput(f"audio {sound.path!r} is not in the bundle: put the file into the zip")
-    size = None if options.width is None or options.height is None else (options.width, options.height)
-    props = json.dumps(options.props)
-    return Wishes(
-        duration_s=options.duration,
-        size=size,
-        fps=options.fps,
-        scale=options.scale,
-        preset=options.preset,
-        format=options.format,
-        alpha=options.alpha,
-        crf=options.crf,
-        bitrate_kbps=options.bitrate_kbps,
-        effort=options.effort,
-        seed=options.seed,
-        props=props,
-        audio=tuple(AudioTrack(**sound.model_dump(by_alias=False)) for sound in options.audio),
-        trim=options.trim,
-        strict=not options.lenient,
     )

@@ -1,0 +1,53 @@
+"""A batch's name and the names of its renders, which say that they belong together: no table holds batches.
+
+A batch is a user's idempotency key, hashed; its renders' ids are that and the number of the row. So one key makes one
+batch however often it is sent, and a batch is listed as the ids that begin alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from pydantic import JsonValue
+
+from koda_ray.state.store import JobRecord
+
+__all__ = ["BATCH_ID", "batch_jobs", "batch_name", "batch_prefix"]
+
+BATCH_ID = r"^bat_[0-9a-f]{27}$"
+_TICK = timedelta(microseconds=1)
+
+
+def batch_name(user_id: str, key: str) -> str:
+    """Return the id of the batch that a user makes with a key."""
+    named = hashlib.sha256(f"{user_id}\0batch\0{key}".encode()).hexdigest()
+    return f"bat_{named[:27]}"
+
+
+def batch_prefix(batch_id: str) -> str:
+    """Return how the ids of a batch's renders begin."""
+    return f"job_{batch_id.removeprefix('bat_')}"
+
+
+def batch_jobs(batch_id: str, like: JobRecord, orders: Sequence[dict[str, JsonValue]], at: datetime) -> list[JobRecord]:
+    """Return the rows of a batch's renders.
+
+    Args:
+        batch_id: Its id.
+        like: What all have in common.
+        orders: What each of them is, in the order of the rows.
+        at: When it was made. The renders' times differ a little, so that they are listed and begun in order.
+    """
+    return [
+        replace(
+            like,
+            id=f"{batch_prefix(batch_id)}{index:05d}",
+            spec={**order, "batch": {"id": batch_id, "row": index, "rows": len(orders)}},
+            created_at=at - index * _TICK,
+            updated_at=at + index * _TICK,
+        )
+        for index, order in enumerate(orders, 1)
+    ]

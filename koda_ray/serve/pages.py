@@ -1,0 +1,151 @@
+"""A page to be rendered and what is wanted of it, as requests bring them: a form with a zip, or JSON with a hash.
+
+The same two ways for one video and for a batch with a video for each row, so they are read in one place. FastAPI does
+not read bodies that may be either, so their description is written here too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from koda_ray.errors import InvalidInput, NotFound
+from koda_ray.render.bundle import load_bundle
+from koda_ray.render.sources import Page, page_of, unpack_page
+from koda_ray.render.spec import AudioTrack
+from koda_ray.render.wishes import Wishes
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.state.storage import bundle_key
+from koda_ray.wire import CreateBatch, CreateRender, PageRender, Rows
+
+__all__ = ["MAX_JSON_BYTES", "Asked", "body_of", "read_request"]
+
+MAX_JSON_BYTES = 2 * 1024 * 1024
+"""Limit of what is not the zip: options, and the rows of a batch."""
+_REF = "#/components/schemas/"
+M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a request asks for; ``rows`` are the data of a batch's videos, none for a single one."""
+
+    page: Page
+    wishes: Wishes
+    rows: tuple[dict[str, JsonValue], ...] = ()
+
+
+def body_of(model: str) -> dict[str, Any]:
+    """Describe a request's body: ``model`` as JSON, or a form with its fields and a zip in place of the bundle."""
+    fields: dict[str, Any] = {
+        "file": {"type": "string", "format": "binary", "description": "A zip of a built page"},
+        "options": {"$ref": f"{_REF}PageRender"},
+    }
+    if model == "CreateBatch":
+        fields["rows"] = {"$ref": f"{_REF}Rows"}
+    form = {
+        "schema": {
+            "type": "object",
+            "required": [name for name in fields if name != "options"],
+            "properties": fields,
+        },
+        "encoding": {
+            name: {"contentType": "application/zip" if name == "file" else "application/json"} for name in fields
+        },
+    }
+    return {
+        "required": True,
+        "content": {"multipart/form-data": form, "application/json": {"schema": {"$ref": f"{_REF}{model}"}}},
+    }
+
+
+async def read_request(request: Request, deps: ApiDeps, user: str, *, batch: bool = False) -> Asked:
+    """Read a request; ``batch`` says that it must have rows.
+
+    Raises:
+        InvalidInput: Something of it is not valid.
+        InvalidPath: A path in the zip leaves it.
+        NotFound: There is no such bundle.
+        HTTPException: 413 or 415, as a problem document.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    rows: tuple[dict[str, JsonValue], ...] = ()
+    if kind == "multipart/form-data":
+        names = {"file", "options", "rows"} if batch else {"file", "options"}
+        async with request.form(max_files=1, max_fields=4, max_part_size=MAX_JSON_BYTES) as form:
+            file, text, given = form.get("file"), form.get("options") or "{}", form.get("rows") or "[]"
+            if set(form) - names or not isinstance(file, UploadFile) or isinstance(text, UploadFile):
+                raise InvalidInput(
+                    f"send the zip as the file 'file', and as JSON text {' and '.join(sorted(names - {'file'}))}"
+                )
+            options = _parsed(PageRender, text.encode(), what="options")
+            if batch:
+                rows = _valid(TypeAdapter(Rows), str(given).encode(), what="rows").root
+            data = await file.read()
+        page = await asyncio.to_thread(unpack_page, data, entry=options.entry)
+    elif kind == "application/json":
+        sent = await request.body()
+        if len(sent) > MAX_JSON_BYTES:
+            raise HTTPException(413, f"the JSON has {len(sent)} bytes; at most {MAX_JSON_BYTES} are taken")
+        body: CreateBatch | CreateRender = _parsed(CreateBatch if batch else CreateRender, sent, what="body")
+        options = body.options
+        if isinstance(body, CreateBatch):
+            rows = body.rows.root
+        try:
+            await deps.storage.touch(bundle_key(user, body.bundle))
+            bundle = await load_bundle(deps.storage, user, body.bundle)
+        except NotFound:
+            raise NotFound(f"there is no bundle {body.bundle}; upload the page as a zip") from None
+        page = page_of(bundle.files, options.entry, what="the bundle")
+    else:
+        raise HTTPException(415, f"send multipart/form-data with a zip, or application/json; this is {kind[:80]!r}")
+    wishes = replace(_wishes(options, page), ready_timeout_s=deps.settings.page_ready_timeout_s)
+    return Asked(page=page, wishes=wishes, rows=rows)
+
+
+def _parsed(model: type[M], data: bytes, *, what: str) -> M:
+    return _valid(TypeAdapter(model), data, what=what)
+
+
+def _valid(adapter: TypeAdapter[T], data: bytes, *, what: str) -> T:
+    try:
+        return adapter.validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise InvalidInput(f"{what}: {place}: {first['msg']}", context={"field": place}) from None
+
+
+def _wishes(options: PageRender, page: Page) -> Wishes:
+    if (options.width is None) != (options.height is None):
+        raise InvalidInput("give both width and height, or neither")
+    for sound in options.audio:
+        if sound.path not in page.bundle.files:
+            raise InvalidInput(f"audio {sound.path!r} is not in the bundle: put the file into the zip")
+    size = None if options.width is None or options.height is None else (options.width, options.height)
+    props = json.dumps(options.props)
+    return Wishes(
+        duration_s=options.duration,
+        size=size,
+        fps=options.fps,
+        scale=options.scale,
+        preset=options.preset,
+        format=options.format,
+        alpha=options.alpha,
+        crf=options.crf,
+        bitrate_kbps=options.bitrate_kbps,
+        effort=options.effort,
+        seed=options.seed,
+        props=props,
+        audio=tuple(AudioTrack(**sound.model_dump(by_alias=False)) for sound in options.audio),
+        trim=options.trim,
+        strict=not options.lenient,
+    )

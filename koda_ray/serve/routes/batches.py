@@ -1,0 +1,88 @@
+"""Batches of renders: one page, one video for each row of data, recorded with one request, all of them or none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from fastapi import APIRouter, Request, Response
+from pydantic import JsonValue
+
+from koda_ray.actors.standalone import OVER, order_of
+from koda_ray.errors import Conflict, InvalidInput
+from koda_ray.render.bundle import store_bundle
+from koda_ray.render.wishes import check_wishes
+from koda_ray.serve.batches import batch_jobs, batch_name
+from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
+from koda_ray.serve.pages import body_of, read_request
+from koda_ray.serve.problem import responses
+from koda_ray.serve.routes.sessions import default_project
+from koda_ray.state.store import JobRecord
+from koda_ray.types import now
+from koda_ray.wire import BatchCreated
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/renders/batches", tags=["renders"])
+_WOKEN = 4
+"""How many are begun at once; the others are found as there is room."""
+
+
+@router.post(
+    "",
+    operation_id="createBatch",
+    summary="Render a page once for each row of data",
+    status_code=202,
+    response_model=BatchCreated,
+    responses=responses(401, 404, 409, 413, 415, 422, 503),
+    openapi_extra={"requestBody": body_of("CreateBatch")},
+)
+async def create_batch(
+    request: Request, user: User, key: IdempotencyKey, deps: Deps, response: Response
+) -> BatchCreated:
+    """As `createRender`, with `rows`: each is what one video's page finds as `window.__kodaProps`.
+
+    Where a row cannot be rendered, none is. Each render is one of its own: follow, cancel and delete it by its id.
+    """
+    asked = await read_request(request, deps, user, batch=True)
+    if json.loads(asked.wishes.props):
+        raise InvalidInput("options.props: a batch has its data in rows; leave props out")
+    bundle = await store_bundle(deps.storage, user, asked.page.bundle)
+    orders: list[dict[str, JsonValue]] = []
+    for index, row in enumerate(asked.rows, 1):
+        wishes = replace(asked.wishes, props=json.dumps(row))
+        try:
+            check_wishes(wishes, bundle=bundle, entry=asked.page.entry)
+        except InvalidInput as error:
+            raise InvalidInput(f"row {index}: {error.message}", context={"row": index}) from None
+        orders.append(order_of(bundle=bundle, entry=asked.page.entry, wishes=wishes))
+    await deps.store.ensure_user(user)
+    at, batch_id = now(), batch_name(user, key)
+    like = JobRecord(
+        id="",
+        user_id=user,
+        project_id=default_project(user),
+        session_id=None,
+        kind="render",
+        spec={},
+        status="queued",
+        created_at=at,
+        updated_at=at,
+    )
+    try:
+        jobs = await deps.store.create_jobs(batch_jobs(batch_id, like, orders, at))
+    except Conflict:
+        raise Conflict(
+            f"the idempotency key {key!r} was used for another batch ({batch_id}); use a new key",
+            context={"batch": batch_id},
+        ) from None
+    for job in [job for job in jobs if job.status not in OVER][:_WOKEN]:
+        background_of(request).spawn(deps.directory.wake_render(job.id), what="wake a render")
+    made = BatchCreated(
+        id=batch_id,
+        bundle=bundle,
+        render_ids=tuple(job.id for job in jobs),
+        renders_url=f"/v1/renders?batch={batch_id}",
+    )
+    response.headers["Location"] = made.renders_url
+    return made

@@ -1,0 +1,136 @@
+"""Batches over HTTP: one page, many rows, recorded together or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from koda_ray.client import KodaClient
+from koda_ray.errors import Conflict, InvalidInput
+from koda_ray.render.local import LocalExecutor
+from koda_ray.types import now
+from koda_ray.wire import MAX_BATCH_ROWS, PageRender
+
+from .test_renders import KEYS, SMALL, zipped
+from .world import World, world
+
+PAGE = """<!doctype html><body style="margin:0"><script>
+document.body.style.background = window.__kodaProps.colour || "black"
+requestAnimationFrame(function step(t) {
+    document.body.style.padding = `${t % 40}px`
+    requestAnimationFrame(step)
+})
+</script><b>hello</b>"""
+OPTIONS = PageRender.model_validate({**SMALL, "duration": 0.5})
+URL = "/v1/renders/batches"
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    folder = tmp_path / "page"
+    folder.mkdir()
+    (folder / "index.html").write_text(PAGE)
+    return folder
+
+
+@pytest.fixture
+async def browsers(koda: World) -> AsyncIterator[World]:
+    async with LocalExecutor(workers=1) as koda.directory.executor:
+        yield koda
+        await koda.directory.close()
+
+
+async def send(http: httpx.AsyncClient, rows: object, **options: object) -> httpx.Response:
+    form = {"rows": rows if isinstance(rows, str) else json.dumps(rows), "options": json.dumps({**SMALL, **options})}
+    files = {"file": ("page.zip", zipped({"index.html": PAGE}), "application/zip")}
+    return await http.post(URL, files=files, data=form)
+
+
+@pytest.mark.browser
+async def test_each_row_becomes_a_video_of_its_own(browsers: World, client: KodaClient, page: Path) -> None:
+    made = await client.render_batch(page, [{"colour": "red"}, {"colour": "blue", "extra": None}], OPTIONS, key="one")
+    async with asyncio.timeout(90):
+        while len((await client.page_renders(batch=made.id, status=["succeeded", "failed"])).renders) < 2:
+            await asyncio.sleep(0.05)
+    listed = await client.page_renders(batch=made.id, status=["succeeded"])
+    assert [one.id for one in listed.renders] == list(made.render_ids)
+    assert [(one.row, one.batch_id) for one in listed.renders] == [(1, made.id), (2, made.id)]
+    views = [await client.page_render(render_id) for render_id in made.render_ids]
+    assert [json.loads(str(view.request["props"])) for view in views] == [
+        {"colour": "red"}, {"colour": "blue", "extra": None}
+    ]  # fmt: skip
+    hashes = {str((view.result or {})["frameHash"]) for view in views}
+    assert len(hashes) == 2
+    again = await client.render_batch(page, [{"colour": "red"}, {"colour": "blue", "extra": None}], OPTIONS, key="one")
+    assert again == made
+    with pytest.raises(Conflict, match="'one'"):
+        await client.render_batch(page, [{"colour": "red"}], OPTIONS, key="one")
+
+
+async def test_a_batch_is_recorded_in_the_order_of_its_rows(koda: World, client: KodaClient, page: Path) -> None:
+    bundle = (await client.render_page(page, OPTIONS)).bundle
+    rows = [{"n": number} for number in range(MAX_BATCH_ROWS)]
+    made = await client.render_batch(bundle, rows, OPTIONS)
+    assert (made.bundle, len(made.render_ids)) == (bundle, MAX_BATCH_ROWS)
+    first = await client.page_renders(batch=made.id, limit=200)
+    second = await client.page_renders(batch=made.id, limit=200, before=first.next)
+    assert [one.row for one in (*first.renders, *second.renders)] == list(range(1, 401))
+    owed = await koda.store.owed(now(), limit=10)  # the render of the page came first
+    assert [work.id for work in owed[1:]] == list(made.render_ids[:9])
+    await client.cancel_page_render(made.render_ids[3])
+    assert [one.row for one in (await client.page_renders(batch=made.id, status=["cancelled"])).renders] == [4]
+    assert len((await client.page_renders(status=["cancelled"])).renders) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "says"),
+    [
+        ([], {}, "rows"),
+        ([{}] * (MAX_BATCH_ROWS + 1), {}, str(MAX_BATCH_ROWS)),
+        ([{}, 7], {}, "rows: 1"),
+        ("[{", {}, "rows"),
+        ([{}, {"text": "x" * (1024 * 1024)}], {}, "row 2"),
+        ([{}], {"props": {"a": 1}}, "options.props"),
+        ([{}], {"duration": -1}, "duration -1"),
+        ([{}], {"colour": "red"}, "colour"),
+    ],
+)
+async def test_where_a_row_cannot_be_rendered_none_is(
+    koda: World, http: httpx.AsyncClient, rows: object, options: dict[str, object], says: str
+) -> None:
+    refused = await send(http, rows, **options)
+    assert refused.status_code == 422, refused.text
+    assert says in refused.json()["detail"]
+    assert await koda.store.list_jobs(user_id="local") == []
+
+
+async def test_what_is_too_large_or_of_another_kind_is_refused(koda: World, http: httpx.AsyncClient) -> None:
+    refused = await send(http, [{"text": "x" * (2 * 1024 * 1024)}])
+    assert refused.status_code == 400 and "2048KB" in refused.json()["detail"]
+    large = json.dumps({"bundle": "0" * 64, "rows": [{"text": "x" * (2 * 1024 * 1024)}]})
+    refused = await http.post(URL, content=large, headers={"Content-Type": "application/json"})
+    assert refused.status_code == 413 and "2097152" in refused.json()["detail"]
+    assert (await http.post(URL, content=b"x", headers={"Content-Type": "text/csv"})).status_code == 415
+    assert (await http.post(URL, json={"bundle": "0" * 64, "rows": [{}]})).status_code == 404
+    assert (await http.get("/v1/renders", params={"batch": "x"})).status_code == 422
+    single = await http.post("/v1/renders", files={"file": b"x"}, data={"rows": "[{}]"})
+    assert single.status_code == 422 and "options" in single.json()["detail"]
+
+
+async def test_batches_are_their_owners(tmp_path: Path, page: Path) -> None:
+    async with world(tmp_path, **KEYS) as koda:
+        made = [("a", 1), ("b", 2)]
+        batches = {}
+        for letter, rows in made:
+            async with KodaClient(koda.url, key=letter * 32) as client:
+                batches[letter] = await client.render_batch(page, [{}] * rows, OPTIONS, key="same")
+        async with KodaClient(koda.url, key="a" * 32) as ann:
+            assert len((await ann.page_renders(batch=batches["a"].id)).renders) == 1
+            assert (await ann.page_renders(batch=batches["b"].id)).renders == ()
+            with pytest.raises(InvalidInput):
+                await ann.page_renders(batch="bat_%")
