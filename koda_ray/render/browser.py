@@ -247,6 +247,7 @@ class Browser:
         self.frames_painted = 0
         self.spoilt = False
         self._closed = False
+        self._contexts: set[str] = set()
 
     @classmethod
     async def launch(cls, *, chromium_path: Path | None = None, memory: MemoryLimit | None = None) -> Self:
@@ -333,6 +334,8 @@ class Browser:
         target = str((await connection.send("Target.createTarget", parameters))["targetId"])
         attached = await connection.send("Target.attachToTarget", {"targetId": target, "flatten": True})
         session = ProtocolSession(connection, str(attached["sessionId"]))
+        # nobody is there to be asked: what is not granted is refused at once
+        connection.post("Browser.grantPermissions", {"permissions": [], "browserContextId": context})
         await connection.send("Browser.setDownloadBehavior", {"behavior": "deny", "browserContextId": context})
         metrics: dict[str, object] = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False}
         if self.kind == "shell" and scale != 1:
@@ -372,7 +375,10 @@ class Browser:
     def _on_target(self, event: Mapping[str, object]) -> None:
         """Close what a page opened: its picture is nobody's."""
         info = cast("Mapping[str, Any]", event.get("targetInfo") or {})
-        if info.get("openerId"):
+        context = str(info.get("browserContextId"))
+        if context not in self._contexts:
+            self._contexts.add(context)  # the first page of a context is ours
+        else:
             self.connection.post("Target.closeTarget", {"targetId": info["targetId"]}).add_done_callback(_ignore)
 
 

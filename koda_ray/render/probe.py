@@ -14,6 +14,7 @@ from koda_ray.render.bundle import Bundle
 from koda_ray.render.memory import PAGE_MEMORY
 from koda_ray.render.page import PageFacts, RenderPage
 from koda_ray.render.protocol import ProbeReport, ProbeTask
+from koda_ray.render.spec import MAX_DURATION_S
 
 __all__ = ["probe_page"]
 
@@ -43,7 +44,7 @@ async def probe_page(task: ProbeTask, browser: Browser, bundle: Bundle) -> Probe
     pictures: set[str] = set()
     try:
         facts = await page.wait_ready(task.ready_timeout_s)
-        duration_s = task.duration_s or facts.duration_s or _DEFAULT_DURATION_S
+        duration_s = min(task.duration_s or facts.duration_s or _DEFAULT_DURATION_S, MAX_DURATION_S)
         if not facts.contract:
             # every frame in between is run, so a long page is looked at where it begins
             duration_s = min(duration_s, _MAX_STEPPED_S)

@@ -141,8 +141,10 @@
   delete window.SharedWorker; // nobody could move its clock
   if (window.ServiceWorkerContainer) ServiceWorkerContainer.prototype.register = () => Promise.reject(new DOMException("service workers are off in a render", "SecurityError"));
   delete window.RTCPeerConnection; delete window.webkitRTCPeerConnection;
-  if (window.CredentialsContainer) { // nobody is there to be asked
-    for (const name of ["create", "get"]) CredentialsContainer.prototype[name] = () => Promise.reject(new DOMException("nobody watches a render", "NotAllowedError"));
+  for (const [owner, ...names] of [["CredentialsContainer", "create", "get"], ["MediaDevices", "getDisplayMedia"]]) {
+    for (const name of window[owner] ? names : []) { // nobody is there to be asked
+      window[owner].prototype[name] = () => Promise.reject(new DOMException("nobody watches a render", "NotAllowedError"));
+    }
   }
 
   // ---- frames in the page ---------------------------------------------------------------------------------------
