@@ -94,8 +94,9 @@ GREEDY = {
     "objects": "for (;;) kept.push({ name: [kept.length] });",
     "buffers": FILL,
     "in a worker": f"new Worker(URL.createObjectURL(new Blob([`const kept = []; {FILL}`])));",
-    "in a frame": f"const f = document.createElement('iframe'); f.srcdoc = `<script>const kept = []; {FILL}<\\/script>`;"
-    "document.documentElement.append(f);",
+    "in a frame": f"""const frame = document.createElement("iframe");
+      frame.srcdoc = `<script>const kept = []; {FILL}<\\/script>`;
+      document.body.append(frame);""",
     "canvases at each frame": """requestAnimationFrame(function more() {
         for (let i = 0; i < 8; i++) {
           const canvas = new OffscreenCanvas(1024, 1024);
