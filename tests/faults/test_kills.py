@@ -75,7 +75,7 @@ async def test_a_killed_chunk_task_costs_only_its_own_unit(rig: Rig) -> None:
     await rig.rests(session_id, "plan")
     await rig.client.accept(session_id)
     await rig.rests(session_id, "preview")
-    await rig.client.render(session_id, RenderOptions(resolution="720p", fps=30))
+    await rig.client.render(session_id, RenderOptions(resolution="1080p", fps=60))
     await rig.event(
         session_id,
         lambda e: e.type == "render_progress" and e.data["quality"] == "final" and int(str(e.data["framesDone"])) > 5,
