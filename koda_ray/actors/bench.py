@@ -142,6 +142,11 @@ class SessionBench:
         """Return the running dev server, started where needed."""
         return await self._project.use(lambda sandbox: sandbox.start_preview())
 
+    async def open_endpoint(self) -> PreviewEndpoint | None:
+        """Return the dev server of the sandbox that there is; None without one. Makes none."""
+        sandbox = self._project.held
+        return None if sandbox is None else await sandbox.start_preview()
+
     async def start_stream(self) -> str:
         """Start the dev server and announce where people ask for a link to it."""
         await self.endpoint()

@@ -103,6 +103,18 @@ class RayDirectory:
         given = {"user_id": user_id}
         return cast("PreviewEndpoint", await self._call(session_id, "preview", given, limit_s=PREVIEW_TIMEOUT_S))
 
+    async def shown(self, *, session_id: str, user_id: str) -> PreviewEndpoint | None:
+        """Return the dev server of a session that is active and has its project open."""
+        handle = await self._find(session_name(session_id))
+        if handle is None:
+            return None
+        try:
+            async with asyncio.timeout(_WATCH_TIMEOUT_S):
+                return cast("PreviewEndpoint | None", await handle.shown.remote(user_id=user_id))
+        except (RayError, TimeoutError) as error:  # it is leaving, or busy: whoever asks asks again
+            _log.debug("no dev server to show", session_id=session_id, error=type(error).__name__)
+            return None
+
     async def watch(self, session_id: str, watchers: int) -> None:
         """Tell a session that is active how many people follow it here."""
         handle = await self._find(session_name(session_id))

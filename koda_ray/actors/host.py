@@ -209,6 +209,14 @@ class _SessionHost:
 
         return await self._answer(call())
 
+    async def shown(self, *, user_id: str) -> PreviewEndpoint | None:
+        """Return the dev server, where the project is open."""
+
+        async def call() -> PreviewEndpoint | None:
+            return await (await self._session()).shown(user_id)
+
+        return await self._answer(call())
+
     async def watch(self, *, source: str, watchers: int) -> int:
         """Note how many people follow at one server, which repeats it while there are any; returns the sum of all."""
         await self._session()

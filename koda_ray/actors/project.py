@@ -76,6 +76,11 @@ class Project:
         """Whether this process holds a sandbox."""
         return self._sandbox is not None
 
+    @property
+    def held(self) -> Sandbox | None:
+        """The sandbox that this process holds; it may have ended."""
+        return self._sandbox
+
     async def sandbox(self) -> Sandbox:
         """Return the sandbox, making and filling one when there is none."""
         async with self._acquiring:

@@ -43,7 +43,7 @@ from koda_ray.commands import (
     StopWork,
 )
 from koda_ray.config import Settings
-from koda_ray.errors import Conflict, Fenced, KodaError, NotFound
+from koda_ray.errors import Conflict, Fenced, KodaError, NotFound, SandboxNotFound, ServerFailed
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import ModelProvider
 from koda_ray.logs import get_logger
@@ -225,10 +225,23 @@ class Session:
 
     async def preview(self, user_id: str) -> PreviewEndpoint:
         """Return the live dev server, started where needed."""
-        if user_id != self._core.user_id:
-            raise NotFound(f"there is no session {self.session_id}", context={"session_id": self.session_id})
+        self._check_owner(user_id)
         self._active_at = time.monotonic()
         return await self._bench.endpoint()
+
+    async def shown(self, user_id: str) -> PreviewEndpoint | None:
+        """Return the live dev server while there is a sandbox; a page that asks so is no reason to stay awake."""
+        self._check_owner(user_id)
+        if self._closed:
+            return None
+        try:
+            return await self._bench.open_endpoint()
+        except (SandboxNotFound, ServerFailed):
+            return None
+
+    def _check_owner(self, user_id: str) -> None:
+        if user_id != self._core.user_id:
+            raise NotFound(f"there is no session {self.session_id}", context={"session_id": self.session_id})
 
     async def watch(self, watchers: int) -> None:
         """Note how many people follow; when the last one leaves, the work so far is saved."""

@@ -46,6 +46,10 @@ class SessionDirectory(Protocol):
         """Activate a session and return its running dev server, started where needed."""
         ...
 
+    def shown(self, *, session_id: str, user_id: str) -> Coroutine[Any, Any, PreviewEndpoint | None]:
+        """Return a session's dev server while its project is open; never activates, and None where there is none."""
+        ...
+
     def watch(self, session_id: str, watchers: int) -> Coroutine[Any, Any, None]:
         """Say how many subscribers follow a session here; never activates."""
         ...

@@ -7,7 +7,8 @@ path: ``/p/<token>/...``. The dev server runs under a base path that occurs nowh
 replaced by the token's path, so Vite's absolute module addresses and its HMR socket come back here.
 
 A page that is open keeps that socket, and whoever looks at it follows the session like a reader of its events: the
-session is told, so it does not go to sleep under an audience that is only looking.
+session is told, so it does not go to sleep under an audience that is only looking. Where it sleeps all the same (its
+video is finished), the page stays as it is, and is loaded anew when there is a dev server again.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ __all__ = ["create_preview_app"]
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_TEXT_BYTES = 32 * 1024 * 1024
 """Largest text whose base path is replaced; three.js with an inline source map is about 6 MiB."""
+_PING = "vite-ping"
+"""What Vite's client calls the sockets with which it asks whether a dev server that went away is there again."""
 _ENDPOINT_TTL_S = 10.0
 _UNUSED_S = 600.0
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
@@ -272,16 +275,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
     try:
         grant = _grant(proxy, websocket)
-        upstream = await proxy.upstream(grant)
-        target = _target(websocket, upstream.endpoint.base)
-        try:
-            server = await _connect(websocket, upstream, target)
-        except (OSError, InvalidHandshake, TimeoutError):  # it may have been started anew
-            upstream = await proxy.upstream(grant, failed=upstream)
-            try:
-                server = await _connect(websocket, upstream, target)
-            except (OSError, InvalidHandshake, TimeoutError) as error:
-                raise ServerFailed(f"the session's dev server takes no socket ({type(error).__name__})") from error
+        server = await _dial(proxy, websocket, grant)
     except KodaError as error:
         await websocket.close(4000 + error.status, error.code)
         return
@@ -300,11 +294,29 @@ async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
             await websocket.close()
 
 
-async def _connect(websocket: WebSocket, upstream: _Upstream, target: str) -> ClientConnection:
+async def _dial(proxy: _Proxy, websocket: WebSocket, grant: Grant) -> ClientConnection:
+    """Open the dev server's side of a socket."""
+    failures = (OSError, InvalidHandshake, TimeoutError)
+    try:
+        if _PING in websocket.scope["subprotocols"]:
+            # a page that is left open when its session went to sleep asks each second: that must not wake it again
+            endpoint = await proxy.directory.shown(session_id=grant.session_id, user_id=grant.user_id)
+            if endpoint is None:
+                raise ServerFailed("the session sleeps: load the page anew to wake it")
+            return await _connect(websocket, endpoint)
+        upstream = await proxy.upstream(grant)
+        try:
+            return await _connect(websocket, upstream.endpoint)
+        except failures:  # it may have been started anew
+            return await _connect(websocket, (await proxy.upstream(grant, failed=upstream)).endpoint)
+    except failures as error:
+        raise ServerFailed(f"the session's dev server takes no socket ({type(error).__name__})") from error
+
+
+async def _connect(websocket: WebSocket, endpoint: PreviewEndpoint) -> ClientConnection:
     protocols = [Subprotocol(name) for name in websocket.scope["subprotocols"]]
-    return await unix_connect(
-        upstream.endpoint.socket_path, f"ws://localhost{target}", subprotocols=protocols or None, max_size=None
-    )
+    target = f"ws://localhost{_target(websocket, endpoint.base)}"
+    return await unix_connect(endpoint.socket_path, target, subprotocols=protocols or None, max_size=None)
 
 
 async def _inwards(websocket: WebSocket, server: ClientConnection) -> None:

@@ -169,8 +169,10 @@ async def test_followers_of_several_servers_are_added_up(place: Place) -> None:
         sandboxes=sandbox_provider(place.settings),
     )  # fmt: skip
     await place.directory.watch(session.id, 1)  # sleeps, and goes on sleeping
+    assert await place.directory.shown(session_id=session.id, user_id=session.user_id) is None
     assert actors() == set()
     await place.directory.wake(session.id)
+    assert await place.directory.shown(session_id=session.id, user_id=session.user_id) is None  # it has no sandbox
     handle = ray.get_actor(session_name(session.id), namespace=NAMESPACE)
     for servers, count in ((place.directory, 2), (other, 3), (place.directory, 0)):
         await servers.watch(session.id, count)

@@ -447,6 +447,12 @@ async def test_the_live_preview_is_offered_whoever_directs(studio: Studio) -> No
     async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=endpoint.socket_path)) as client:
         page = await client.get(f"http://preview{endpoint.base}")
     assert page.status_code == 200 and "/src/main.tsx" in page.text
+    assert await session.shown("local") == endpoint
+    with pytest.raises(NotFound):
+        await session.shown("mallory")
+    await studio.until(session, "preview")
+    await session._project.release("destroy")
+    assert await session.shown("local") is None and await studio.sandboxes.list() == []  # looking makes none
 
 
 class Weak(LocalExecutor):

@@ -150,6 +150,36 @@ async def test_the_page_runs_and_reloads_as_files_change(shown: Shown, page: Pag
     await told(shown, 0)
 
 
+@pytest.mark.sandbox
+@pytest.mark.browser
+@pytest.mark.slow
+async def test_an_open_page_does_not_wake_a_session_that_sleeps(shown: Shown, page: Page) -> None:
+    await page.goto(shown.url)
+    await page.wait_for_function("window.__koda !== undefined", timeout=60_000)
+    await page.evaluate("window.__koda.ready")
+    await told(shown, 1)
+    directory = shown.koda.directory
+    directory.asleep = True
+    await shown.sandbox.destroy()
+    asked = directory.previews
+    async with asyncio.timeout(30):
+        while directory.pings < 3:
+            await asyncio.sleep(0.05)
+    assert directory.previews == asked
+    assert await page.evaluate("window.__koda !== undefined")  # what was loaded is still shown
+    provider = provider_from(shown.koda.settings)
+    again = await provider.create(sandbox_id=new_id("sbx"), session_id=shown.session_id, user_id="local")
+    try:
+        source = (await again.read_file("src/App.tsx")).decode()
+        await again.write_files({"src/App.tsx": f"document.title = 'awake';\n{source}".encode()})
+        directory.socket_path = (await again.start_preview()).socket_path
+        directory.asleep = False
+        await page.wait_for_function("document.title === 'awake'", timeout=60_000)
+    finally:
+        await page.close()
+        await again.destroy()
+
+
 async def told(shown: Shown, watchers: int) -> None:
     """Wait until the session has heard that so many look at its page."""
     async with asyncio.timeout(20):

@@ -86,6 +86,9 @@ class ScriptedDirectory:
     slow_s: float = 0.0
     activations: int = 0
     submits: int = 0
+    asleep: bool = False
+    previews: int = 0
+    pings: int = 0
     watchers: dict[str, int] = field(default_factory=dict)
     executor: RenderExecutor | None = None
     renders: dict[str, StandaloneRender] = field(default_factory=dict)
@@ -126,7 +129,13 @@ class ScriptedDirectory:
 
     async def preview(self, *, session_id: str, user_id: str) -> PreviewEndpoint:
         await self.store.get_session(session_id, user_id=user_id)
+        self.previews += 1
         return PreviewEndpoint(socket_path=self.socket_path)
+
+    async def shown(self, *, session_id: str, user_id: str) -> PreviewEndpoint | None:
+        await self.store.get_session(session_id, user_id=user_id)
+        self.pings += 1
+        return None if self.asleep else PreviewEndpoint(socket_path=self.socket_path)
 
     async def watch(self, session_id: str, watchers: int) -> None:
         self.watchers[session_id] = watchers

@@ -3,6 +3,10 @@ import './koda/boot';
 import { markFailed } from './koda/contract';
 import { record } from './koda/errors';
 
+// The live preview is shown in an opaque origin, which has no shared workers. Vite's client asks from one whether a server
+// that went away is there again, unless the browser knows none: then it asks from the page.
+if (import.meta.hot && window.origin === 'null') Reflect.deleteProperty(window, 'SharedWorker');
+
 async function start(): Promise<void> {
   if (import.meta.env.DEV && new URLSearchParams(window.location.search).has('studio')) {
     const { startStudio } = await import('./koda/studio');
