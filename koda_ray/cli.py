@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_ar
 
 import typer
 
+from koda_ray.console import keys
 from koda_ray.console.exits import EXITS, Exit, Left, reported
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(keys.app, name="keys")
 
 Prompt = Annotated[str, typer.Argument(help="What to make; - reads it from stdin.", show_default=False)]
 Session = Annotated[str, typer.Argument(metavar="ID", help="A session's id (see: koda list).", show_default=False)]
@@ -398,33 +401,14 @@ def list_renders(
     server: Server = None,
 ) -> None:
     """List the pages that a server renders or has rendered, newest first. Works without a server too."""
-    from rich.console import Console
-
-    from koda_ray.client import KodaClient
-    from koda_ray.console.server import running_url
-    from koda_ray.console.summary import print_renders
+    from koda_ray.console import renders
     from koda_ray.wire import RenderStatus
 
     for name in status or ():
         if name not in get_args(RenderStatus):
             raise typer.BadParameter(f"{name!r} is none of {', '.join(get_args(RenderStatus))}", param_hint="--status")
     wanted = cast("list[RenderStatus]", status or [])
-
-    async def read(url: str) -> Any:
-        async with KodaClient(url) as client:
-            return await client.page_renders(limit=limit, before=before, status=wanted)
-
-    url = running_url(server)
-    if url is None:
-        from koda_ray.console.offline import read_renders
-
-        page = _run(read_renders(limit=limit, before=before, status=wanted))
-    else:
-        page = _run(read(url))
-    if json:
-        typer.echo(page.model_dump_json(indent=2))
-    else:
-        print_renders(Console(highlight=False), page)
+    renders.list_renders(limit=limit, before=before, status=wanted, json=json, server=server)
 
 
 @app.command()

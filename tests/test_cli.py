@@ -465,6 +465,27 @@ async def test_a_servers_renders_are_listed_cancelled_and_deleted(
     assert len((await client.page_renders()).renders) == 1
 
 
+async def test_keys_are_made_listed_and_revoked(koda: World, shell: Shell) -> None:
+    made = await shell("keys", "create", "ada", "--name", "her laptop")
+    key = made.out.strip()
+    assert key.startswith("koda_") and "KODA_API_KEY" in made.err
+    refused = await shell("list")
+    assert refused.status == Exit.FAILED and "needs a key" in refused.err
+    assert (await shell("list", KODA_API_KEY=key)).status == 0
+    again = await shell("keys", "create")
+    assert again.err == ""
+    (first, second) = json.loads((await shell("keys", "list", "--json")).out)["keys"]
+    assert (first["user"], first["name"], second["user"]) == ("ada", "her laptop", "local")
+    assert key not in (await shell("keys", "list")).out
+    assert (await shell("keys", "revoke", first["id"])).out == "revoked\n"
+    assert (await shell("list", KODA_API_KEY=key)).status == Exit.FAILED
+    assert (await shell("keys", "list")).out.splitlines()[0].split("\t")[:3] == [first["id"], "ada", "revoked"]
+    assert (await shell("keys", "revoke", first["id"])).status == Exit.NOT_FOUND
+    assert (await shell("keys", "revoke", again.out.strip())).status == 0  # by itself
+    assert (await shell("list")).status == 0  # nobody needs one any more
+    assert (await shell("keys", "create", "a/b")).status == Exit.USAGE
+
+
 @pytest.mark.parametrize(
     "module", ["koda_ray.cli", "koda_ray.console.job", "koda_ray.client", "koda_ray.console.offline"]
 )

@@ -6,6 +6,7 @@ An API key is 256 random bits, so a plain SHA-256 of it is enough at rest: there
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Sequence
 
@@ -16,11 +17,13 @@ from koda_ray.state import schema
 from koda_ray.state.database import Database
 from koda_ray.state.rows import columns, record
 from koda_ray.state.sql_parts import no_such
-from koda_ray.state.store import AssetRecord
+from koda_ray.state.store import ApiKeyRecord, AssetRecord
 from koda_ray.types import now
 
 __all__ = ["SqlAccounts", "ensure_project", "ensure_user", "give_assets"]
 
+_ID_CHARS = 16
+_KEY_ID = re.compile(r"[0-9a-f]{16}")
 _A = schema.assets.c
 _K = schema.api_keys.c
 
@@ -66,9 +69,28 @@ class SqlAccounts:
         query = select(_K.user_id).where(_K.revoked_at.is_(None)).limit(1)
         return await self._database.read(lambda connection: connection.execute(query).first()) is not None
 
+    async def api_keys(self) -> list[ApiKeyRecord]:
+        """Read what is known of all keys, oldest first."""
+        query = select(schema.api_keys).order_by(_K.created_at, _K.key_hash)
+
+        def work(connection: Connection) -> list[ApiKeyRecord]:
+            return [
+                ApiKeyRecord(
+                    id=row.key_hash[:_ID_CHARS],
+                    user_id=row.user_id,
+                    name=row.name,
+                    created_at=row.created_at,
+                    revoked_at=row.revoked_at,
+                )
+                for row in connection.execute(query)
+            ]
+
+        return await self._database.read(work)
+
     async def revoke_api_key(self, key: str) -> bool:
-        """Make a key useless; return whether it was of use before."""
-        statement = update(schema.api_keys).where(_K.key_hash == _hash(key), _K.revoked_at.is_(None))
+        """Make a key useless, by itself or by its id; return whether it was of use before."""
+        which = _K.key_hash.startswith(key) if _KEY_ID.fullmatch(key) else _K.key_hash == _hash(key)
+        statement = update(schema.api_keys).where(which, _K.revoked_at.is_(None))
         statement = statement.values(revoked_at=now())
         return await self._database.write(lambda connection: connection.execute(statement).rowcount) > 0
 

@@ -21,6 +21,7 @@ from koda_ray.state.notify import Notifier
 from koda_ray.types import NodeState, Owes
 
 __all__ = [
+    "ApiKeyRecord",
     "ApprovalKind",
     "ApprovalRecord",
     "AssetRecord",
@@ -217,6 +218,17 @@ class AssetRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ApiKeyRecord:
+    """What is known of a key; ``id`` names it without being of use as one."""
+
+    id: str
+    user_id: str
+    name: str
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class SandboxRecord:
     """A sandbox that was asked for: the row is written before the sandbox is made."""
 
@@ -303,8 +315,12 @@ class Store(Protocol):
         """Whether any key is of use: then requests without one are refused."""
         ...
 
+    async def api_keys(self) -> list[ApiKeyRecord]:
+        """Read what is known of all keys, oldest first; never the keys."""
+        ...
+
     async def revoke_api_key(self, key: str) -> bool:
-        """Make a key useless; return whether it was of use before."""
+        """Make a key useless, by itself or by its id; return whether it was of use before."""
         ...
 
     # sessions: reads never activate

@@ -46,8 +46,16 @@ class StoreConformance:
         assert [await store.user_for_key(key) for key in (first, second, other)] == ["ann", "ann", "bob"]
         assert await store.user_for_key("koda_nonsense") is None
         assert await store.user_for_key("") is None
+        known = await store.api_keys()
+        assert [(one.user_id, one.name, one.revoked_at) for one in known] == [
+            ("ann", "laptop", None), ("ann", "", None), ("bob", "", None)
+        ]  # fmt: skip
+        assert len({one.id for one in known}) == 3 and first not in repr(known)
+        assert await store.user_for_key(known[0].id) is None
         assert await store.revoke_api_key(first)
         assert not await store.revoke_api_key(first)
+        assert not await store.revoke_api_key(known[0].id)
+        assert [one.revoked_at is None for one in await store.api_keys()] == [False, True, True]
         assert [await store.user_for_key(key) for key in (first, second)] == [None, "ann"]
 
     # --- making and reading sessions

@@ -1,0 +1,36 @@
+"""``koda renders``: the pages that a server renders, from the server or, without one, from the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from koda_ray.client import KodaClient
+from koda_ray.console.offline import read_renders
+from koda_ray.console.server import running_url
+from koda_ray.console.summary import print_renders
+from koda_ray.wire import RenderPage, RenderStatus
+
+__all__ = ["list_renders"]
+
+
+def list_renders(
+    *, limit: int, before: str | None, status: Sequence[RenderStatus], json: bool, server: str | None
+) -> None:
+    """Print a page of renders, newest first."""
+    url = running_url(server)
+
+    async def read() -> RenderPage:
+        if url is None:
+            return await read_renders(limit=limit, before=before, status=status)
+        async with KodaClient(url) as client:
+            return await client.page_renders(limit=limit, before=before, status=status)
+
+    page = asyncio.run(read())
+    console = Console(highlight=False)
+    if json:
+        console.file.write(page.model_dump_json(indent=2) + "\n")
+    else:
+        print_renders(console, page)
