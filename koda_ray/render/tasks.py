@@ -308,7 +308,8 @@ class RayExecutor:
 def _browsers_of_a_node() -> int:
     """Return how many browsers the node with the most of them runs at once, besides urgent ones, which are small."""
     nodes = cast("list[dict[str, Any]]", ray.nodes())
-    return max(1, *(int(node["Resources"].get(CHROMIUM_RESOURCE, 0)) for node in nodes if node["Alive"]))
+    slots = (CHROMIUM_RESOURCE, URGENT_RESOURCE)
+    return max(1, *(int(sum(node["Resources"].get(slot, 0) for slot in slots)) for node in nodes if node["Alive"]))
 
 
 async def _end(stream: Any) -> None:

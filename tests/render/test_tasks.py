@@ -13,6 +13,7 @@ import ray
 from koda_ray.errors import PageError, RenderError
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.memory import PAGE_MEMORY, MemoryLimit
 from koda_ray.render.protocol import ProbeTask, Progress, UnitResult
 from koda_ray.render.tasks import CHROMIUM_RESOURCE, URGENT_RESOURCE, RayExecutor
 from koda_ray.serve import ray_folder
@@ -161,3 +162,15 @@ async def test_another_environment_is_refused(cluster: RayExecutor, storage: Sto
     with pytest.raises(RenderError, match="of another machine"):
         job = RenderJob(spec, storage=storage, executor=Stale(), job_id="job_1", user_id=USER, attempts=1)  # type: ignore[arg-type]
         await job.run()
+
+
+async def test_a_page_that_uses_too_much_on_ray_ends_with_words_and_not_with_its_worker(
+    cluster: RayExecutor, storage: Storage
+) -> None:
+    assert cluster._memory == MemoryLimit(browsers=4)
+    html = "<!doctype html><script>const kept = []; for (;;) kept.push(new Uint8Array(1 << 24).fill(1));</script>"
+    spec = small(await put_page(storage, html))
+    executor = RayExecutor(memory=MemoryLimit(300))
+    with pytest.raises(PageError, match="may use 300 MiB") as caught:
+        await RenderJob(spec, storage=storage, executor=executor, job_id="job_1", user_id=USER).run()
+    assert caught.value.code == PAGE_MEMORY
