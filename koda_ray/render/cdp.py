@@ -16,12 +16,13 @@ from typing import Any, cast
 
 from koda_ray.errors import BrowserCrashed, KodaError, PageError
 
-__all__ = ["Connection", "Listener", "ProtocolSession", "ProtocolTransport"]
+__all__ = ["NAVIGATED", "Connection", "Listener", "ProtocolSession", "ProtocolTransport"]
 
 Listener = Callable[[Mapping[str, object]], None]
 ProtocolTransport = Callable[[bytes], None]
 """Sends bytes to the browser."""
 
+NAVIGATED = "the page navigated away or reloaded while it was rendered"
 _MAX_MESSAGE_CHARS = 300
 _END = b"\0"
 # what a page says is not longer, unless to fill our memory; pictures are as large as they are
@@ -206,5 +207,5 @@ def _error(message: str) -> KodaError:
     """Say in our terms what the browser says when a call cannot be answered."""
     first = (message.strip().splitlines() or [""])[0][:_MAX_MESSAGE_CHARS]
     if "context was destroyed" in first or "Cannot find context" in first or "navigated or closed" in first:
-        return PageError("the page navigated away or reloaded while it was rendered")
+        return PageError(NAVIGATED)
     return BrowserCrashed(f"the browser ended or refused: {first or 'no reason given'}")

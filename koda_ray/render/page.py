@@ -20,6 +20,7 @@ from urllib.parse import quote
 from koda_ray.errors import BrowserCrashed, InvalidInput, PageError, PageNotReady
 from koda_ray.render.browser import Browser, Target
 from koda_ray.render.bundle import Bundle
+from koda_ray.render.cdp import NAVIGATED
 from koda_ray.render.clock import page_clock, worker_clock
 from koda_ray.render.problems import Problems, clean
 from koda_ray.render.serving import ORIGIN, BundleServer
@@ -73,6 +74,7 @@ class RenderPage:
         self._ticks_ms = _FIRST_TICK_MS
         self._zero_ms = _FIRST_TICK_MS  # the browser's time when the page's is 0
         self._now_ms = 0.0
+        self._main_frame: str | None = None
         self._last: tuple[str, bytes] | None = None
         self._still = False
         self._contract = False
@@ -153,7 +155,7 @@ class RenderPage:
         session.on("Target.attachedToTarget", self._on_worker)
         await session.send("Target.setAutoAttach", _WORKERS)
         url = f"{ORIGIN}/{quote(entry)}?export=1"
-        self._server.main_frame = str((await session.send("Page.navigate", {"url": url})).get("frameId"))
+        self._main_frame = str((await session.send("Page.navigate", {"url": url})).get("frameId"))
 
     @property
     def contract(self) -> bool:
@@ -180,9 +182,7 @@ class RenderPage:
             asked = loop.time()
             try:
                 async with asyncio.timeout_at(deadline):
-                    status = cast(
-                        "dict[str, object]", await self._evaluate("window.__kodaRender?.status() ?? null") or {}
-                    )
+                    status = cast("dict[str, object]", await self._status() or {})
                     await self._begin_frame()
             except TimeoutError:
                 if deadline - asked > min(_BUSY_S, timeout_s / 2):
@@ -220,6 +220,15 @@ class RenderPage:
             width=_positive(facts.get("width")),
             height=_positive(facts.get("height")),
         )
+
+    async def _status(self) -> object:
+        """Return what the page says of its loading; nothing while it is between two documents."""
+        try:
+            return await self._evaluate("window.__kodaRender?.status() ?? null")
+        except PageError as error:
+            if error.message != NAVIGATED:
+                raise
+            return None
 
     async def _before(self, deadline: float, expression: str, timeout_s: float) -> object:
         """Evaluate while there is time; what runs still is a loop, of the page or of a worker that it waits for."""
@@ -314,12 +323,15 @@ class RenderPage:
     def _on_navigated(self, event: Mapping[str, object]) -> None:
         """Note where the page goes after it was ready: its clock and its state would start again."""
         frame = cast("Mapping[str, object]", event.get("frame") or {})
-        if self._ready and "parentId" not in frame:
+        if "parentId" in frame:
+            return
+        self._server.arrived(str(frame.get("id")))
+        if self._ready:
             self._left_for = str(frame.get("url"))
 
     def _on_journey(self, frame: str, url: str) -> None:
         """Note that the page is about to go somewhere, or to itself again; it may still be a download."""
-        if self._server.main_frame in (None, frame):
+        if self._main_frame in (None, frame):
             self._journeys += 1
             if self._ready:
                 self._leaves_for = url

@@ -30,9 +30,6 @@ class BundleServer:
         bundle: What there is.
         problems: Hears of what there is not.
         on_journey: Hears which frame is about to go where in the bundle; elsewhere nobody goes.
-
-    Attributes:
-        main_frame: The page's own frame, when it is known: its document says itself when it is there.
     """
 
     def __init__(self, bundle: Bundle, problems: Problems, on_journey: Callable[[str, str], None]) -> None:
@@ -40,7 +37,6 @@ class BundleServer:
         self._problems = problems
         self._on_journey = on_journey
         self._under_way: dict[str, tuple[str, str, str | None]] = {}
-        self.main_frame: str | None = None
 
     def attach(self, session: ProtocolSession) -> None:
         """Answer a target's requests from now on; a page's also answers those of its workers."""
@@ -59,8 +55,12 @@ class BundleServer:
     @property
     def pending(self) -> list[str]:
         """Names of the requests that are under way."""
-        waiting = [(url, frame) for _, url, frame in self._under_way.values()]
-        return [f"request {url}" for url, frame in waiting if frame is None or frame != self.main_frame]
+        return [f"request {url}" for _, url, _ in self._under_way.values()]
+
+    def arrived(self, frame: str) -> None:
+        """Wait for no document of a frame: the one that is there says itself when it is whole."""
+        for request in [number for number, (*_, owner) in self._under_way.items() if owner == frame]:
+            del self._under_way[request]
 
     def _on_sent(self, session: ProtocolSession, event: Mapping[str, object]) -> None:
         if event.get("type") not in _NEVER_DONE:

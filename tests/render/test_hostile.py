@@ -37,6 +37,7 @@ requestAnimationFrame(function live(at) {
   if (document.body) document.body.style.background = `rgb(${at / 5}, 0, 0)`;
   requestAnimationFrame(live);
 });
+const once = (act) => requestAnimationFrame(act);
 const each = (act) => requestAnimationFrame(function again(at) { act(at); requestAnimationFrame(again); });
 </script>"""
 REDS = [0, 20, 40]
@@ -307,34 +308,34 @@ async def test_nothing_outside_the_bundle_is_reached_by_any_way(browser: Browser
 
 
 ENDS: dict[str, tuple[str, type[KodaError], str]] = {
-    "reloads as it loads": ("<script>location.reload()</script>", PageError, "loads itself anew.* again and again"),
-    "refreshes": ("<meta http-equiv=refresh content=0>", PageError, "loads itself anew.* again and again"),
+    "reloads as it loads": ("<script>location.reload()</script>", PageError, "again and again|navigated"),
+    "refreshes": ("<meta http-equiv=refresh content=0>", PageError, "again and again|navigated"),
     "goes elsewhere at once": (
         "<script>location.href = 'https://example.com/'</script><p>x",
         PageError,
         "before it had a body .*https://example.com/ was refused",
     ),
     "stops itself": ("<script>stop()</script><p>x", PageError, "before it had a body"),
-    "reloads": (f"{LIVE}<script>each(() => location.reload())</script>", PageError, "frame .* navigated to .*index"),
+    "reloads": (f"{LIVE}<script>once(() => location.reload())</script>", PageError, "frame .* navigated to .*index"),
     "goes to another page": (
-        f"{LIVE}<script>{GO_AWAY.format('`/other.html`')}</script>",
+        f"{LIVE}<script>once(() => {{ location = '/other.html' }})</script>",
         PageError,
         "navigated to .*other",
     ),
     "goes back": (
-        f"{LIVE}<script>history.pushState(1, '', '/there'); each(() => history.go(0))</script>",
+        f"{LIVE}<script>history.pushState(1, '', '/there'); once(() => history.go(0))</script>",
         PageError,
         "navigated to .*there",
     ),
-    "becomes blank": (f"{LIVE}<script>each(() => {{ location = 'about:blank' }})</script>", PageError, "about:blank"),
+    "becomes blank": (f"{LIVE}<script>once(() => {{ location = 'about:blank' }})</script>", PageError, "about:blank"),
     "becomes a blob": (
-        f"{LIVE}<script>each(() => {{ location = URL.createObjectURL(new Blob(['x'], {{ type: 'text/html' }})) }})"
+        f"{LIVE}<script>once(() => {{ location = URL.createObjectURL(new Blob(['x'], {{ type: 'text/html' }})) }})"
         "</script>",
         PageError,
         "navigated to blob:",
     ),
     "asks before it is left": (
-        f"{LIVE}<script>onbeforeunload = () => 'stay'; each(() => {{ location = '/other.html' }})</script>",
+        f"{LIVE}<script>onbeforeunload = () => 'stay'; once(() => {{ location = '/other.html' }})</script>",
         PageError,
         "navigated to .*other",
     ),
@@ -372,7 +373,7 @@ ENDS: dict[str, tuple[str, type[KodaError], str]] = {
 async def test_a_page_that_goes_too_far_ends_its_own_render(browser: Browser, how: str) -> None:
     html, kind, words = ENDS[how]
     with pytest.raises(kind, match=words) as caught:
-        await render(browser, f"<!doctype html>{html}", frames=30)
+        await render(browser, f"<!doctype html>{html}", frames=500)
     assert len(caught.value.message) < 5000
     assert await fine(browser)
 

@@ -105,6 +105,22 @@ async def test_random_numbers_do_not_depend_on_the_way_to_a_frame(browser: Brows
     assert 0 <= seen[0][2] < 1
 
 
+async def test_many_timers_fire_in_order_and_cleared_ones_never(browser: Browser) -> None:
+    page = await opened(
+        browser,
+        """<!doctype html><script>
+        const fired = [], all = [];
+        for (let i = 0; i < 3000; i++) all.push(setTimeout(() => fired.push(i), 1 + (i * 7919) % 500));
+        for (let i = 0; i < 3000; i += 3) clearTimeout(all[i]);
+        for (let i = 0; i < 9000; i++) clearTimeout(setTimeout(() => fired.push(-1), 400));
+        </script>""",
+    )
+    await page.wait_ready(20)
+    await page.go(10, 10)
+    expected = sorted((i for i in range(3000) if i % 3), key=lambda i: (1 + (i * 7919) % 500, i))
+    assert await value(page, "fired") == expected
+
+
 async def test_react_like_work_in_tasks_is_done_before_the_picture(browser: Browser) -> None:
     page = await opened(
         browser,

@@ -101,12 +101,38 @@ const kodaClock = (scope, SEED) => {
   // ---- timers and animation frames ------------------------------------------------------------------------------
   let ids = 1, orders = 1, nesting = 0;
   const timers = new Map();
+  // Earliest first, as a heap: a page may have a hundred thousand. What was cleared stays in it until it comes up.
+  let queue = [];
+  const earlier = (one, other) => one.due < other.due || (one.due === other.due && one.order < other.order);
+  const enqueue = (timer) => {
+    let at = queue.length;
+    for (let up; at > 0 && earlier(timer, queue[up = (at - 1) >> 1]); at = up) queue[at] = queue[up];
+    queue[at] = timer;
+  };
+  const dequeue = () => {
+    const last = queue[queue.length - 1], length = queue.length -= 1;
+    let at = 0;
+    for (let down = 1; down < length; down = 2 * at + 1) {
+      if (down + 1 < length && earlier(queue[down + 1], queue[down])) down += 1;
+      if (!earlier(queue[down], last)) break;
+      queue[at] = queue[down];
+      at = down;
+    }
+    if (length) queue[at] = last;
+  };
+  const requeue = () => {
+    queue = [];
+    timers.forEach(enqueue);
+  };
   // Beyond five levels the HTML standard waits at least 4 ms; without that a timer of 0 would never let time pass.
   const clamp = (wait, level) => (level > 5 && wait < 4 ? 4 : wait);
   const addTimer = (callback, delay, args, repeat) => {
     const level = nesting + 1, wait = Math.max(repeat ? 1 : 0, Number(delay) || 0), id = ids++;
     const run = typeof callback === "function" ? callback : () => (0, eval)(String(callback));
-    timers.set(id, { id, order: orders++, due: now + clamp(wait, level), wait, run, args, repeat, level });
+    const timer = { id, order: orders++, due: now + clamp(wait, level), wait, run, args, repeat, level };
+    timers.set(id, timer);
+    if (queue.length > 2 * timers.size + 1000) requeue();
+    else enqueue(timer);
     wake();
     return id;
   };
@@ -137,19 +163,18 @@ const kodaClock = (scope, SEED) => {
   scope.cancelAnimationFrame = (id) => { frames.delete(id); };
 
   const nextTimer = (limit) => {
-    let found = null;
-    for (const timer of timers.values()) {
-      if (timer.due <= limit && (!found || timer.due < found.due || (timer.due === found.due && timer.order < found.order))) found = timer;
-    }
-    return found;
+    while (queue.length && timers.get(queue[0].id) !== queue[0]) dequeue();
+    return queue.length && queue[0].due <= limit ? queue[0] : null;
   };
   const fireTimers = async (limit) => {
     for (let timer = nextTimer(limit); timer; timer = nextTimer(limit)) {
       now = Math.max(now, timer.due);
+      dequeue();
       if (timer.repeat) {
         timer.level += 1;
         timer.due += clamp(timer.wait, timer.level);
         timer.order = orders++;
+        enqueue(timer);
       } else {
         timers.delete(timer.id);
       }
@@ -255,6 +280,7 @@ const kodaClock = (scope, SEED) => {
     await settle();
     await fireTimers(now);
     for (const timer of timers.values()) timer.due = Math.max(0, timer.due - now);
+    requeue();
     now = 0;
     booting = false;
     await moveWorkers("begin");
