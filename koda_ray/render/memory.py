@@ -25,6 +25,8 @@ PAGE_MEMORY = "PAGE_MEMORY"
 MIN_MB = 256
 _MIB = 1 << 20
 _SHARE = 0.6
+# a page of 1920x1080 with WebGL takes 270 MiB, at twice the pixels for each of CSS 370
+_LEAST_BYTES = 512 * _MIB
 _MOST_BYTES = 8 << 30
 # V8 keeps a page's objects within 4 GiB; near that it collects garbage for minutes before it gives up
 _MOST_PRIVATE_BYTES = 3 << 30
@@ -64,7 +66,7 @@ class MemoryLimit:
         if self.megabytes is not None:
             return self.megabytes * _MIB
         share = int(machine_bytes() * _SHARE / (self.browsers or 1))
-        return max(MIN_MB * _MIB, min(_MOST_BYTES, share))
+        return max(_LEAST_BYTES, min(_MOST_BYTES, share))
 
     @property
     def private_bytes(self) -> int:

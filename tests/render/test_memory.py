@@ -69,7 +69,7 @@ def test_a_browsers_share_follows_from_the_machine(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(memory, "machine_bytes", lambda: 20 << 30)
     assert MemoryLimit(browsers=4).cap_bytes == 3 << 30
     assert MemoryLimit().cap_bytes == 8 << 30
-    assert MemoryLimit(browsers=400).cap_bytes == 256 * MIB
+    assert MemoryLimit(browsers=400).cap_bytes == 512 * MIB
     assert MemoryLimit(1000, browsers=4).cap_bytes == 1000 * MIB
     assert MemoryLimit().among(4).cap_bytes == 3 << 30
     assert MemoryLimit(browsers=2).among(4) == MemoryLimit(browsers=2)
