@@ -26,12 +26,15 @@ from benchmarks.packages import cache_folder, install
 from benchmarks.scenes import SCENES, scene_source, three_module
 from koda_ray.render.programs import find_browser
 
-__all__ = ["PEERS", "HyperFrames", "Job", "Peer", "PeerRun", "Remotion"]
+__all__ = ["PEERS", "HyperFrames", "Job", "Peer", "PeerRun", "PuppeteerCapture", "Remotion"]
 
 REMOTION = "4.0.529"
 REACT = "19.2.0"
 HYPERFRAMES = "0.8.170"
 NODE = "22"
+PUPPETEER_CAPTURE = "1.58.0"
+PUPPETEER = "24.43.0"
+ESBUILD = "0.25.12"
 _RUN_TIMEOUT_S = 900
 _ORPHAN_WAIT_S = 5.0
 _HERE = Path(__file__).parent
@@ -115,7 +118,7 @@ class Remotion:
             "output": str(video),
         }
         command = ["node", str(_HERE / "remotion.mjs"), "render", json.dumps(request)]
-        return await _measure(job, variant, video, command, self._folder, {}, _remotion_frames)
+        return await _measure(job, variant, video, command, self._folder, {}, _told_frames)
 
 
 class HyperFrames:
@@ -132,18 +135,13 @@ class HyperFrames:
         machine = "arm64" if platform.machine() in ("aarch64", "arm64") else "x64"
         self._modules = await install(self.name, [f"hyperframes@{HYPERFRAMES}", f"node-linux-{machine}@{NODE}"])
         self._node = self._modules / f"node-linux-{machine}" / "bin"
-        self._shell = self._modules.parent / "chrome-headless-shell" / "chrome-headless-shell"
-        self._shell.parent.mkdir(exist_ok=True)
-        self._shell.unlink(missing_ok=True)
-        self._shell.symlink_to(find_browser().path)
+        self._shell = _shell_below(self._modules.parent)
 
     async def render(self, job: Job, variant: str) -> PeerRun:
         """Render one video; "draft" stands for x264's fastest preset, at our CRF."""
         graphics, quality = variant.split()
         project = job.folder / f"hyperframes-{job.scene}"
-        sources = await asyncio.to_thread(_write_project, job, project)
-        bundle = [str(self._modules / ".bin" / "esbuild"), "app.js", "--bundle", "--minify", "--format=iife"]
-        await _run([*bundle, f"--alias:three={three_module()}", f"--outfile={project / 'app.js'}"], sources)
+        await _build(job, project, self._modules, "hyperframes.js")
         video = job.folder / f"hyperframes-{job.scene}.mp4"
         environment = {
             "PATH": f"{self._node}:{os.environ['PATH']}",
@@ -160,29 +158,82 @@ class HyperFrames:
         return await _measure(job, variant, video, command, job.folder, environment, _hyperframes_frames)
 
 
-PEERS: Mapping[str, Callable[[], Peer]] = {"remotion": Remotion, "hyperframes": HyperFrames}
+class PuppeteerCapture:
+    """puppeteer-capture with its one page, whatever the number of workers."""
+
+    name = "puppeteer-capture"
+    variants: tuple[str, ...] = ("egl ultrafast", "egl superfast", "default superfast")
+
+    def __init__(self) -> None:
+        self._modules = Path()
+
+    async def prepare(self) -> None:
+        """Install it, and give the browser the name that it looks for."""
+        packages = [f"puppeteer-capture@{PUPPETEER_CAPTURE}", f"puppeteer-core@{PUPPETEER}", f"esbuild@{ESBUILD}"]
+        self._modules = await install(self.name, packages)
+        self._shell = _shell_below(self._modules.parent)
+
+    async def render(self, job: Job, variant: str) -> PeerRun:
+        """Render one video."""
+        gl, preset = variant.split()
+        project = job.folder / f"puppeteer-capture-{job.scene}"
+        await _build(job, project, self._modules, "puppeteer-capture.js")
+        video = job.folder / f"puppeteer-capture-{job.scene}.mp4"
+        request = {
+            "page": str(project / "index.html"),
+            **{name: getattr(job, name) for name in ("width", "height", "fps", "frames")},
+            "preset": preset,
+            "gl": gl,
+            "browser": str(self._shell),
+            "output": str(video),
+        }
+        command = ["node", str(_HERE / "puppeteer-capture.mjs"), json.dumps(request)]
+        return await _measure(job, variant, video, command, self._modules.parent, {}, _told_frames)
+
+
+PEERS: Mapping[str, Callable[[], Peer]] = {
+    "remotion": Remotion,
+    "hyperframes": HyperFrames,
+    "puppeteer-capture": PuppeteerCapture,
+}
 
 _HF_PROGRESS = re.compile(r'@hf-progress (\{"code":"capture".*\})')
 
 
-def _write_project(job: Job, project: Path) -> Path:
-    """Write a project without its script; return the folder of what that is made of."""
+def _shell_below(folder: Path) -> Path:
+    """Give our browser the name that others look for."""
+    shell = folder / "chrome-headless-shell" / "chrome-headless-shell"
+    shell.parent.mkdir(exist_ok=True)
+    shell.unlink(missing_ok=True)
+    shell.symlink_to(find_browser().path)
+    return shell
+
+
+async def _build(job: Job, project: Path, modules: Path, entry: str) -> None:
+    """Write a page that draws a job's scene, and its script."""
+    sources = await asyncio.to_thread(_write_project, job, project, entry)
+    bundle = [str(modules / ".bin" / "esbuild"), "app.js", "--bundle", "--minify", "--format=iife"]
+    await _run([*bundle, f"--alias:three={three_module()}", f"--outfile={project / 'app.js'}"], sources)
+
+
+def _write_project(job: Job, project: Path, entry: str) -> Path:
+    """Write a page without its script; return the folder of what that is made of."""
     shutil.rmtree(project, ignore_errors=True)
     project.mkdir(parents=True)
     values = {"WIDTH": job.width, "HEIGHT": job.height, "FPS": job.fps, "DURATION": job.frames / job.fps}
-    page = (_HERE / "hyperframes.html").read_text()
+    page = (_HERE / "page.html").read_text()
     for name, value in values.items():
         page = page.replace(f"__{name}__", f"{value:g}")
     (project / "index.html").write_text(page)
     sources = project.with_name(f"{project.name}-source")
     shutil.rmtree(sources, ignore_errors=True)
     sources.mkdir()
-    shutil.copy(_HERE / "hyperframes.js", sources / "app.js")
+    shutil.copy(_HERE / entry, sources / "app.js")
     shutil.copy(scene_source(job.scene), sources / "scene.js")
     return sources
 
 
-def _remotion_frames(line: str) -> int | None:
+def _told_frames(line: str) -> int | None:
     if not line.startswith("{"):
         return None
     event = cast("dict[str, object]", json.loads(line))
