@@ -2,8 +2,8 @@
 
 Units, the notes of which job made which video, bundles, and results that no row names any more all grow without end
 otherwise. Each counts as used when it was last written or touched, which whoever uses it does (`read_unit`,
-`store_bundle`), so a job that runs finds what it found. Where one goes all the same in the middle of a job (it takes
-longer than units are kept), the join misses it and it is captured again.
+`store_bundle`), and what rows of sessions and of jobs under way name is kept however old it is. Where a unit goes all
+the same in the middle of a job, the join misses it and it is captured again.
 
 A pass looks at so much and no more, and the next goes on where it ended: a bucket of millions of objects costs the same
 minute by minute as a small one. Files of sessions (their checkpoints) go with their sessions and are not touched here.
@@ -23,6 +23,7 @@ from koda_ray.state.storage import (
     ContentKind,
     Storage,
     Stored,
+    bundle_prefix,
     content_prefix,
     render_prefix,
     renders_prefix,
@@ -74,6 +75,7 @@ class Sweep:
         self._clock = clock
         self._round: AsyncGenerator[int] | None = None
         self._rest_until: datetime | None = None
+        self._kept: dict[str, set[str]] = {}
         self._gone: list[str] = []
 
     async def step(self) -> list[str]:
@@ -109,6 +111,7 @@ class Sweep:
 
     async def _all(self) -> AsyncGenerator[int]:
         """Walk through everything once; yields what each piece cost."""
+        self._kept = {}
         await self._storage.sweep()
         for user_id in await self._storage.folders(users_prefix()):
             try:
@@ -141,9 +144,9 @@ class Sweep:
             for folder, inside in groupby(found, key=lambda stored: "/".join(stored.key.split("/")[:depth]))
             if _last(inside) < limit
         ]
-        if old and kind == "bundles":
+        if old:
             needed = await self._needed(user_id)
-            old = [folder for folder in old if folder.rpartition("/")[2] not in needed]
+            old = [folder for folder in old if folder not in needed]
         yield _LISTING + len(found)
         for folder in old:
             yield await self._remove(folder, limit)
@@ -169,11 +172,20 @@ class Sweep:
         return _LISTING
 
     async def _needed(self, user_id: str) -> set[str]:
-        """Return the bundles that a session may still render, and those of jobs that are not over."""
-        sessions = await self._store.list_sessions(user_id, limit=_MANY)
-        jobs = await self._store.list_jobs(user_id=user_id)
-        shown = {row.state.preview.bundle for row in sessions if row.state.preview is not None}
-        return shown | {str(job.spec.get("bundle")) for job in jobs if job.status in ("queued", "running")}
+        """Return the folders of bundles that a session may still render, and of bundles and units of jobs under way.
+
+        Looked up once in a round: what is needed since has been touched since.
+        """
+        if user_id not in self._kept:
+            sessions = await self._store.list_sessions(user_id, limit=_MANY)
+            jobs = [job for job in await self._store.list_jobs(user_id=user_id) if job.status in ("queued", "running")]
+            bundles = {row.state.preview.bundle for row in sessions if row.state.preview is not None}
+            bundles |= {bundle for job in jobs if isinstance(bundle := job.spec.get("bundle"), str)}
+            kept = {bundle_prefix(user_id, bundle) for bundle in bundles}
+            for job in jobs:
+                kept |= {chunk.key.rpartition("/")[0] for chunk in await self._store.chunks(job.id)}
+            self._kept = {user_id: kept}
+        return self._kept[user_id]
 
 
 def _left(what: str, error: KodaError) -> None:

@@ -105,12 +105,15 @@ async def test_what_somebody_needs_stays(store: SqlStore, storage: Storage, cloc
     waiting = await store.create_job(replace(records.job(), kind="render", spec={"bundle": queued}))
     ended = await store.create_job(replace(records.job(), kind="render", spec={"bundle": over}))
     await store.cancel_job(ended.id, user_id="ann")
+    running = await store.claim_job(waiting.id, lease_until=now())
+    unit = unit_key("ann", NEW)
+    await store.update_job(running, chunks=[replace(records.chunk(waiting, 0), key=unit)])
     named = [bundle_key("ann", bundle) for bundle in (shown, queued, over, done)]
     results = [video_key("ann", job.id, "mp4") for job in (waiting, ended)]
-    await put(storage, *named, *results, video_key("ann", "job_unknown", "mp4"))
+    await put(storage, *named, *results, unit, unit_key("ann", OLD), video_key("ann", "job_unknown", "mp4"))
     clock.at += PAGES * 2
-    assert len(await sweep_of(store, storage, clock).step()) == 3
-    assert set(await storage.list()) == {*named[:2], *results}
+    assert len(await sweep_of(store, storage, clock).step()) == 4
+    assert set(await storage.list()) == {*named[:2], *results, unit}
     # another user's session keeps nothing of ann's
     await put(storage, bundle_key("bob", shown))
     assert len(await sweep_of(store, storage, clock).step()) == 1

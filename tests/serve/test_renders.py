@@ -20,6 +20,7 @@ from koda_ray.client import KodaClient
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.render.bundle import Bundle, load_bundle, store_bundle
 from koda_ray.render.local import LocalExecutor
+from koda_ray.state.storage import bundle_key
 from koda_ray.state.store import JobRecord
 from koda_ray.types import now
 from koda_ray.wire import PageRender
@@ -240,6 +241,24 @@ async def test_a_render_outlives_the_units_it_was_made_of(browsers: World, http:
     again = (await http.post("/v1/renders", json={"bundle": made["bundle"], "options": options})).json()
     assert (await events(http, again["id"]))[-1]["data"] == {"status": "succeeded"}
     assert (await http.get(f"{again['stateUrl']}/report")).json()["unitsReused"] == 0
+
+
+@pytest.mark.browser
+async def test_a_sweep_in_the_middle_of_a_render_takes_nothing_of_it(browsers: World, http: httpx.AsyncClient) -> None:
+    kept = timedelta(days=7)
+    later = now() + kept * 9  # as if what is written now were as old as that
+    made = (await post(http, **{**SMALL, "duration": 5, "fps": 30})).json()
+    async with asyncio.timeout(60):
+        while len(await browsers.store.chunks(made["id"])) < 2:
+            await asyncio.sleep(0.02)
+    units = {chunk.key for chunk in await browsers.store.chunks(made["id"])}
+    sweep = Sweep(
+        store=browsers.store, storage=browsers.storage, units_kept=kept, pages_kept=kept, clock=lambda: later
+    )  # fmt: skip
+    await sweep.step()
+    assert units <= set(await browsers.storage.list("users/local/units"))
+    assert await browsers.storage.exists(bundle_key("local", made["bundle"]))
+    assert (await events(http, made["id"]))[-1]["data"] == {"status": "succeeded"}
 
 
 @pytest.mark.browser
