@@ -246,7 +246,7 @@ class Browser:
         self.kind: BrowserKind = kind
         self.frames_painted = 0
         self.spoilt = False
-        self._closed = False
+        self._closing: asyncio.Task[None] | None = None
         self._contexts: set[str] = set()
 
     @classmethod
@@ -346,17 +346,20 @@ class Browser:
         return Target(connection, session, target, context)
 
     async def close(self) -> None:
-        """End the browser and everything under it."""
-        if self._closed:
-            return
-        self._closed = True
-        await self._watch.close()
+        """End the browser and everything under it, also when whoever waits for that is cancelled meanwhile."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await see_through(self._closing)
+        self._closing.result()
+
+    async def _close(self) -> None:
         # its profile is thrown away: there is nothing that a polite end would save
         self._process.kill()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._process.gone.wait()
         self._process.close()
+        await self._watch.close()
         await asyncio.to_thread(self._folder.close)
 
     async def __aenter__(self) -> Self:

@@ -39,6 +39,7 @@ _GRACE_AFTER_ERROR_S = 2.0
 _BUSY_S = 2.0
 _CLOSE_TIMEOUT_S = 2.0
 _MAX_JOURNEYS = 10
+_MAX_NAME_CHARS = 300
 _TICK_MS = 1000 / 60
 _FIRST_TICK_MS = 100_000.0
 _EXTRA_TICK_MS = 0.001
@@ -186,6 +187,7 @@ class RenderPage:
                     await self._begin_frame()
             except TimeoutError:
                 if deadline - asked > min(_BUSY_S, timeout_s / 2):
+                    self._browser.spoilt = True
                     pending = ["the page's script, which does not let go (an endless loop?)"]
                 raise self._not_ready(timeout_s, pending) from None
             pending = self._pending(status.get("pending"))
@@ -236,6 +238,7 @@ class RenderPage:
             async with asyncio.timeout_at(deadline):
                 return await self._evaluate(expression)
         except TimeoutError:
+            self._browser.spoilt = True
             loops = "the page's script, or a worker's, which does not let go (an endless loop?)"
             raise self._not_ready(timeout_s, [loops]) from None
 
@@ -401,7 +404,7 @@ class RenderPage:
 
     def _pending(self, said: object) -> list[str]:
         """Join what the page waits for with what it asked of us."""
-        names = [clean(str(name)) for name in cast("Sequence[object]", said or ())]
+        names = [clean(str(name)[:_MAX_NAME_CHARS]) for name in cast("Sequence[object]", said or ())]
         return list(dict.fromkeys([*names, *self._server.pending]))
 
     async def _begin_frame(
@@ -444,6 +447,7 @@ class RenderPage:
         )
 
     def _endless(self, frame: int, fps: Fraction | float) -> PageError:
+        self._browser.spoilt = True  # what hangs is perhaps its graphics
         return PageError(
             f"frame {frame} ({float(frame / fps):.3f} s) was not shown in {FRAME_TIMEOUT_S:g} s: an endless loop?",
             context={"frame": frame},

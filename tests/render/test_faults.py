@@ -194,6 +194,17 @@ class Deadly(LocalExecutor):
                     self.killed.append(process.pid)
 
 
+async def test_a_browser_ends_also_when_whoever_closes_it_is_cut_off() -> None:
+    browser = await Browser.launch()
+    folder = browser._folder.path
+    closing = asyncio.create_task(browser.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert not folder.exists() and not processes_of(folder)
+
+
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_a_killed_process_costs_one_attempt(storage: Storage, victim: str) -> None:
     spec = small(await put_page(storage, "plain"), duration_s=2.0)

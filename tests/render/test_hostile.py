@@ -183,8 +183,11 @@ async def test_windows_that_a_page_opens_are_closed(browser: Browser) -> None:
         targets = (await browser.connection.send("Target.getTargets"))["targetInfos"]
         left[:] = [target for target in targets if target["type"] == "page"]
 
-    script = """each(() => { for (const features of ["", "popup", "noopener"])
-      for (const place of ["", "/other.html", "https://example.com/"]) window.open(place, "_blank", features); });"""
+    script = """each(() => {
+        for (let i = 0; i < 100; i++) if (window.open("/other.html") !== null) throw new Error("it opened");
+        for (const rel of ["opener", "noopener"]) for (const href of ["about:blank", "/other.html", "https://example.com/"])
+          Object.assign(document.createElement("a"), { href, rel, target: "_blank" }).click();
+      });"""
     async with opened(browser, f"{LIVE}<script>{script}</script>") as (page, _):
         assert await reds(page) == REDS
         async with asyncio.timeout(20):
@@ -414,7 +417,7 @@ async def test_a_page_that_hangs_is_ended(spoilt: Browser, monkeypatch: pytest.M
         with pytest.raises((PageError, PageNotReady), match=words):
             await render(spoilt, f"{LIVE}<script>{script}</script>", ready_s=20 if words == LOOP else READY_S)
     monkeypatch.setattr(page_module, "FRAME_TIMEOUT_S", 60.0)
-    assert await fine(spoilt) or spoilt.spoilt
+    assert spoilt.spoilt or (words != LOOP and await fine(spoilt))
 
 
 async def test_an_error_after_many_others_still_ends_a_render(browser: Browser) -> None:

@@ -142,6 +142,7 @@
   if (window.ServiceWorkerContainer) ServiceWorkerContainer.prototype.register = () => Promise.reject(new DOMException("service workers are off in a render", "SecurityError"));
   delete window.RTCPeerConnection; delete window.webkitRTCPeerConnection;
   for (const name of ["moveBy", "moveTo", "resizeBy", "resizeTo"]) window[name] = () => {}; // a picture has one size
+  window.open = () => null; // as where a browser blocks it
   for (const [owner, ...names] of [["CredentialsContainer", "create", "get"], ["MediaDevices", "getDisplayMedia"]]) {
     for (const name of window[owner] ? names : []) { // nobody is there to be asked
       window[owner].prototype[name] = () => Promise.reject(new DOMException("nobody watches a render", "NotAllowedError"));
