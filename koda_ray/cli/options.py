@@ -1,0 +1,122 @@
+"""What commands have in common: their options, and how one command is sent to a server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+
+import typer
+
+if TYPE_CHECKING:
+    from koda_ray.client import KodaClient
+    from koda_ray.types import NodeState, RenderOptions
+    from koda_ray.wire import CommandAccepted
+
+__all__ = [
+    "Aspect",
+    "Assets",
+    "Container",
+    "Duration",
+    "Fps",
+    "Json",
+    "Out",
+    "Plain",
+    "Prompt",
+    "Server",
+    "Session",
+    "Size",
+    "Style",
+    "Work",
+    "Yes",
+    "checked",
+    "render_options",
+    "run",
+    "tell",
+]
+
+Resolution = Literal["720p", "1080p", "4k"]
+Format = Literal["mp4", "webm"]
+T = TypeVar("T")
+
+Prompt = Annotated[str, typer.Argument(help="What to make; - reads it from stdin.", show_default=False)]
+Session = Annotated[str, typer.Argument(metavar="ID", help="A session's id (see: koda list).", show_default=False)]
+Work = Annotated[str, typer.Argument(metavar="ID", help="A session's or a render's id (see: koda list, koda renders).")]
+Server = Annotated[
+    str | None,
+    typer.Option("--server", metavar="URL", help="The server to use; else KODA_SERVER, else the one that runs here."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Accept everything: first option, plan, preview.")]
+Plain = Annotated[bool, typer.Option("--plain", help="One line for each event, also on a terminal.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FOLDER", help="Where to save it; else out/ and the prompt's first words."),
+]
+Style = Annotated[str | None, typer.Option(metavar="TEXT", help="The style, so that it need not be asked.")]
+Duration = Annotated[float | None, typer.Option(metavar="SECONDS", help="How long the video should be.")]
+Aspect = Annotated[str | None, typer.Option(metavar="W:H", help="Shape of the picture: 16:9, 9:16, 1:1 or 4:5.")]
+Fps = Annotated[int | None, typer.Option(metavar="N", help="Frames a second: 30 or 60.")]
+Size = Annotated[str | None, typer.Option("--resolution", metavar="SIZE", help="720p, 1080p or 4k.")]
+Container = Annotated[str | None, typer.Option("--format", metavar="KIND", help="mp4 or webm.")]
+Assets = Annotated[list[Path] | None, typer.Option("--asset", metavar="FILE", help="A picture or sound; repeatable.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def render_options(resolution: str, fps: int, container: str) -> RenderOptions:
+    """Return how a session's video is rendered.
+
+    Raises:
+        typer.BadParameter: A value is none that there is.
+    """
+    from koda_ray.types import RenderOptions
+
+    for name, value, allowed in (("--resolution", resolution, Resolution), ("--format", container, Format)):
+        if value not in get_args(allowed):
+            raise typer.BadParameter(f"{value!r} is none of {', '.join(get_args(allowed))}", param_hint=name)
+    if fps not in (30, 60):
+        raise typer.BadParameter(f"{fps} is neither 30 nor 60", param_hint="--fps")
+    return checked(RenderOptions, {"resolution": resolution, "fps": fps, "format": container})
+
+
+def checked(model: type[T], values: dict[str, Any]) -> T:
+    """Return values as a model has them.
+
+    Raises:
+        typer.BadParameter: One is wrong; the message names its option.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(model).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise typer.BadParameter(
+            f"{first['input']!r}: {first['msg']}", param_hint=f"--{str(first['loc'][0]).replace('_', '-')}"
+        ) from None
+
+
+def tell(session: str, server: str | None, send: Callable[[KodaClient], Awaitable[CommandAccepted]]) -> None:
+    """Send one command to the server that runs, and say what comes of it and how to get it."""
+    from koda_ray.client import KodaClient
+    from koda_ray.console.job import require_server
+    from koda_ray.console.plain import phase_words
+    from koda_ray.console.summary import one_command
+
+    async def work() -> NodeState:
+        async with KodaClient(require_server(server)) as client:
+            await send(client)
+            return (await client.session(session)).state
+
+    state = run(work())
+    typer.echo(phase_words(state))
+    if (way := one_command(session, state)) is not None:
+        typer.echo(f"go on with: {way}")
+    else:
+        typer.echo(f"follow it and get the files with: koda watch {session}")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end."""
+    import asyncio
+
+    return asyncio.run(work)
