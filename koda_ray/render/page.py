@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -280,6 +281,9 @@ class RenderPage:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
                 data = await (self._frame_shot(options) if self._browser.kind == "shell" else self._shot(options))
         except TimeoutError:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_BUSY_S):
+                    await self._check_body()
             raise BrowserCrashed(f"frame {self._frame} was not painted in {FRAME_TIMEOUT_S:g} s") from None
         self._browser.frames_painted += 1
         last = self._last
