@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,7 +137,8 @@ async def test_a_preview_overtakes_a_final(cluster: RayExecutor, storage: Storag
     async with asyncio.timeout(30):
         assert (await preview.run()).frame_count == 30
     assert not running.done() and shown[-1] < 3600
-    assert len(niceness[0]) == 2 and 19 in niceness[0]  # the final's browsers leave the processors to the preview's
+    # the final's browsers leave the processors to the preview's, where these tests do not do so themselves
+    assert 19 in niceness[0] and (min(niceness[0]) < 19 or os.nice(0) > 0)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
