@@ -104,19 +104,6 @@ async def test_a_cancelled_render_ends_with_its_processes_in_three_seconds(rig: 
     await asyncio.to_thread(sweep_dead_folders)  # as the janitor does: a worker that had to be killed leaves its own
 
 
-async def test_a_deleted_render_ends_with_its_processes_and_leaves_no_file(rig: Rig) -> None:
-    made = await post(rig, duration=300, fps=60, width=640, height=360)
-    await reaches(rig, made["id"], units=1)
-    async with httpx.AsyncClient(base_url=rig.server.url, trust_env=False, timeout=30) as http:
-        assert (await http.delete(f"/v1/renders/{made['id']}")).status_code == 204
-        assert (await http.get(f"/v1/renders/{made['id']}")).status_code == 404
-    await until(lambda: not browsers(rig), "the browsers gone")
-    await until(lambda: not rig.workers("_RenderHost"), "the render's process gone")
-    assert not [key for key in await rig.storage.list("users/local/renders") if made["id"] in key]
-    assert await rig.store.chunks(made["id"]) == [] and await rig.store.events(made["id"]) == []
-    await asyncio.to_thread(sweep_dead_folders)
-
-
 async def test_a_render_outlives_the_server(rig: Rig) -> None:
     made = await post(rig, duration=10, fps=25)
     await reaches(rig, made["id"], units=2)
