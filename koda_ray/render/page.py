@@ -28,7 +28,7 @@ from koda_ray.render.serving import ORIGIN, BundleServer
 
 __all__ = ["CAPTURE_VERSION", "JPEG_QUALITY", "PageFacts", "RenderPage"]
 
-CAPTURE_VERSION = "5"
+CAPTURE_VERSION = "6"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
 
 JPEG_QUALITY = 95

@@ -320,3 +320,41 @@ async def test_scrolling_animations_stay_the_pages_own(browser: Browser) -> None
         await page.go(frame, FPS)
         levels.append(await level(page))
     assert levels == sorted(levels) and levels[0] < 10 and levels[-1] > 120
+
+
+async def test_a_film_that_is_drawn_by_the_page_is_at_the_frames_time(browser: Browser, film: bytes) -> None:
+    html = f"""{STYLE}<canvas id=c width=64 height=48></canvas><script>
+    const v = document.createElement("video"); v.src = "film.webm"; v.muted = true; v.play();
+    requestAnimationFrame(function draw() {{ c.getContext("2d").drawImage(v, 0, 0); requestAnimationFrame(draw); }});
+    </script>"""
+    page = await opened(browser, html, **{"film.webm": film})
+    seen: list[int] = []
+    for frame in range(6):
+        await page.go(frame, FPS)
+        seen.append(filmed(await level(page)))
+    assert seen == list(range(6))
+
+
+async def test_animations_in_shadow_trees_stand_at_the_frames_time(browser: Browser) -> None:
+    keyframes = "@keyframes a { from { left: 0 } to { left: 100px } }"
+    rule = f"<i>x</i><style>i {{ position: absolute; animation: a 1s linear }} {keyframes}</style>"
+    html = f"""<!doctype html><div id=script></div><div id=markup><template shadowrootmode=open>{rule}</template></div>
+    <script>script.attachShadow({{ mode: "open" }}).innerHTML = {json.dumps(rule)};
+    const place = (host) => parseFloat(getComputedStyle(host.shadowRoot.querySelector("i")).left);
+    window.look = () => [place(script), place(markup)];</script>"""
+    page = await opened(browser, html)
+    for frame in range(6):
+        await page.go(frame, FPS)
+        assert await value(page, "look()") == pytest.approx([10 * frame, 10 * frame], abs=0.1)
+
+
+async def test_animations_that_were_sought_or_turned_while_the_page_loaded_stay_so(browser: Browser) -> None:
+    html = """<!doctype html><i id=a></i><i id=b></i><i id=c></i><script>
+    const move = (element) => element.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 1000, fill: "both" });
+    move(a); move(b).currentTime = 400; move(c).reverse();
+    window.look = () => [a, b, c].map((element) => Number(getComputedStyle(element).opacity));</script>"""
+    page = await opened(browser, html)
+    for frame in range(6):
+        await page.go(frame, FPS)
+        time = frame / FPS
+        assert await value(page, "look()") == pytest.approx([time, time + 0.4, 1 - time], abs=0.01)

@@ -6,7 +6,7 @@
 const kodaClock = (scope, SEED) => {
   const EPOCH_MS = 1735689600000; // 2025-01-01T00:00:00Z
   const MAX_TALKS = 16; // how often a page and its workers may answer each other within a frame
-  const native = { Date: scope.Date, Worker: scope.Worker, requestAnimationFrame: scope.requestAnimationFrame };
+  const native = { Date: scope.Date, Worker: scope.Worker, requestAnimationFrame: scope.requestAnimationFrame, setTimeout: scope.setTimeout };
   let now = 0; // milliseconds of virtual time
   const define = (target, name, get) => Object.defineProperty(target, name, { get, configurable: true });
 
@@ -258,10 +258,12 @@ const kodaClock = (scope, SEED) => {
   };
 
   // ---- moving ---------------------------------------------------------------------------------------------------
-  const move = async (ms) => {
+  // Move to a frame's time; `before` is done between its timers and its animation frames.
+  const move = async (ms, before) => {
     seed(ms * 1000 + 1);
     if (ms > now) await fireTimers(ms);
     now = ms;
+    if (before) await before();
     await moveWorkers("frame");
     seed(ms * 1000 + 2);
     await fireFrames();

@@ -1,5 +1,6 @@
 // Film and sound of a page: what plays, plays by the clock; at each frame every element is sought to its time.
 const kodaMedia = (clock, roots) => {
+  const REST_MS = 1, RESTS = 1000;
   const EARLY_S = 0.001; // past the beginning of a picture, so that no rounding shows the one before
   const proto = HTMLMediaElement.prototype;
   const own = (name) => Object.getOwnPropertyDescriptor(proto, name);
@@ -111,7 +112,15 @@ const kodaMedia = (clock, roots) => {
       }
     }
   };
-  const sync = () => {
+  const late = (element) => read(element, "readyState") > 0 && (read(element, "seeking") || read(element, "readyState") < 2);
+  const rest = () => new Promise((done) => { clock.native.setTimeout.call(window, done, REST_MS); });
+  // Put everything to its time, and wait a moment until it is: callbacks of this frame may draw it.
+  const sync = async () => {
+    place();
+    for (let i = 0; i < RESTS && [...states.keys()].some(late); i++) await rest();
+    callBack();
+  };
+  const place = () => {
     look();
     for (const [element, state] of states) {
       const at = timeOf(element), duration = read(element, "duration");
@@ -134,11 +143,11 @@ const kodaMedia = (clock, roots) => {
       const what = `${element.localName} ${element.currentSrc || element.src}`;
       if (read(element, "readyState") === 0) { if (element.isConnected || state.playing) names.push(what); continue; }
       if (state.shown === null) show(element, timeOf(element) + EARLY_S);
-      if (read(element, "seeking") || read(element, "readyState") < 2) names.push(`${what} at ${timeOf(element).toFixed(2)} s`);
+      if (late(element)) names.push(`${what} at ${timeOf(element).toFixed(2)} s`);
     }
     if (!names.length) callBack();
     return names;
   };
   const rebase = () => { for (const state of states.values()) state.since = 0; };
-  return { sync, pending, rebase, look };
+  return { sync, place, pending, rebase, look };
 };

@@ -7,6 +7,9 @@
     fetch: window.fetch.bind(window),
     raf: clock.native.requestAnimationFrame.bind(window),
     getAnimations: Document.prototype.getAnimations,
+    shadowAnimations: ShadowRoot.prototype.getAnimations,
+    currentTime: Object.getOwnPropertyDescriptor(Animation.prototype, "currentTime"),
+    timelineTime: Object.getOwnPropertyDescriptor(AnimationTimeline.prototype, "currentTime").get,
     attachShadow: Element.prototype.attachShadow,
     length: Object.getOwnPropertyDescriptor(window, "length").get.bind(window),
   };
@@ -21,11 +24,17 @@
   const watcher = new MutationObserver((records) => collect(records));
   const watch = (root) => watcher.observe(root, { subtree: true, childList: true, attributes: true, attributeFilter: ["class", "style"] });
   watch(document);
-  Element.prototype.attachShadow = function attachShadow(options) {
-    const root = native.attachShadow.call(this, options);
+  const known = new WeakSet();
+  const know = (root) => {
+    if (known.has(root)) return;
+    known.add(root);
     shadows.add(new WeakRef(root));
     changed.add(root);
     watch(root);
+  };
+  Element.prototype.attachShadow = function attachShadow(options) {
+    const root = native.attachShadow.call(this, options);
+    know(root);
     return root;
   };
   const roots = () => {
@@ -41,9 +50,15 @@
 
   // ---- animations -----------------------------------------------------------------------------------------------
   const held = new Map(); // Animation -> {base: virtual time at its currentTime 0, last: what was set}
+  const put = new WeakMap(); // what the page put an animation to itself
+  Object.defineProperty(Animation.prototype, "currentTime", {
+    ...native.currentTime,
+    set(time) { native.currentTime.set.call(this, time); put.set(this, time); },
+  });
+  const animations = () => roots().flatMap((root) => (root === document ? native.getAnimations : native.shadowAnimations).call(root));
   const syncAnimations = () => {
     const now = clock.now();
-    for (const animation of native.getAnimations.call(document)) {
+    for (const animation of animations()) {
       if (animation.timeline !== document.timeline) continue; // it goes by scrolling, or by nothing
       const state = held.get(animation);
       const playing = animation.playState === "running";
@@ -60,12 +75,12 @@
       }
       const time = (now - state.base) * animation.playbackRate;
       const end = animation.effect ? animation.effect.getComputedTiming().endTime : Infinity;
-      if (Number.isFinite(end) && time >= end) {
+      if (animation.playbackRate < 0 ? time <= 0 : Number.isFinite(end) && time >= end) {
         if (animation.playState !== "finished") animation.finish();
         state.set = null;
       } else {
         animation.pause();
-        animation.currentTime = time;
+        native.currentTime.set.call(animation, time);
         state.set = animation.currentTime;
       }
     }
@@ -90,6 +105,7 @@
     }
   };
   const soften = (element) => {
+    if (element.shadowRoot) know(element.shadowRoot); // one that was written as HTML
     if (element.style && HINTS.test(getComputedStyle(element).willChange)) {
       element.style.setProperty("will-change", "filter", "important");
     }
@@ -98,7 +114,7 @@
     collect(watcher.takeRecords());
     if (!looked && document.documentElement) changed.add(document.documentElement);
     looked = true;
-    for (const root of changed) {
+    for (const root of changed) { // what is found on the way is looked at too
       soften(root);
       for (const element of root.querySelectorAll("*")) soften(element);
     }
@@ -206,13 +222,26 @@
     await clock.tick();
     for (const inner of frames()) await inner.bootTick();
   };
+  // What began while the page loaded begins now; what the page put to another time keeps that.
+  const beginAnimations = () => {
+    const passed = MIN_OFFSET_MS + Number(native.timelineTime.call(document.timeline) ?? 0);
+    const begun = animations().map((animation) => [animation, Number(put.get(animation) ?? animation.currentTime ?? 0)]);
+    syncAnimations();
+    for (const [animation, at] of begun) {
+      const state = held.get(animation), rate = animation.playbackRate || 1;
+      if (!state) continue;
+      const end = animation.effect ? Number(animation.effect.getComputedTiming().endTime) : Infinity;
+      const first = rate < 0 && Number.isFinite(end) ? end : 0; // where it is when it begins
+      state.base = -(!put.has(animation) && Math.abs(at - first) < passed * Math.abs(rate) ? first : at) / rate;
+    }
+    syncAnimations();
+  };
   const begin = async () => {
     findContract();
     await clock.begin();
     sharpen();
     media.look();
-    syncAnimations();
-    for (const state of held.values()) { state.base = 0; }
+    beginAnimations();
     media.rebase();
     await beginFrames(true);
     const koda = window.__koda || {};
@@ -223,7 +252,7 @@
 
   // Move to a time. The page's own callbacks first, then its contract, then everything the browser plays.
   const frame = async (ms) => {
-    await clock.move(ms);
+    await clock.move(ms, media.sync);
     if (contract) {
       clock.seed(ms * 1000 + 3);
       let done = false;
@@ -243,7 +272,7 @@
     await moveFrames();
     sharpen();
     syncAnimations();
-    media.sync();
+    media.place();
     return coming();
   };
   const api = {
