@@ -364,6 +364,9 @@ class RenderPage:
         try:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
                 pending = await self._evaluate(f"window.__kodaRender.frame({ms})", frame=frame)
+                if pending is None and self._left_for is None:  # a film has to be there before the page draws it
+                    await self._arrive(frame, fps, ["a film"], "films")
+                    pending = await self._evaluate("window.__kodaRender.rest()", frame=frame)
         except TimeoutError:
             raise self._endless(frame, fps) from None
         except PageError:
@@ -375,7 +378,7 @@ class RenderPage:
         if self._stirs:
             await self._stir()
 
-    async def _arrive(self, frame: int, fps: Fraction | float, names: list[str]) -> None:
+    async def _arrive(self, frame: int, fps: Fraction | float, names: list[str], ask: str = "again") -> None:
         """Wait until what the frame asked for is there."""
         deadline = asyncio.get_running_loop().time() + PENDING_TIMEOUT_S
         try:
@@ -388,7 +391,7 @@ class RenderPage:
                         )
                     await self._begin_frame(invisible=True)
                     await asyncio.sleep(_POLL_S)
-                    names = self._pending(await self._evaluate("window.__kodaRender.again()", frame=frame))
+                    names = self._pending(await self._evaluate(f"window.__kodaRender.{ask}()", frame=frame))
         except TimeoutError:
             raise self._endless(frame, fps) from None
 

@@ -6,7 +6,7 @@
 const kodaClock = (scope, SEED) => {
   const EPOCH_MS = 1735689600000; // 2025-01-01T00:00:00Z
   const MAX_TALKS = 16; // how often a page and its workers may answer each other within a frame
-  const native = { Date: scope.Date, Worker: scope.Worker, requestAnimationFrame: scope.requestAnimationFrame, setTimeout: scope.setTimeout };
+  const native = { Date: scope.Date, Worker: scope.Worker, requestAnimationFrame: scope.requestAnimationFrame };
   let now = 0; // milliseconds of virtual time
   const define = (target, name, get) => Object.defineProperty(target, name, { get, configurable: true });
 
@@ -258,14 +258,16 @@ const kodaClock = (scope, SEED) => {
   };
 
   // ---- moving ---------------------------------------------------------------------------------------------------
-  // Move to a frame's time; `before` is done between its timers and its animation frames.
-  const move = async (ms, before) => {
+  // Move to a frame's time: its timers, then its animation frames.
+  const move = async (ms) => { await moveTimers(ms); await moveFrame(); };
+  const moveTimers = async (ms) => {
     seed(ms * 1000 + 1);
     if (ms > now) await fireTimers(ms);
     now = ms;
-    if (before) await before();
+  };
+  const moveFrame = async () => {
     await moveWorkers("frame");
-    seed(ms * 1000 + 2);
+    seed(now * 1000 + 2);
     await fireFrames();
     await settle();
     await moveWorkers("time");
@@ -288,7 +290,7 @@ const kodaClock = (scope, SEED) => {
     await moveWorkers("begin");
   };
   return {
-    MARK, BASE, native, define, call, seed, soon, task, settle, fireTimers, fireFrames, move, moveTime, tick, begin,
+    MARK, BASE, native, define, call, seed, soon, task, settle, fireTimers, fireFrames, move, moveTimers, moveFrame, moveTime, tick, begin,
     now: () => now, workers: () => [...workers].filter((line) => line.answer).map((line) => line.name),
   };
 };

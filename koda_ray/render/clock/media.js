@@ -1,10 +1,10 @@
 // Film and sound of a page: what plays, plays by the clock; at each frame every element is sought to its time.
 const kodaMedia = (clock, roots) => {
-  const REST_MS = 1, RESTS = 1000;
+  const LOOKS = 60; // after so many a film that shows nothing new is taken to have nothing new
   const EARLY_S = 0.001; // past the beginning of a picture, so that no rounding shows the one before
   const proto = HTMLMediaElement.prototype;
   const own = (name) => Object.getOwnPropertyDescriptor(proto, name);
-  const native = { play: proto.play, pause: proto.pause, currentTime: own("currentTime"), paused: own("paused"), duration: own("duration"), seeking: own("seeking"), readyState: own("readyState"), error: own("error"), playbackRate: own("playbackRate") };
+  const native = { play: proto.play, pause: proto.pause, currentTime: own("currentTime"), paused: own("paused"), duration: own("duration"), seeking: own("seeking"), readyState: own("readyState"), error: own("error"), playbackRate: own("playbackRate"), onPicture: HTMLVideoElement.prototype.requestVideoFrameCallback };
   const read = (element, name) => native[name].get.call(element);
   const states = new Map();
   const stateOf = (element) => {
@@ -41,7 +41,18 @@ const kodaMedia = (clock, roots) => {
     state.playing = false;
     soon(this, "timeupdate", "pause");
   };
-  const show = (element, at) => { stateOf(element).shown = at; native.currentTime.set.call(element, at); };
+  const show = (element, at) => {
+    const state = stateOf(element), number = state.number = (state.number || 0) + 1;
+    Object.assign(state, { shown: at, looks: 0 });
+    native.currentTime.set.call(element, at);
+    if (!element.videoWidth || !native.onPicture) return;
+    state.awaited = number; // it says that it has sought a little before its picture is the new one
+    native.onPicture.call(element, () => { if (state.awaited === number) state.awaited = null; });
+  };
+  const late = (element, state) => {
+    if (read(element, "seeking") || read(element, "readyState") < 2) return true;
+    return Boolean(state.awaited) && ++state.looks < LOOKS;
+  };
   Object.defineProperty(proto, "currentTime", {
     ...native.currentTime,
     get() { return timeOf(this); },
@@ -112,14 +123,6 @@ const kodaMedia = (clock, roots) => {
       }
     }
   };
-  const late = (element) => read(element, "readyState") > 0 && (read(element, "seeking") || read(element, "readyState") < 2);
-  const rest = () => new Promise((done) => { clock.native.setTimeout.call(window, done, REST_MS); });
-  // Put everything to its time, and wait a moment until it is: callbacks of this frame may draw it.
-  const sync = async () => {
-    place();
-    for (let i = 0; i < RESTS && [...states.keys()].some(late); i++) await rest();
-    callBack();
-  };
   const place = () => {
     look();
     for (const [element, state] of states) {
@@ -143,11 +146,11 @@ const kodaMedia = (clock, roots) => {
       const what = `${element.localName} ${element.currentSrc || element.src}`;
       if (read(element, "readyState") === 0) { if (element.isConnected || state.playing) names.push(what); continue; }
       if (state.shown === null) show(element, timeOf(element) + EARLY_S);
-      if (late(element)) names.push(`${what} at ${timeOf(element).toFixed(2)} s`);
+      if (late(element, state)) names.push(`${what} at ${timeOf(element).toFixed(2)} s`);
     }
     if (!names.length) callBack();
     return names;
   };
   const rebase = () => { for (const state of states.values()) state.since = 0; };
-  return { sync, place, pending, rebase, look };
+  return { place, pending, rebase, look };
 };

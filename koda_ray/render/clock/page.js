@@ -185,7 +185,7 @@
   };
   const moveFrames = async () => {
     await beginFrames(false);
-    for (const inner of frames()) await inner.frame(clock.now() - bases.get(inner));
+    for (const inner of frames()) await inner.frame(clock.now() - bases.get(inner)) ?? await inner.rest();
   };
 
   // ---- the page's own contract ----------------------------------------------------------------------------------
@@ -252,7 +252,13 @@
 
   // Move to a time. The page's own callbacks first, then its contract, then everything the browser plays.
   const frame = async (ms) => {
-    await clock.move(ms, media.sync);
+    await clock.moveTimers(ms);
+    media.place();
+    return media.pending().length ? null : rest(); // what draws a film wants it to be there
+  };
+  const rest = async () => {
+    const ms = clock.now();
+    await clock.moveFrame();
     if (contract) {
       clock.seed(ms * 1000 + 3);
       let done = false;
@@ -276,7 +282,7 @@
     return coming();
   };
   const api = {
-    status, bootTick, begin, frame, again, pending: coming,
+    status, bootTick, begin, frame, rest, again, films: media.pending, pending: coming,
     painted: () => new Promise((resolve) => native.raf(() => native.raf(() => resolve(true)))),
   };
   Object.defineProperty(window, "__kodaRender", { value: Object.freeze(api), enumerable: false });
