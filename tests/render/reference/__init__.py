@@ -1,0 +1,1 @@
+"""Small pages of what people render, and pictures of how they are to look."""
