@@ -7,13 +7,29 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from koda_ray.types import Output, Plan, Preview, Question, RenderOptions, Todo, TodoStatus
+from koda_ray.types import (
+    Budget,
+    NodeState,
+    Output,
+    PendingCall,
+    Plan,
+    Preview,
+    Question,
+    RenderOptions,
+    Resource,
+    SessionPermissions,
+    Todo,
+    TodoStatus,
+)
 
 __all__ = [
     "Accept",
+    "Allow",
     "Answer",
     "ApprovalMove",
+    "Approve",
     "Ask",
+    "AskAgreement",
     "Cancel",
     "CancelJob",
     "Command",
@@ -23,14 +39,19 @@ __all__ = [
     "Fail",
     "Finished",
     "MoveTodo",
+    "Pause",
     "Previewed",
     "Propose",
+    "PutBack",
+    "Refuse",
     "Reject",
     "ReleaseSandbox",
     "Render",
     "RequestChanges",
     "Retry",
+    "Rewind",
     "Say",
+    "SetPermissions",
     "SetTodos",
     "Start",
     "StopWork",
@@ -103,14 +124,65 @@ class Render:
     job_id: str
 
 
+@dataclass(frozen=True)
+class Approve:
+    """Agree to the tool call that waits, as proposed or with other arguments."""
+
+    approval_id: str
+    arguments: dict[str, JsonValue] | None = None
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """Refuse the tool call that waits."""
+
+    approval_id: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class SetPermissions:
+    """Say what the agents may do by themselves from now on."""
+
+    permissions: SessionPermissions
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """Put the session back to a point of its past; whoever knows that past makes it a `PutBack`."""
+
+    point: str
+
+
+@dataclass(frozen=True)
+class PutBack:
+    """Be what ``past`` was, at rest."""
+
+    past: NodeState
+
+
+@dataclass(frozen=True)
+class Allow:
+    """Set how much may be used in all; work that waits for more goes on where this is more."""
+
+    budget: Budget
+
+
 # --- what the agents and the renderer say ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Ask:
-    """Put the one question to the person."""
+    """Put the one question to the person; with reason ``stuck``, ask in the middle of the work how to go on."""
 
     question: Question
+
+
+@dataclass(frozen=True)
+class AskAgreement:
+    """Have the work wait until a person agrees to a tool call; ``call.owes`` is filled in."""
+
+    call: PendingCall
 
 
 @dataclass(frozen=True)
@@ -180,11 +252,27 @@ class Fail:
     details: str | None = None
 
 
+@dataclass(frozen=True)
+class Pause:
+    """What comes next does not fit a limit; ``raise_to`` is the one that an agreeing answer sets, None for none."""
+
+    question: Question
+    resource: Resource
+    account: str
+    limit: int
+    raise_to: int | None = None
+
+
 Command = (
-    Start | Answer | Accept | Reject | RequestChanges | Say | Cancel | Retry | Render
-    | Ask | Propose | SetTodos | MoveTodo | Think | Wrote | Deliver | Previewed | Finished | Fail
+    Start | Answer | Accept | Reject | RequestChanges | Say | Cancel | Retry | Render | PutBack
+    | Approve | Refuse | SetPermissions | Allow
+    | Ask | AskAgreement | Propose | SetTodos | MoveTodo | Think | Wrote | Deliver | Previewed | Finished | Fail
+    | Pause
 )  # fmt: skip
-PERSON = (Start, Answer, Accept, Reject, RequestChanges, Say, Cancel, Retry, Render)
+PERSON = (
+    Start, Answer, Accept, Reject, RequestChanges, Say, Cancel, Retry, Render, PutBack, Approve, Refuse, SetPermissions,
+    Allow,
+)  # fmt: skip
 
 
 def is_person_command(command: Command) -> bool:

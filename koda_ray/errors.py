@@ -20,6 +20,8 @@ Every error survives pickle, because errors cross Ray's process boundaries.
     |- Missing                 a program, package or setting that the work needs
     |- Unavailable             whoever holds a session did not answer in time
     |- Cancelled               a person stopped the work
+    |- BudgetExceeded          more is wanted than a person or an operator allowed
+    |- HookStopped             a hook ended an agent's run
 """
 
 from __future__ import annotations
@@ -29,12 +31,14 @@ from typing import ClassVar
 
 __all__ = [
     "BrowserCrashed",
+    "BudgetExceeded",
     "Cancelled",
     "CommandBlocked",
     "CommandTimeout",
     "Conflict",
     "EncodeFailed",
     "Fenced",
+    "HookStopped",
     "InvalidInput",
     "InvalidPath",
     "InvalidTransition",
@@ -175,6 +179,7 @@ class QuotaExceeded(SandboxError):
     """Disk, memory, process or sandbox count limit reached."""
 
     code = "QUOTA_EXCEEDED"
+    status = 429
 
 
 class TemplateNotFound(SandboxError):
@@ -287,3 +292,16 @@ class Cancelled(KodaError):
 
     code = "CANCELLED"
     status = 409
+
+
+class HookStopped(KodaError):
+    """A hook ended what an agent did, and with it the agent's run."""
+
+    code = "HOOK_STOPPED"
+
+
+class BudgetExceeded(KodaError):
+    """What was wanted does not fit a budget; nothing was begun. Raise the limit, and the same call succeeds."""
+
+    code = "BUDGET_EXCEEDED"
+    status = 402

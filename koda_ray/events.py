@@ -1,20 +1,38 @@
 """What happened, in order: one envelope, three channels, one sequence for each stream.
 
-A stream is a session's, or a job's where a render stands on its own. ``seq`` starts at 1 and has no gaps; a reader
-says the last number it saw and gets what came after it. Events are written with the state they describe, in one
-transaction, so whoever reads the log sees nothing that did not happen.
+A stream is a session's, an agent's or a room's, or a job's where a render stands on its own. Whoever follows one may
+ask for some channels only: ``progress`` is the work as it comes along, ``control`` what somebody may have to act on,
+``monitor`` how the machinery does. ``seq`` starts at 1 and has no gaps; a reader says the last number it saw and gets
+what came after it. Events are written with the state they describe, in one transaction, so whoever reads the log sees
+nothing that did not happen.
+
+Where a reader cannot get all of that, it is told so: `resync` is made for that reader and never stored.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Literal
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Literal, cast, get_args
 
 from pydantic import Field, JsonValue
 
+from koda_ray.errors import InvalidInput
 from koda_ray.types import Model, new_id, now
 
-__all__ = ["CHANNELS", "EPHEMERAL", "WIRE_NAMES", "Channel", "Envelope", "EventType", "NewEvent"]
+__all__ = [
+    "CHANNELS",
+    "EPHEMERAL",
+    "EPHEMERAL_KEPT",
+    "WIRE_NAMES",
+    "Channel",
+    "Envelope",
+    "EventType",
+    "NewEvent",
+    "Resync",
+    "channels_named",
+    "resync",
+]
 
 Channel = Literal["progress", "control", "monitor"]
 EventType = Literal[
@@ -22,6 +40,8 @@ EventType = Literal[
     "todo_update",
     "thinking",
     "message",
+    "text_chunk",
+    "done",
     "code_chunk",
     "file_written",
     "preview_ready",
@@ -33,13 +53,23 @@ EventType = Literal[
     "approval_resolved",
     "tool_start",
     "tool_end",
+    "breakpoint_change",
     "sandbox",
     "checkpoint",
     "usage",
     "model_retry",
+    "summarized",
+    "hook_failed",
+    "budget_warning",
     "error",
     "activated",
     "passivated",
+    "subagent_start",
+    "subagent_end",
+    "room_message",
+    "room_stopped",
+    "rewound",
+    "forked",
 ]
 
 CHANNELS: dict[str, Channel] = {
@@ -48,13 +78,19 @@ CHANNELS: dict[str, Channel] = {
     "approval_resolved": "control",
     "preview_ready": "control",
     "stream_ready": "control",
+    "budget_warning": "control",
     "error": "control",
-    "tool_start": "monitor",
-    "tool_end": "monitor",
+    "room_stopped": "control",
+    "rewound": "control",
+    "forked": "control",
+    "resync": "control",
+    "breakpoint_change": "monitor",
     "sandbox": "monitor",
     "checkpoint": "monitor",
     "usage": "monitor",
     "model_retry": "monitor",
+    "summarized": "monitor",
+    "hook_failed": "monitor",
     "activated": "monitor",
     "passivated": "monitor",
 }
@@ -74,8 +110,11 @@ WIRE_NAMES: dict[str, str] = {
 }
 """Names on the wire where they differ from the type (the animation node's are upper case)."""
 
-EPHEMERAL: frozenset[str] = frozenset({"code_chunk", "render_progress"})
-"""Types that a later one of the same kind makes worthless; a retention sweep may drop old ones."""
+EPHEMERAL: frozenset[str] = frozenset({"breakpoint_change", "code_chunk", "render_progress", "text_chunk"})
+"""Types that a later event makes worthless: old ones are swept, and slow readers do without."""
+
+EPHEMERAL_KEPT = timedelta(days=1)
+"""How long those are kept at least."""
 
 
 class NewEvent(Model):
@@ -98,7 +137,7 @@ class Envelope(Model):
     stream_id: str
     seq: int
     channel: Channel
-    type: EventType
+    type: Literal[EventType, "resync"]  # flat: one enumeration for clients that are made from the description
     data: dict[str, JsonValue] = Field(default_factory=dict)
     cause_id: str | None = None
     epoch: int = 0
@@ -108,3 +147,41 @@ class Envelope(Model):
     def wire_name(self) -> str:
         """The event's name on SSE and WebSocket."""
         return WIRE_NAMES.get(self.type, self.type)
+
+
+def channels_named(names: str | Collection[str] | None) -> frozenset[Channel]:
+    """Read which channels somebody wants to follow; all of them for None.
+
+    Raises:
+        InvalidInput: There is no such channel, or none is named.
+    """
+    known = cast("tuple[Channel, ...]", get_args(Channel))
+    if names is None:
+        return frozenset(known)
+    named = {names} if isinstance(names, str) else set(names)
+    if unknown := sorted(named.difference(known)):
+        raise InvalidInput(f"there is no channel {', '.join(map(repr, unknown))}; the channels are {', '.join(known)}")
+    if not named:
+        raise InvalidInput(f"no channel is named; name one or several of {', '.join(known)}, or leave it out for all")
+    return frozenset(each for each in known if each in named)
+
+
+class Resync(Model):
+    """What a `resync` says: that not all which happened after ``after`` follows, and why.
+
+    Nothing but EPHEMERAL events is ever left out, ``left_out`` of them, and from ``whole_from`` on every event
+    follows again. Whoever puts something together from pieces (a file from ``code_chunk``) reads it anew. Reasons:
+    ``swept``, they were older than what is kept; ``slow``, the reader was too far behind; ``ahead``, the log ends
+    before ``after``, so this is not the log that the reader knew, and the state must be read anew.
+    """
+
+    reason: Literal["swept", "slow", "ahead"]
+    after: int
+    whole_from: int
+    left_out: int = 0
+
+
+def resync(stream_id: str, seq: int, what: Resync) -> Envelope:
+    """Make the envelope of a `resync`; ``seq`` is the number to go on from after it."""
+    data: dict[str, JsonValue] = what.model_dump(mode="json", by_alias=True)
+    return Envelope(stream_id=stream_id, seq=seq, channel=CHANNELS["resync"], type="resync", data=data)

@@ -6,10 +6,13 @@ process 4 MB. So rich is out of sight while structlog is imported, and only then
 
 from __future__ import annotations
 
+import logging
 import sys
-from typing import Any, cast
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol, TextIO, cast
 
-__all__ = ["get_logger"]
+__all__ = ["Writes", "get_logger", "to_file", "warnings_to_stderr"]
 
 _ABSENT = object()
 _found = sys.modules.get("rich", _ABSENT)
@@ -23,3 +26,57 @@ finally:
         sys.modules["rich"] = cast("Any", _found)
 
 get_logger = structlog.get_logger
+
+
+class Writes(Protocol):
+    """What takes text."""
+
+    def write(self, text: str, /) -> int:
+        """Take some."""
+        ...
+
+    def flush(self) -> None:
+        """Pass on what was taken."""
+        ...
+
+
+class _Lossy:
+    """A place for what is logged whose failures stay its own: what cannot be written down stops nobody's work."""
+
+    def __init__(self, place: Callable[[], Writes | None]) -> None:
+        self._place = place
+
+    def write(self, text: str, /) -> int:
+        with suppress(OSError, ValueError):  # ValueError: it is closed
+            if (place := self._place()) is not None:
+                place.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            if (place := self._place()) is not None:
+                place.flush()
+
+
+def warnings_to_stderr() -> None:
+    """Keep what is logged out of a program's output, and only what a person should know of."""
+    level = structlog.make_filtering_bound_logger(logging.WARNING)
+    structlog.configure(wrapper_class=level, logger_factory=_to(lambda: sys.stderr))
+
+
+def to_file(file: Writes) -> None:
+    """Have everything that is logged in a file, without colours."""
+    processors = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.JSONRenderer(),
+    ]
+    structlog.configure(processors=processors, logger_factory=_to(lambda: file))
+
+
+def _to(place: Callable[[], Writes | None]) -> structlog.PrintLoggerFactory:
+    return structlog.PrintLoggerFactory(cast("TextIO", _Lossy(place)))
+
+
+if not structlog.is_configured():  # by whoever uses this package in a program of their own
+    structlog.configure(logger_factory=_to(lambda: sys.stdout))

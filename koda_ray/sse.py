@@ -18,6 +18,8 @@ class SseDecoder:
     def __init__(self) -> None:
         self._left = b""
         self._id = ""
+        self.last_id = ""
+        """The id to come back with; one that came without an event counts too."""
         self._event = ""
         self._data: list[str] = []
 
@@ -32,6 +34,7 @@ class SseDecoder:
 
     def _line(self, line: str) -> tuple[str, str, str] | None:
         if not line:
+            self.last_id = self._id
             event = (self._id, self._event or "message", "\n".join(self._data)) if self._data else None
             self._event, self._data = "", []
             return event

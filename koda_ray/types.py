@@ -19,6 +19,7 @@ __all__ = [
     "MAX_DURATION_S",
     "MAX_PROMPT_CHARS",
     "MIN_SCENE_S",
+    "Budget",
     "ErrorInfo",
     "Execution",
     "IdPrefix",
@@ -27,24 +28,38 @@ __all__ = [
     "Option",
     "Output",
     "Owes",
+    "Paused",
+    "PendingCall",
+    "PermissionMode",
+    "PermissionRule",
     "Phase",
     "Plan",
     "Preview",
     "Question",
     "RenderOptions",
+    "Resource",
     "Scene",
     "SessionOptions",
+    "SessionPermissions",
     "Todo",
     "TodoStatus",
     "new_id",
     "now",
 ]
 
-IdPrefix = Literal["usr", "prj", "nod", "ses", "job", "evt", "ast", "msg", "cal", "apr", "bed", "ckp", "sbx", "cmd"]
+IdPrefix = Literal[
+    "usr", "prj", "nod", "ses", "job", "evt", "ast", "msg", "cal", "apr", "bed", "ckp", "sbx", "img", "cmd", "hed"
+]
 Phase = Literal["idle", "question", "plan", "executing", "preview", "complete", "error"]
 TodoStatus = Literal["pending", "active", "done"]
 Owes = Literal["analyze", "plan", "execute", "render_final"]
 """Work a session still has to do; None in the row means it waits for a person."""
+PermissionMode = Literal["auto", "ask", "readonly", "plan"]
+"""What agents may do by themselves: all that no rule forbids; a person is asked before anything changes; nothing
+changes; nothing changes until a plan was accepted."""
+
+Resource = Literal["tokens", "cost", "sandbox", "render"]
+"""What a budget limits: tokens of models, money for them, minutes of sandboxes, minutes of rendering."""
 
 MAX_PROMPT_CHARS = 20_000
 MAX_DURATION_S = 300.0
@@ -93,12 +108,17 @@ class Option(Model):
 
 
 class Question(Model):
-    """The one question a session may ask before it plans."""
+    """The one question a session may ask before it plans, or how to go on where it is stuck.
+
+    ``phase`` and ``owes`` say what a question in the middle of the work interrupts.
+    """
 
     text: str
     options: tuple[Option, ...] = ()
     custom_input: bool = True
-    reason: Literal["style", "impossible", "rejected", "unclear"] = "style"
+    reason: Literal["style", "impossible", "rejected", "unclear", "stuck", "budget"] = "style"
+    phase: Phase | None = None
+    owes: Owes | None = None
 
 
 class Scene(Model):
@@ -155,6 +175,59 @@ class RenderOptions(Model):
     format: Literal["mp4", "webm"] = "mp4"
 
 
+class PermissionRule(Model):
+    """What is done with calls of one kind: patterns of the tool's name, of a path and of arguments by name.
+
+    ``*`` stands for any text, in a path ``**/`` for no folder, one or several, and a folder for all that is below it.
+    Arguments are looked at as they were sent and as the tool gets them, with its defaults. What forbids wins over
+    everything, then the mode, then the first rule that fits. Where a call that changes something names no path, a rule
+    about paths that does not allow asks a person.
+    """
+
+    decision: Literal["allow", "ask", "deny"]
+    tool: str = Field(default="*", min_length=1, max_length=200)
+    path: str | None = Field(default=None, min_length=1, max_length=500)
+    arguments: dict[str, str] = Field(default_factory=dict[str, str], max_length=20)
+
+
+class SessionPermissions(Model):
+    """What a session's agents may do by themselves."""
+
+    mode: PermissionMode = "auto"
+    rules: tuple[PermissionRule, ...] = Field(default=(), max_length=100)
+
+
+class PendingCall(Model):
+    """A tool call that a person has to agree to; its approval holds what was proposed, and a diff.
+
+    ``owes`` is the work that goes on afterwards.
+    """
+
+    approval_id: str
+    call_id: str
+    agent: str
+    name: str
+    reason: str = ""
+    owes: Owes | None = None
+
+
+class Budget(Model):
+    """How much may be used before a person is asked; None is no limit.
+
+    ``warn_at`` is the share of a limit from which on people are warned, once for each limit; 0.8 where None.
+    """
+
+    tokens: int | None = Field(default=None, ge=0)
+    cost_usd: float | None = Field(default=None, ge=0)
+    sandbox_minutes: float | None = Field(default=None, ge=0)
+    render_minutes: float | None = Field(default=None, ge=0)
+    warn_at: float | None = Field(default=None, gt=0, le=1)
+
+    def over(self, base: Budget) -> Budget:
+        """Return what holds where ``base`` does and this says what is different."""
+        return base.model_copy(update={name: value for name, value in self if value is not None})
+
+
 class Preview(Model):
     """A preview that a person can accept; ``duration`` in seconds."""
 
@@ -188,12 +261,31 @@ class ErrorInfo(Model):
     owes: Owes | None = None
 
 
+class Paused(Model):
+    """Work that waits for a person to say whether more may be used, and how it goes on then.
+
+    ``limit`` is what did not suffice and ``raise_to`` what an agreeing answer sets in its place (tokens, millionths of
+    a dollar, or milliseconds); None where only whoever runs the deployment can raise it. ``question`` is the one that
+    stood before.
+    """
+
+    phase: Phase
+    owes: Owes
+    resource: Resource
+    account: str
+    limit: int
+    raise_to: int | None = None
+    question: Question | None = None
+
+
 class NodeState(Model):
     """Everything a person sees of a session; the phase machine's state.
 
+    ``approval`` is the tool call that waits for a person's agreement, ``approvals_next`` those that wait behind it.
     ``owes`` is the work that somebody must still do, ``feedback`` every change asked for (oldest first), and
     ``feedback_seen`` how many of those the agents have been told. ``finished`` is the video that was there before
-    another render of the same animation began.
+    another render of the same animation began, ``forked_from`` the session that this one was made of. ``budget`` limits
+    this session where it says so, and else the settings do; while ``paused`` the question is whether more may be used.
     """
 
     node_id: str
@@ -218,6 +310,12 @@ class NodeState(Model):
     output: Output | None = None
     finished: Output | None = None
     error: ErrorInfo | None = None
+    permissions: SessionPermissions = SessionPermissions()
+    approval: PendingCall | None = None
+    approvals_next: tuple[PendingCall, ...] = ()
+    forked_from: str | None = None
+    budget: Budget | None = None
+    paused: Paused | None = None
     sandbox_id: str | None = None
     sandbox_status: Literal["creating", "ready", "busy", "destroyed"] | None = None
     theatre_state: dict[str, object] | None = None

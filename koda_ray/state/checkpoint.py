@@ -8,7 +8,7 @@ no moment at which half of one can be seen. A manifest lists everything that exi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -21,6 +21,7 @@ from koda_ray.types import Model, NodeState, new_id, now
 __all__ = ["Manifest", "StoredFile", "check_path", "load", "read_file", "read_files", "save"]
 
 DEFAULT_MODE = 0o644
+DEFAULT_FOLDER_MODE = 0o755
 MAX_PATH_BYTES = 1024
 
 
@@ -44,12 +45,20 @@ class Manifest(Model):
     state: NodeState
     files: dict[str, StoredFile]
     folders: tuple[str, ...] = ()
+    folder_modes: dict[str, Annotated[int, Field(ge=0, le=0o777)]] = Field(default_factory=dict[str, int])
     created_at: datetime
 
     @property
     def key(self) -> str:
         """Where it is stored."""
         return manifest_key(self.user_id, self.project_id, self.session_id, self.id)
+
+    @property
+    def modes(self) -> dict[str, int]:
+        """Permission bits of files and folders that have others than usual, as ``save`` takes them."""
+        return self.folder_modes | {
+            path: entry.mode for path, entry in self.files.items() if entry.mode != DEFAULT_MODE
+        }
 
     @property
     def total_bytes(self) -> int:
@@ -69,6 +78,7 @@ async def save(
     previous: Manifest | None = None,
     modes: Mapping[str, int] | None = None,
     folders: Iterable[str] = (),
+    kept: Callable[[str], bool] | None = None,
 ) -> tuple[Manifest, str]:
     """Store a project's files and state.
 
@@ -77,12 +87,14 @@ async def save(
         user_id: Whose.
         project_id: Of which project.
         session_id: Of which session.
-        files: All files by their path in the project; what is not here does not exist.
+        files: All files by their path in the project; what is neither here nor ``kept`` does not exist.
         state: The session's state with these files.
         event_seq: The newest event that they include.
         previous: The checkpoint before: what it holds is not stored again.
-        modes: Permission bits of files that have others than 0o644.
+        modes: Permission bits of files that have others than 0o644, and of folders that have others than 0o755.
         folders: Folders to keep though they are empty.
+        kept: Says which paths of ``previous`` stay as they are there where nothing else is said of them: what could not
+            be looked at this time.
 
     Returns:
         The manifest and its key, to be committed by the caller. Where nothing but times and ``event_seq`` differs,
@@ -93,17 +105,23 @@ async def save(
         StorageError: Something could not be written; code DISK_FULL where that is why. Earlier checkpoints are whole.
     """
     modes = modes or {}
-    kept_folders = tuple(sorted({check_path(folder) for folder in folders}))
     for path in files:
         check_path(path)
-    _check_tree(files, kept_folders)
     digests = await asyncio.to_thread(lambda: {path: sha256(data) for path, data in files.items()})
     entries = {
         path: StoredFile(sha256=digests[path], size=len(files[path]), mode=modes.get(path, DEFAULT_MODE))
-        for path in sorted(files)
+        for path in files
     }
+    empty = {check_path(folder) for folder in folders}
+    if previous is not None and kept is not None and previous.user_id == user_id:
+        entries = {path: entry for path, entry in previous.files.items() if kept(path)} | entries
+        empty |= {folder for folder in previous.folders if kept(folder)}
+        modes = {path: mode for path, mode in previous.folder_modes.items() if kept(path)} | dict(modes)
+    entries, empty_folders = dict(sorted(entries.items())), tuple(sorted(empty))
+    inside = _check_tree(entries, empty_folders)
+    folder_modes = {path: modes[path] for path in sorted(inside & modes.keys()) if modes[path] != DEFAULT_FOLDER_MODE}
     owner = (user_id, project_id, session_id)
-    if previous is not None and _same(previous, owner, entries, kept_folders, state):
+    if previous is not None and _same(previous, owner, (entries, empty_folders, folder_modes), state):
         return previous, previous.key
     known = (
         {entry.sha256 for entry in previous.files.values()} if previous and previous.user_id == user_id else set[str]()
@@ -118,7 +136,8 @@ async def save(
         event_seq=event_seq,
         state=state,
         files=entries,
-        folders=kept_folders,
+        folders=empty_folders,
+        folder_modes=folder_modes,
         created_at=now(),
     )
     await storage.put(manifest.key, manifest.model_dump_json().encode())
@@ -199,8 +218,8 @@ def check_path(path: str) -> str:
     return path
 
 
-def _check_tree(files: Mapping[str, bytes], folders: Iterable[str]) -> None:
-    """Refuse a path that is both a file and a folder: no disk could hold the two."""
+def _check_tree(files: Mapping[str, object], folders: Iterable[str]) -> set[str]:
+    """Return all folders, and refuse a path that is both a file and a folder: no disk could hold the two."""
     inside = {*folders}
     for path in [*files, *inside]:
         parts = path.split("/")
@@ -208,20 +227,20 @@ def _check_tree(files: Mapping[str, bytes], folders: Iterable[str]) -> None:
     for path in files:
         if path in inside:
             raise InvalidPath(f"project path {path[:200]!r} is a file and a folder at once")
+    return inside
 
 
 def _same(
     previous: Manifest,
     owner: tuple[str, str, str],
-    files: dict[str, StoredFile],
-    folders: tuple[str, ...],
+    tree: tuple[dict[str, StoredFile], tuple[str, ...], dict[str, int]],
     state: NodeState,
 ) -> bool:
     # the state carries the time of the checkpoint before, which alone must not make another one
     times = {"last_checkpoint": previous.state.last_checkpoint, "updated_at": previous.state.updated_at}
     return (
         owner == (previous.user_id, previous.project_id, previous.session_id)
-        and (files, folders) == (previous.files, previous.folders)
+        and tree == (previous.files, previous.folders, previous.folder_modes)
         and previous.state == state.model_copy(update=times)
     )
 

@@ -19,30 +19,34 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from sqlalchemy import Connection, Engine, Select, Table, create_engine, event, text
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, create_engine, event, text
+from sqlalchemy.dialects import registry, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, ProgrammingError
 
 from koda_ray.errors import Missing, StorageError
+from koda_ray.state.meter import Meter
 from koda_ray.state.rows import record
 from koda_ray.state.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from sqlalchemy.dialects import postgresql
 
-__all__ = ["Database", "Insert"]
+__all__ = ["Database"]
 
 T = TypeVar("T")
 R = TypeVar("R", bound="DataclassInstance")
-Insert = sqlite.Insert | postgresql.Insert
 
 _THREADS = 4
 _BUSY_TIMEOUT_S = 15.0
 _TURN_MIN_S, _TURN_MAX_S = 0.0005, 0.01
 _OPEN_TIMEOUT_S = 60.0
 _WAL_LIMIT_BYTES = 64 << 20
-_PACKAGES = {"psycopg": "psycopg[binary]", "libsql": "sqlalchemy-libsql"}
+_CACHE_KB = 256
+"""Pages that a connection keeps: its own 2 MB would be forgotten with the next commit of another process anyhow."""
+_LIBSQL = "sqlite+libsql"
+_PACKAGES = {"psycopg": "psycopg[binary]"}
 
 
 class _Cursor(Protocol):
@@ -63,10 +67,13 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url: URL = make_url(url)
+        self.meter = Meter()
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self._is_remote = self.url.drivername == _LIBSQL
         self._engine: Engine | None = None
         self._writer: Engine | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._upserts: dict[tuple[Table, tuple[str, ...]], sqlite.Insert | postgresql.Insert] = {}
         # SQLite has one writer: queueing here is fair, queueing on its file lock is sleeping
         self._turn = threading.Lock() if self.is_sqlite else nullcontext()
 
@@ -95,7 +102,8 @@ class Database:
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Run queries. Raises StorageError."""
-        return await self._in_thread(lambda: self._work(self._require(self._engine), work, nullcontext()))
+        with self.meter.timed("read"):
+            return await self._in_thread(lambda: self._work(self._require(self._engine), work, nullcontext()))
 
     async def records(self, cls: type[R], query: Select[*tuple[Any, ...]]) -> list[R]:
         """Run a query for one kind of record."""
@@ -119,24 +127,43 @@ class Database:
                 then(result)
             return result
 
-        return await self._in_thread(run)
+        with self.meter.timed("write"):
+            return await self._in_thread(run)
 
-    def insert(self, table: Table) -> Insert:
+    def insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
         """Start an INSERT that knows ``ON CONFLICT`` (the same words in both dialects)."""
-        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+        if self.is_sqlite:
+            return sqlite.insert(table)
+        from sqlalchemy.dialects import postgresql  # 2 MB that only a session whose rows are there pays
 
-    def upsert(self, table: Table, *, keep: tuple[str, ...] = ()) -> Insert:
-        """Start an INSERT that replaces a row of the same primary key, but for its key and the columns to keep."""
+        return postgresql.insert(table)
+
+    def upsert(
+        self, table: Table, *, keep: tuple[str, ...] = (), where: ColumnElement[bool] | None = None
+    ) -> sqlite.Insert | postgresql.Insert:
+        """Start an INSERT that replaces a row of the same primary key, but for its key and the columns to keep.
+
+        Args:
+            table: Where.
+            keep: Columns that stay as they are.
+            where: What must hold of the row that is there; else nothing is written.
+        """
+        if where is None and (known := self._upserts.get((table, keep))) is not None:
+            return known  # making one takes longer than most transactions
         statement = self.insert(table)
         keys = [column.name for column in table.primary_key]
-        return statement.on_conflict_do_update(
+        made = statement.on_conflict_do_update(
             index_elements=keys,
             set_={
                 column.name: statement.excluded[column.name]
                 for column in table.columns
                 if column.name not in keys and column.name not in keep
             },
+            where=where,
         )
+        if where is None:
+            self._upserts[table, keep] = made
+        return made
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         if self._threads is None:
@@ -201,6 +228,15 @@ class Database:
                     self.url, pool_size=_THREADS, max_overflow=0, pool_pre_ping=True, hide_parameters=True
                 )
                 return engine.execution_options(isolation_level="AUTOCOMMIT"), engine
+            if self._is_remote:
+                registry.register("sqlite.libsql", "koda_ray.state.libsql", "LibsqlDialect")
+                # two pools, as for a file: readers do not wait behind a writer
+                engine, writer = (
+                    create_engine(self.url, pool_size=size, max_overflow=0, hide_parameters=True)
+                    for size in (_THREADS, 1)
+                )
+                event.listen(writer, "begin", _begin)
+                return engine, writer
             # isolation_level None: the driver begins nothing by itself; parameters are people's prompts, so an error
             # does not show them
             arguments = {"check_same_thread": False, "isolation_level": None, "timeout": _BUSY_TIMEOUT_S}
@@ -255,6 +291,7 @@ def _set_up(driver: _Driver, _record: object) -> None:
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
     cursor.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
     cursor.close()
 

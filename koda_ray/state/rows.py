@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import JsonValue
-from sqlalchemy import Row
 
 from koda_ray.events import CHANNELS, Envelope, NewEvent
 from koda_ray.state.store import SessionRecord
@@ -17,8 +17,24 @@ from koda_ray.types import NodeState, now
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from sqlalchemy import Row
 
-__all__ = ["body_hash", "columns", "envelope", "number", "record", "session"]
+__all__ = [
+    "KEY_ID",
+    "KEY_ID_CHARS",
+    "body_hash",
+    "columns",
+    "envelope",
+    "field_names",
+    "key_hash",
+    "number",
+    "record",
+    "session",
+]
+
+KEY_ID_CHARS = 16
+"""So much of a key's hash is its id: it names the key and is of no use as one."""
+KEY_ID = re.compile(rf"[0-9a-f]{{{KEY_ID_CHARS}}}")
 
 R = TypeVar("R", bound="DataclassInstance")
 
@@ -28,20 +44,25 @@ def body_hash(body: JsonValue) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+def key_hash(key: str) -> str:
+    """Return what is kept of an API key: of 256 random bits a plain hash is enough, there is no dictionary to try."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
 def columns(value: DataclassInstance) -> dict[str, object]:
     """Return a record's fields as column values."""
-    return {name: getattr(value, name) for name in _names(type(value))}
+    return {name: getattr(value, name) for name in field_names(type(value))}
 
 
 def record(cls: type[R], row: Row[*tuple[object, ...]]) -> R:
     """Build a record from a row; columns that it does not know are the store's own."""
     values = row._mapping  # pyright: ignore[reportPrivateUsage] - public API with an underscore
-    return cls(**{name: values[name] for name in _names(cls)})
+    return cls(**{name: values[name] for name in field_names(cls)})
 
 
 def session(row: Row[*tuple[object, ...]]) -> SessionRecord:
     """Build a session's record; its state is kept as the model's own JSON."""
-    values = {name: row._mapping[name] for name in _names(SessionRecord)}  # pyright: ignore[reportPrivateUsage]
+    values = {name: row._mapping[name] for name in field_names(SessionRecord)}  # pyright: ignore[reportPrivateUsage]
     values["state"] = NodeState.model_validate_json(values["state"])
     return SessionRecord(**values)
 
@@ -65,14 +86,16 @@ def number(stream_id: str, last_seq: int, epoch: int, events: list[NewEvent]) ->
 
 
 def envelope(row: Row[*tuple[object, ...]]) -> Envelope:
-    """Build an event as it was stored."""
+    """Build an event as it was stored, on the channel that its type has now."""
     values = row._mapping  # pyright: ignore[reportPrivateUsage]
-    return Envelope(**{name: values[name] for name in _EVENT_COLUMNS})
+    kept = {name: values[name] for name in _EVENT_COLUMNS}
+    return Envelope(channel=CHANNELS.get(kept["type"], "progress"), **kept)
 
 
-_EVENT_COLUMNS = ("id", "stream_id", "seq", "channel", "type", "data", "cause_id", "epoch", "at")
+_EVENT_COLUMNS = ("id", "stream_id", "seq", "type", "data", "cause_id", "epoch", "at")
 
 
 @cache
-def _names(cls: type[DataclassInstance]) -> tuple[str, ...]:
+def field_names(cls: type[DataclassInstance]) -> tuple[str, ...]:
+    """Return the names of a record's fields, which are its columns."""
     return tuple(field.name for field in fields(cls))

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pydantic import JsonValue
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     DateTime,
     Dialect,
@@ -23,39 +24,51 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TextClause,
     TypeDecorator,
     UniqueConstraint,
+    false,
     text,
+    true,
 )
 
 from koda_ray.events import EPHEMERAL
 
 __all__ = [
     "IS_EPHEMERAL",
+    "IS_OPEN",
     "SCHEMA_VERSION",
     "SESSION_TABLES",
     "Json",
     "Utc",
     "Words",
+    "accounts",
     "api_keys",
     "approvals",
     "assets",
     "beads",
+    "charges",
     "checkpoints",
     "chunks",
     "commands",
+    "deployments",
     "events",
+    "heads",
+    "images",
     "jobs",
+    "locks",
     "messages",
     "metadata",
+    "processes",
     "projects",
     "sandboxes",
     "sessions",
+    "states",
     "tool_calls",
     "users",
 ]
 
-SCHEMA_VERSION = "0001"
+SCHEMA_VERSION = "0008"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -124,12 +137,31 @@ class Words(TypeDecorator[str]):
 _ID = Words()
 
 
-def _session_key(*, primary: bool = True) -> Column[str]:
-    return Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=primary, nullable=False)
+def _session_key() -> Column[str]:
+    return Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True, nullable=False)
 
 
 def _user() -> Column[str]:
     return Column("user_id", _ID, ForeignKey("users.id"), nullable=False)
+
+
+def _number(name: str) -> Column[int]:
+    """Make a column that rows from before it have as 0."""
+    return Column(name, BigInteger, nullable=False, server_default=text("0"))
+
+
+def _places() -> tuple[Column[int], Column[int], Column[bool]]:
+    """Make the columns of what a session can be put back to: its commit, the event before it, whether it counts now."""
+    return _number("rev"), _number("seq"), Column("live", Boolean, nullable=False, server_default=true())
+
+
+def _partial(name: str, *columns: str, where: TextClause) -> Index:
+    """Make an index of some rows.
+
+    What Postgres is told stands in ``info``, for ``migrations/env.py``: as an option of the index it would load that
+    dialect, 2 MB, into every process that knows the tables.
+    """
+    return Index(name, *columns, sqlite_where=where, info={"postgresql_where": where})
 
 
 users = Table(
@@ -170,6 +202,9 @@ sessions = Table(
     Column("status", String(16), nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),
+    _number("rev"),
+    _number("state_rev"),
+    Column("history", Json),
     Column("host", Text),
     Column("lease_until", Utc),
     Column("create_key", Words, nullable=False),
@@ -179,12 +214,7 @@ sessions = Table(
     Column("updated_at", Utc, nullable=False),
     UniqueConstraint("user_id", "create_key"),
     Index("ix_sessions_user_id_id", "user_id", "id"),
-    Index(
-        "ix_sessions_owed",
-        "lease_until",
-        sqlite_where=text("owes IS NOT NULL"),
-        postgresql_where=text("owes IS NOT NULL"),
-    ),
+    _partial("ix_sessions_owed", "lease_until", where=text("owes IS NOT NULL")),
 )
 
 commands = Table(
@@ -214,6 +244,7 @@ messages = Table(
     Column("role", String(16), nullable=False),
     Column("content", Json, nullable=False),
     Column("created_at", Utc, nullable=False),
+    *_places(),
     Index("ix_messages_order", "session_id", "agent", "position"),
 )
 
@@ -280,21 +311,95 @@ checkpoints = Table(
     Column("file_count", Integer, nullable=False),
     Column("total_bytes", BigInteger, nullable=False),
     Column("created_at", Utc, nullable=False),
+    *_places(),
     Index("ix_checkpoints_order", "session_id", "event_seq"),
+    Index("ix_checkpoints_manifest_key", "manifest_key"),
 )
+
+states = Table(
+    "states",
+    metadata,
+    _session_key(),
+    Column("rev", BigInteger, primary_key=True, autoincrement=False),
+    _user(),
+    Column("state", Text, nullable=False),
+)
+"""What a session's state was at the moments that it can be put back to: from ``rev`` on, until another one."""
+
+heads = Table(
+    "heads",
+    metadata,
+    _session_key(),
+    Column("id", _ID, primary_key=True),
+    _user(),
+    Column("kind", String(16), nullable=False),
+    Column("point", Words, nullable=False),
+    Column("rev", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("history", Json, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("parts", Json, nullable=False),
+    Column("undone", Boolean, nullable=False),
+    Column("created_at", Utc, nullable=False),
+)
+"""Where a session was each time it was put back, whole: messages by their numbers, the rest as it was."""
+
+deployments = Table(
+    "deployments",
+    metadata,
+    Column("name", String(16), primary_key=True),
+    Column("id", String(32), nullable=False),
+)
+"""What this database is called among all: one row."""
+
+images = Table(
+    "images",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("user_id", _ID, ForeignKey("users.id"), nullable=False, index=True),
+    Column("name", Words, nullable=False),
+    Column("provider", String(32), nullable=False),
+    Column("provider_id", Text),
+    Column("source", Words, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("created_at", Utc, nullable=False),
+    Column("expires_at", Utc),
+    Column("place", Text, nullable=False, server_default=""),
+    Column("host", Words, nullable=False, server_default=""),
+)
+
 
 sandboxes = Table(
     "sandboxes",
     metadata,
     Column("id", _ID, primary_key=True),
-    _session_key(primary=False),
+    Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE")),
     _user(),
     Column("provider", String(32), nullable=False),
     Column("provider_id", Text),
     Column("status", String(16), nullable=False, index=True),
     Column("created_at", Utc, nullable=False),
     Column("expires_at", Utc),
+    Column("image_id", _ID),
+    Column("network", Boolean, nullable=False, server_default=false()),
+    Column("place", Text, nullable=False, server_default=""),
+    Column("host", Words, nullable=False, server_default=""),
     Index("ix_sandboxes_session_id", "session_id"),
+)
+
+processes = Table(
+    "processes",
+    metadata,
+    Column("sandbox_id", _ID, ForeignKey("sandboxes.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", Words, primary_key=True),
+    _user(),
+    Column("command", Words, nullable=False),
+    Column("run", String(64), nullable=False),
+    Column("created_at", Utc, nullable=False),
+    Column("ended_at", Utc),
+    Column("exit_code", Integer),
 )
 
 jobs = Table(
@@ -350,6 +455,50 @@ assets = Table(
     Column("created_at", Utc, nullable=False),
 )
 
+IS_OPEN = text("status = 'reserved'")
+"""As text, not parameters, as `IS_EPHEMERAL`."""
+
+charges = Table(
+    "charges",
+    metadata,
+    Column("work_id", _ID, primary_key=True),
+    Column("id", _ID, primary_key=True),
+    _user(),
+    Column("kind", String(16), nullable=False),
+    Column("agent", _ID, nullable=False),
+    Column("model", _ID, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("accounts", Json, nullable=False),
+    Column("held", Json, nullable=False),
+    Column("spent", Json, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("reason", Words),
+    Column("created_at", Utc, nullable=False),
+    Column("updated_at", Utc, nullable=False),
+    _partial("ix_charges_open", "work_id", "updated_at", where=IS_OPEN),
+)
+"""The work is a session or a job, so there is no foreign key; deleting either deletes its charges."""
+
+accounts = Table(
+    "accounts",
+    metadata,
+    Column("user_id", _ID, ForeignKey("users.id"), primary_key=True),
+    Column("id", _ID, primary_key=True),
+    Column("held", Json, nullable=False),
+    Column("spent", Json, nullable=False),
+    Column("warned", Json, nullable=False),
+    Column("updated_at", Utc, nullable=False),
+)
+
+locks = Table(
+    "locks",
+    metadata,
+    Column("name", _ID, primary_key=True),
+    Column("holder", Words, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("lease_until", Utc),
+)
+
 IS_EPHEMERAL = text(f"type IN ({', '.join(repr(name) for name in sorted(EPHEMERAL))})")
 """As text, not parameters: a partial index is used only where the query says the same words."""
 
@@ -366,9 +515,9 @@ events = Table(
     Column("cause_id", _ID),
     Column("epoch", BigInteger, nullable=False),
     Column("at", Utc, nullable=False),
-    Index("ix_events_ephemeral", "at", sqlite_where=IS_EPHEMERAL, postgresql_where=IS_EPHEMERAL),
+    _partial("ix_events_ephemeral", "at", where=IS_EPHEMERAL),
 )
 """A stream is a session's or a job's, so there is no foreign key; deleting either deletes its stream."""
 
-SESSION_TABLES = (commands, messages, tool_calls, approvals, beads, checkpoints, sandboxes, assets)
+SESSION_TABLES = (commands, messages, tool_calls, approvals, beads, checkpoints, states, heads, sandboxes, assets)
 """Tables whose rows go with their session, children first."""

@@ -14,24 +14,28 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import JsonValue
 from sqlalchemy import Connection, Table, and_, delete, or_, select, update
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, make_url
 
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state import schema
 from koda_ray.state.database import Database
 from koda_ray.state.notify import Notifier
+from koda_ray.state.refusals import Repeated, belongs, no_such, used_for_another
 from koda_ray.state.rows import body_hash, columns, number, session
 from koda_ray.state.sql_accounts import SqlAccounts, ensure_project, give_assets
+from koda_ray.state.sql_boxes import SqlBoxes
+from koda_ray.state.sql_charges import SqlCharges, enter_moves, remove_charges
+from koda_ray.state.sql_history import SqlHistory, save_state
 from koda_ray.state.sql_jobs import OWED_STATUSES, SqlJobs, put_chunks, put_job
-from koda_ray.state.sql_parts import SqlParts, add_events, fenced, no_such
+from koda_ray.state.sql_parts import add_events, fenced, put_command
+from koda_ray.state.sql_tiers import SqlTiers
 from koda_ray.state.store import (
     ApprovalRecord,
     Batch,
     BeadRecord,
     CheckpointRecord,
     CommandRecord,
-    JobRecord,
     MessageRecord,
     OwedWork,
     SandboxRecord,
@@ -47,11 +51,13 @@ __all__ = ["SqlStore"]
 
 _Part: TypeAlias = MessageRecord | ToolCallRecord | ApprovalRecord | BeadRecord | CheckpointRecord | SandboxRecord
 
+_KEPT = ("ordinal", "user_id", "session_id", "rev", "seq", "live")
+"""What an update of a part leaves as it was first."""
 _S = schema.sessions.c
 _E = schema.events.c
 
 
-class SqlStore(SqlParts, SqlJobs, SqlAccounts):
+class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlTiers):
     """A Store on SQLite (also libSQL and Postgres, where their drivers are installed).
 
     It is its URL and nothing more until it is opened, so it can be sent to another process, which opens its own.
@@ -75,9 +81,12 @@ class SqlStore(SqlParts, SqlJobs, SqlAccounts):
             return cls(settings.database_url.get_secret_value())
         if settings.database_provider == "turso" and settings.turso_url is not None:
             token = settings.turso_token.get_secret_value() if settings.turso_token else ""
-            host = settings.turso_url.partition("://")[2].rstrip("/")
-            query = {"authToken": token, "secure": "true"} if token else {}
-            return cls(URL.create("sqlite+libsql", host=host, query=query).render_as_string(hide_password=False))
+            scheme, _, host = settings.turso_url.partition("://")
+            query = {"authToken": token} if token else {}
+            if scheme not in ("http", "ws"):
+                query["secure"] = "true"
+            address = make_url(f"sqlite+libsql://{host.rstrip('/')}").set(query=query)
+            return cls(address.render_as_string(hide_password=False))
         return cls(settings.database_path)
 
     def __repr__(self) -> str:
@@ -144,7 +153,7 @@ class SqlStore(SqlParts, SqlJobs, SqlAccounts):
             if row is None:
                 raise Conflict(f"session id {state.session_id} is taken; make another")
             if row.create_hash != digest:
-                raise Conflict(f"idempotency key {key!r} was used for another request; use a new key")
+                raise used_for_another("request", key)
             return session(row), False
 
         made = await self._database.write(work, lambda result: self._notifier.notify(result[0].id))
@@ -203,17 +212,21 @@ class SqlStore(SqlParts, SqlJobs, SqlAccounts):
                 lambda connection: self._apply(connection, session_id, epoch, batch),
                 lambda made: self._notifier.notify(session_id) if made else None,
             )
-        except _Repeated as repeated:
-            after, last = repeated.first_seq - 1, repeated.last_seq
-            return await self.events(session_id, after=after, limit=last - after) if last > after else []
+        except Repeated as repeated:
+            return await self._led_to(session_id, repeated)
 
     def _apply(self, connection: Connection, session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
-        values: dict[str, object] = {"seq": _S.seq + len(batch.events)}
+        values: dict[str, object] = {"seq": _S.seq + len(batch.events), "rev": _S.rev + 1}
         at = now()
+        new: dict[str, object] = {}
         if batch.state is not None:
             if batch.state.session_id != session_id:
                 raise ValueError(f"state of session {batch.state.session_id} in a commit to {session_id}")
-            values |= {"state": batch.state.model_dump_json(), "owes": batch.state.owes, "updated_at": at}
+            new = {"state": batch.state.model_dump_json(), "owes": batch.state.owes, "updated_at": at}
+            new["state_rev"] = _S.rev + 1
+        is_point = bool(batch.messages) or batch.checkpoint is not None
+        if not is_point:
+            values |= new
         if batch.status is not None:
             values["status"] = batch.status
         if batch.lease_until is not None:
@@ -221,13 +234,26 @@ class SqlStore(SqlParts, SqlJobs, SqlAccounts):
         if batch.touch:
             values["last_activity"] = at
         fence = update(schema.sessions).where(_S.id == session_id, _S.epoch == epoch).values(values)
-        row = connection.execute(fence.returning(_S.seq, _S.user_id)).one_or_none()
+        row = connection.execute(fence.returning(_S.seq, _S.user_id, _S.rev)).one_or_none()
         if row is None:
             raise fenced(connection, schema.sessions, session_id, epoch)
-        seq, user_id = row
-        made = number(session_id, seq, epoch, batch.events)
+        seq, user_id, rev = row
+        if is_point:  # somebody may come back to what was until now
+            save_state(self._database, connection, session_id)
+            if new:
+                connection.execute(update(schema.sessions).where(_S.id == session_id).values(new | {"state_rev": rev}))
+        told = batch.events
+        if batch.charges:
+            warnings = enter_moves(
+                self._database, connection, batch.charges, work_id=session_id, user_id=user_id, epoch=epoch
+            )
+            if warnings:
+                told, seq = [*told, *warnings], seq + len(warnings)
+                connection.execute(update(schema.sessions).where(_S.id == session_id).values(seq=seq))
+        made = number(session_id, seq, epoch, told)
         if batch.command is not None:
-            self._put_command(connection, batch.command, session_id, user_id, seq, len(made))
+            belongs(batch.command, session_id, user_id)
+            put_command(self._database, connection, batch.command, user_id=user_id, seq=seq, count=len(made))
         for table, records in (
             (schema.messages, batch.messages),
             (schema.tool_calls, batch.tool_calls),
@@ -236,9 +262,10 @@ class SqlStore(SqlParts, SqlJobs, SqlAccounts):
             (schema.checkpoints, [batch.checkpoint] if batch.checkpoint is not None else []),
             (schema.sandboxes, batch.sandboxes),
         ):
-            self._put(connection, table, records, session_id, user_id)
+            placed = {"rev": rev, "seq": seq - len(made)} if "live" in table.c else {}
+            self._put(connection, table, records, session_id, user_id, placed)
         for job in batch.jobs:
-            _belongs(job, session_id, user_id)
+            belongs(job, session_id, user_id)
             put_job(self._database, connection, job)
         put_chunks(self._database, connection, batch.chunks)
         add_events(connection, user_id, made)
@@ -251,34 +278,17 @@ class SqlStore(SqlParts, SqlJobs, SqlAccounts):
         records: Sequence[_Part],
         session_id: str,
         user_id: str,
+        placed: dict[str, int],
     ) -> None:
         if not records:
             return
         ordered = "ordinal" in table.c
         rows: list[dict[str, object]] = []
         for position, item in enumerate(records):
-            _belongs(item, session_id, user_id)
-            rows.append({**columns(item), "ordinal": position} if ordered else columns(item))
+            belongs(item, session_id, user_id)
+            rows.append(columns(item) | placed | ({"ordinal": position} if ordered else {}))
         # the first place in a list stays: an update must not move a call behind those that started after it
-        connection.execute(self._database.upsert(table, keep=("ordinal", "user_id", "session_id")), rows)
-
-    def _put_command(
-        self, connection: Connection, command: CommandRecord, session_id: str, user_id: str, seq: int, count: int
-    ) -> None:
-        _belongs(command, session_id, user_id)
-        digest = body_hash(command.body)
-        values = columns(command) | {"body_hash": digest, "first_seq": seq - count + 1, "last_seq": seq}
-        insert = self._database.insert(schema.commands).values(values).on_conflict_do_nothing()
-        if connection.execute(insert.returning(schema.commands.c.key)).one_or_none() is not None:
-            return
-        there = connection.execute(
-            select(schema.commands).where(
-                schema.commands.c.session_id == session_id, schema.commands.c.key == command.key
-            )
-        ).one()
-        if (there.name, there.body_hash) != (command.name, digest):
-            raise Conflict(f"idempotency key {command.key!r} was used for another command; use a new key")
-        raise _Repeated(there.first_seq, there.last_seq)
+        connection.execute(self._database.upsert(table, keep=_KEPT), rows)
 
     async def release(self, session_id: str, epoch: int) -> None:
         """Give the lease up; a no-op when fenced."""
@@ -314,11 +324,13 @@ class SqlStore(SqlParts, SqlJobs, SqlAccounts):
         """Remove a session and all its rows; nothing happens when it is not there, NotFound for another user's."""
 
         def work(connection: Connection) -> None:
-            owner = connection.execute(select(_S.user_id).where(_S.id == session_id)).scalar_one_or_none()
+            mine = select(_S.user_id).where(_S.id == session_id).with_for_update()
+            owner = connection.execute(mine).scalar_one_or_none()
             if owner is None:
                 return
             if owner != user_id:
                 raise no_such("session", session_id)
+            remove_charges(self._database, connection, user_id, session_id)
             jobs = select(schema.jobs.c.id).where(schema.jobs.c.session_id == session_id)
             connection.execute(delete(schema.events).where(or_(_E.stream_id == session_id, _E.stream_id.in_(jobs))))
             connection.execute(delete(schema.chunks).where(schema.chunks.c.job_id.in_(jobs)))
@@ -358,20 +370,3 @@ class SqlStore(SqlParts, SqlJobs, SqlAccounts):
         query = select(schema.commands).where(table.session_id == session_id, table.key == key)
         found = await self._database.records(CommandRecord, query)
         return found[0] if found else None
-
-
-class _Repeated(Exception):
-    """The batch's command was applied before."""
-
-    def __init__(self, first_seq: int, last_seq: int) -> None:
-        super().__init__(first_seq, last_seq)
-        self.first_seq = first_seq
-        self.last_seq = last_seq
-
-
-def _belongs(item: _Part | CommandRecord | JobRecord, session_id: str, user_id: str) -> None:
-    if (item.session_id, item.user_id) != (session_id, user_id):
-        raise ValueError(
-            f"{type(item).__name__} {item.id} of session {item.session_id} and user {item.user_id} "
-            f"in a commit to session {session_id} of user {user_id}"
-        )

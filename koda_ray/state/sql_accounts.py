@@ -1,12 +1,7 @@
-"""Users, their API keys, projects and uploaded files on the SQL database.
-
-An API key is 256 random bits, so a plain SHA-256 of it is enough at rest: there is no dictionary to try.
-"""
+"""Users, their API keys, projects and uploaded files on the SQL database."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 import secrets
 from collections.abc import Sequence
 
@@ -15,15 +10,13 @@ from sqlalchemy import Connection, select, update
 from koda_ray.errors import Conflict
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.rows import columns, record
-from koda_ray.state.sql_parts import no_such
+from koda_ray.state.refusals import no_such
+from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, columns, key_hash, record
 from koda_ray.state.store import ApiKeyRecord, AssetRecord
 from koda_ray.types import now
 
 __all__ = ["SqlAccounts", "ensure_project", "ensure_user", "give_assets"]
 
-_ID_CHARS = 16
-_KEY_ID = re.compile(r"[0-9a-f]{16}")
 _A = schema.assets.c
 _K = schema.api_keys.c
 
@@ -53,7 +46,7 @@ class SqlAccounts:
 
         def work(connection: Connection) -> None:
             ensure_user(self._database, connection, user_id)
-            values = {"key_hash": _hash(key), "user_id": user_id, "name": name, "created_at": now()}
+            values = {"key_hash": key_hash(key), "user_id": user_id, "name": name, "created_at": now()}
             connection.execute(self._database.insert(schema.api_keys).values(values))
 
         await self._database.write(work)
@@ -61,7 +54,7 @@ class SqlAccounts:
 
     async def user_for_key(self, key: str) -> str | None:
         """Return whose key it is; None for one that is unknown or revoked."""
-        query = select(_K.user_id).where(_K.key_hash == _hash(key), _K.revoked_at.is_(None))
+        query = select(_K.user_id).where(_K.key_hash == key_hash(key), _K.revoked_at.is_(None))
         return await self._database.read(lambda connection: connection.execute(query).scalar_one_or_none())
 
     async def has_api_keys(self) -> bool:
@@ -76,7 +69,7 @@ class SqlAccounts:
         def work(connection: Connection) -> list[ApiKeyRecord]:
             return [
                 ApiKeyRecord(
-                    id=row.key_hash[:_ID_CHARS],
+                    id=row.key_hash[:KEY_ID_CHARS],
                     user_id=row.user_id,
                     name=row.name,
                     created_at=row.created_at,
@@ -89,7 +82,7 @@ class SqlAccounts:
 
     async def revoke_api_key(self, key: str) -> bool:
         """Make a key useless, by itself or by its id; return whether it was of use before."""
-        which = _K.key_hash.startswith(key) if _KEY_ID.fullmatch(key) else _K.key_hash == _hash(key)
+        which = _K.key_hash.startswith(key) if KEY_ID.fullmatch(key) else _K.key_hash == key_hash(key)
         statement = update(schema.api_keys).where(which, _K.revoked_at.is_(None))
         statement = statement.values(revoked_at=now())
         return await self._database.write(lambda connection: connection.execute(statement).rowcount) > 0
@@ -162,7 +155,3 @@ def ensure_project(database: Database, connection: Connection, user_id: str, pro
     owner = select(schema.projects.c.user_id).where(schema.projects.c.id == project_id)
     if connection.execute(owner).scalar_one() != user_id:
         raise no_such("project", project_id)
-
-
-def _hash(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()

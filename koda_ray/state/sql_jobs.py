@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, delete, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state import schema
+from koda_ray.state.charges import Move
 from koda_ray.state.database import Database
 from koda_ray.state.notify import Notifier
+from koda_ray.state.refusals import no_such
 from koda_ray.state.rows import columns, number, record
 from koda_ray.state.sql_accounts import ensure_project
-from koda_ray.state.sql_parts import add_events, fenced, no_such
+from koda_ray.state.sql_charges import close_charges, enter_moves, remove_charges
+from koda_ray.state.sql_parts import add_events, fenced
 from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus
 from koda_ray.types import now
 
@@ -93,16 +96,19 @@ class SqlJobs:
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
         """Read a user's renders of their own, newest first; their ids do not sort by time, so a page begins at both."""
-        query = select(schema.jobs).where(_J.user_id == user_id, _J.kind == "render", _J.session_id.is_(None))
+        query = select(schema.jobs).where(*_own_renders(user_id, id_prefix))
         if statuses:
             query = query.where(_J.status.in_(statuses))
-        if id_prefix:
-            query = query.where(_J.id.startswith(id_prefix, autoescape=True))
         if before is not None:
             at, job_id = before
             query = query.where(or_(_J.created_at < at, and_(_J.created_at == at, _J.id < job_id)))
         query = query.order_by(_J.created_at.desc(), _J.id.desc()).limit(limit)
         return await self._database.records(JobRecord, query)
+
+    async def count_renders(self, user_id: str, *, id_prefix: str = "") -> dict[JobStatus, int]:
+        """Count a user's renders of their own by state; states without one are left out."""
+        query = select(_J.status, func.count()).where(*_own_renders(user_id, id_prefix)).group_by(_J.status)
+        return {row[0]: row[1] for row in await self._database.read(lambda connection: connection.execute(query).all())}
 
     async def claim_job(self, job_id: str, *, lease_until: datetime) -> JobRecord:
         """Take a job: bump its epoch and set status running.
@@ -137,13 +143,23 @@ class SqlJobs:
             .where(_J.id == job_id, _J.user_id == user_id, _J.status.in_(OWED_STATUSES))
             .values(epoch=_J.epoch + 1, status="cancelled", lease_until=None, updated_at=now())
         )
-        await self._database.write(lambda connection: connection.execute(statement))
+
+        def work(connection: Connection) -> None:
+            if connection.execute(statement).rowcount:
+                close_charges(self._database, connection, schema.charges.c.work_id == job_id)
+
+        await self._database.write(work)
         return await self.get_job(job_id, user_id=user_id)
 
     async def update_job(
-        self, job: JobRecord, *, chunks: Sequence[ChunkRecord] = (), events: Sequence[NewEvent] = ()
+        self,
+        job: JobRecord,
+        *,
+        chunks: Sequence[ChunkRecord] = (),
+        events: Sequence[NewEvent] = (),
+        charges: Sequence[Move] = (),
     ) -> None:
-        """Write a job's row under its own epoch, with chunks and events of its own stream; raises Fenced."""
+        """Write a job's row under its own epoch, with chunks, events of its own stream and charges."""
         values = {name: value for name, value in columns(job).items() if name not in _NEVER_CHANGED}
         values["seq"] = _J.seq + len(events)
         statement = update(schema.jobs).where(_J.id == job.id, _J.epoch == job.epoch).values(values)
@@ -153,15 +169,25 @@ class SqlJobs:
             if row is None:
                 raise fenced(connection, schema.jobs, job.id, job.epoch)
             put_chunks(self._database, connection, chunks)
-            add_events(connection, job.user_id, number(job.id, row.seq, job.epoch, list(events)))
+            told, seq = list(events), row.seq
+            if charges:
+                told += enter_moves(
+                    self._database, connection, charges, work_id=job.id, user_id=job.user_id, epoch=job.epoch
+                )
+                if len(told) > len(events):
+                    seq += len(told) - len(events)
+                    connection.execute(update(schema.jobs).where(_J.id == job.id).values(seq=seq))
+            add_events(connection, job.user_id, number(job.id, seq, job.epoch, told))
 
-        await self._database.write(work, lambda _: self._notifier.notify(job.id) if events else None)
+        await self._database.write(work, lambda _: self._notifier.notify(job.id) if events or charges else None)
 
     async def delete_job(self, job_id: str, *, user_id: str) -> None:
         """Remove a job with its chunks and events; nothing happens when it is not there, or another user's."""
         mine = select(_J.id).where(_J.id == job_id, _J.user_id == user_id)
 
         def work(connection: Connection) -> None:
+            if connection.execute(mine.with_for_update()).first() is not None:
+                remove_charges(self._database, connection, user_id, job_id)
             connection.execute(delete(schema.events).where(schema.events.c.stream_id.in_(mine)))
             connection.execute(delete(schema.chunks).where(schema.chunks.c.job_id.in_(mine)))
             connection.execute(delete(schema.jobs).where(_J.id == job_id, _J.user_id == user_id))
@@ -192,6 +218,16 @@ class SqlJobs:
             return made
 
         return await self._database.write(work, lambda _: self._notifier.notify(job_id))
+
+
+def _own_renders(user_id: str, id_prefix: str) -> list[ColumnElement[bool]]:
+    """Return what is true of a user's renders of their own whose id begins so."""
+    return [
+        _J.user_id == user_id,
+        _J.kind == "render",
+        _J.session_id.is_(None),
+        *([_J.id.startswith(id_prefix, autoescape=True)] if id_prefix else []),
+    ]
 
 
 def put_job(database: Database, connection: Connection, job: JobRecord) -> None:

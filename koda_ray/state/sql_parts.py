@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import Connection, Select, Table, and_, case, delete, func, insert, select, update
 
-from koda_ray.errors import Fenced, KodaError, NotFound
-from koda_ray.events import Envelope
+from koda_ray.errors import KodaError
+from koda_ray.events import EPHEMERAL, Envelope
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.rows import envelope
+from koda_ray.state.refusals import Repeated, replaced, used_for_another
+from koda_ray.state.rows import body_hash, columns, envelope
+from koda_ray.state.sql_charges import close_charges
 from koda_ray.state.store import (
     ApprovalRecord,
     BeadRecord,
     CheckpointRecord,
+    CommandRecord,
+    LogRest,
     MessageRecord,
     SandboxRecord,
     ToolCallRecord,
     ToolCallStatus,
 )
 
-__all__ = ["SqlParts", "add_events", "fenced", "no_such"]
+__all__ = ["SqlParts", "add_events", "envelope_rows", "fenced", "put_command"]
 
 _E = schema.events.c
 
@@ -35,7 +40,7 @@ class SqlParts:
     async def messages(self, session_id: str, *, agent: str | None = None) -> list[MessageRecord]:
         """Read messages in order; those of several agents by time."""
         table = schema.messages.c
-        query = select(schema.messages).where(table.session_id == session_id)
+        query = select(schema.messages).where(table.session_id == session_id, table.live)
         if agent is not None:
             query = query.where(table.agent == agent).order_by(table.position, table.id)
         else:
@@ -67,7 +72,7 @@ class SqlParts:
     async def latest_checkpoint(self, session_id: str) -> CheckpointRecord | None:
         """Read the newest checkpoint's pointer."""
         table = schema.checkpoints.c
-        query = select(schema.checkpoints).where(table.session_id == session_id)
+        query = select(schema.checkpoints).where(table.session_id == session_id, table.live)
         query = query.order_by(table.event_seq.desc(), table.created_at.desc(), table.id.desc()).limit(1)
         found = await self._database.records(CheckpointRecord, query)
         return found[0] if found else None
@@ -83,20 +88,72 @@ class SqlParts:
         return await self._database.records(SandboxRecord, query.order_by(table.created_at, table.id))
 
     async def sandbox_destroyed(self, sandbox_id: str) -> None:
-        """Record that a sandbox is gone; without a fence, because that is true whoever found it out."""
+        """Record that a sandbox is gone, and its processes; without a fence: that is true whoever found it out."""
+        processes = delete(schema.processes).where(schema.processes.c.sandbox_id == sandbox_id)
         statement = update(schema.sandboxes).where(schema.sandboxes.c.id == sandbox_id).values(status="destroyed")
-        await self._database.write(lambda connection: connection.execute(statement))
 
-    async def events(self, stream_id: str, *, after: int = 0, limit: int = 500) -> list[Envelope]:
-        """Read events with ``seq > after`` in order; returns at once, also with none."""
+        def work(connection: Connection) -> None:
+            session_id = connection.execute(statement.returning(schema.sandboxes.c.session_id)).scalar_one_or_none()
+            connection.execute(processes)
+            if session_id is not None:
+                charges = schema.charges.c
+                close_charges(self._database, connection, and_(charges.work_id == session_id, charges.id == sandbox_id))
+
+        await self._database.write(work)
+
+    async def events(
+        self, stream_id: str, *, after: int = 0, limit: int = 500, lasting: bool = False
+    ) -> list[Envelope]:
+        """Read events with ``seq > after`` in order, or only those not EPHEMERAL; returns at once, also with none."""
         query = select(schema.events).where(_E.stream_id == stream_id, _E.seq > after)
+        if lasting:
+            query = query.where(_E.type.not_in(EPHEMERAL))
         query = query.order_by(_E.seq).limit(limit)
-        return await self._database.read(lambda connection: [envelope(row) for row in connection.execute(query)])
+        return await self._database.read(lambda connection: envelope_rows(connection, query))
+
+    async def log_rest(self, stream_id: str, after: int) -> LogRest:
+        """Say what there is of a stream after a number; see `Store.log_rest`."""
+
+        def work(connection: Connection) -> LogRest:
+            newest, kept, lasting = connection.execute(_rest_of(stream_id, after)).one()
+            whole_from = after + 1
+            if kept < newest - after:
+                gap, last = connection.execute(_gap_of(stream_id, after)).one()
+                whole_from = newest + 1 if (last or after) < newest else gap
+            return LogRest(newest=newest, kept=kept, lasting=lasting, whole_from=whole_from)
+
+        return await self._database.read(work)
+
+    async def _led_to(self, session_id: str, repeated: Repeated) -> list[Envelope]:
+        """Read the events of a command that was applied before."""
+        after, last = repeated.first_seq - 1, repeated.last_seq
+        return await self.events(session_id, after=after, limit=last - after) if last > after else []
 
     async def prune_events(self, before: datetime) -> int:
         """Remove events that a later one has made worthless; return how many. Numbers of the others stay."""
         statement = delete(schema.events).where(schema.IS_EPHEMERAL, _E.at < before)
         return await self._database.write(lambda connection: connection.execute(statement).rowcount)
+
+
+def _rest_of(stream_id: str, after: int) -> Select[Any, int, Any]:
+    """Select a stream's newest number, how many events come after a number, and how many of those are for ever."""
+    owners = (schema.sessions, schema.jobs)
+    newest = [select(table.c.seq).where(table.c.id == stream_id).scalar_subquery() for table in owners]
+    lasting = func.coalesce(func.sum(case((_E.type.in_(EPHEMERAL), 0), else_=1)), 0)
+    query = select(func.coalesce(*newest, 0), func.count(_E.seq), lasting)
+    return query.where(_E.stream_id == stream_id, _E.seq > after)
+
+
+def _gap_of(stream_id: str, after: int) -> Select[Any, Any]:
+    """Select the number after the last gap among those after a number, and the last of all."""
+    before = func.lag(_E.seq, 1, after).over(order_by=_E.seq)
+    rest = select(_E.seq, before.label("before")).where(_E.stream_id == stream_id, _E.seq > after).subquery().c
+    return select(func.max(case((rest.seq != rest.before + 1, rest.seq))), func.max(rest.seq))
+
+
+def envelope_rows(connection: Connection, query: Select[*tuple[Any, ...]]) -> list[Envelope]:
+    """Read events."""
+    return [envelope(row) for row in connection.execute(query)]
 
 
 def add_events(connection: Connection, user_id: str, events: Sequence[Envelope]) -> None:
@@ -120,18 +177,30 @@ def add_events(connection: Connection, user_id: str, events: Sequence[Envelope])
         connection.execute(insert(schema.events), rows)
 
 
-def no_such(kind: str, item_id: str) -> NotFound:
-    """Name what is not there for this user; another user's reads the same."""
-    return NotFound(f"no {kind} {item_id[:80]!r}", context={"id": item_id[:80]})
+def put_command(
+    database: Database, connection: Connection, command: CommandRecord, *, user_id: str, seq: int, count: int
+) -> None:
+    """Insert a command that leads to the ``count`` events up to ``seq``.
+
+    Raises:
+        Repeated: It was inserted before.
+        Conflict: Its key was used for another.
+    """
+    digest = body_hash(command.body)
+    values = columns(command) | {"body_hash": digest, "first_seq": seq - count + 1, "last_seq": seq}
+    statement = database.insert(schema.commands).values(values).on_conflict_do_nothing()
+    if connection.execute(statement.returning(schema.commands.c.key)).one_or_none() is not None:
+        return
+    table = schema.commands.c
+    there = connection.execute(
+        select(schema.commands).where(table.session_id == command.session_id, table.key == command.key)
+    ).one()
+    if (there.name, there.body_hash) != (command.name, digest):
+        raise used_for_another("command", command.key)
+    raise Repeated(there.first_seq, there.last_seq)
 
 
 def fenced(connection: Connection, table: Table, item_id: str, epoch: int) -> KodaError:
     """Say why the fence of a row matched nothing: a newer epoch, or no row any more."""
-    kind = table.name.removesuffix("s")
     current = connection.execute(select(table.c.epoch).where(table.c.id == item_id)).scalar_one_or_none()
-    if current is None:
-        return no_such(kind, item_id)
-    return Fenced(
-        f"{kind} {item_id} is at epoch {current}, this activation at {epoch}: it was replaced and must stop",
-        context={"id": item_id, "epoch": epoch, "current": current},
-    )
+    return replaced(table.name.removesuffix("s"), item_id, epoch=epoch, current=current)

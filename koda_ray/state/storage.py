@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import JsonValue
 
 from koda_ray.errors import InvalidInput, InvalidPath, KodaError, NotFound, StorageError
+from koda_ray.places import is_of_place, not_written
 from koda_ray.state.disk import TEMP_FOLDER, Disk, Stored
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ __all__ = [
     "film_key",
     "film_prefix",
     "manifest_key",
+    "picture_key",
     "project_prefix",
+    "proposal_key",
     "render_prefix",
     "renders_prefix",
     "report_key",
@@ -190,8 +193,22 @@ class Storage:
         return await self._run("get_range", key, lambda backend: backend.get_range(key, start, stop))
 
     async def get_file(self, key: str, path: Path) -> None:
-        """Copy an object to a file, which appears whole or not at all. Raises as `get`."""
-        await self._run("get", key, lambda backend: backend.get_file(key, path))
+        """Copy an object to a file, which appears whole or not at all.
+
+        Raises:
+            NotFound: There is no such object.
+            StorageError: It could not be read, or the file could not be written: then the message names the file.
+        """
+
+        def call(backend: Backend) -> None:
+            try:
+                backend.get_file(key, path)
+            except OSError as error:
+                if is_of_place(error) and backend.exists(key):
+                    raise not_written(path, error, way_out="free some space or name another place") from error
+                raise
+
+        await self._run("get", key, call)
 
     async def copy(self, source: str, key: str) -> None:
         """Give an object's content a second key without moving its bytes through here. Raises as `get` and `put`."""
@@ -261,10 +278,10 @@ class Storage:
             raise
         except (FileNotFoundError, IsADirectoryError) as error:
             if operation == "put":
-                raise _failed(operation, key, error) from error
+                raise _failed(operation, key, error, self.url) from error
             raise NotFound(f"no object {key!r} in storage", context={"key": key}) from error
         except Exception as error:  # botocore and aiohttp have trees of their own, and s3fs lets both through
-            raise _failed(operation, key, error) from error
+            raise _failed(operation, key, error, self.url) from error
 
     async def _spread(self, work: Callable[[list[T]], None], items: list[T]) -> None:
         """Share items out over threads and wait for all of them, also when one fails."""
@@ -295,11 +312,11 @@ class Storage:
         return self._bucket
 
 
-def _failed(operation: str, key: str, error: Exception) -> StorageError:
+def _failed(operation: str, key: str, error: Exception, url: str) -> StorageError:
     context: dict[str, str | int | float | bool | None] = {"operation": operation, "key": key}
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageError(
-            f"storage {operation} of {key!r}: the disk is full; free some space and try again",
+            f"storage {operation} of {key!r} in {url}: the disk is full; free some space and try again",
             code="DISK_FULL",
             context=context,
         )
@@ -384,6 +401,16 @@ def session_prefix(user_id: str, project_id: str, session_id: str) -> str:
 def manifest_key(user_id: str, project_id: str, session_id: str, checkpoint_id: str) -> str:
     """A checkpoint's manifest."""
     return f"{session_prefix(user_id, project_id, session_id)}/checkpoints/{_id(checkpoint_id)}.json"
+
+
+def picture_key(user_id: str, project_id: str, session_id: str, digest: str) -> str:
+    """A picture of a session's page that an agent took, by the SHA-256 of its bytes."""
+    return f"{session_prefix(user_id, project_id, session_id)}/pictures/{_hash(digest)}.png"
+
+
+def proposal_key(user_id: str, project_id: str, session_id: str, digest: str) -> str:
+    """Files that were written for a call which a person has to agree to first; by a hash of the call."""
+    return f"{session_prefix(user_id, project_id, session_id)}/proposals/{_hash(digest)}.json"
 
 
 def blob_key(user_id: str, digest: str) -> str:

@@ -17,7 +17,11 @@ from pydantic import JsonValue
 
 from koda_ray.commands import Command as PhaseCommand
 from koda_ray.events import Envelope, NewEvent
+from koda_ray.state.boxes import BoxStore, SandboxRecord
+from koda_ray.state.charges import AccountRecord, ChargeRecord, Move
 from koda_ray.state.notify import Notifier
+from koda_ray.state.past import HistoryStore
+from koda_ray.state.tiers import OperatedStore, QueryStore
 from koda_ray.types import NodeState, Owes
 
 __all__ = [
@@ -33,6 +37,7 @@ __all__ = [
     "Effect",
     "JobRecord",
     "JobStatus",
+    "LogRest",
     "MessageRecord",
     "OwedWork",
     "SandboxRecord",
@@ -43,14 +48,18 @@ __all__ = [
 ]
 
 Effect = Literal["pure", "idempotent", "unsafe"]
-ToolCallStatus = Literal["started", "waiting", "succeeded", "failed", "interrupted"]
+ToolCallStatus = Literal["waiting", "approved", "started", "succeeded", "failed", "interrupted"]
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
-ApprovalKind = Literal["question", "plan", "preview", "tool_call"]
+ApprovalKind = Literal["question", "plan", "preview", "tool_call", "budget"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionRecord:
-    """A session's row. ``seq`` is the number of its newest event, ``host`` names the process that holds the lease."""
+    """A session's row.
+
+    ``seq`` is the number of its newest event, ``rev`` of its newest commit, ``host`` names the process that holds the
+    lease.
+    """
 
     id: str
     node_id: str
@@ -66,6 +75,7 @@ class SessionRecord:
     last_activity: datetime
     created_at: datetime
     updated_at: datetime
+    rev: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +94,10 @@ class CommandRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class MessageRecord:
-    """One message of an agent's history; ``content`` is the list of blocks, ``position`` its order in the agent's."""
+    """One message of an agent's history; ``content`` is the list of blocks, ``position`` its order in the agent's.
+
+    The store sets ``rev``, the number of the commit that brought it, and ``seq``, the newest event before that.
+    """
 
     id: str
     session_id: str
@@ -94,6 +107,8 @@ class MessageRecord:
     role: Literal["user", "assistant"]
     content: list[JsonValue]
     created_at: datetime
+    rev: int = field(default=0, compare=False)
+    seq: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +164,7 @@ class BeadRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointRecord:
-    """The pointer to a manifest that was stored before this row was."""
+    """The pointer to a manifest that was stored before this row was; ``rev`` and ``seq`` as a message's."""
 
     id: str
     session_id: str
@@ -160,6 +175,8 @@ class CheckpointRecord:
     file_count: int
     total_bytes: int
     created_at: datetime
+    rev: int = field(default=0, compare=False)
+    seq: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,20 +246,6 @@ class ApiKeyRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SandboxRecord:
-    """A sandbox that was asked for: the row is written before the sandbox is made."""
-
-    id: str
-    session_id: str
-    user_id: str
-    provider: str
-    provider_id: str | None
-    status: Literal["creating", "ready", "destroyed"]
-    created_at: datetime
-    expires_at: datetime | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class OwedWork:
     """A session or job whose row owes work and whose lease has run out."""
 
@@ -252,13 +255,27 @@ class OwedWork:
     epoch: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class LogRest:
+    """What there is of a stream after some number.
+
+    ``newest`` is its newest number; ``kept`` events are there, ``lasting`` of them not EPHEMERAL; from ``whole_from``
+    on none is missing.
+    """
+
+    newest: int
+    kept: int
+    lasting: int
+    whole_from: int
+
+
 @dataclass(kw_only=True)
 class Batch:
     """Changes to one session that happen together or not at all.
 
     Records are upserted by id. ``command`` is inserted once per ``(session, key)``. ``moves`` are phase commands that
     the session turns into ``state`` at the moment of the commit, so that nothing said meanwhile is lost; a store
-    does not look at them.
+    does not look at them. ``charges`` are entered in order, and their warnings follow the events.
     """
 
     moves: list[PhaseCommand] = field(default_factory=list[PhaseCommand])
@@ -276,10 +293,11 @@ class Batch:
     sandboxes: list[SandboxRecord] = field(default_factory=list[SandboxRecord])
     jobs: list[JobRecord] = field(default_factory=list[JobRecord])
     chunks: list[ChunkRecord] = field(default_factory=list[ChunkRecord])
+    charges: list[Move] = field(default_factory=list[Move])
 
 
-class Store(Protocol):
-    """The database, as the rest of koda_ray sees it. Every method is safe to call from any process."""
+class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, Protocol):
+    """The database, as the rest of koda_ray sees it. Every method is safe to call from any process that opened it."""
 
     @property
     def notifier(self) -> Notifier:
@@ -366,6 +384,7 @@ class Store(Protocol):
                 (a queued job that is claimed is left alone; use `cancel_job` to cancel one that may be running).
             NotFound: The session is gone.
             Conflict: the command's key was used for another body.
+            BudgetExceeded: One of the charges is a reservation that does not fit; nothing was written.
         """
         ...
 
@@ -429,16 +448,25 @@ class Store(Protocol):
         ...
 
     async def sandboxes(self, *, session_id: str | None = None, live: bool = True) -> list[SandboxRecord]:
-        """Read sandbox rows, of one session or of all."""
+        """Read sandbox rows, of one session or of all, those without a session among them."""
         ...
 
     async def sandbox_destroyed(self, sandbox_id: str) -> None:
-        """Record that a sandbox is gone; without a fence, because that is true whoever found it out."""
+        """Record that a sandbox is gone, and its processes with it.
+
+        There is no fence, because that is true whoever found it out.
+        """
         ...
 
     # events
-    async def events(self, stream_id: str, *, after: int = 0, limit: int = 500) -> list[Envelope]:
-        """Read events with ``seq > after`` in order; returns at once, also with none."""
+    async def events(
+        self, stream_id: str, *, after: int = 0, limit: int = 500, lasting: bool = False
+    ) -> list[Envelope]:
+        """Read events with ``seq > after`` in order, or only those not EPHEMERAL; returns at once, also with none."""
+        ...
+
+    async def log_rest(self, stream_id: str, after: int) -> LogRest:
+        """Say what there is of a stream after a number; all zero but ``whole_from`` where there is no such stream."""
         ...
 
     async def append_job_events(self, job_id: str, epoch: int, events: Sequence[NewEvent]) -> list[Envelope]:
@@ -491,6 +519,10 @@ class Store(Protocol):
         """
         ...
 
+    async def count_renders(self, user_id: str, *, id_prefix: str = "") -> dict[JobStatus, int]:
+        """Count a user's renders of their own by state, as `list_renders` finds them; only states that occur."""
+        ...
+
     async def claim_job(self, job_id: str, *, lease_until: datetime) -> JobRecord:
         """Take a job: bump its epoch and set status running; raises Conflict when it is over."""
         ...
@@ -500,9 +532,19 @@ class Store(Protocol):
         ...
 
     async def update_job(
-        self, job: JobRecord, *, chunks: Sequence[ChunkRecord] = (), events: Sequence[NewEvent] = ()
+        self,
+        job: JobRecord,
+        *,
+        chunks: Sequence[ChunkRecord] = (),
+        events: Sequence[NewEvent] = (),
+        charges: Sequence[Move] = (),
     ) -> None:
-        """Write a job's row under its own epoch, with chunks and events of its own stream; raises Fenced."""
+        """Write a job's row under its own epoch, with chunks, events of its own stream and charges.
+
+        Raises:
+            Fenced: The row has been claimed since.
+            BudgetExceeded: A reservation does not fit; nothing was written.
+        """
         ...
 
     async def delete_job(self, job_id: str, *, user_id: str) -> None:
@@ -511,6 +553,22 @@ class Store(Protocol):
 
     async def chunks(self, job_id: str) -> list[ChunkRecord]:
         """Read a job's chunk rows by unit."""
+        ...
+
+    # what work costs
+    async def charges(self, work_id: str) -> list[ChargeRecord]:
+        """Read what one session's or job's work costs, oldest first."""
+        ...
+
+    async def accounts(self, user_id: str, ids: Sequence[str] = ()) -> list[AccountRecord]:
+        """Read a user's accounts, or those named; one that nothing was charged to is not there."""
+        ...
+
+    async def close_charges(self, before: datetime) -> int:
+        """End open charges that nobody has touched since a time: those of processes that are gone; return how many.
+
+        What they have used is settled; what has used nothing is refunded.
+        """
         ...
 
     # assets

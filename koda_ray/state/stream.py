@@ -4,20 +4,30 @@ There is one source, the store. A reader asks for what comes after the last numb
 replay and live at which an event could be lost or doubled, and a reader that reconnects anywhere says its number and
 goes on. Commits of this process wake it at once; those of others are found by looking, often while things happen and
 seldom while they do not.
+
+A reader holds one page of events and no more, however slow it is: the store is its queue. One that falls too far behind
+what happened since it came is brought near again without what a later event makes worthless anyway, and is told so by
+a `resync`, as is one that comes for events that were swept. Every other event reaches every reader.
+
+A reader of some channels goes through the whole log all the same: what it does not want moves its number on, so that it
+comes back to where it was, and a `resync` reaches it whatever its channels are.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from itertools import pairwise
 
-from koda_ray.events import Envelope
+from koda_ray.events import Channel, Envelope, Resync, channels_named, resync
 from koda_ray.state.store import Store
 
-__all__ = ["PAGE", "follow"]
+__all__ = ["BEHIND", "PAGE", "follow"]
 
 PAGE = 500
+BEHIND = 1000
+"""How many events a reader may be behind of those that came while it followed."""
 POLL_MIN_S = 0.02
 POLL_MAX_S = 0.25
 POLL_GROWTH = 1.5
@@ -28,14 +38,16 @@ async def follow(
     stream_id: str,
     after: int = 0,
     *,
+    channels: Channel | Collection[Channel] | None = None,
     until: Callable[[Envelope], bool] | None = None,
     done: Callable[[], bool] | None = None,
     heartbeat_s: float | None = None,
     timeout_s: float | None = None,
+    behind: int = BEHIND,
     poll_min_s: float = POLL_MIN_S,
     poll_max_s: float = POLL_MAX_S,
-) -> AsyncGenerator[Envelope | None]:
-    """Yield a stream's events, and None as a heartbeat.
+) -> AsyncGenerator[Envelope | int]:
+    """Yield a stream's events, and as a heartbeat the number that it has come to.
 
     Close it (``aclose``, or cancel the task that reads it) to stop; nothing stays behind.
 
@@ -43,34 +55,46 @@ async def follow(
         store: Where the log is.
         stream_id: A session's or a job's id.
         after: The last number the reader has; 0 for none.
-        until: Asked of every event after it was yielded: the stream ends with the first that is true.
+        channels: Yield only what is on these, and each `resync`; everything when None.
+        until: Asked of every event, after it was yielded where it is: the stream ends with the first that is true.
         done: Asked whenever there is nothing new: the stream ends when it is true.
-        heartbeat_s: After so many seconds without an event, yield None.
-        timeout_s: End after so many seconds without an event.
+        heartbeat_s: After so many seconds in which nothing was yielded, yield the number that it has come to.
+        timeout_s: End after so many seconds without an event on any channel.
+        behind: How many events it may be behind of those that came since it began, before it gets a `resync`.
         poll_min_s: Pause between looks right after an event.
         poll_max_s: Pause that it grows to.
+
+    Raises:
+        InvalidInput: There is no such channel.
     """
+    wanted = channels_named(channels)
     with store.notifier.subscribe(stream_id) as changed:
+        pages = _Pages(store, stream_id, after, behind=behind)
+        told = await pages.begin()
+        if told is not None:
+            yield told
         pause = poll_min_s
         last_event = last_yield = time.monotonic()
         while True:
             changed.clear()  # before looking: a commit between the look and the wait sets it again
             finished = done is not None and done()  # before looking too: what came before the end is still read
-            page = await store.events(stream_id, after=after, limit=PAGE)
+            page = await pages.read()
             for event in page:
-                yield event
-                after = event.seq
+                if event.channel in wanted or event.type == "resync":
+                    yield event
+                    last_yield = time.monotonic()
                 if until is not None and until(event):
                     return
             at = time.monotonic()
             if page:
-                pause, last_event, last_yield = poll_min_s, at, at
-                continue
-            if finished or (timeout_s is not None and at - last_event >= timeout_s):
+                pause, last_event = poll_min_s, at
+            elif finished or (timeout_s is not None and at - last_event >= timeout_s):
                 return
             if heartbeat_s is not None and at - last_yield >= heartbeat_s:
                 last_yield = at
-                yield None
+                yield pages.reached
+                continue
+            if page:
                 continue
             try:
                 async with asyncio.timeout(pause):
@@ -78,3 +102,75 @@ async def follow(
                 pause = poll_min_s
             except TimeoutError:
                 pause = min(pause * POLL_GROWTH, poll_max_s)
+
+
+class _Pages:
+    """A log page by page from a number on, with a `resync` wherever not all of it follows."""
+
+    def __init__(self, store: Store, stream_id: str, after: int, *, behind: int) -> None:
+        self._store = store
+        self._stream_id = stream_id
+        self._after = after
+        self._behind = behind
+        self._asked_for = after
+        self._whole_from = after + 1
+        self._lean_until = after
+
+    @property
+    def reached(self) -> int:
+        """The number to go on from."""
+        return self._after
+
+    async def begin(self) -> Envelope | None:
+        """Look how much there is: all of that is replayed in full, and a reader is slow only beyond it."""
+        rest = await self._store.log_rest(self._stream_id, self._after)
+        self._asked_for = max(rest.newest, self._after)
+        if 0 < rest.newest < self._after:
+            asked, self._after = self._after, rest.newest
+            self._asked_for = self._lean_until = rest.newest
+            self._whole_from = rest.newest + 1
+            return self._told(Resync(reason="ahead", after=asked, whole_from=self._whole_from))
+        return await self._swept() if rest.whole_from > self._after + 1 else None
+
+    async def read(self) -> list[Envelope]:
+        """Read the next page; empty where nothing is new."""
+        if self._after < self._lean_until:
+            page = await self._store.events(self._stream_id, after=self._after, limit=PAGE, lasting=True)
+            near = [event for event in page if event.seq <= self._lean_until]
+            self._after = near[-1].seq if len(near) == PAGE else self._lean_until
+            if near:
+                return near
+        page = await self._store.events(self._stream_id, after=self._after, limit=PAGE)
+        if not page:
+            return []
+        told = None
+        if self._has_new_gap(page):
+            told = await self._swept()
+        elif len(page) == PAGE and self._after >= self._asked_for and (told := await self._slow()) is not None:
+            return [told]
+        self._after = page[-1].seq
+        return page if told is None else [told, *page]
+
+    def _has_new_gap(self, page: Sequence[Envelope]) -> bool:
+        """Whether something was swept while the log was read."""
+        numbers = [self._after, *(event.seq for event in page)]
+        return any(seq != before + 1 and seq > self._whole_from for before, seq in pairwise(numbers))
+
+    async def _swept(self) -> Envelope:
+        rest = await self._store.log_rest(self._stream_id, self._after)
+        self._whole_from = rest.whole_from
+        missing = rest.newest - self._after - rest.kept
+        return self._told(Resync(reason="swept", after=self._after, whole_from=rest.whole_from, left_out=missing))
+
+    async def _slow(self) -> Envelope | None:
+        """Decide to hurry, where the reader is too far behind and there is something to leave out."""
+        rest = await self._store.log_rest(self._stream_id, self._after)
+        if rest.newest - self._after <= self._behind or rest.lasting == rest.newest - self._after:
+            return None
+        self._lean_until = rest.newest
+        self._whole_from = rest.newest + 1
+        left_out = rest.newest - self._after - rest.lasting
+        return self._told(Resync(reason="slow", after=self._after, whole_from=rest.newest + 1, left_out=left_out))
+
+    def _told(self, what: Resync) -> Envelope:
+        return resync(self._stream_id, self._after, what)

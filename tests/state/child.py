@@ -148,6 +148,7 @@ async def checkpoint(path: str, folder: str, session_id: str, stop_at: str) -> N
     previous = await checkpoint.load(storage, pointer.manifest_key)
     files = await checkpoint.read_files(storage, previous)
     del files["src/old.tsx"]
+    modes, folders = {"src/App.tsx": 0o644, "src/new0.tsx": 0o755}, ["public/new"]
     files |= {f"src/new{index}.tsx": f"new {index}".encode() for index in range(20)}
     manifest, key = await checkpoint.save(
         storage,
@@ -155,6 +156,8 @@ async def checkpoint(path: str, folder: str, session_id: str, stop_at: str) -> N
         project_id=mine.project_id,
         session_id=mine.id,
         files=files,
+        modes=modes,
+        folders=folders,
         state=mine.state,
         event_seq=mine.seq,
         previous=previous,

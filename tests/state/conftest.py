@@ -3,6 +3,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -11,7 +12,7 @@ from koda_ray.state.storage import Storage
 from tests import services
 from tests.disks import small
 
-pytest.register_assert_rewrite("tests.state.store_conformance")
+pytest.register_assert_rewrite("tests.state.store_conformance", "tests.state.history_conformance")
 
 BUCKET = "koda-test"
 
@@ -51,6 +52,15 @@ def s3_storage(s3_endpoint: str) -> Storage:
 @pytest.fixture(params=["disk", "s3"])
 def storage(request: pytest.FixtureRequest) -> Storage:
     return request.getfixturevalue(f"{request.param}_storage")
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgres", "libsql"])
+def database(request: pytest.FixtureRequest) -> Literal["sqlite", "postgres", "libsql"]:
+    """For tests of every database: which one, with what outlives a test started."""
+    # asked for in a fixture of the session: what a test starts on its own has to end with it
+    if request.param != "sqlite":
+        request.getfixturevalue(f"{request.param}_template")
+    return request.param
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from koda_ray.events import NewEvent
+from koda_ray.state.boxes import ImageRecord, ProcessRecord
+from koda_ray.state.charges import Bound
 from koda_ray.state.store import (
     ApprovalRecord,
     AssetRecord,
@@ -148,6 +150,46 @@ def sandbox(of: SessionRecord) -> SandboxRecord:
     )
 
 
+def own_sandbox(user_id: str = "ann", image_id: str | None = None) -> SandboxRecord:
+    return SandboxRecord(
+        id=new_id("sbx"),
+        session_id=None,
+        user_id=user_id,
+        provider="local",
+        provider_id=None,
+        status="creating",
+        created_at=now(),
+        image_id=image_id,
+        network=True,
+        place="0123.4567",
+        host="büro:/srv/koda",
+    )
+
+
+def image(user_id: str = "ann") -> ImageRecord:
+    return ImageRecord(
+        id=new_id("img"),
+        user_id=user_id,
+        name="notes",
+        provider="local",
+        provider_id=None,
+        source="/home/ann/n\u00f6tes",
+        digest="ab" * 32,
+        size_bytes=5_000_000_000,
+        status="creating",
+        created_at=now(),
+        expires_at=now() + SOON,
+        place="0123.4567",
+        host="büro:/srv/koda",
+    )
+
+
+def process(of: SandboxRecord, name: str = "server") -> ProcessRecord:
+    return ProcessRecord(
+        sandbox_id=of.id, name=name, user_id=of.user_id, command="npm start", run="0f" * 16, created_at=now()
+    )
+
+
 def job(user_id: str = "ann", of: SessionRecord | None = None) -> JobRecord:
     at = now()
     return JobRecord(
@@ -193,3 +235,7 @@ def asset(user_id: str = "ann", of: SessionRecord | None = None) -> AssetRecord:
         key="k",
         created_at=now(),
     )
+
+
+def bounds(of: SessionRecord, *, tokens: int | None = None) -> tuple[Bound, ...]:
+    return (Bound(account=of.id, limits={} if tokens is None else {"tokens": tokens}), Bound(account="month:2026-11"))

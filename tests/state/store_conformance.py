@@ -1,30 +1,38 @@
 """What every Store must do. A store's test module makes a subclass of `StoreConformance` with a ``connect`` fixture.
 
 ``connect`` opens a store on the test's database; each call gives a store that shares nothing with the others but the
-database, as one in another process would.
+database, as one in another process would. A store for one process gives the same one while it is open.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
+import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from koda_ray.errors import Conflict, Fenced, NotFound
+from koda_ray.budgets import Amounts, Exceeded
+from koda_ray.errors import BudgetExceeded, Conflict, Fenced, NotFound, Unavailable
 from koda_ray.events import NewEvent
+from koda_ray.state.charges import Accrue, Bound, Refund, Release, Reserve, Settle
+from koda_ray.state.locks import locked
 from koda_ray.state.store import Batch, Store
+from koda_ray.state.tiers import SessionStats, Window
 from koda_ray.types import new_id, now
 from tests.state import records
+from tests.state.history_conformance import HistoryConformance
 from tests.state.records import SOON, active_session, new_session, say
 
 Connect = Callable[[], Awaitable[Store]]
+TOKENS = Amounts(tokens=500, cost_microusd=3_000)
 NAIVE = now().replace(tzinfo=None)
 
 
-class StoreConformance:
+class StoreConformance(HistoryConformance):
     @pytest.fixture
     async def store(self, connect: Connect) -> Store:
         return await connect()
@@ -358,7 +366,7 @@ class StoreConformance:
         made = await store.commit(mine.id, 1, Batch(events=[event]))
         (stored,) = await store.events(mine.id, after=1)
         assert stored == made[0]
-        assert (stored.data, stored.cause_id, stored.channel, stored.stream_id) == (data, "call_1", "monitor", mine.id)
+        assert (stored.data, stored.cause_id, stored.channel, stored.stream_id) == (data, "call_1", "progress", mine.id)
 
     async def test_only_old_ephemeral_events_are_pruned(self, store: Store) -> None:
         mine = await active_session(store)
@@ -369,6 +377,33 @@ class StoreConformance:
         assert [(event.seq, event.type) for event in await store.events(mine.id, after=1)] == [(3, "message")]
         made = await store.commit(mine.id, 1, Batch(events=[say("next")]))
         assert made[0].seq == 5
+
+    async def test_the_rest_of_a_log_is_counted_and_its_last_gap_found(self, store: Store) -> None:
+        async def rest(stream_id: str, after: int = 0) -> tuple[int, int, int, int]:
+            return dataclasses.astuple(await store.log_rest(stream_id, after))
+
+        mine, other = await active_session(store), await active_session(store)
+        await store.commit(other.id, 1, Batch(events=[say("elsewhere")] * 9))
+        chunk = NewEvent(type="code_chunk", data={"delta": "x"})
+        await store.commit(mine.id, 1, Batch(events=[say("2"), chunk, say("4"), chunk, chunk, say("7"), say("8")]))
+        assert await rest(mine.id) == (8, 8, 5, 1)
+        assert await rest(mine.id, 4) == (8, 4, 2, 5)
+        assert await rest(mine.id, 8) == (8, 0, 0, 9)
+        assert await rest(mine.id, 30) == (8, 0, 0, 31)
+        assert await rest("no-such-stream", 3) == (0, 0, 0, 4)
+        lasting = await store.events(mine.id, after=2, limit=2, lasting=True)
+        assert [event.seq for event in lasting] == [4, 7]
+        await store.prune_events(now() + timedelta(minutes=1))
+        assert await rest(mine.id) == (8, 5, 5, 7)
+        assert await rest(mine.id, 2) == (8, 3, 3, 7)
+        assert await rest(mine.id, 5) == (8, 2, 2, 7)
+        assert await rest(mine.id, 6) == (8, 2, 2, 7)
+        await store.commit(mine.id, 1, Batch(events=[chunk, say("10"), chunk]))
+        assert await rest(mine.id, 6) == (11, 5, 3, 7)
+        await store.prune_events(now() + timedelta(minutes=1))
+        assert await rest(mine.id, 6) == (11, 3, 3, 12)
+        job = await store.create_job(records.job())
+        assert (await rest(job.id))[1:] == (0, 0, 1)
 
     async def test_a_commit_wakes_who_waits_in_this_process(self, store: Store) -> None:
         mine, other = await active_session(store), await active_session(store)
@@ -611,6 +646,108 @@ class StoreConformance:
         gone = await store.sandboxes(session_id=mine.id, live=False)
         assert gone == [dataclasses.replace(ready, status="destroyed")]
 
+    async def test_a_sandbox_without_a_session_is_its_users(self, store: Store) -> None:
+        session = await active_session(store)
+        of_session = records.sandbox(session)
+        await store.commit(session.id, 1, Batch(sandboxes=[of_session]))
+        first, second, foreign = records.own_sandbox(), records.own_sandbox(), records.own_sandbox("bob")
+        for one in (first, second, foreign):
+            await store.put_sandbox(one)
+        ready = dataclasses.replace(first, status="ready", provider_id="pid-1")
+        await store.put_sandbox(ready)
+        assert await store.own_sandboxes(user_id="ann") == [ready, second]
+        assert await store.own_sandboxes() == [ready, second, foreign]
+        assert await store.sandboxes() == [of_session, ready, second, foreign]
+        assert await store.get_sandbox(first.id, user_id="ann") == ready
+        for sandbox_id, user_id in ((first.id, "bob"), (of_session.id, "ann"), ("sbx_none", "ann")):
+            with pytest.raises(NotFound, match=sandbox_id):
+                await store.get_sandbox(sandbox_id, user_id=user_id)
+        await store.sandbox_destroyed(first.id)
+        gone = dataclasses.replace(ready, status="destroyed")
+        assert await store.own_sandboxes(user_id="ann") == [second]
+        assert await store.own_sandboxes(user_id="ann", live=False) == [gone, second]
+        assert await store.get_sandbox(first.id, user_id="ann") == gone
+        await store.close_session(session.id, user_id="ann")
+        await store.delete_session(session.id, user_id="ann")
+        assert await store.sandboxes() == [second, foreign]
+
+    async def test_a_database_has_one_name_whoever_asks_first(self, store: Store) -> None:
+        names = set(await asyncio.gather(*(store.deployment() for _ in range(8))))
+        (name,) = names
+        assert re.fullmatch(r"dep_[0-9a-f]{12}", name)
+        await store.close()
+        await store.open()
+        assert await store.deployment() == name
+
+    async def test_what_has_ended_is_not_begun_again_by_whoever_was_slow(self, store: Store) -> None:
+        box, image = records.own_sandbox(), records.image()
+        assert await store.put_sandbox(box) and await store.put_image(image)
+        assert await store.put_sandbox(dataclasses.replace(box, expires_at=now() + SOON))
+        await store.sandbox_destroyed(box.id)
+        assert await store.put_image(dataclasses.replace(image, status="removed"))
+        assert not await store.put_sandbox(dataclasses.replace(box, status="ready"))
+        assert not await store.put_image(dataclasses.replace(image, status="ready"))
+        assert await store.own_sandboxes() == await store.images() == []
+
+    async def test_of_many_made_at_once_no_more_begin_than_may_be(self, store: Store, connect: Connect) -> None:
+        doors = store, await connect()
+        session = await active_session(store)
+        await store.commit(session.id, 1, Batch(sandboxes=[records.sandbox(session)]))  # a session's counts for itself
+        boxes, images = [records.own_sandbox() for _ in range(10)], [records.image() for _ in range(10)]
+        elsewhere, foreign = dataclasses.replace(records.own_sandbox(), place="89ab.cdef"), records.own_sandbox("bob")
+        asked = enumerate((*boxes, elsewhere, foreign))
+        added = await asyncio.gather(*(doors[turn % 2].add_sandbox(box, most=3) for turn, box in asked))
+        made = [box.id for box, made in zip(boxes, added, strict=False) if made]
+        assert len(made) == 3 and added[-2:] == [True, True]
+        assert {row.id for row in await store.own_sandboxes()} == {*made, elsewhere.id, foreign.id}
+        begun = await asyncio.gather(*(doors[turn % 2].add_image(one, most=3) for turn, one in enumerate(images)))
+        assert sum(begun) == 3
+        assert len(await store.images()) == 3
+        await store.sandbox_destroyed(made[0])
+        first, *_ = await store.images()
+        await store.put_image(dataclasses.replace(first, status="removed"))
+        again = [records.own_sandbox(), records.own_sandbox()], [records.image(), records.image()]
+        assert [await store.add_sandbox(box, most=3) for box in again[0]] == [True, False]
+        assert [await store.add_image(image, most=3) for image in again[1]] == [True, False]
+        assert await store.get_image(again[1][0].id, user_id="ann") == again[1][0]
+
+    async def test_an_image_is_its_users_until_it_is_removed(self, store: Store) -> None:
+        first, second, foreign = records.image(), records.image(), records.image("bob")
+        for one in (first, second, foreign):
+            await store.put_image(one)
+        ready = dataclasses.replace(first, status="ready", provider_id="/images/one")
+        await store.put_image(dataclasses.replace(ready, user_id="bob"))  # whose it is stays
+        assert await store.images(user_id="ann") == [ready, second]
+        assert await store.images() == [ready, second, foreign]
+        assert await store.get_image(first.id, user_id="ann") == ready
+        await store.put_image(dataclasses.replace(second, status="removed"))
+        assert await store.images(user_id="ann") == [ready]
+        for image_id, user_id in ((first.id, "bob"), (second.id, "ann"), ("img_none", "ann")):
+            with pytest.raises(NotFound, match=image_id):
+                await store.get_image(image_id, user_id=user_id)
+
+    async def test_a_process_has_one_row_in_its_sandbox(self, store: Store) -> None:
+        mine, other = records.own_sandbox(), records.own_sandbox()
+        for box in (mine, other):
+            await store.put_sandbox(box)
+        server, shell, elsewhere = records.process(mine), records.process(mine, "a-shell"), records.process(other)
+        for one in (server, shell, elsewhere):
+            await store.put_process(one)
+        assert await store.sandbox_processes(mine.id) == [shell, server]
+        again = dataclasses.replace(server, command="npm run dev", run="1e" * 16, ended_at=now(), exit_code=7)
+        await store.put_process(again)
+        assert await store.sandbox_processes(mine.id) == [shell, again]
+        for _ in range(2):
+            await store.forget_process(mine.id, "server")
+        await store.forget_process("sbx_none", "server")
+        assert await store.sandbox_processes(mine.id) == [shell]
+        await store.sandbox_destroyed(mine.id)
+        assert await store.sandbox_processes(mine.id) == []
+        assert not await store.put_process(server)  # whoever launched it was slower than whoever ended all of it
+        assert not await store.put_process(records.process(records.own_sandbox()))
+        assert await store.sandbox_processes(mine.id) == []
+        assert await store.sandbox_processes(other.id) == [elsewhere]
+
     # --- deleting
 
     async def test_deleting_takes_everything_of_one_session(self, store: Store) -> None:
@@ -690,7 +827,348 @@ class StoreConformance:
         with pytest.raises(NotFound):
             await store.close_session(mine.id, user_id="ann")
 
+    # --- questions
+
+    async def test_sessions_are_found_by_when_they_were_used(self, store: Store) -> None:
+        made = [await active_session(store) for _ in range(4)]
+        await active_session(store, "bob")
+        await store.commit(made[0].id, 1, Batch(touch=True))
+        await store.release(made[1].id, 1)
+        await store.close_session(made[2].id, user_id="ann")
+        expected = [made[0].id, made[3].id, made[1].id]
+        assert [row.id for row in await store.query_sessions("ann")] == expected
+        assert [row.id for row in await store.query_sessions("ann", window=Window(limit=2))] == expected[:2]
+        assert [row.id for row in await store.query_sessions("ann", statuses=["suspended"])] == [made[1].id]
+        since = (await store.get_session(made[3].id)).last_activity
+        assert [row.id for row in await store.query_sessions("ann", window=Window(since=since))] == expected[:2]
+        assert [row.id for row in await store.query_sessions("ann", window=Window(until=since))] == [made[1].id]
+        assert await store.query_sessions("nobody") == []
+
+    async def test_messages_and_calls_are_found_by_what_they_are(self, store: Store) -> None:
+        mine, other, foreign = [await active_session(store, user) for user in ("ann", "ann", "bob")]
+        messages = [records.message(mine, 0), records.message(mine, 1, "codegen"), records.message(mine, 2, "critic")]
+        messages[2] = dataclasses.replace(messages[2], role="assistant")
+        calls = [records.tool_call(mine), records.tool_call(mine), records.tool_call(other), records.tool_call(foreign)]
+        calls[1] = dataclasses.replace(calls[1], name="render", status="failed")
+        for session in (mine, other, foreign):
+            batch = Batch(tool_calls=[call for call in calls if call.session_id == session.id])
+            batch.messages = [message for message in messages if message.session_id == session.id]
+            await store.commit(session.id, 1, batch)
+        newest = messages[::-1]
+        assert await store.query_messages(mine.id) == newest
+        assert await store.query_messages(mine.id, agents=["codegen", "critic"]) == newest[:2]
+        assert await store.query_messages(mine.id, role="user") == newest[1:]
+        at = messages[1].created_at
+        assert await store.query_messages(mine.id, window=Window(since=at)) == newest[:2]
+        assert await store.query_messages(mine.id, window=Window(until=at)) == newest[2:]
+        assert await store.query_messages(mine.id, window=Window(limit=1)) == newest[:1]
+        assert await store.query_tool_calls("ann") == calls[2::-1]
+        assert await store.query_tool_calls("ann", session_id=mine.id) == calls[1::-1]
+        assert await store.query_tool_calls("ann", session_id=foreign.id) == []
+        assert await store.query_tool_calls("ann", names=["render"]) == [calls[1]]
+        assert await store.query_tool_calls("ann", statuses=["started"]) == [calls[2], calls[0]]
+
+    async def test_a_session_is_counted(self, store: Store) -> None:
+        mine = await active_session(store)
+        done = dataclasses.replace(records.approval(mine), status="approved")
+        batch = Batch(
+            events=[say("a"), say("b")],
+            messages=[records.message(mine, 0), records.message(mine, 1), records.message(mine, 2, "codegen")],
+            tool_calls=[records.tool_call(mine), dataclasses.replace(records.tool_call(mine), status="succeeded")],
+            approvals=[records.approval(mine), done],
+            checkpoint=records.checkpoint(mine, 1),
+        )
+        await store.commit(mine.id, 1, batch)
+        assert await store.session_stats(mine.id) == SessionStats(
+            messages={"orchestrator": 2, "codegen": 1},
+            tool_calls={"started": 1, "succeeded": 1},
+            pending_approvals=1,
+            checkpoints=1,
+            events=3,
+        )
+        assert await store.session_stats(new_id("ses")) == SessionStats()
+
+    # --- how it is
+
+    async def test_health_and_figures(self, store: Store) -> None:
+        before = await store.metrics()
+        mine = await active_session(store)
+        with pytest.raises(Fenced):
+            await store.commit(mine.id, 9, Batch(events=[say("x")]))
+        await store.get_session(mine.id)
+        health = await store.health()
+        assert health.ok and not health.detail and health.schema and health.latency_ms > 0
+        after = await store.metrics()
+        assert after.backend == health.backend
+        assert (after.rows["sessions"], after.rows["events"], after.rows["users"]) == (1, 1, 1)
+        assert after.writes - before.writes >= 3 and after.reads > before.reads
+        assert after.failures == 0 and after.slowest_write_ms >= after.write_ms > 0
+        assert after.size_bytes is not None and after.size_bytes > 1000
+        assert after.rows.keys() == before.rows.keys() >= {"messages", "jobs", "locks"}
+
+    async def test_a_closed_store_says_that_it_is_not_well(self, store: Store) -> None:
+        assert (await store.health()).ok
+        await store.close()
+        health = await store.health()
+        assert not health.ok and "not open" in health.detail
+
+    # --- locks
+
+    async def test_a_lock_is_held_by_one(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        taken = await asyncio.gather(
+            *(stores[i % 2].take_lock("sweep", holder=f"h{i}", lease_until=now() + SOON) for i in range(8))
+        )
+        (lock,) = [each for each in taken if each is not None]
+        assert (lock.name, lock.epoch) == ("sweep", 1)
+        assert await stores[0].take_lock("other", holder="x", lease_until=now() + SOON) is not None
+        kept = await stores[1].renew_lock(lock, lease_until=lock.lease_until + SOON)
+        assert kept == dataclasses.replace(lock, lease_until=lock.lease_until + SOON)
+        assert await stores[0].take_lock("sweep", holder="y", lease_until=now() + SOON) is None
+        await stores[1].release_lock(lock)
+        again = await stores[0].take_lock("sweep", holder="y", lease_until=now() + SOON)
+        assert again is not None and (again.holder, again.epoch) == ("y", 2)
+
+    async def test_a_lock_whose_lease_ran_out_is_taken_and_its_holder_told(self, store: Store) -> None:
+        late = await store.take_lock("sweep", holder="late", lease_until=now())
+        assert late is not None
+        new = await store.take_lock("sweep", holder="new", lease_until=now() + SOON)
+        assert new is not None and new.epoch == 2
+        with pytest.raises(Fenced, match="late"):
+            await store.renew_lock(late, lease_until=now() + SOON)
+        await store.release_lock(late)
+        assert await store.take_lock("sweep", holder="third", lease_until=now() + SOON) is None
+        await store.release_lock(new)
+        with pytest.raises(Fenced):
+            await store.renew_lock(new, lease_until=now() + SOON)
+
+    async def test_who_waits_for_a_lock_gets_it(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        inside = most = 0
+
+        async def work(turn: int) -> int:
+            nonlocal inside, most
+            async with locked(stores[turn % 2], "build", holder=f"worker-{turn}", lease_s=5) as held:
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0.002)
+                held.check()
+                inside -= 1
+                return held.record.epoch
+
+        assert sorted(await asyncio.gather(*map(work, range(12)))) == list(range(1, 13))
+        assert most == 1
+
+    async def test_a_held_lock_is_renewed_until_it_is_lost(self, store: Store) -> None:
+        async with locked(store, "build", holder="one", lease_s=0.3) as held:
+            first = held.record.lease_until
+            async with asyncio.timeout(5):
+                while held.record.lease_until == first:
+                    await asyncio.sleep(0.01)
+            with pytest.raises(Unavailable, match="'build' was not free for 0 s"):
+                async with locked(store, "build", holder="two", timeout_s=0):
+                    pass
+            await store.release_lock(held.record)  # as if another had taken it
+            assert await store.take_lock("build", holder="two", lease_until=now() + SOON) is not None
+            async with asyncio.timeout(5):
+                await held.lost.wait()
+            with pytest.raises(Fenced, match="'one' no longer"):
+                held.check()
+        assert await store.take_lock("build", holder="three", lease_until=now() + SOON) is None
+
     # --- opening and closing
+
+    # --- what work costs
+
+    async def test_a_charge_is_entered_with_what_it_belongs_to(self, store: Store) -> None:
+        mine = await active_session(store)
+        held = Reserve(id="msg_1", kind="model", agent=records.NAME, amounts=TOKENS, bounds=records.bounds(mine))
+        await store.commit(mine.id, 1, Batch(charges=[held]))
+        (charge,) = await store.charges(mine.id)
+        assert (charge.id, charge.work_id, charge.user_id, charge.status) == ("msg_1", mine.id, "ann", "reserved")
+        assert (charge.kind, charge.agent, charge.epoch) == ("model", records.NAME, 1)
+        assert charge.held == TOKENS.stored() and not charge.spent
+        spent = Amounts(tokens=70, cost_microusd=5_000_000_000)
+        paid = Settle(id="msg_1", spent=spent, bounds=records.bounds(mine), model="m")
+        first = records.message(mine, 1)
+        (told,) = await store.commit(mine.id, 1, Batch(messages=[first], events=[say("x")], charges=[paid]))
+        assert told.seq == 2
+        (charge,) = await store.charges(mine.id)
+        assert (charge.status, charge.spent, charge.held, charge.model) == ("settled", spent.stored(), {}, "m")
+        assert {one.id: one.spent for one in await store.accounts("ann")} == {
+            mine.id: spent.stored(),
+            "month:2026-11": spent.stored(),
+        }
+        assert [one.id for one in await store.accounts("ann", [mine.id, "none"])] == [mine.id]
+        assert await store.accounts("bob") == [] and await store.charges("none") == []
+
+    async def test_the_same_charge_again_changes_nothing(self, store: Store) -> None:
+        mine = await active_session(store)
+        bounds = records.bounds(mine)
+        moves = [
+            Reserve(id="c", kind="model", amounts=TOKENS, bounds=bounds),
+            Settle(id="c", spent=Amounts(tokens=7), bounds=bounds),
+            Settle(id="c", spent=Amounts(tokens=9), bounds=bounds),
+            Refund(id="c", reason="late"),
+        ]
+        for move in [*moves, *moves]:
+            await store.commit(mine.id, 1, Batch(charges=[move]))
+        (charge,) = await store.charges(mine.id)
+        assert (charge.status, charge.spent, charge.held) == ("settled", {"tokens": 7}, {})
+        assert all((one.spent, one.held) == ({"tokens": 7}, {}) for one in await store.accounts("ann"))
+
+    async def test_what_does_not_fit_is_refused_with_all_of_its_batch(self, store: Store) -> None:
+        mine = await active_session(store)
+        bounds = records.bounds(mine, tokens=100)
+        await store.commit(mine.id, 1, Batch(charges=[Settle(id="a", spent=Amounts(tokens=60), bounds=bounds)]))
+        wanted = [Reserve(id=name, kind="model", amounts=Amounts(tokens=30), bounds=bounds) for name in "bc"]
+        with pytest.raises(BudgetExceeded, match="100 tokens does not cover") as caught:
+            await store.commit(
+                mine.id, 1, Batch(messages=[records.message(mine, 1)], events=[say("x")], charges=wanted)
+            )
+        assert Exceeded.by(caught.value).left == 10
+        assert [one.id for one in await store.charges(mine.id)] == ["a"] and not await store.messages(mine.id)
+        (event,) = await store.commit(mine.id, 1, Batch(events=[say("y")], charges=wanted[:1]))
+        assert event.seq == 2
+
+    async def test_two_who_reserve_at_once_do_not_hold_more_than_there_is(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        sessions = [await active_session(stores[0]) for _ in range(6)]
+
+        async def hold(index: int) -> bool:
+            bounds = (Bound(account="month:2026-12", limits={"tokens": 100}),)
+            reserve = Reserve(id=f"c{index}", kind="model", amounts=Amounts(tokens=40), bounds=bounds)
+            try:
+                await stores[index % 2].commit(sessions[index].id, 1, Batch(charges=[reserve]))
+            except BudgetExceeded:
+                return False
+            return True
+
+        assert sum(await asyncio.gather(*map(hold, range(6)))) == 2
+        (month,) = await stores[1].accounts("ann")
+        assert month.held == {"tokens": 80}
+
+    async def test_charges_of_many_add_up_whoever_enters_them(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        sessions = [await active_session(stores[0]) for _ in range(4)]
+
+        async def work(index: int) -> None:
+            mine, store = sessions[index], stores[index % 2]
+            for number in range(8):
+                settle = Settle(id=f"c{number}", spent=Amounts(tokens=1 + index), bounds=records.bounds(mine))
+                await store.commit(mine.id, 1, Batch(charges=[settle]))
+
+        await asyncio.gather(*map(work, range(4)))
+        month = next(one for one in await stores[0].accounts("ann") if one.id == "month:2026-11")
+        assert month.spent == {"tokens": 8 * (1 + 2 + 3 + 4)}
+
+    async def test_a_warning_is_numbered_with_the_events(self, store: Store) -> None:
+        mine = await active_session(store)
+        bounds = records.bounds(mine, tokens=100)
+        settle = Settle(id="a", spent=Amounts(tokens=81), bounds=bounds)
+        first, warning = await store.commit(mine.id, 1, Batch(events=[say("x")], charges=[settle]))
+        assert (first.seq, warning.seq, warning.type, warning.channel) == (2, 3, "budget_warning", "control")
+        assert warning.data["message"] == "81 % of 100 tokens are used"
+        (third,) = await store.commit(mine.id, 1, Batch(events=[say("y")], charges=[settle]))
+        assert third.seq == 4 and (await store.get_session(mine.id)).seq == 4
+        assert [one.seq for one in await store.events(mine.id)] == [1, 2, 3, 4]
+
+    async def test_a_fenced_activation_charges_nothing_and_the_next_frees_what_it_held(self, store: Store) -> None:
+        mine = await active_session(store)
+        bounds = records.bounds(mine, tokens=100)
+        reserve = Reserve(id="a", kind="model", amounts=Amounts(tokens=100), bounds=bounds)
+        await store.commit(mine.id, 1, Batch(charges=[reserve]))
+        await store.activate(mine.id, host="other", lease_until=now() + SOON)
+        with pytest.raises(Fenced):
+            await store.commit(mine.id, 1, Batch(charges=[Settle(id="a", spent=Amounts(tokens=9), bounds=bounds)]))
+        with pytest.raises(BudgetExceeded):
+            await store.commit(mine.id, 2, Batch(charges=[dataclasses.replace(reserve, id="b")]))
+        release = Release(kinds=("model",), reason="its process ended")
+        await store.commit(mine.id, 2, Batch(charges=[release, dataclasses.replace(reserve, id="b")]))
+        assert {one.id: (one.status, one.reason) for one in await store.charges(mine.id)} == {
+            "a": ("refunded", "its process ended"),
+            "b": ("reserved", None),
+        }
+
+    async def test_what_nobody_touches_any_more_is_closed(self, store: Store) -> None:
+        mine = await active_session(store)
+        bounds = records.bounds(mine)
+        box = records.sandbox(mine)
+        going = [
+            Reserve(id="a", kind="model", amounts=TOKENS, bounds=bounds),
+            Reserve(id=box.id, kind="sandbox", amounts=Amounts(sandbox_ms=60_000), bounds=bounds),
+            Accrue(id=box.id, spent=Amounts(sandbox_ms=5_000), held=Amounts(sandbox_ms=60_000)),
+        ]
+        await store.commit(mine.id, 1, Batch(sandboxes=[box], charges=going))
+        assert await store.close_charges(now() - timedelta(hours=1)) == 0
+        await store.sandbox_destroyed(box.id)
+        assert {one.id: one.status for one in await store.charges(mine.id)} == {"a": "reserved", box.id: "settled"}
+        assert await store.close_charges(now() + timedelta(seconds=1)) == 1
+        assert await store.close_charges(now() + timedelta(seconds=1)) == 0
+        assert {one.id: one.status for one in await store.charges(mine.id)} == {"a": "refunded", box.id: "settled"}
+        assert all((one.held, one.spent) == ({}, {"sandbox_ms": 5_000}) for one in await store.accounts("ann"))
+
+    async def test_what_nobody_went_on_with_is_opened_again_by_whoever_does(self, store: Store) -> None:
+        mine = await active_session(store)
+        bounds = (Bound(account=mine.id, limits={"render": 1_000}), Bound(account="month:2026-11"))
+        begin = Reserve(id="job_1", kind="render", amounts=Amounts(render_ms=900), bounds=bounds)
+        going = Accrue(id="job_1", spent=Amounts(render_ms=400), held=Amounts(), bounds=bounds)
+        await store.commit(mine.id, 1, Batch(charges=[begin, going]))
+        assert await store.close_charges(now() + timedelta(seconds=1)) == 1
+        (closed,) = await store.charges(mine.id)
+        assert (closed.status, closed.spent) == ("settled", {"render_ms": 400}) and closed.reason
+        with pytest.raises(BudgetExceeded):  # what it had used counts
+            await store.commit(mine.id, 1, Batch(charges=[begin]))
+        later = (bounds[0], Bound(account="month:2026-12"))
+        more = dataclasses.replace(begin, amounts=Amounts(render_ms=500), bounds=later)
+        on = Accrue(id="job_1", spent=Amounts(render_ms=700), held=Amounts(render_ms=200), bounds=later)
+        await store.commit(mine.id, 1, Batch(charges=[more, on]))
+        (again,) = await store.charges(mine.id)
+        assert (again.status, again.reason, again.spent) == ("reserved", None, {"render_ms": 700})
+        left = Settle(id="job_1", reason="never finished")  # left by one, taken up by another
+        rest = dataclasses.replace(more, amounts=Amounts(render_ms=300))
+        await store.commit(mine.id, 1, Batch(charges=[left, rest]))
+        end = Settle(id="job_1", spent=Amounts(render_ms=900), bounds=later)
+        await store.commit(mine.id, 1, Batch(charges=[end, more]))  # what is done stays done
+        (paid,) = await store.charges(mine.id)
+        assert (paid.status, paid.held, paid.spent) == ("settled", {}, {"render_ms": 900})
+        sums = {one.id: (one.held, one.spent) for one in await store.accounts("ann") if one.spent}
+        assert sums == {name: ({}, {"render_ms": 900}) for name in (mine.id, "month:2026-11")}
+
+    async def test_what_was_spent_outlives_the_session(self, store: Store) -> None:
+        mine, other = await active_session(store), await active_session(store)
+        for each in (mine, other):
+            moves = [
+                Settle(id="a", spent=Amounts(tokens=10), bounds=records.bounds(each)),
+                Reserve(id="b", kind="model", amounts=TOKENS, bounds=records.bounds(each)),
+            ]
+            await store.commit(each.id, 1, Batch(charges=moves))
+        await store.delete_session(mine.id, user_id="ann")
+        assert await store.charges(mine.id) == [] and len(await store.charges(other.id)) == 2
+        assert {one.id: (one.spent, one.held) for one in await store.accounts("ann")} == {
+            "month:2026-11": ({"tokens": 20}, TOKENS.stored()),
+            other.id: ({"tokens": 10}, TOKENS.stored()),
+        }
+
+    async def test_a_job_of_its_own_is_charged_under_its_fence(self, store: Store) -> None:
+        made = await store.create_job(records.job())
+        taken = await store.claim_job(made.id, lease_until=now() + SOON)
+        bounds = (Bound(account="month:2026-11", limits={"render": 1000}),)
+        held = Reserve(id=made.id, kind="render", amounts=Amounts(render_ms=600), bounds=bounds)
+        await store.update_job(taken, charges=[held])
+        with pytest.raises(BudgetExceeded):
+            await store.update_job(taken, events=[say("x")], charges=[dataclasses.replace(held, id="more")])
+        going = Accrue(id=made.id, spent=Amounts(render_ms=850), held=Amounts(), bounds=bounds)
+        await store.update_job(taken, events=[say("x")], charges=[going])
+        assert [(one.seq, one.type) for one in await store.events(made.id)] == [(1, "message"), (2, "budget_warning")]
+        await store.cancel_job(made.id, user_id="ann")
+        with pytest.raises(Fenced):
+            await store.update_job(taken, charges=[Refund(id=made.id, reason="late")])
+        (charge,) = await store.charges(made.id)
+        assert (charge.status, charge.spent) == ("settled", {"render_ms": 850})
+        await store.delete_job(made.id, user_id="ann")
+        assert await store.charges(made.id) == []
+        assert [one.spent for one in await store.accounts("ann")] == [{"render_ms": 850}]
 
     async def test_what_was_committed_is_there_for_the_next(self, connect: Connect) -> None:
         first = await connect()
@@ -700,6 +1178,20 @@ class StoreConformance:
         await first.close()
         second = await connect()
         assert (await second.get_session(mine.id)).seq == 2
+        await second.close()
         await first.open()
         assert (await first.get_session(mine.id)).seq == 2
         await first.open()
+
+    async def test_what_a_reader_does_with_what_it_read_changes_nothing(self, store: Store) -> None:
+        mine = await active_session(store)
+        event = say("x", deep={"a": [1]})
+        message = records.message(mine, 0)
+        whole = copy.deepcopy(message)
+        (made,) = await store.commit(mine.id, 1, Batch(events=[event], messages=[message]))
+        for data in (event.data, made.data, (await store.events(mine.id, after=1))[0].data):
+            data["deep"]["a"].append(2)  # type: ignore[index, union-attr, call-overload]
+        for read in (message, (await store.messages(mine.id))[0]):
+            read.content.clear()
+        assert (await store.events(mine.id, after=1))[0].data["deep"] == {"a": [1]}
+        assert await store.messages(mine.id) == [whole]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -53,20 +54,54 @@ async def save(storage: Storage, files: dict[str, bytes], previous: Manifest | N
 
 
 async def test_what_was_saved_is_read(storage: Storage) -> None:
-    modes = {"src/App.tsx": 0o755}
-    saved = await save(storage, FILES, modes=modes, folders=["public/empty", "src"])
+    modes = {"src/App.tsx": 0o755, "src/scenes": 0o750, "public/empty": 0o700}
+    unkept = {"src/none": 0o700, "public": 0o755}  # what is not there, and what is as usual
+    saved = await save(storage, FILES, modes=modes | unkept, folders=["public/empty", "src"])
     loaded = await checkpoint.load(storage, saved.key)
     assert loaded == saved
     assert loaded.state == STATE
     assert loaded.event_seq == 7
     assert loaded.folders == ("public/empty", "src")
-    assert {path: entry.mode for path, entry in loaded.files.items() if entry.mode != 0o644} == modes
+    assert loaded.modes == modes
     assert loaded.total_bytes == sum(map(len, FILES.values()))
     assert await checkpoint.read_files(storage, loaded) == FILES
     assert await checkpoint.read_file(storage, loaded, "src/App.tsx") == FILES["src/App.tsx"]
     with pytest.raises(NotFound) as caught:
         await checkpoint.read_file(storage, loaded, "src/None.tsx")
     assert caught.value.code == "FILE_NOT_FOUND"
+
+
+async def test_a_manifest_from_before_folders_had_modes_is_read(storage: Storage) -> None:
+    saved = await save(storage, FILES, folders=["public/empty"])
+    old = json.loads(await storage.get(saved.key))
+    del old["folderModes"]
+    await storage.put(saved.key, json.dumps(old).encode())
+    loaded = await checkpoint.load(storage, saved.key)
+    assert loaded == saved and loaded.modes == {}
+
+
+async def test_what_could_not_be_looked_at_stays_as_it_was(tmp_path: Path) -> None:
+    storage = Counting(str(tmp_path))
+    shut = {"src/shut/a.ts": b"a", "src/shut/in/b.ts": b"b"}
+    modes = {"src/shut/a.ts": 0o600, "src/shut/in": 0o750}
+    first = await save(storage, FILES | shut, modes=modes, folders=["src/shut/empty", "gone"])
+    storage.written.clear()
+
+    def kept(path: str) -> bool:
+        return path.startswith("src/shut/")
+
+    seen = {path: data for path, data in FILES.items() if path != "copy.txt"}
+    then = await save(storage, seen, first, folders=["src/shut"], kept=kept)
+    assert storage.written == [then.key]
+    assert await checkpoint.read_files(storage, then) == seen | shut
+    assert then.modes == modes and then.folders == ("src/shut", "src/shut/empty")
+    assert await save(storage, seen, then, folders=["src/shut"], kept=kept) is then
+    # what is said of it counts
+    opened = await save(storage, seen | {"src/shut/a.ts": b"new"}, then, kept=kept)
+    assert await checkpoint.read_file(storage, opened, "src/shut/a.ts") == b"new"
+    assert opened.files["src/shut/a.ts"].mode == 0o644
+    # another person's is not theirs
+    assert (await save(storage, seen, first, user_id="bob", kept=kept)).files.keys() == seen.keys()
 
 
 async def test_nothing_changed_writes_nothing(tmp_path: Path) -> None:
@@ -88,6 +123,7 @@ async def test_only_what_changed_is_written(tmp_path: Path) -> None:
         {"files": {path: data for path, data in FILES.items() if path != "copy.txt"}, "blobs": 0},
         {"files": FILES, "modes": {"copy.txt": 0o600}, "blobs": 0},
         {"files": FILES, "folders": ["more"], "blobs": 0},
+        {"files": FILES, "modes": {"src/scenes": 0o700}, "blobs": 0},
         {"files": FILES, "state": STATE.model_copy(update={"style": "playful"}), "blobs": 0},
     ):
         storage.written.clear()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,21 @@ from koda_ray.types import now
 from tests.state.child import start
 from tests.state.records import SOON, active_session, new_session, say
 from tests.state.records import checkpoint as pointer
+
+
+@pytest.fixture
+def url(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if database != "sqlite":
+        return request.getfixturevalue(f"{database}_url")
+    return f"sqlite:///{tmp_path / 'koda.db'}"
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[SqlStore]:
+    store = SqlStore(url)
+    await store.open()
+    yield store
+    await store.close()
 
 
 def hear(child: subprocess.Popen[str]) -> dict[str, object]:
@@ -35,9 +51,9 @@ def end(child: subprocess.Popen[str]) -> None:
     child.communicate()
 
 
-async def test_two_processes_fight_for_a_session(store: SqlStore, tmp_path: Path) -> None:
+async def test_two_processes_fight_for_a_session(store: SqlStore, url: str) -> None:
     mine = await new_session(store)
-    children = [start("fight", tmp_path / "koda.db", mine.id, name, 12) for name in ("left", "right")]
+    children = [start("fight", url, mine.id, name, 12) for name in ("left", "right")]
     try:
         for child in children:
             await asyncio.to_thread(hear, child)
@@ -60,9 +76,9 @@ async def test_two_processes_fight_for_a_session(store: SqlStore, tmp_path: Path
     assert sum(int(str(report["fenced"])) for report in reports) > 0
 
 
-async def test_a_partitioned_twin_cannot_write(store: SqlStore, tmp_path: Path) -> None:
+async def test_a_partitioned_twin_cannot_write(store: SqlStore, url: str) -> None:
     mine = await active_session(store)
-    child = start("append", tmp_path / "koda.db", mine.id)
+    child = start("append", url, mine.id)
     try:
         await asyncio.to_thread(hear, child)
         newer = await store.activate(mine.id, host="elsewhere", lease_until=now() + SOON)
@@ -78,9 +94,9 @@ async def test_a_partitioned_twin_cannot_write(store: SqlStore, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_what_was_acknowledged_survives_a_kill(store: SqlStore, tmp_path: Path, seed: int) -> None:
+async def test_what_was_acknowledged_survives_a_kill(store: SqlStore, url: str, seed: int) -> None:
     mine = await active_session(store)
-    child = start("append", tmp_path / "koda.db", mine.id)
+    child = start("append", url, mine.id)
     try:
         told = 0
         for _ in range(random.Random(seed).randint(1, 60)):
@@ -91,7 +107,7 @@ async def test_what_was_acknowledged_survives_a_kill(store: SqlStore, tmp_path: 
     for line in output.splitlines():
         if line.endswith("}"):
             told = json.loads(line)["seq"]
-    survivor = SqlStore(tmp_path / "koda.db")
+    survivor = SqlStore(url)
     await survivor.open()
     stored = await survivor.events(mine.id, limit=10_000)
     assert [event.seq for event in stored] == list(range(1, len(stored) + 1))
@@ -103,7 +119,9 @@ async def test_what_was_acknowledged_survives_a_kill(store: SqlStore, tmp_path: 
 
 
 @pytest.mark.parametrize("step", ["blob", "manifest", "pointer", "done"])
-async def test_a_kill_inside_a_checkpoint_leaves_the_one_before(store: SqlStore, tmp_path: Path, step: str) -> None:
+async def test_a_kill_inside_a_checkpoint_leaves_the_one_before(
+    store: SqlStore, url: str, tmp_path: Path, step: str
+) -> None:
     storage, mine = Storage(str(tmp_path / "storage")), await active_session(store)
     files = {"src/App.tsx": b"app", "src/old.tsx": b"old"}
     first, key = await checkpoint.save(
@@ -112,26 +130,30 @@ async def test_a_kill_inside_a_checkpoint_leaves_the_one_before(store: SqlStore,
         project_id=mine.project_id,
         session_id=mine.id,
         files=files,
+        modes={"src/App.tsx": 0o755},
+        folders=["public/old"],
         state=mine.state,
         event_seq=1,
     )
     record = pointer(mine, 0)
     await store.commit(mine.id, 1, Batch(checkpoint=type(record)(**(vars(record) | {"manifest_key": key}))))
-    child = start("checkpoint", tmp_path / "koda.db", tmp_path / "storage", mine.id, step)
+    child = start("checkpoint", url, tmp_path / "storage", mine.id, step)
     try:
         assert await asyncio.to_thread(hear, child) == {"stopped": step}
     finally:
         await asyncio.to_thread(end, child)
     latest = await store.latest_checkpoint(mine.id)
     assert latest is not None
-    restored = await checkpoint.read_files(storage, await checkpoint.load(storage, latest.manifest_key))
+    manifest = await checkpoint.load(storage, latest.manifest_key)
+    restored = await checkpoint.read_files(storage, manifest)
     if step == "done":
+        assert (manifest.modes, manifest.folders) == ({"src/new0.tsx": 0o755}, ("public/new",))
         assert latest.manifest_key != key
         assert "src/old.tsx" not in restored
         assert len(restored) == 21
     else:
         assert latest.manifest_key == key
-        assert restored == files
+        assert (restored, manifest.modes, manifest.folders) == (files, {"src/App.tsx": 0o755}, ("public/old",))
         # and whoever takes over saves on top of what the killed one left
         second, _ = await checkpoint.save(
             storage,

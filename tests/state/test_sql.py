@@ -10,14 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from koda_ray.config import Settings
 from koda_ray.errors import Missing, StorageError
-from koda_ray.state import migrate, schema
 from koda_ray.state.database import Database
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Batch
@@ -60,64 +55,6 @@ async def test_sqlite_is_set_up_to_keep_its_promises(store: SqlStore, tmp_path: 
     assert pragma(store, "foreign_keys") == 1
     assert pragma(store, "busy_timeout") == 15_000
     assert {(tmp_path / name).stat().st_mode & 0o077 for name in ("koda.db", "koda.db-wal", "koda.db-shm")} == {0}
-
-
-async def test_the_migrations_make_the_schema(store: SqlStore) -> None:
-    engine = database(store)._engine
-    assert engine is not None
-    with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
-        indexes = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'index'")}
-    for table in schema.metadata.tables.values():
-        assert {index.name for index in table.indexes} <= indexes
-
-
-async def test_migrations_go_down_and_up_again(tmp_path: Path) -> None:
-    store = SqlStore(tmp_path / "koda.db")
-    await store.open()
-    await new_session(store)
-    writer = database(store)._writer
-    assert writer is not None
-    migrate.downgrade(writer, "base")
-    with writer.connect() as connection:
-        names = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert names == {"alembic_version"}
-    await store.close()
-    await store.open()
-    assert await store.list_sessions("ann") == []
-    await new_session(store)
-    await store.close()
-
-
-def test_the_stamp_is_the_newest_migration() -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrate.__file__).with_name("migrations")))
-    assert ScriptDirectory.from_config(config).get_heads() == [schema.SCHEMA_VERSION]
-
-
-async def test_a_newer_database_is_left_alone(store: SqlStore, tmp_path: Path) -> None:
-    await store.close()
-    with contextlib.closing(sqlite3.connect(tmp_path / "koda.db")) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-        connection.commit()
-    with pytest.raises(StorageError, match=r"schema 9999, newer than .* upgrade koda_ray") as caught:
-        await store.open()
-    assert caught.value.code == "SCHEMA_NEWER"
-    assert not caught.value.retryable
-
-
-async def test_many_processes_open_a_new_database_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "koda.db"
-    children = [start("open", path, index) for index in range(5)]
-    for child in children:
-        output, _ = child.communicate(timeout=120)
-        assert child.returncode == 0, output
-    store = SqlStore(path)
-    await store.open()
-    assert {session.user_id for index in range(5) for session in await store.list_sessions(f"user-{index}")} == {
-        f"user-{index}" for index in range(5)
-    }
-    await store.close()
 
 
 def test_opening_a_current_database_is_cheap(tmp_path: Path) -> None:

@@ -3,14 +3,19 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
-from koda_ray.events import Envelope
+from koda_ray.errors import InvalidInput
+from koda_ray.events import Envelope, NewEvent
+from koda_ray.state import schema
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Batch, SessionRecord
 from koda_ray.state.stream import PAGE, follow
+from koda_ray.types import now
 from tests.state.child import start
 from tests.state.records import active_session, say
 
@@ -26,7 +31,9 @@ def is_last(event: Envelope) -> bool:
 
 async def numbers(store: SqlStore, stream_id: str, after: int = 0) -> list[int]:
     async with asyncio.timeout(30):
-        return [event.seq async for event in follow(store, stream_id, after, until=is_last) if event is not None]
+        return [
+            event.seq async for event in follow(store, stream_id, after, until=is_last) if isinstance(event, Envelope)
+        ]
 
 
 async def test_replay_and_live_join_without_a_seam(store: SqlStore, mine: SessionRecord) -> None:
@@ -51,7 +58,7 @@ async def test_another_processs_events_arrive(store: SqlStore, mine: SessionReco
         got: list[int] = []
         async with asyncio.timeout(60), aclosing(follow(store, mine.id, 1)) as events:
             async for event in events:
-                assert event is not None
+                assert isinstance(event, Envelope)
                 got.append(event.seq)
                 if len(got) == 90:
                     break
@@ -68,7 +75,7 @@ async def test_a_commit_here_wakes_at_once(store: SqlStore, mine: SessionRecord)
             await asyncio.sleep(0)
             await store.commit(mine.id, 1, Batch(events=[say(str(count))]))
             event = await waiting
-            assert event is not None
+            assert isinstance(event, Envelope)
             assert event.data["text"] == str(count)
 
 
@@ -86,7 +93,9 @@ async def test_it_ends_when_cancelled_and_leaves_nothing(store: SqlStore, mine: 
 
 async def test_it_ends_on_its_conditions(store: SqlStore, mine: SessionRecord) -> None:
     async with asyncio.timeout(30):
-        assert [event.seq async for event in follow(store, mine.id, timeout_s=0.1) if event is not None] == [1]
+        assert [event.seq async for event in follow(store, mine.id, timeout_s=0.1) if isinstance(event, Envelope)] == [
+            1
+        ]
         assert [event async for event in follow(store, mine.id, 1, done=lambda: True)] == []
     over = False
 
@@ -97,7 +106,7 @@ async def test_it_ends_on_its_conditions(store: SqlStore, mine: SessionRecord) -
 
     async with asyncio.timeout(30):
         task = asyncio.create_task(finish())
-        got = [event.seq async for event in follow(store, mine.id, done=lambda: over) if event is not None]
+        got = [event.seq async for event in follow(store, mine.id, done=lambda: over) if isinstance(event, Envelope)]
         await task
     assert got == list(range(1, PAGE + 3))
 
@@ -106,7 +115,7 @@ async def test_heartbeats_come_between_events(store: SqlStore, mine: SessionReco
     kinds: list[str] = []
     async with asyncio.timeout(30), aclosing(follow(store, mine.id, 1, heartbeat_s=0.02)) as events:
         async for event in events:
-            kinds.append("beat" if event is None else "event")
+            kinds.append("event" if isinstance(event, Envelope) else "beat")
             if kinds == ["beat", "beat"]:
                 await store.commit(mine.id, 1, Batch(events=[say("x")]))
             if kinds[-2:] == ["event", "beat"]:
@@ -118,10 +127,10 @@ async def test_it_looks_seldom_when_nothing_happens(store: SqlStore, mine: Sessi
     looks = 0
     read = store.events
 
-    async def counted(stream_id: str, *, after: int = 0, limit: int = 500) -> list[Envelope]:
+    async def counted(stream_id: str, *, after: int = 0, limit: int = 500, lasting: bool = False) -> list[Envelope]:
         nonlocal looks
         looks += 1
-        return await read(stream_id, after=after, limit=limit)
+        return await read(stream_id, after=after, limit=limit, lasting=lasting)
 
     store.events = counted  # type: ignore[method-assign]
     began = time.monotonic()
@@ -134,10 +143,162 @@ async def test_a_slow_reader_loses_nothing(store: SqlStore, mine: SessionRecord)
     got: list[int] = []
     async with asyncio.timeout(30), aclosing(follow(store, mine.id, until=is_last)) as events:
         async for event in events:
-            assert event is not None
+            assert isinstance(event, Envelope)
             got.append(event.seq)
             if len(got) < 20:
                 await store.commit(mine.id, 1, Batch(events=[say("x")] * 40))
             elif len(got) == 20:
                 await store.commit(mine.id, 1, Batch(events=[say("last")]))
     assert got == list(range(1, 19 * 40 + 3))
+
+
+CHUNK = NewEvent(type="code_chunk", data={"delta": "x"})
+
+
+def seen(events: list[Envelope]) -> list[int | dict[str, object]]:
+    """Write a stream down: numbers of events, what a resync says in its place."""
+    return [dict(event.data) if event.type == "resync" else event.seq for event in events]
+
+
+async def all_of(store: SqlStore, stream_id: str, after: int = 0) -> list[Envelope]:
+    async with asyncio.timeout(30):
+        return [event async for event in follow(store, stream_id, after, until=is_last) if isinstance(event, Envelope)]
+
+
+async def sweep(store: SqlStore) -> None:
+    await store.prune_events(now() + timedelta(minutes=1))
+
+
+async def test_who_comes_for_what_was_swept_is_told_once(store: SqlStore, mine: SessionRecord) -> None:
+    await store.commit(mine.id, 1, Batch(events=[say("2"), CHUNK, say("4"), CHUNK, CHUNK, say("7")]))
+    await sweep(store)
+    await store.commit(mine.id, 1, Batch(events=[CHUNK, say("last")]))
+    told = {"reason": "swept", "after": 0, "wholeFrom": 7, "leftOut": 3}
+    whole = await all_of(store, mine.id)
+    assert seen(whole) == [told, 1, 2, 4, 7, 8, 9]
+    assert (whole[0].seq, whole[0].channel) == (0, "control")  # who hangs up here comes back for everything
+    assert seen(await all_of(store, mine.id, 4)) == [{**told, "after": 4, "leftOut": 2}, 7, 8, 9]
+    assert seen(await all_of(store, mine.id, 7)) == [8, 9]
+
+
+async def test_what_is_swept_while_it_is_read_is_told_too(store: SqlStore, mine: SessionRecord) -> None:
+    await store.commit(mine.id, 1, Batch(events=[say("x")] * PAGE))
+    async with asyncio.timeout(30), aclosing(follow(store, mine.id, until=is_last)) as events:
+        got = [await anext(events) for _ in range(PAGE)]
+        await store.commit(mine.id, 1, Batch(events=[CHUNK, say("x"), CHUNK]))
+        await sweep(store)
+        await store.commit(mine.id, 1, Batch(events=[CHUNK, say("last")]))
+        got += [event async for event in events]
+    whole = [event for event in got if isinstance(event, Envelope)]
+    told = {"reason": "swept", "after": PAGE, "wholeFrom": PAGE + 5, "leftOut": 2}
+    assert seen(whole)[PAGE:] == [told, PAGE + 1, PAGE + 3, PAGE + 5, PAGE + 6]
+
+
+async def test_a_log_that_ends_before_the_readers_number_is_another_one(store: SqlStore, mine: SessionRecord) -> None:
+    await store.commit(mine.id, 1, Batch(events=[say("2")]))
+    async with asyncio.timeout(30), aclosing(follow(store, mine.id, 40, until=is_last)) as events:
+        (told,) = [await anext(events)]
+        assert isinstance(told, Envelope) and told.seq == 2
+        assert told.data == {"reason": "ahead", "after": 40, "wholeFrom": 3, "leftOut": 0}
+        await store.commit(mine.id, 1, Batch(events=[say("last")]))
+        assert [event.seq async for event in events if isinstance(event, Envelope)] == [3]
+
+
+async def test_a_reader_too_far_behind_gets_everything_but_progress(store: SqlStore, mine: SessionRecord) -> None:
+    behind, lasting, left_out = PAGE * 2, [*range(1, PAGE + 2)], 0
+    got: list[Envelope] = []
+    async with asyncio.timeout(60), aclosing(follow(store, mine.id, until=is_last, behind=behind)) as events:
+        await store.commit(mine.id, 1, Batch(events=[CHUNK] * PAGE))  # before it began: replayed in full
+        for _ in range(PAGE + 1):
+            event = await anext(events)
+            assert isinstance(event, Envelope)
+            got.append(event)
+        seq = PAGE + 1
+        for count in range(4):  # while it looks away
+            await store.commit(mine.id, 1, Batch(events=[*[CHUNK] * (PAGE - 1), say(str(count))]))
+            seq, left_out = seq + PAGE, left_out + PAGE - 1
+            lasting.append(seq)
+        async for event in events:
+            assert isinstance(event, Envelope)
+            got.append(event)
+            if event.seq == seq:  # near again: progress comes too
+                await store.commit(mine.id, 1, Batch(events=[CHUNK, say("last")]))
+    told = {"reason": "slow", "after": PAGE + 1, "wholeFrom": seq + 1, "leftOut": left_out}
+    assert [event.data for event in got if event.type == "resync"] == [told]
+    assert [event.seq for event in got if event.type != "resync"] == [*lasting, seq + 1, seq + 2]
+    assert seen(got)[PAGE + 1] == told
+
+
+async def test_a_slow_reader_of_what_must_not_be_lost_gets_all_of_it(store: SqlStore, mine: SessionRecord) -> None:
+    async with asyncio.timeout(60), aclosing(follow(store, mine.id, until=is_last, behind=PAGE)) as events:
+        assert (await anext(events)) is not None
+        await store.commit(mine.id, 1, Batch(events=[*[say("x")] * PAGE * 3, say("last")]))
+        assert [event.seq async for event in events if isinstance(event, Envelope)] == [*range(2, PAGE * 3 + 3)]
+
+
+# --- some channels ------------------------------------------------------------------------------------------------
+
+NOTE = NewEvent(type="usage", data={})
+ALARM = NewEvent(type="budget_warning", data={})
+
+
+async def test_who_follows_some_channels_gets_all_that_is_on_them(store: SqlStore, mine: SessionRecord) -> None:
+    await store.commit(mine.id, 1, Batch(events=[say("2"), NOTE, ALARM, NewEvent(type="tool_start", data={}), NOTE]))
+    got: dict[str, list[int]] = {}
+    for name in ("progress", "control", "monitor"):
+        events = follow(store, mine.id, channels=name, done=lambda: True)
+        got[name] = [event.seq async for event in events if isinstance(event, Envelope)]
+    assert got == {"progress": [2, 5], "control": [1, 4], "monitor": [3, 6]}
+    two = follow(store, mine.id, 1, channels=["monitor", "control"], done=lambda: True)
+    assert [event.seq async for event in two if isinstance(event, Envelope)] == [3, 4, 6]
+
+
+async def test_what_is_on_other_channels_moves_the_number_on(store: SqlStore, mine: SessionRecord) -> None:
+    """Also where there is no pause between them: who comes back with it does not go through them again."""
+
+    async def chatter() -> None:
+        while True:
+            await store.commit(mine.id, 1, Batch(events=[NOTE]))
+            await asyncio.sleep(0.001)
+
+    reached: list[int] = []
+    chatting = asyncio.create_task(chatter())
+    try:
+        async with asyncio.timeout(30), aclosing(follow(store, mine.id, 1, channels="control", heartbeat_s=0.05)) as it:
+            async for number in it:
+                assert isinstance(number, int)
+                reached.append(number)
+                if len(set(reached)) == 3:  # on a slow day nothing is said between two of them
+                    break
+    finally:
+        chatting.cancel()
+    assert reached[0] > 1 and reached == sorted(reached)
+    assert reached[-1] <= (await store.get_session(mine.id)).seq
+
+
+async def test_the_end_is_seen_on_any_channel(store: SqlStore, mine: SessionRecord) -> None:
+    await store.commit(mine.id, 1, Batch(events=[NOTE, say("last"), NOTE]))
+    async with asyncio.timeout(30):
+        events = follow(store, mine.id, channels="monitor", until=is_last)
+        assert [event.seq async for event in events if isinstance(event, Envelope)] == [2]
+
+
+async def test_a_resync_reaches_who_follows_other_channels(store: SqlStore, mine: SessionRecord) -> None:
+    await store.commit(mine.id, 1, Batch(events=[CHUNK, NOTE, ALARM]))
+    await sweep(store)
+    events = follow(store, mine.id, channels="monitor", done=lambda: True)
+    whole = [event async for event in events if isinstance(event, Envelope)]
+    assert seen(whole) == [{"reason": "swept", "after": 0, "wholeFrom": 3, "leftOut": 1}, 3]
+
+
+async def test_a_channel_that_is_none_is_refused(store: SqlStore, mine: SessionRecord) -> None:
+    with pytest.raises(InvalidInput, match="there is no channel 'news'; the channels are progress, control, monitor"):
+        await anext(follow(store, mine.id, channels=["control", "news"]))  # type: ignore[list-item]
+
+
+async def test_events_are_on_the_channel_that_their_type_has_now(store: SqlStore, mine: SessionRecord) -> None:
+    """Those of tools were on another one in logs of before."""
+    await store.commit(mine.id, 1, Batch(events=[NewEvent(type="tool_end", data={})]))
+    old = update(schema.events).values(channel="monitor")
+    await store._database.write(lambda connection: connection.execute(old))
+    assert [event.channel for event in await store.events(mine.id)] == ["control", "progress"]

@@ -1,0 +1,104 @@
+"""The phase machine's one move, and who makes it for which command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, cast
+
+from koda_ray.commands import (
+    Accept,
+    Allow,
+    Answer,
+    Approve,
+    Ask,
+    AskAgreement,
+    Cancel,
+    Command,
+    Deliver,
+    Fail,
+    Finished,
+    MoveTodo,
+    Pause,
+    Previewed,
+    Propose,
+    PutBack,
+    Refuse,
+    Reject,
+    Render,
+    RequestChanges,
+    Retry,
+    Say,
+    SetPermissions,
+    SetTodos,
+    Start,
+    Think,
+    Wrote,
+)
+from koda_ray.phases import agents, interruptions, people
+from koda_ray.phases.parts import Step, announce, refuse
+from koda_ray.types import NodeState
+
+__all__ = ["apply"]
+
+
+_ELSEWHERE = (Start, Answer, Accept, Reject, RequestChanges, Retry, Render)
+"""What a person does not say while a tool call waits for agreement."""
+
+_HANDLERS: dict[type, object] = {
+    Start: people.start,
+    Answer: people.answer,
+    Accept: people.accept,
+    Reject: people.reject,
+    RequestChanges: people.request_changes,
+    Say: people.say,
+    Cancel: interruptions.cancel,
+    Retry: people.retry,
+    Render: people.render,
+    Approve: interruptions.decide,
+    Refuse: interruptions.decide,
+    SetPermissions: people.set_permissions,
+    AskAgreement: interruptions.ask_agreement,
+    PutBack: interruptions.put_back,
+    Ask: agents.ask,
+    Propose: agents.propose,
+    SetTodos: agents.set_todos,
+    MoveTodo: agents.move_todo,
+    Think: agents.think,
+    Wrote: agents.wrote,
+    Deliver: agents.deliver,
+    Previewed: agents.previewed,
+    Finished: agents.finished,
+    Fail: interruptions.fail,
+    Pause: interruptions.pause,
+    Allow: interruptions.allow,
+}
+
+
+def apply(state: NodeState, command: Command, at: datetime) -> Step:
+    """Move a state by one command.
+
+    Args:
+        state: Any valid state.
+        command: What was said.
+        at: When, aware, in UTC.
+
+    Returns:
+        The new state, and what its owner must do: Emit and ApprovalMove with the state's own transaction, the others
+        after it.
+
+    Raises:
+        InvalidTransition: The phase does not take the command; the message says what it does take.
+        InvalidInput: The command's value is empty, too long or unknown.
+    """
+    if state.approval is not None and isinstance(command, _ELSEWHERE):
+        words = f"{state.approval.name} waits for your agreement: approve it or refuse it first, or cancel"
+        raise refuse(state, type(command).__name__.lower(), words)
+    handler = cast("Callable[[NodeState, Any, datetime], Step]", _HANDLERS[type(command)])
+    new, effects = handler(state, command, at)
+    if new == state and not effects:
+        return state, ()
+    new = new.model_copy(update={"updated_at": at})
+    if new.phase != state.phase or new.owes != state.owes or isinstance(command, PutBack):
+        effects = (*effects, announce(new))
+    return new, effects

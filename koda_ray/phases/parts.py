@@ -1,0 +1,50 @@
+"""What all the moves of the phase machine are made of."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from pydantic import JsonValue
+
+from koda_ray.commands import Effect, Emit
+from koda_ray.errors import InvalidInput, InvalidTransition
+from koda_ray.types import MAX_PROMPT_CHARS, NodeState
+
+__all__ = ["Step", "announce", "refuse", "said", "words_of"]
+
+
+Step = tuple[NodeState, tuple[Effect, ...]]
+"""A new state, and what its owner must do."""
+
+
+def announce(state: NodeState) -> Emit:
+    """Tell of a new state."""
+    dumped = cast("JsonValue", state.model_dump(mode="json", by_alias=True))
+    return Emit("state_change", (("phase", state.phase), ("owes", state.owes), ("state", dumped)))
+
+
+def said(text: str) -> Emit:
+    """Tell what a person said."""
+    return Emit("message", (("role", "user"), ("content", text)))
+
+
+def refuse(state: NodeState, what: str, instead: str) -> InvalidTransition:
+    """Say why a command is not taken, and what is."""
+    under_way = f" while {state.owes} is under way" if state.owes else ""
+    return InvalidTransition(
+        f"cannot {what} in phase {state.phase}{under_way}; {instead}",
+        context={"phase": state.phase, "owes": state.owes},
+    )
+
+
+def words_of(value: str | None, what: str) -> str:
+    """Return what was said; raises InvalidInput where it is empty or too long."""
+    text = (value or "").strip()
+    if not text:
+        raise InvalidInput(f"{what} is empty; say it in a few words", context={"field": what})
+    if len(text) > MAX_PROMPT_CHARS:
+        raise InvalidInput(
+            f"{what} has {len(text)} characters; at most {MAX_PROMPT_CHARS} are taken, so shorten it",
+            context={"field": what, "length": len(text)},
+        )
+    return text

@@ -1,0 +1,204 @@
+"""What a person says to a session: how it begins, what they answer, accept and want changed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from koda_ray.commands import (
+    Accept,
+    Answer,
+    ApprovalMove,
+    CancelJob,
+    Effect,
+    Reject,
+    Render,
+    RequestChanges,
+    Retry,
+    Say,
+    SetPermissions,
+    Start,
+    StopWork,
+)
+from koda_ray.errors import InvalidInput
+from koda_ray.phases.interruptions import answer_budget, unstuck
+from koda_ray.phases.parts import Step, announce, refuse, said, words_of
+from koda_ray.types import Execution, NodeState, Output, RenderOptions
+
+__all__ = [
+    "accept",
+    "answer",
+    "reject",
+    "render",
+    "request_changes",
+    "retry",
+    "say",
+    "set_permissions",
+    "start",
+]
+
+
+def start(state: NodeState, command: Start, at: datetime) -> Step:
+    """Begin."""
+    if state.phase != "idle" or state.owes is not None:
+        raise refuse(state, "start", "a session starts once; send a message instead")
+    prompt = words_of(command.prompt if command.prompt is not None else state.prompt, "prompt")
+    return state.model_copy(update={"prompt": prompt, "owes": "analyze"}), (said(prompt),)
+
+
+def answer(state: NodeState, command: Answer, at: datetime) -> Step:
+    """Answer the open question."""
+    if state.phase != "question" or state.owes is not None or state.question is None:
+        raise refuse(state, "answer", "there is no open question")
+    question = state.question
+    if state.paused is not None:
+        return answer_budget(state, state.paused, command, at)
+    words = (command.text or "").strip()
+    known = {option.id: option for option in question.options}
+    if command.option_id is not None and command.option_id not in known:
+        names = ", ".join(known) or "none; answer with text"
+        raise InvalidInput(
+            f"no option {command.option_id!r}; the options are: {names}", context={"option_id": command.option_id}
+        )
+    if command.option_id is None:
+        words = words_of(command.text, "answer")
+    label = known[command.option_id].label if command.option_id is not None else ""
+    answer = ": ".join(part for part in (label, words) if part)
+    if question.reason == "stuck":
+        return unstuck(state, question, command.option_id, answer, at)
+    update: dict[str, object] = {"answer": answer, "phase": "plan", "owes": "plan", "plan": None}
+    if question.reason in ("style", "rejected"):
+        update["style"] = command.option_id if command.option_id is not None and not words else answer
+    move = ApprovalMove("question", "approved", (("optionId", command.option_id), ("text", words or None)))
+    return state.model_copy(update=update), (move, said(answer))
+
+
+def accept(state: NodeState, command: Accept, at: datetime) -> Step:
+    """Accept the plan, or the preview, which is rendered then."""
+    if state.phase == "plan" and state.owes is None:
+        new = state.model_copy(
+            update={
+                "phase": "executing",
+                "owes": "execute",
+                "plan_accepted": True,
+                "execution": Execution(files=state.execution.files if state.execution else ()),
+                "feedback_seen": len(state.feedback),
+                "started_at": at,
+            }
+        )
+        return new, (ApprovalMove("plan", "approved"),)
+    if state.phase == "preview" and state.owes is None:
+        return _render_final(state, state.render or RenderOptions(), command.job_id)
+    raise refuse(state, "accept", "only a finished plan or preview can be accepted")
+
+
+def render(state: NodeState, command: Render, at: datetime) -> Step:
+    """Render the preview with options of the person's choice."""
+    if state.phase in ("preview", "complete") and state.owes is None:
+        return _render_final(state, command.options, command.job_id)
+    raise refuse(state, "render", "a preview must be ready first")
+
+
+def _render_final(state: NodeState, options: RenderOptions, job_id: str) -> Step:
+    if not job_id:
+        raise InvalidInput("a final render needs a job id", context={"field": "job_id"})
+    update: dict[str, object] = {
+        "phase": "preview",
+        "owes": "render_final",
+        "render": options,
+        "output": Output(job_id=job_id),
+        "finished": state.output if state.phase == "complete" else None,
+        "completed_at": None,
+    }
+    return state.model_copy(update=update), (ApprovalMove("preview", "approved"),)
+
+
+def reject(state: NodeState, command: Reject, at: datetime) -> Step:
+    """Reject the plan, or what was made of it."""
+    if state.phase == "plan" and state.owes is None:
+        words = command.feedback.strip()
+        update: dict[str, object] = {"phase": "question", "owes": "analyze", "plan": None, "question": None}
+        effects: tuple[Effect, ...] = (ApprovalMove("plan", "rejected", (("feedback", words),)),)
+        if words:
+            words = words_of(words, "feedback")
+            update["feedback"] = (*state.feedback, words)
+            update["feedback_seen"] = len(state.feedback) + 1
+            effects = (*effects, said(words))
+        return state.model_copy(update=update), effects
+    if state.phase in ("preview", "complete") and state.owes is None:
+        return _iterate(state, words_of(command.feedback, "feedback"))
+    raise refuse(state, "reject", "only a finished plan, preview or video can be rejected")
+
+
+def request_changes(state: NodeState, command: RequestChanges, at: datetime) -> Step:
+    """Have the plan, or what was made of it, changed."""
+    words = words_of(command.feedback, "feedback")
+    if state.phase == "plan" and state.owes is None:
+        update = {"owes": "plan", "feedback": (*state.feedback, words), "feedback_seen": len(state.feedback) + 1}
+        return state.model_copy(update=update), (ApprovalMove("plan", "rejected", (("feedback", words),)), said(words))
+    if state.phase in ("preview", "complete"):
+        return _iterate(state, words)
+    raise refuse(state, "request changes", "there is no plan or preview to change; send a message instead")
+
+
+def _iterate(state: NodeState, words: str) -> Step:
+    """Go from preview or complete back to work, with feedback; a final render under way is given up."""
+    effects: tuple[Effect, ...] = (said(words),)
+    if state.owes == "render_final" and state.output is not None:
+        effects = (StopWork(), CancelJob(state.output.job_id), *effects)
+    files = state.execution.files if state.execution else ()
+    update: dict[str, object] = {
+        "phase": "executing",
+        "owes": "execute",
+        "feedback": (*state.feedback, words),
+        "execution": Execution(files=files),
+        "output": None,
+        "finished": None,
+        "completed_at": None,
+    }
+    return state.model_copy(update=update), (ApprovalMove("preview", "rejected", (("feedback", words),)), *effects)
+
+
+def say(state: NodeState, command: Say, at: datetime) -> Step:
+    """Say something, which means what it can mean where the session stands."""
+    words = words_of(command.text, "message")
+    if state.paused is not None:
+        return answer(state, Answer(option_id=words if words in ("more", "again", "stop") else None), at)
+    if state.phase == "idle" and state.owes is None and state.approval is None:
+        return start(state, Start(words), at)
+    if state.owes in ("analyze", "plan", "execute") or state.approval is not None:
+        return state.model_copy(update={"feedback": (*state.feedback, words)}), (said(words),)
+    match state.phase:
+        case "question":
+            return answer(state, Answer(text=words), at)
+        case "plan":
+            return request_changes(state, RequestChanges(words), at)
+        case "error":
+            return say(_resume(state)[0], command, at)
+        case _:
+            return _iterate(state, words)
+
+
+def retry(state: NodeState, command: Retry, at: datetime) -> Step:
+    """Take up what failed."""
+    if state.phase != "error" or state.error is None:
+        raise refuse(state, "retry", "nothing has failed")
+    if not state.error.can_retry:
+        raise refuse(state, "retry", "trying the same again would fail again; send a message that changes the request")
+    return _resume(state)
+
+
+def _resume(state: NodeState) -> Step:
+    """Leave the error phase for the one it came from, owing what was owed."""
+    error = state.error
+    if error is None:
+        raise refuse(state, "go on", "nothing has failed")
+    update: dict[str, object] = {"phase": error.phase, "owes": error.owes, "error": None}
+    return state.model_copy(update=update), ()
+
+
+def set_permissions(state: NodeState, command: SetPermissions, at: datetime) -> Step:
+    """Set what agents may do by themselves."""
+    if command.permissions == state.permissions:
+        return state, ()
+    new = state.model_copy(update={"permissions": command.permissions})
+    return new, (announce(new),)

@@ -1,0 +1,203 @@
+"""Finding a point in what a store keeps of a session, and heads as JSON: the same for every store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from pydantic import JsonValue
+
+from koda_ray.errors import Conflict, NotFound
+from koda_ray.state.json_rows import decode, encode
+from koda_ray.state.past import UNDO, Change, HeadRecord, Past, Span, counts, cut
+from koda_ray.state.store import (
+    ApprovalRecord,
+    BeadRecord,
+    CheckpointRecord,
+    MessageRecord,
+    SessionRecord,
+    ToolCallRecord,
+)
+from koda_ray.types import NodeState, now
+
+__all__ = ["Kept", "head_now", "onwards", "parts_json", "parts_of", "past_of"]
+
+_SHOWN = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """All that a store keeps of a session's past; messages and checkpoints also where they do not count now.
+
+    ``states`` are JSON by the commit that brought them, oldest first; ``state_rev`` is the present one's.
+    """
+
+    record: SessionRecord
+    state_rev: int
+    spans: tuple[Span, ...]
+    messages: list[MessageRecord]
+    tool_calls: list[ToolCallRecord]
+    approvals: list[ApprovalRecord]
+    beads: list[BeadRecord]
+    checkpoints: list[CheckpointRecord]
+    states: list[tuple[int, str]]
+    heads: list[HeadRecord]
+
+
+def past_of(kept: Kept, point: str | None, *, with_states: bool = False) -> Past:
+    """Say what a session was at a point. Raises as `HistoryStore.past`."""
+    record = kept.record
+    if point == UNDO or (point is not None and point.startswith("hed_")):
+        return _at_head(kept, _head(kept, point))
+    spans, rev, seq, until = kept.spans, record.rev, record.seq, None
+    following = None if point is None else _next(kept, point)
+    if following is not None:
+        rev, seq, until = following.rev - 1, following.seq, following.created_at
+    spans = cut(spans, rev=rev, seq=seq)
+    messages = [message for message in kept.messages if counts(spans, message.rev)]
+    gone = {message.id for message in kept.messages} - {message.id for message in messages}
+    calls = [call for call in kept.tool_calls if call.message_id not in gone]
+    dropped = {call.id for call in kept.tool_calls if call.message_id in gone}
+    return Past(
+        record=record,
+        point=point,
+        spans=spans,
+        rev=rev,
+        seq=seq,
+        until=until,
+        state=record.state if kept.state_rev <= rev else _state(kept, spans, rev, str(point)),
+        messages=messages,
+        tool_calls=calls,
+        approvals=[
+            approval
+            for approval in kept.approvals
+            if approval.call_id not in dropped
+            and (approval.call_id is not None or until is None or approval.created_at < until)
+        ],
+        beads=kept.beads,
+        checkpoints=[each for each in kept.checkpoints if counts(spans, each.rev)],
+        pending=[approval for approval in kept.approvals if approval.status == "pending"],
+        states=_states(kept, spans) if with_states else [],
+    )
+
+
+def head_now(kept: Kept, change: Change, *, point: str) -> HeadRecord:
+    """Keep where a session is, before it is changed."""
+    return HeadRecord(
+        id=change.head_id,
+        session_id=kept.record.id,
+        user_id=kept.record.user_id,
+        kind="undo" if point == UNDO else "rewind",
+        point=point,
+        rev=kept.record.rev,
+        seq=kept.record.seq,
+        history=kept.spans,
+        state=kept.record.state,
+        tool_calls=kept.tool_calls,
+        approvals=kept.approvals,
+        beads=kept.beads,
+        undone=False,
+        created_at=now(),
+    )
+
+
+def onwards(past: Past) -> tuple[Span, ...]:
+    """Return what counts once a session was put back: what did at the point, and what comes from now on."""
+    return (*past.spans, Span(past.record.rev + 1, None, past.record.seq + 1, None))
+
+
+def parts_json(head: HeadRecord) -> dict[str, JsonValue]:
+    """Write a head's rows."""
+    return {
+        "tool_calls": [encode(each) for each in head.tool_calls],
+        "approvals": [encode(each) for each in head.approvals],
+        "beads": [encode(each) for each in head.beads],
+    }
+
+
+def parts_of(raw: JsonValue) -> tuple[list[ToolCallRecord], list[ApprovalRecord], list[BeadRecord]]:
+    """Read them back."""
+    rows = cast("dict[str, list[dict[str, JsonValue]]]", raw)
+    return (
+        [decode(ToolCallRecord, each) for each in rows["tool_calls"]],
+        [decode(ApprovalRecord, each) for each in rows["approvals"]],
+        [decode(BeadRecord, each) for each in rows["beads"]],
+    )
+
+
+def _head(kept: Kept, point: str) -> HeadRecord:
+    if point == UNDO:
+        for head in reversed(kept.heads):
+            if head.kind == "rewind" and not head.undone:
+                return head
+        raise NotFound(
+            f"session {kept.record.id} was not put back, or that was undone already: there is nothing to undo",
+            code="NOTHING_TO_UNDO",
+        )
+    for head in kept.heads:
+        if head.id == point:
+            return head
+    raise _no_point(kept, point)
+
+
+def _at_head(kept: Kept, head: HeadRecord) -> Past:
+    spans = cut(head.history, rev=head.rev, seq=head.seq)
+    return Past(
+        record=kept.record,
+        point=head.id,
+        spans=spans,
+        rev=head.rev,
+        seq=head.seq,
+        until=None,
+        state=head.state,
+        messages=[message for message in kept.messages if counts(spans, message.rev)],
+        tool_calls=head.tool_calls,
+        approvals=head.approvals,
+        beads=head.beads,
+        checkpoints=[each for each in kept.checkpoints if counts(spans, each.rev)],
+        pending=[approval for approval in kept.approvals if approval.status == "pending"],
+        head=head,
+        states=_states(kept, spans),
+    )
+
+
+def _next(kept: Kept, point: str) -> MessageRecord | CheckpointRecord | None:
+    """Return what was said or saved next after a point; None where that was the last."""
+    said: Sequence[MessageRecord | CheckpointRecord] = kept.messages
+    if point.startswith("ckp_"):
+        said = [*kept.messages, *kept.checkpoints]
+    found = next((each for each in [*kept.messages, *kept.checkpoints] if each.id == point), None)
+    if found is None or not counts(kept.spans, found.rev):
+        raise _no_point(kept, point, was=found is not None)
+    after = [each for each in said if each.rev > found.rev and counts(kept.spans, each.rev)]
+    return min(after, key=lambda each: each.rev, default=None)
+
+
+def _no_point(kept: Kept, point: str, *, was: bool = False) -> NotFound:
+    why = (
+        "the session was put back to before it; undo that first, or go to one of its heads" if was else "no such point"
+    )
+    return NotFound(
+        f"session {kept.record.id} cannot go to {point[:_SHOWN]!r}: {why} (its messages, checkpoints and heads: "
+        f"GET /v1/sessions/{kept.record.id}/history, or koda history {kept.record.id})",
+        code="POINT_NOT_FOUND",
+        context={"session_id": kept.record.id, "point": point[:_SHOWN]},
+    )
+
+
+def _state(kept: Kept, spans: Sequence[Span], rev: int, point: str) -> NodeState:
+    for since, text in reversed(kept.states):
+        if since <= rev and counts(spans, since):
+            return NodeState.model_validate_json(text)
+    raise Conflict(
+        f"what session {kept.record.id} was at {point[:_SHOWN]!r} is not known: that was before states were kept; "
+        "choose a later point",
+        code="POINT_TOO_OLD",
+    )
+
+
+def _states(kept: Kept, spans: Sequence[Span]) -> list[tuple[int, NodeState]]:
+    rows = [*kept.states, (kept.state_rev, kept.record.state.model_dump_json())]
+    found = {rev: text for rev, text in rows if counts(spans, rev)}
+    return [(rev, NodeState.model_validate_json(text)) for rev, text in sorted(found.items())]

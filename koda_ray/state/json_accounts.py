@@ -1,0 +1,162 @@
+"""Users, their API keys, projects and uploaded files in a folder of JSON."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from koda_ray.errors import Conflict
+from koda_ray.state.json_database import JsonDatabase
+from koda_ray.state.json_rows import decode, encode, moment, words
+from koda_ray.state.json_tables import Tables, Transaction
+from koda_ray.state.refusals import no_such
+from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, key_hash
+from koda_ray.state.store import ApiKeyRecord, AssetRecord
+from koda_ray.types import now
+
+__all__ = ["JsonAccounts", "ensure_project", "ensure_user", "give_assets"]
+
+
+class JsonAccounts:
+    """The part of `JSONStore` that knows who owns what."""
+
+    _database: JsonDatabase
+
+    async def ensure_user(self, user_id: str) -> None:
+        """Make the user's row if it is not there."""
+        await self._database.write(lambda change: ensure_user(change, user_id))
+
+    async def ensure_project(self, user_id: str, project_id: str, name: str) -> None:
+        """Make the user's and the project's row if they are not there; NotFound where another user owns the id."""
+        await self._database.write(lambda change: ensure_project(change, user_id, project_id, name))
+
+    async def create_api_key(self, user_id: str, *, name: str = "") -> str:
+        """Make a key for a user.
+
+        Returns:
+            The key, which is not stored and cannot be shown again.
+        """
+        key = f"koda_{secrets.token_urlsafe(32)}"
+
+        def work(change: Transaction) -> None:
+            ensure_user(change, user_id)
+            row = {"key_hash": key_hash(key), "user_id": words(user_id), "name": words(name)}
+            change.put("api_keys", {**row, "created_at": moment(now()), "revoked_at": None})
+
+        await self._database.write(work)
+        return key
+
+    async def user_for_key(self, key: str) -> str | None:
+        """Return whose key it is; None for one that is unknown or revoked."""
+
+        def work(tables: Tables) -> str | None:
+            row = tables.get("api_keys", key_hash(key))
+            return str(row["user_id"]) if row is not None and row["revoked_at"] is None else None
+
+        return await self._database.read(work)
+
+    async def has_api_keys(self) -> bool:
+        """Whether any key is of use."""
+        return await self._database.read(lambda tables: any(row["revoked_at"] is None for row in tables.of("api_keys")))
+
+    async def api_keys(self) -> list[ApiKeyRecord]:
+        """Read what is known of all keys, oldest first."""
+
+        def work(tables: Tables) -> list[ApiKeyRecord]:
+            rows = sorted(tables.of("api_keys"), key=lambda row: (str(row["created_at"]), str(row["key_hash"])))
+            return [decode(ApiKeyRecord, {**row, "id": str(row["key_hash"])[:KEY_ID_CHARS]}) for row in rows]
+
+        return await self._database.read(work)
+
+    async def revoke_api_key(self, key: str) -> bool:
+        """Make a key useless, by itself or by its id; return whether it was of use before."""
+        start = key if KEY_ID.fullmatch(key) else key_hash(key)
+
+        def work(change: Transaction) -> bool:
+            found = [
+                str(row["key_hash"])
+                for row in change.tables.of("api_keys")
+                if row["revoked_at"] is None and str(row["key_hash"]).startswith(start)
+            ]
+            for each in found:
+                change.set("api_keys", each, {"revoked_at": moment(now())})
+            return bool(found)
+
+        return await self._database.write(work)
+
+    async def add_asset(self, asset: AssetRecord) -> None:
+        """Insert an asset's row; its user and project are made with it."""
+
+        def work(change: Transaction) -> None:
+            ensure_project(change, asset.user_id, asset.project_id, asset.project_id)
+            if change.tables.get("assets", asset.id) is None:
+                change.put("assets", encode(asset))
+
+        await self._database.write(work)
+
+    async def assets(self, *, user_id: str, session_id: str) -> list[AssetRecord]:
+        """Read a session's assets, oldest first."""
+        owner = (words(user_id), words(session_id))
+
+        def work(tables: Tables) -> list[AssetRecord]:
+            mine = [row for row in tables.of("assets") if (row["user_id"], row["session_id"]) == owner]
+            mine.sort(key=lambda row: (str(row["created_at"]), str(row["id"])))
+            return [decode(AssetRecord, row) for row in mine]
+
+        return await self._database.read(work)
+
+    async def get_asset(self, asset_id: str, *, user_id: str) -> AssetRecord:
+        """Read an asset's row; NotFound when it is missing or another user's."""
+
+        def work(tables: Tables) -> AssetRecord:
+            row = tables.get("assets", asset_id)
+            if row is None or row["user_id"] != words(user_id):
+                raise no_such("asset", asset_id)
+            return decode(AssetRecord, row)
+
+        return await self._database.read(work)
+
+    async def attach_assets(self, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:
+        """Give uploaded assets to a session, all of them or none.
+
+        Raises:
+            NotFound: The session or one of the assets is not there or another user's.
+            Conflict: One of them belongs to another session: its files would change under it.
+        """
+
+        def work(change: Transaction) -> None:
+            row = change.tables.get("sessions", session_id)
+            if row is None or row["user_id"] != words(user_id):
+                raise no_such("session", session_id)
+            give_assets(change, asset_ids, user_id=user_id, session_id=session_id)
+
+        if asset_ids:
+            await self._database.write(work)
+
+
+def give_assets(change: Transaction, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:
+    """Give uploaded assets to a session of the same user, as `JsonAccounts.attach_assets` says."""
+    for asset_id in asset_ids:
+        row = change.tables.get("assets", asset_id)
+        if row is None or row["user_id"] != words(user_id):
+            raise no_such("asset", asset_id)
+        if row["session_id"] not in (None, words(session_id)):
+            raise Conflict(f"asset {asset_id} belongs to another session; upload the file again")
+        change.set("assets", asset_id, {"session_id": words(session_id)})
+
+
+def ensure_project(change: Transaction, user_id: str, project_id: str, name: str) -> None:
+    """Insert the project's row, and its user's, if they are not there; NotFound where another user owns the id."""
+    ensure_user(change, user_id)
+    row = change.tables.get("projects", project_id)
+    if row is None:
+        made = {"id": words(project_id), "user_id": words(user_id), "name": words(name), "created_at": moment(now())}
+        change.put("projects", dict(made))
+    elif row["user_id"] != words(user_id):
+        raise no_such("project", project_id)
+
+
+def ensure_user(change: Transaction, user_id: str) -> None:
+    """Insert the user's row if it is not there."""
+    if change.tables.get("users", user_id) is None:
+        change.put("users", {"id": words(user_id), "created_at": moment(now())})

@@ -1,0 +1,303 @@
+"""A session's past in a folder of JSON; see `past`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pydantic import JsonValue
+
+from koda_ray.errors import Conflict
+from koda_ray.events import Envelope
+from koda_ray.state.heads import Kept, head_now, onwards, parts_json, parts_of, past_of
+from koda_ray.state.json_commit import put_command, save_state
+from koda_ray.state.json_database import JsonDatabase
+from koda_ray.state.json_jobs import put_job
+from koda_ray.state.json_parts import JsonParts, put_events
+from koda_ray.state.json_rows import decode, encode, event, moment, state_row, time_of, words
+from koda_ray.state.json_tables import Row, Tables, Transaction
+from koda_ray.state.notify import Notifier
+from koda_ray.state.past import Change, Fork, HeadRecord, Past, counts, spans_of
+from koda_ray.state.refusals import Repeated, belongs, no_such, replaced, used_for_another
+from koda_ray.state.rows import body_hash, number
+from koda_ray.state.store import (
+    ApprovalRecord,
+    AssetRecord,
+    BeadRecord,
+    CheckpointRecord,
+    JobRecord,
+    MessageRecord,
+    SessionRecord,
+    ToolCallRecord,
+)
+from koda_ray.types import NodeState, now
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["JsonHistory"]
+
+R = TypeVar("R", bound="DataclassInstance")
+_Rows = Sequence[MessageRecord | ToolCallRecord | ApprovalRecord | BeadRecord | CheckpointRecord]
+
+
+class JsonHistory(JsonParts):
+    """The part of `JSONStore` that goes back, and makes sessions of others."""
+
+    _database: JsonDatabase
+    _notifier: Notifier
+
+    async def past(self, session_id: str, *, user_id: str | None = None, point: str | None = None) -> Past:
+        """Read what a session was at a point; see `HistoryStore.past`."""
+        return await self._database.read(
+            lambda tables: past_of(_kept(tables, _row(tables, session_id, user_id)), point)
+        )
+
+    async def rewind(
+        self, session_id: str, epoch: int, point: str, plan: Callable[[Past], Change]
+    ) -> tuple[Change | None, list[Envelope]]:
+        """Put a session back to a point; see `HistoryStore.rewind`."""
+
+        def work(change: Transaction) -> tuple[Change, list[Envelope]]:
+            row = change.tables.get("sessions", session_id)
+            if row is None or row["epoch"] != epoch:
+                current = None if row is None else cast("int", row["epoch"])
+                raise replaced("session", session_id, epoch=epoch, current=current)
+            kept = _kept(change.tables, row)
+            past = past_of(kept, point)
+            planned = plan(past)
+            return planned, _apply(change, kept, past, planned, head_now(kept, planned, point=point))
+
+        try:
+            return await self._database.write(work, lambda _: self._notifier.notify(session_id))
+        except Repeated as repeated:
+            return None, await self._led_to(session_id, repeated)
+
+    async def fork(
+        self,
+        session_id: str,
+        *,
+        user_id: str,
+        point: str | None,
+        key: str,
+        body: dict[str, JsonValue],
+        plan: Callable[[Past], Fork],
+    ) -> tuple[SessionRecord, bool]:
+        """Make a session of another one's past; see `HistoryStore.fork`."""
+        digest, same = body_hash(body), (words(user_id), words(key))
+
+        def work(change: Transaction) -> tuple[SessionRecord, bool]:
+            for row in change.tables.of("sessions"):
+                if (row["user_id"], row["create_key"]) == same:
+                    if row["create_hash"] != digest:
+                        raise used_for_another("request", key)
+                    return decode(SessionRecord, row), False
+            kept = _kept(change.tables, _row(change.tables, session_id, user_id))
+            past = past_of(kept, point, with_states=True)
+            fork = plan(_with_belongings(change.tables, past))
+            return _insert(change, fork, key=key, digest=digest), True
+
+        return await self._database.write(work, lambda result: self._notifier.notify(result[0].id))
+
+    async def checkpoints(self, session_id: str) -> list[CheckpointRecord]:
+        """Read the pointers that count now, oldest first."""
+        order = ("event_seq", "created_at", "id")
+        return await self._records(
+            CheckpointRecord, "checkpoints", session_id, order, lambda row: bool(row.get("live", True))
+        )
+
+    async def heads(self, session_id: str) -> list[HeadRecord]:
+        """Read where it was each time it was put back, oldest first."""
+        return await self._database.read(lambda tables: _heads(tables, session_id))
+
+    async def named_keys(self, session_id: str) -> dict[str, bool]:
+        """Read the keys of manifests and uploaded files that a session names, and whether another one does."""
+        mine = words(session_id)
+
+        def work(tables: Tables) -> dict[str, bool]:
+            open_ = {str(row["id"]) for row in tables.of("sessions") if row["status"] != "closed"} - {mine}
+            named: dict[str, bool] = {}
+            for table, column in (("checkpoints", "manifest_key"), ("assets", "key")):
+                rows = list(tables.everywhere(table))
+                keys = {str(row[column]) for row in rows if row["session_id"] == mine}
+                others = {str(row[column]) for row in rows if row["session_id"] in open_}
+                named |= {key: key in others for key in keys}
+            return named
+
+        return await self._database.read(work)
+
+
+def _apply(change: Transaction, kept: Kept, past: Past, planned: Change, head: HeadRecord) -> list[Envelope]:
+    now_is, batch, at = kept.record, planned.batch, moment(now())
+    session_id, user_id, rev = now_is.id, now_is.user_id, now_is.rev + 1
+    save_state(change, session_id)
+    seq = now_is.seq + len(batch.events)
+    made = number(session_id, seq, now_is.epoch, batch.events)
+    if batch.command is not None:
+        put_command(change, batch.command, session_id, user_id, seq, len(made))
+    history = onwards(past)
+    fields: Row = {"seq": seq, "rev": rev, "state_rev": rev, "history": [list(span) for span in history]}
+    fields |= {"state": state_row(planned.state), "owes": planned.state.owes, "updated_at": at}
+    if batch.touch:
+        fields["last_activity"] = at
+    change.set("sessions", session_id, fields)
+    change.put("heads", _head_row(head))
+    if past.head is not None:
+        change.set("heads", past.head.id, {"undone": True}, owner=session_id)
+    for table in ("messages", "checkpoints"):
+        for row in list(change.tables.of(table, session_id)):
+            live = counts(history, cast("int", row.get("rev", 0)))
+            if live != row.get("live", True):
+                change.set(table, str(row["id"]), {"live": live}, owner=session_id)
+    for table in ("tool_calls", "approvals", "beads"):
+        change.drop(table, session_id)
+    _put_rows(change, planned, session_id, user_id)
+    messages = [replace(message, rev=rev, seq=now_is.seq) for message in batch.messages]
+    _put(change, "messages", messages, session_id, user_id)
+    put_events(change, user_id, made)
+    return made
+
+
+def _insert(change: Transaction, fork: Fork, *, key: str, digest: str) -> SessionRecord:
+    state, at = fork.state, now()
+    session_id, user_id = state.session_id, state.user_id
+    if change.tables.get("sessions", session_id) is not None:
+        raise Conflict(f"session id {session_id} is taken; try again", retryable=True)
+    record = SessionRecord(
+        id=session_id,
+        node_id=state.node_id,
+        user_id=user_id,
+        project_id=state.project_id,
+        state=state,
+        owes=state.owes,
+        status="active",
+        epoch=0,
+        seq=len(fork.events),
+        host=None,
+        lease_until=None,
+        last_activity=at,
+        created_at=at,
+        updated_at=at,
+        rev=fork.rev,
+    )
+    change.put("sessions", encode(record, create_key=words(key), create_hash=digest, state_rev=fork.rev))
+    _put(change, "messages", fork.messages, session_id, user_id)
+    _put(change, "checkpoints", fork.checkpoints, session_id, user_id)
+    _put_rows(change, fork, session_id, user_id)
+    for rev, each in fork.states:
+        saved: Row = {"session_id": words(session_id), "rev": rev, "user_id": words(user_id), "state": state_row(each)}
+        change.put("states", saved)
+    for asset in fork.assets:
+        belongs(asset, session_id, user_id)
+        change.put("assets", encode(asset))
+    for job in fork.jobs:
+        belongs(job, session_id, user_id)
+        put_job(change, job)
+    put_events(change, user_id, number(session_id, len(fork.events), 0, fork.events))
+    return record
+
+
+def _put_rows(change: Transaction, rows: Change | Fork, session_id: str, user_id: str) -> None:
+    _put(change, "tool_calls", rows.tool_calls, session_id, user_id)
+    _put(change, "approvals", rows.approvals, session_id, user_id)
+    _put(change, "beads", rows.beads, session_id, user_id)
+
+
+def _put(change: Transaction, table: str, records: _Rows, session_id: str, user_id: str) -> None:
+    for position, item in enumerate(records):
+        belongs(item, session_id, user_id)
+        more: Row = {"ordinal": position} if table in ("tool_calls", "approvals") else {}
+        change.put(table, encode(item, **more))
+
+
+def _row(tables: Tables, session_id: str, user_id: str | None) -> Row:
+    row = tables.get("sessions", session_id)
+    if row is None or row["status"] == "closed" or (user_id is not None and row["user_id"] != words(user_id)):
+        raise no_such("session", session_id)
+    return row
+
+
+def _kept(tables: Tables, row: Row) -> Kept:
+    session_id = str(row["id"])
+
+    def rows(cls: type[R], table: str, *order: str) -> list[R]:
+        def place(each: Row) -> tuple[Any, ...]:
+            return tuple(each[name] for name in order)
+
+        return [decode(cls, each) for each in sorted(tables.of(table, session_id), key=place)]
+
+    states = sorted((cast("int", each["rev"]), json.dumps(each["state"])) for each in tables.of("states", session_id))
+    return Kept(
+        record=decode(SessionRecord, row),
+        state_rev=cast("int", row.get("state_rev", 0)),
+        spans=spans_of(row.get("history")),
+        messages=rows(MessageRecord, "messages", "created_at", "position", "id"),
+        tool_calls=rows(ToolCallRecord, "tool_calls", "started_at", "ordinal", "id"),
+        approvals=rows(ApprovalRecord, "approvals", "created_at", "ordinal", "id"),
+        beads=rows(BeadRecord, "beads", "position", "id"),
+        checkpoints=rows(CheckpointRecord, "checkpoints", "event_seq", "created_at", "id"),
+        states=states,
+        heads=_heads(tables, session_id),
+    )
+
+
+def _with_belongings(tables: Tables, past: Past) -> Past:
+    """Add what a fork takes along beside the history."""
+    mine = words(past.record.id)
+
+    def of(table: str) -> list[Row]:
+        return [row for row in tables.of(table) if row["session_id"] == mine]
+
+    assets = [decode(AssetRecord, row) for row in of("assets")]
+    return replace(
+        past,
+        assets=sorted(assets, key=lambda asset: (asset.created_at, asset.id)),
+        jobs=[decode(JobRecord, row) for row in of("jobs")],
+        said=[
+            event(row)
+            for row in tables.of("events", mine)
+            if row["type"] == "message" and _heard(past, cast("int", row["seq"]))
+        ],
+    )
+
+
+def _heard(past: Past, seq: int) -> bool:
+    return any(span.seq <= seq < cast("int", span.seq_stop) for span in past.spans)
+
+
+def _heads(tables: Tables, session_id: str) -> list[HeadRecord]:
+    rows = cast("Iterable[dict[str, Any]]", tables.of("heads", session_id))
+    return [_head(row) for row in sorted(rows, key=lambda row: row["rev"])]
+
+
+def _head(row: dict[str, Any]) -> HeadRecord:
+    calls, approvals, beads = parts_of(row["parts"])
+    names = ("id", "session_id", "user_id", "kind", "point", "rev", "seq", "undone")
+    return HeadRecord(
+        **{name: row[name] for name in names},
+        history=spans_of(row["history"]),
+        state=NodeState.model_validate_json(json.dumps(row["state"])),
+        tool_calls=calls,
+        approvals=approvals,
+        beads=beads,
+        created_at=time_of(row["created_at"]),
+    )
+
+
+def _head_row(head: HeadRecord) -> Row:
+    return {
+        "id": head.id,
+        "session_id": words(head.session_id),
+        "user_id": words(head.user_id),
+        "kind": head.kind,
+        "point": words(head.point),
+        "rev": head.rev,
+        "seq": head.seq,
+        "history": [list(span) for span in head.history],
+        "state": state_row(head.state),
+        "parts": parts_json(head),
+        "undone": head.undone,
+        "created_at": moment(head.created_at),
+    }

@@ -1,0 +1,259 @@
+"""Render jobs and their units in a folder of JSON, under a fence of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import cast
+
+from koda_ray.errors import Conflict
+from koda_ray.events import Envelope, NewEvent
+from koda_ray.state.charges import Move
+from koda_ray.state.json_accounts import ensure_project
+from koda_ray.state.json_charges import close_charges, enter_moves, remove_charges
+from koda_ray.state.json_database import JsonDatabase
+from koda_ray.state.json_parts import epoch_of, put_events
+from koda_ray.state.json_rows import decode, encode, moment, words
+from koda_ray.state.json_tables import Row, Tables, Transaction
+from koda_ray.state.notify import Notifier
+from koda_ray.state.refusals import no_such, replaced
+from koda_ray.state.rows import number
+from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus
+from koda_ray.types import now
+
+__all__ = ["OWED_STATUSES", "JsonJobs", "put_chunks", "put_job", "remove_job"]
+
+OWED_STATUSES = ("queued", "running")
+"""A job in one of these still has to be worked on."""
+
+_NEVER_CHANGED = ("id", "user_id", "project_id", "session_id", "kind", "created_at", "epoch", "seq")
+
+
+class JsonJobs:
+    """The part of `JSONStore` that keeps render jobs."""
+
+    _database: JsonDatabase
+    _notifier: Notifier
+
+    async def create_job(self, job: JobRecord) -> JobRecord:
+        """Insert a job, or return the row that is there; NotFound where that is another user's."""
+        return await self._database.write(lambda change: _make(change, job))
+
+    async def create_jobs(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+        """Insert jobs, all or none, or return the rows that are there; Conflict where one is of something else."""
+
+        def work(change: Transaction) -> list[JobRecord]:
+            rows = [_make(change, job) for job in jobs]
+            for given, row in zip(jobs, rows, strict=True):
+                if any(row.spec.get(name) != value for name, value in given.spec.items()):
+                    raise Conflict(f"job {row.id} was made for something else; make it under another id")
+            return rows
+
+        return await self._database.write(work) if jobs else []
+
+    async def get_job(self, job_id: str, *, user_id: str | None = None) -> JobRecord:
+        """Read a job; NotFound when it is missing or another user's."""
+        return await self._database.read(lambda tables: decode(JobRecord, _job(tables, job_id, user_id)))
+
+    async def list_jobs(self, *, session_id: str | None = None, user_id: str | None = None) -> list[JobRecord]:
+        """Read jobs, newest first."""
+
+        def is_wanted(row: Row) -> bool:
+            return (session_id is None or row["session_id"] == words(session_id)) and (
+                user_id is None or row["user_id"] == words(user_id)
+            )
+
+        return await self._database.read(
+            lambda tables: [decode(JobRecord, row) for row in _newest(filter(is_wanted, tables.of("jobs")))]
+        )
+
+    async def list_renders(
+        self,
+        user_id: str,
+        *,
+        statuses: Sequence[JobStatus] = (),
+        id_prefix: str = "",
+        limit: int = 50,
+        before: tuple[datetime, str] | None = None,
+    ) -> list[JobRecord]:
+        """Read a user's renders of their own, newest first; their ids do not sort by time, so a page begins at both."""
+        place = None if before is None else (moment(before[0]), before[1])
+
+        def work(tables: Tables) -> list[JobRecord]:
+            found = _newest(
+                row
+                for row in _own_renders(tables, user_id, id_prefix)
+                if (not statuses or row["status"] in statuses) and (place is None or _age(row) < place)
+            )
+            return [decode(JobRecord, row) for row in found[:limit]]
+
+        return await self._database.read(work)
+
+    async def count_renders(self, user_id: str, *, id_prefix: str = "") -> dict[JobStatus, int]:
+        """Count a user's renders of their own by state; states without one are left out."""
+
+        def work(tables: Tables) -> dict[JobStatus, int]:
+            return dict(Counter(cast("JobStatus", row["status"]) for row in _own_renders(tables, user_id, id_prefix)))
+
+        return await self._database.read(work)
+
+    async def claim_job(self, job_id: str, *, lease_until: datetime) -> JobRecord:
+        """Take a job: bump its epoch and set status running.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: It is over; there is nothing to take.
+        """
+
+        def work(change: Transaction) -> JobRecord:
+            row = _job(change.tables, job_id)
+            if row["status"] not in OWED_STATUSES:
+                raise Conflict(f"job {job_id} is {row['status']}: it cannot be taken again")
+            taken: Row = {"epoch": epoch_of(row) + 1, "status": "running", "lease_until": moment(lease_until)}
+            change.set("jobs", job_id, {**taken, "updated_at": moment(now())})
+            return decode(JobRecord, _job(change.tables, job_id))
+
+        return await self._database.write(work)
+
+    async def cancel_job(self, job_id: str, *, user_id: str) -> JobRecord:
+        """Cancel a job and fence whoever works on it: its next write raises Fenced. A job that is over stays as it is.
+
+        Raises:
+            NotFound: It is missing or another user's.
+        """
+
+        def work(change: Transaction) -> JobRecord:
+            row = _job(change.tables, job_id, user_id)
+            if row["status"] in OWED_STATUSES:
+                over: Row = {"epoch": epoch_of(row) + 1, "status": "cancelled", "lease_until": None}
+                change.set("jobs", job_id, {**over, "updated_at": moment(now())})
+                close_charges(change, job_id, lambda _: True)
+            return decode(JobRecord, _job(change.tables, job_id))
+
+        return await self._database.write(work)
+
+    async def update_job(
+        self,
+        job: JobRecord,
+        *,
+        chunks: Sequence[ChunkRecord] = (),
+        events: Sequence[NewEvent] = (),
+        charges: Sequence[Move] = (),
+    ) -> None:
+        """Write a job's row under its own epoch, with chunks, events of its own stream and charges."""
+
+        def work(change: Transaction) -> None:
+            seq, told = _fence(change, job.id, job.epoch), list(events)
+            if charges:
+                told += enter_moves(change, charges, work_id=job.id, user_id=job.user_id, epoch=job.epoch)
+            change.set("jobs", job.id, {**_changing(job), "seq": seq + len(told)})
+            put_chunks(change, chunks)
+            put_events(change, job.user_id, number(job.id, seq + len(told), job.epoch, told))
+
+        await self._database.write(work, lambda _: self._notifier.notify(job.id) if events or charges else None)
+
+    async def delete_job(self, job_id: str, *, user_id: str) -> None:
+        """Remove a job with its chunks and events; nothing happens when it is not there, or another user's."""
+
+        def work(change: Transaction) -> None:
+            row = change.tables.get("jobs", job_id)
+            if row is not None and row["user_id"] == words(user_id):
+                remove_charges(change, user_id, job_id)
+                remove_job(change, job_id)
+
+        await self._database.write(work, lambda _: self._notifier.notify(job_id))
+
+    async def chunks(self, job_id: str) -> list[ChunkRecord]:
+        """Read a job's chunk rows by unit."""
+
+        def work(tables: Tables) -> list[ChunkRecord]:
+            rows = sorted(tables.of("chunks", job_id), key=lambda row: cast("int", row["unit"]))
+            return [decode(ChunkRecord, row) for row in rows]
+
+        return await self._database.read(work)
+
+    async def append_job_events(self, job_id: str, epoch: int, events: Sequence[NewEvent]) -> list[Envelope]:
+        """Append to a job's own stream under the job's fence."""
+
+        def work(change: Transaction) -> list[Envelope]:
+            seq = _fence(change, job_id, epoch) + len(events)
+            made = number(job_id, seq, epoch, list(events))
+            change.set("jobs", job_id, {"seq": seq})
+            put_events(change, str(_job(change.tables, job_id)["user_id"]), made)
+            return made
+
+        return await self._database.write(work, lambda _: self._notifier.notify(job_id))
+
+
+def put_job(change: Transaction, job: JobRecord) -> None:
+    """Insert a job, or replace the row of the same epoch.
+
+    A queued job whose row has been claimed since is left alone: the caller wants it to exist, and it does.
+
+    Raises:
+        Fenced: The row has been claimed since the caller read it.
+    """
+    row = change.tables.get("jobs", job.id)
+    if row is None:
+        change.put("jobs", encode(job, seq=0))
+    elif (row["epoch"], row["user_id"]) == (job.epoch, words(job.user_id)):
+        change.set("jobs", job.id, _changing(job))
+    elif job.status != "queued":
+        raise replaced("job", job.id, epoch=job.epoch, current=epoch_of(row))
+
+
+def put_chunks(change: Transaction, chunks: Sequence[ChunkRecord]) -> None:
+    """Insert or replace units' rows."""
+    for chunk in chunks:
+        change.put("chunks", encode(chunk))
+
+
+def remove_job(change: Transaction, job_id: str) -> None:
+    """Remove a job's row and everything of it."""
+    change.drop("events", job_id)
+    change.drop("chunks", job_id)
+    change.remove("jobs", job_id)
+
+
+def _make(change: Transaction, job: JobRecord) -> JobRecord:
+    ensure_project(change, job.user_id, job.project_id, job.project_id)
+    if change.tables.get("jobs", job.id) is None:
+        change.put("jobs", encode(job, seq=0))
+    return decode(JobRecord, _job(change.tables, job.id, job.user_id))
+
+
+def _job(tables: Tables, job_id: str, user_id: str | None = None) -> Row:
+    row = tables.get("jobs", job_id)
+    if row is None or (user_id is not None and row["user_id"] != words(user_id)):
+        raise no_such("job", job_id)
+    return row
+
+
+def _fence(change: Transaction, job_id: str, epoch: int) -> int:
+    """Return the number of a job's newest event; raise Fenced where its epoch is another."""
+    row = change.tables.get("jobs", job_id)
+    if row is None or row["epoch"] != epoch:
+        raise replaced("job", job_id, epoch=epoch, current=None if row is None else epoch_of(row))
+    return cast("int", row["seq"])
+
+
+def _changing(job: JobRecord) -> Row:
+    return {name: value for name, value in encode(job).items() if name not in _NEVER_CHANGED}
+
+
+def _own_renders(tables: Tables, user_id: str, id_prefix: str) -> Iterator[Row]:
+    """Go through a user's renders of their own whose id begins so."""
+    for row in tables.of("jobs"):
+        if (row["user_id"], row["kind"], row["session_id"]) == (words(user_id), "render", None) and str(
+            row["id"]
+        ).startswith(id_prefix):
+            yield row
+
+
+def _age(row: Row) -> tuple[str, str]:
+    return str(row["created_at"]), str(row["id"])
+
+
+def _newest(rows: Iterator[Row]) -> list[Row]:
+    return sorted(rows, key=_age, reverse=True)

@@ -1,0 +1,300 @@
+"""The Store for one process, without a database: a folder of JSON, all of it in memory while it is open.
+
+For the command line, for tests and for an agent that stands alone: nothing to install, and files that a person can
+read. Fences, numbers, idempotent commands, notifications and errors are those of `SqlStore`; a second process is
+refused with the name of the first. Every commit is synced to the disk before it is seen (`json_database`), and the log
+survives what a kill or a power cut leaves of it (`json_log`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, NoReturn
+
+from pydantic import JsonValue
+
+from koda_ray.errors import Conflict, InvalidInput
+from koda_ray.events import Envelope, NewEvent
+from koda_ray.state.json_accounts import JsonAccounts, ensure_project, give_assets
+from koda_ray.state.json_boxes import JsonBoxes
+from koda_ray.state.json_charges import JsonCharges, remove_charges
+from koda_ray.state.json_commit import apply_batch
+from koda_ray.state.json_database import JsonDatabase
+from koda_ray.state.json_files import Files
+from koda_ray.state.json_history import JsonHistory
+from koda_ray.state.json_jobs import OWED_STATUSES, JsonJobs, remove_job
+from koda_ray.state.json_log import COMPACT_BYTES, Recovery
+from koda_ray.state.json_parts import epoch_of, put_events
+from koda_ray.state.json_rows import decode, encode, moment, words
+from koda_ray.state.json_tables import Row, Tables, Transaction
+from koda_ray.state.json_tiers import JsonTiers
+from koda_ray.state.notify import Notifier
+from koda_ray.state.refusals import Repeated, no_such, used_for_another
+from koda_ray.state.rows import body_hash, number
+from koda_ray.state.store import (
+    Batch,
+    CommandRecord,
+    OwedWork,
+    SessionRecord,
+)
+from koda_ray.types import NodeState, now
+
+__all__ = ["JSONStore"]
+
+_CHILDREN = ("commands", "messages", "tool_calls", "approvals", "beads", "checkpoints", "states", "heads")
+
+
+class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, JsonTiers):
+    """A Store in a folder, for one process.
+
+    Args:
+        folder: Where; made when it is not there.
+        files: How the operating system is called.
+        compact_bytes: How large the log grows, at least, before it is turned into a snapshot.
+    """
+
+    def __init__(self, folder: str | Path, *, files: Files | None = None, compact_bytes: int = COMPACT_BYTES) -> None:
+        path = Path(folder).expanduser().absolute()
+        self._database = JsonDatabase(path, files or Files(), compact_bytes=compact_bytes)
+        self._notifier = Notifier()
+
+    def __repr__(self) -> str:
+        return f"JSONStore({str(self._database.folder)!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput(
+            f"the JSON store {self._database.folder} is for one process and cannot be sent to another (a Ray actor is "
+            "one): use SQLite, DATABASE_PROVIDER=sqlite, which takes many"
+        )
+
+    @property
+    def notifier(self) -> Notifier:
+        """Who is woken by commits."""
+        return self._notifier
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """What was found when it was opened last."""
+        return self._database.recovery
+
+    async def open(self) -> None:
+        """Take the folder's lock and read everything; see `JsonDatabase.open`."""
+        await self._database.open()
+
+    async def close(self) -> None:
+        """Finish what is under way and give the folder up; may be called twice."""
+        await self._database.close()
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    async def create_session(
+        self, state: NodeState, *, key: str, body: dict[str, JsonValue]
+    ) -> tuple[SessionRecord, bool]:
+        """Insert a session with its first event, its user and its project, and give it the assets that it names."""
+        digest, session_id = body_hash(body), state.session_id
+
+        def work(change: Transaction) -> tuple[SessionRecord, bool]:
+            ensure_project(change, state.user_id, state.project_id, state.project_id)
+            same = (words(state.user_id), words(key))
+            for row in change.tables.of("sessions"):
+                if (row["user_id"], row["create_key"]) == same:
+                    if row["create_hash"] != digest:
+                        raise used_for_another("request", key)
+                    return decode(SessionRecord, row), False
+            if change.tables.get("sessions", session_id) is not None:
+                raise Conflict(f"session id {session_id} is taken; make another")
+            at = now()
+            record = SessionRecord(
+                id=session_id,
+                node_id=state.node_id,
+                user_id=state.user_id,
+                project_id=state.project_id,
+                state=state,
+                owes=state.owes,
+                status="active",
+                epoch=0,
+                seq=1,
+                host=None,
+                lease_until=None,
+                last_activity=at,
+                created_at=at,
+                updated_at=at,
+            )
+            change.put("sessions", encode(record, create_key=words(key), create_hash=digest))
+            data: dict[str, JsonValue] = {
+                "phase": state.phase,
+                "owes": state.owes,
+                "state": state.model_dump(mode="json", by_alias=True),
+            }
+            put_events(change, state.user_id, number(session_id, 1, 0, [NewEvent(type="state_change", data=data)]))
+            if state.asset_ids:
+                give_assets(change, state.asset_ids, user_id=state.user_id, session_id=session_id)
+            return _session(change.tables, session_id), True
+
+        return await self._database.write(work, lambda result: self._notifier.notify(result[0].id))
+
+    async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
+        """Read a row; NotFound when it is missing, closed, or another user's."""
+
+        def work(tables: Tables) -> SessionRecord:
+            row = tables.get("sessions", session_id)
+            if row is None or row["status"] == "closed" or (user_id is not None and row["user_id"] != words(user_id)):
+                raise no_such("session", session_id)
+            return decode(SessionRecord, row)
+
+        return await self._database.read(work)
+
+    async def list_sessions(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[SessionRecord]:
+        """Read a user's sessions, newest first (ids sort by time)."""
+
+        def work(tables: Tables) -> list[SessionRecord]:
+            mine = [
+                row
+                for row in tables.of("sessions")
+                if row["user_id"] == words(user_id)
+                and row["status"] != "closed"
+                and (before is None or str(row["id"]) < before)
+            ]
+            mine.sort(key=lambda row: str(row["id"]), reverse=True)
+            return [decode(SessionRecord, row) for row in mine[:limit]]
+
+        return await self._database.read(work)
+
+    async def idle_sessions(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
+        """Read sessions without work and without activity since ``before``, oldest first, for a retention sweep."""
+        limit_at = moment(before)
+
+        def work(tables: Tables) -> list[SessionRecord]:
+            idle = [
+                row for row in tables.of("sessions") if row["owes"] is None and str(row["last_activity"]) < limit_at
+            ]
+            idle.sort(key=lambda row: str(row["last_activity"]))
+            return [decode(SessionRecord, row) for row in idle[:limit]]
+
+        return await self._database.read(work)
+
+    async def activate(self, session_id: str, *, host: str, lease_until: datetime) -> SessionRecord:
+        """Take the session: bump its epoch, which fences whoever had it."""
+
+        def work(change: Transaction) -> SessionRecord:
+            row = change.tables.get("sessions", session_id)
+            if row is None or row["status"] == "closed":
+                raise no_such("session", session_id)
+            taken: Row = {"epoch": epoch_of(row) + 1, "host": words(host), "lease_until": moment(lease_until)}
+            change.set("sessions", session_id, {**taken, "status": "active"})
+            return _session(change.tables, session_id)
+
+        return await self._database.write(work)
+
+    async def commit(self, session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
+        """Apply a batch under the fence.
+
+        A command that was applied before (same key, name and body) changes nothing again: the events that it led to
+        then are returned.
+        """
+        try:
+            return await self._database.write(
+                lambda change: apply_batch(change, session_id, epoch, batch),
+                lambda made: self._notifier.notify(session_id) if made else None,
+            )
+        except Repeated as repeated:
+            return await self._led_to(session_id, repeated)
+
+    async def release(self, session_id: str, epoch: int) -> None:
+        """Give the lease up; a no-op when fenced."""
+
+        def work(change: Transaction) -> None:
+            row = change.tables.get("sessions", session_id)
+            if row is not None and row["epoch"] == epoch and row["status"] != "closed":
+                change.set("sessions", session_id, {"status": "suspended", "lease_until": None, "host": None})
+
+        await self._database.write(work)
+
+    async def close_session(self, session_id: str, *, user_id: str) -> SessionRecord:
+        """Begin to delete a session: it is seen no more, and whoever held it is fenced; NotFound for another user's."""
+
+        def work(change: Transaction) -> SessionRecord:
+            row = change.tables.get("sessions", session_id)
+            if row is None or row["user_id"] != words(user_id):
+                raise no_such("session", session_id)
+            closed: Row = {"epoch": epoch_of(row) + 1, "status": "closed", "lease_until": None}
+            change.set("sessions", session_id, {**closed, "updated_at": moment(now())})
+            return _session(change.tables, session_id)
+
+        return await self._database.write(work, lambda _: self._notifier.notify(session_id))
+
+    async def closed_sessions(self, *, limit: int = 100) -> list[SessionRecord]:
+        """Read sessions whose deletion has begun and not ended, oldest first."""
+
+        def work(tables: Tables) -> list[SessionRecord]:
+            closed = [row for row in tables.of("sessions") if row["status"] == "closed"]
+            closed.sort(key=lambda row: str(row["updated_at"]))
+            return [decode(SessionRecord, row) for row in closed[:limit]]
+
+        return await self._database.read(work)
+
+    async def delete_session(self, session_id: str, *, user_id: str) -> None:
+        """Remove a session and all its rows; nothing happens when it is not there, NotFound for another user's."""
+
+        def work(change: Transaction) -> None:
+            row = change.tables.get("sessions", session_id)
+            if row is None:
+                return
+            if row["user_id"] != words(user_id):
+                raise no_such("session", session_id)
+            remove_charges(change, user_id, session_id)
+            for table in ("jobs", "sandboxes", "assets"):
+                mine = [str(row["id"]) for row in change.tables.of(table) if row["session_id"] == words(session_id)]
+                for item_id in mine:
+                    if table == "jobs":
+                        remove_job(change, item_id)
+                    else:
+                        change.remove(table, item_id)
+            for table in ("events", *_CHILDREN):
+                change.drop(table, session_id)
+            change.remove("sessions", session_id)
+
+        await self._database.write(work, lambda _: self._notifier.notify(session_id))
+
+    async def owed(self, now: datetime, *, limit: int = 100) -> list[OwedWork]:
+        """List work that nobody holds, longest unheld first."""
+        at = moment(now)
+
+        def is_unheld(row: Row) -> bool:
+            return row["lease_until"] is None or str(row["lease_until"]) < at
+
+        def work(tables: Tables) -> list[OwedWork]:
+            sessions = [
+                row
+                for row in tables.of("sessions")
+                if row["owes"] is not None and row["status"] != "closed" and is_unheld(row)
+            ]
+            jobs = [
+                row
+                for row in tables.of("jobs")
+                if row["status"] in OWED_STATUSES and row["session_id"] is None and is_unheld(row)
+            ]
+            return [*_owed("session", sessions), *_owed("job", jobs)][:limit]
+
+        return await self._database.read(work)
+
+    async def find_command(self, session_id: str, key: str) -> CommandRecord | None:
+        """Read the command that a key was used for."""
+
+        def work(tables: Tables) -> CommandRecord | None:
+            row = tables.get("commands", key, session_id)
+            return None if row is None else decode(CommandRecord, row)
+
+        return await self._database.read(work)
+
+
+def _session(tables: Tables, session_id: str) -> SessionRecord:
+    row = tables.get("sessions", session_id)
+    assert row is not None
+    return decode(SessionRecord, row)
+
+
+def _owed(kind: Literal["session", "job"], rows: list[Row]) -> list[OwedWork]:
+    rows.sort(key=lambda row: str(row["updated_at"]))
+    return [OwedWork(kind=kind, id=str(row["id"]), user_id=str(row["user_id"]), epoch=epoch_of(row)) for row in rows]

@@ -1,0 +1,237 @@
+"""What a session was at an earlier point, and how a store puts it back there or makes another session of it.
+
+Nothing that was said is deleted. Every commit has a number, and a session knows which stretches of its commits count
+now (`Span`); putting it back ends the present stretch, keeps where it was whole (`HeadRecord`), and begins a new one.
+So a way back is a way forward: undoing restores a head, and is itself a head to go back to. The event log only grows.
+
+A point is a message, a checkpoint or a head. At a message or a checkpoint a session is what it was just before the
+next one: with the answer that was shown, the question that waited, the files that were saved by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast
+
+from pydantic import JsonValue
+
+if TYPE_CHECKING:
+    from koda_ray.events import Envelope, NewEvent
+    from koda_ray.state.store import (
+        ApprovalRecord,
+        AssetRecord,
+        Batch,
+        BeadRecord,
+        CheckpointRecord,
+        JobRecord,
+        MessageRecord,
+        SessionRecord,
+        ToolCallRecord,
+    )
+    from koda_ray.types import NodeState
+
+__all__ = ["UNDO", "Change", "Fork", "HeadRecord", "HistoryStore", "Past", "Span", "counts", "cut", "spans_of"]
+
+UNDO = "undo"
+"""The point that the newest rewind which was not undone left."""
+
+
+class Span(NamedTuple):
+    """A stretch of a session's life that counts: commits ``[rev, rev_stop)``, events ``[seq, seq_stop)``.
+
+    The last one goes on, and has no stops.
+    """
+
+    rev: int
+    rev_stop: int | None
+    seq: int
+    seq_stop: int | None
+
+
+def spans_of(raw: JsonValue) -> tuple[Span, ...]:
+    """Read the stretches as they are stored; a session that was never put back has one."""
+    if raw is None:
+        return (Span(0, None, 1, None),)
+    return tuple(Span(*each) for each in cast("list[list[int]]", raw))
+
+
+def cut(spans: Sequence[Span], *, rev: int, seq: int) -> tuple[Span, ...]:
+    """Keep what counts up to a commit and an event, both included."""
+    return tuple(
+        Span(
+            span.rev,
+            rev + 1 if span.rev_stop is None else min(span.rev_stop, rev + 1),
+            span.seq,
+            max(span.seq, seq + 1 if span.seq_stop is None else min(span.seq_stop, seq + 1)),
+        )
+        for span in spans
+        if span.rev <= rev
+    )
+
+
+def counts(spans: Sequence[Span], rev: int) -> bool:
+    """Whether a commit is in one of the stretches."""
+    return any(span.rev <= rev and (span.rev_stop is None or rev < span.rev_stop) for span in spans)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadRecord:
+    """Where a session was when it was put back, whole.
+
+    ``kind`` says what was done then, ``point`` where it was put to; ``rev`` and ``seq`` are the last commit and event
+    before, ``undone`` is whether that was taken back.
+    """
+
+    id: str
+    session_id: str
+    user_id: str
+    kind: Literal["rewind", "undo"]
+    point: str
+    rev: int
+    seq: int
+    history: tuple[Span, ...]
+    state: NodeState
+    tool_calls: list[ToolCallRecord]
+    approvals: list[ApprovalRecord]
+    beads: list[BeadRecord]
+    undone: bool
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """A session as it was at a point.
+
+    ``record`` is the session as it is now, and ``pending`` what waits for a person now. ``head`` is the head that the
+    point names. At a message or checkpoint, calls and approvals are those of what was said by then, as they are now:
+    a call without a result in ``messages`` may have ended later. ``until`` is when the next thing was said. The last
+    four are there for a fork: states at earlier points by commit, uploaded files, render jobs, what was said aloud.
+    """
+
+    record: SessionRecord
+    point: str | None
+    spans: tuple[Span, ...]
+    rev: int
+    seq: int
+    until: datetime | None
+    state: NodeState
+    messages: list[MessageRecord]
+    tool_calls: list[ToolCallRecord]
+    approvals: list[ApprovalRecord]
+    beads: list[BeadRecord]
+    checkpoints: list[CheckpointRecord]
+    pending: list[ApprovalRecord]
+    head: HeadRecord | None = None
+    states: list[tuple[int, NodeState]] = field(default_factory=list["tuple[int, NodeState]"])
+    assets: list[AssetRecord] = field(default_factory=list["AssetRecord"])
+    jobs: list[JobRecord] = field(default_factory=list["JobRecord"])
+    said: list[Envelope] = field(default_factory=list["Envelope"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What a session becomes: calls, approvals and beads are all that it has from then on.
+
+    Of ``batch``, messages, events, command and touch are committed with it.
+    """
+
+    head_id: str
+    state: NodeState
+    tool_calls: list[ToolCallRecord]
+    approvals: list[ApprovalRecord]
+    beads: list[BeadRecord]
+    batch: Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fork:
+    """A session made of another one's past, with all its rows; ``rev`` is its first commit's number.
+
+    Messages and checkpoints keep the numbers that they are given.
+    """
+
+    state: NodeState
+    rev: int
+    messages: list[MessageRecord]
+    tool_calls: list[ToolCallRecord]
+    approvals: list[ApprovalRecord]
+    beads: list[BeadRecord]
+    checkpoints: list[CheckpointRecord]
+    states: list[tuple[int, NodeState]]
+    assets: list[AssetRecord]
+    jobs: list[JobRecord]
+    events: list[NewEvent]
+
+
+class HistoryStore(Protocol):
+    """A session's past. What a plan is asked for, it is asked in the transaction that carries it out."""
+
+    async def past(self, session_id: str, *, user_id: str | None = None, point: str | None = None) -> Past:
+        """Read what a session was at a point; what it is now when none is named.
+
+        Raises:
+            NotFound: There is no such session, or no such point in what counts of it now.
+            Conflict: The point is from before koda_ray kept states.
+        """
+        ...
+
+    async def rewind(
+        self, session_id: str, epoch: int, point: str, plan: Callable[[Past], Change]
+    ) -> tuple[Change | None, list[Envelope]]:
+        """Put a session back to a point under its fence, in one transaction; where it was becomes a head.
+
+        Args:
+            session_id: Which.
+            epoch: The activation that does it.
+            point: A message, a checkpoint, a head, or `UNDO`.
+            plan: Pure: says what the session becomes.
+
+        Returns:
+            What it became, and the events as numbered; None, and the events of that time, for a command that was
+            recorded before: it changes nothing again.
+
+        Raises:
+            Fenced: ``epoch`` is no longer the session's.
+            NotFound: As `past`; with `UNDO`, nothing was put back.
+            Conflict: As `past`, or the command's key was used for another body.
+        """
+        ...
+
+    async def fork(
+        self,
+        session_id: str,
+        *,
+        user_id: str,
+        point: str | None,
+        key: str,
+        body: dict[str, JsonValue],
+        plan: Callable[[Past], Fork],
+    ) -> tuple[SessionRecord, bool]:
+        """Make a session of another one's past, in one transaction; the other one is not changed.
+
+        Returns:
+            The row, and whether this call made it; ``key`` and ``body`` as in `Store.create_session`.
+
+        Raises:
+            NotFound: As `past`.
+            Conflict: As `past`, or the key or the id that the plan says belongs to another session.
+        """
+        ...
+
+    async def checkpoints(self, session_id: str) -> list[CheckpointRecord]:
+        """Read the pointers that count now, oldest first."""
+        ...
+
+    async def heads(self, session_id: str) -> list[HeadRecord]:
+        """Read where it was each time it was put back, oldest first."""
+        ...
+
+    async def named_keys(self, session_id: str) -> dict[str, bool]:
+        """Read the keys of manifests and uploaded files that a session names, whatever counts of it now.
+
+        Returns:
+            By key, whether another session that is not closed names it too.
+        """
+        ...

@@ -1,0 +1,60 @@
+"""What every store says when it refuses: the same words, classes and codes, wherever the rows lie."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from koda_ray.errors import Conflict, Fenced, KodaError, NotFound
+
+__all__ = ["Repeated", "belongs", "no_such", "replaced", "used_for_another"]
+
+_SHOWN = 80
+
+
+class _Part(Protocol):
+    """A record of a session."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def session_id(self) -> str | None: ...
+    @property
+    def user_id(self) -> str: ...
+
+
+class Repeated(Exception):
+    """A commit's command was applied before, and led to these events."""
+
+    def __init__(self, first_seq: int, last_seq: int) -> None:
+        super().__init__(first_seq, last_seq)
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+
+
+def no_such(kind: str, item_id: str) -> NotFound:
+    """Name what is not there for this user; another user's reads the same."""
+    return NotFound(f"no {kind} {item_id[:_SHOWN]!r}", context={"id": item_id[:_SHOWN]})
+
+
+def replaced(kind: str, item_id: str, *, epoch: int, current: int | None) -> KodaError:
+    """Say why the fence of a row let nothing pass: a newer epoch, or (None) no row any more."""
+    if current is None:
+        return no_such(kind, item_id)
+    return Fenced(
+        f"{kind} {item_id} is at epoch {current}, this activation at {epoch}: it was replaced and must stop",
+        context={"id": item_id, "epoch": epoch, "current": current},
+    )
+
+
+def used_for_another(what: str, key: str) -> Conflict:
+    """Refuse an idempotency key that stands for something else."""
+    return Conflict(f"idempotency key {key!r} was used for another {what}; use a new key")
+
+
+def belongs(item: _Part, session_id: str, user_id: str) -> None:
+    """Refuse a record of another session or user in a commit: a mistake of the caller's."""
+    if (item.session_id, item.user_id) != (session_id, user_id):
+        raise ValueError(
+            f"{type(item).__name__} {item.id} of session {item.session_id} and user {item.user_id} "
+            f"in a commit to session {session_id} of user {user_id}"
+        )

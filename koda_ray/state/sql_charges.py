@@ -1,0 +1,151 @@
+"""What work costs, on the SQL database: rows are read and locked, moved by the budget machine, and written back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, or_, select
+
+from koda_ray.events import NewEvent
+from koda_ray.state import schema
+from koda_ray.state.charges import AccountRecord, Books, ChargeRecord, Move, move_accounts, move_ids, needs_open
+from koda_ray.state.database import Database
+from koda_ray.state.rows import columns, record
+from koda_ray.types import now
+
+__all__ = ["SqlCharges", "close_charges", "enter_moves", "remove_charges"]
+
+_C = schema.charges.c
+_A = schema.accounts.c
+_ABANDONED = "nobody went on with it"
+
+
+class SqlCharges:
+    """The part of `SqlStore` that knows what work costs."""
+
+    _database: Database
+
+    async def charges(self, work_id: str) -> list[ChargeRecord]:
+        """Read what one session's or job's work costs, oldest first."""
+        query = select(schema.charges).where(_C.work_id == work_id).order_by(_C.created_at, _C.id)
+        return await self._database.records(ChargeRecord, query)
+
+    async def accounts(self, user_id: str, ids: Sequence[str] = ()) -> list[AccountRecord]:
+        """Read a user's accounts, or those named; one that nothing was charged to is not there."""
+        query = select(schema.accounts).where(_A.user_id == user_id)
+        if ids:
+            query = query.where(_A.id.in_(ids))
+        return await self._database.records(AccountRecord, query.order_by(_A.id))
+
+    async def close_charges(self, before: datetime) -> int:
+        """End open charges that nobody has touched since a time; return how many."""
+
+        def work(connection: Connection) -> int:
+            stale = select(_C.work_id).where(schema.IS_OPEN, _C.updated_at < before).distinct()
+            works = list(connection.execute(stale).scalars())
+            return sum(
+                close_charges(self._database, connection, and_(_C.work_id == work_id, _C.updated_at < before))
+                for work_id in works
+            )
+
+        return await self._database.write(work)
+
+
+def enter_moves(
+    database: Database, connection: Connection, moves: Sequence[Move], *, work_id: str, user_id: str, epoch: int
+) -> list[NewEvent]:
+    """Enter moves in order; return the warnings that follow.
+
+    Raises:
+        BudgetExceeded: A reservation does not fit; the transaction must not go on.
+    """
+    wanted: ColumnElement[bool] = _C.id.in_(move_ids(moves))
+    if needs_open(moves):
+        wanted = or_(wanted, schema.IS_OPEN)
+    charges, accounts = _read_locked(database, connection, and_(_C.work_id == work_id, wanted), moves, user_id=user_id)
+    books = Books(
+        work_id=work_id,
+        user_id=user_id,
+        epoch=epoch,
+        at=now(),
+        charges=charges,
+        accounts=accounts,
+    )
+    for move in moves:
+        books.enter(move)
+    _write(database, connection, books)
+    return books.warnings
+
+
+def close_charges(database: Database, connection: Connection, which: ColumnElement[bool]) -> int:
+    """End open charges of one work whose work nobody goes on with; return how many."""
+    charges, accounts = _read_locked(database, connection, and_(schema.IS_OPEN, which))
+    if charges:
+        one = charges[0]
+        books = Books(
+            work_id=one.work_id, user_id=one.user_id, epoch=one.epoch, at=now(), charges=charges, accounts=accounts
+        )
+        for charge in charges:
+            books.close(charge.id, _ABANDONED)
+        _write(database, connection, books)
+    return len(charges)
+
+
+def remove_charges(database: Database, connection: Connection, user_id: str, work_id: str) -> None:
+    """Remove the charges of work that is deleted, and its own account; what was spent stays in the user's month."""
+    close_charges(database, connection, _C.work_id == work_id)
+    connection.execute(delete(schema.charges).where(_C.work_id == work_id))
+    connection.execute(delete(schema.accounts).where(_A.user_id == user_id, _A.id == work_id))
+
+
+def _read_locked(
+    database: Database,
+    connection: Connection,
+    which: ColumnElement[bool],
+    moves: Sequence[Move] = (),
+    *,
+    user_id: str | None = None,
+) -> tuple[list[ChargeRecord], list[AccountRecord]]:
+    """Read charges, and the accounts of them and of some moves, which nobody else changes until this is committed.
+
+    Whoever had the accounts before may have changed the charges, so they are read again once the accounts are locked;
+    in SQLite there is one writer at a time.
+    """
+    query = select(schema.charges).where(which)
+    charges = [record(ChargeRecord, row) for row in connection.execute(query)]
+    owner = user_id if user_id is not None or not charges else charges[0].user_id
+    if owner is None:
+        return [], []
+    accounts = _locked(database, connection, owner, move_accounts(moves, charges))
+    if charges and not database.is_sqlite:
+        charges = [record(ChargeRecord, row) for row in connection.execute(query)]
+    return charges, accounts
+
+
+def _locked(database: Database, connection: Connection, user_id: str, ids: Sequence[str]) -> list[AccountRecord]:
+    """Read accounts for change, making those that are not there, so that two who begin one wait for each other."""
+    if not ids:
+        return []
+    query = select(schema.accounts).where(_A.user_id == user_id, _A.id.in_(ids)).order_by(_A.id).with_for_update()
+    found = [record(AccountRecord, row) for row in connection.execute(query)]
+    if missing := set(ids) - {account.id for account in found}:
+        at = now()
+        new = [
+            AccountRecord(id=name, user_id=user_id, held={}, spent={}, warned={}, updated_at=at)
+            for name in sorted(missing)
+        ]
+        insert = database.insert(schema.accounts).on_conflict_do_nothing()
+        connection.execute(insert, [columns(account) for account in new])
+        found = [record(AccountRecord, row) for row in connection.execute(query)]
+    return found
+
+
+def _write(database: Database, connection: Connection, books: Books) -> None:
+    changes: Iterable[tuple[schema.Table, list[dict[str, object]]]] = (
+        (schema.charges, [columns(charge) for charge in books.changed.values()]),
+        (schema.accounts, [columns(account) for account in books.moved.values()]),
+    )
+    for table, rows in changes:
+        if rows:
+            connection.execute(database.upsert(table), rows)

@@ -1,0 +1,342 @@
+"""A session's past on the SQL database; see `past`.
+
+The row of the session is locked first, as by every commit, so what a plan is made from is what is there when it is
+carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pydantic import JsonValue
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, false, insert, or_, select, update
+
+from koda_ray.errors import Conflict
+from koda_ray.events import Envelope
+from koda_ray.state import schema
+from koda_ray.state.database import Database
+from koda_ray.state.heads import Kept, head_now, onwards, parts_json, parts_of, past_of
+from koda_ray.state.notify import Notifier
+from koda_ray.state.past import Change, Fork, HeadRecord, Past, Span, spans_of
+from koda_ray.state.refusals import Repeated, belongs, no_such, used_for_another
+from koda_ray.state.rows import body_hash, columns, number, record, session
+from koda_ray.state.sql_jobs import put_job
+from koda_ray.state.sql_parts import SqlParts, add_events, envelope_rows, fenced, put_command
+from koda_ray.state.store import (
+    ApprovalRecord,
+    AssetRecord,
+    BeadRecord,
+    CheckpointRecord,
+    JobRecord,
+    MessageRecord,
+    SessionRecord,
+    ToolCallRecord,
+)
+from koda_ray.types import NodeState, now
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["SqlHistory", "save_state"]
+
+R = TypeVar("R", bound="DataclassInstance")
+_S = schema.sessions.c
+_REPLACED = (schema.tool_calls, schema.approvals, schema.beads)
+
+
+class SqlHistory(SqlParts):
+    """The part of `SqlStore` that goes back, and makes sessions of others."""
+
+    _database: Database
+    _notifier: Notifier
+
+    async def past(self, session_id: str, *, user_id: str | None = None, point: str | None = None) -> Past:
+        """Read what a session was at a point; see `HistoryStore.past`."""
+        return await self._database.read(
+            lambda connection: past_of(_kept(connection, _row(connection, session_id, user_id)), point)
+        )
+
+    async def rewind(
+        self, session_id: str, epoch: int, point: str, plan: Callable[[Past], Change]
+    ) -> tuple[Change | None, list[Envelope]]:
+        """Put a session back to a point; see `HistoryStore.rewind`."""
+
+        def work(connection: Connection) -> tuple[Change, list[Envelope]]:
+            fence = update(schema.sessions).where(_S.id == session_id, _S.epoch == epoch).values(rev=_S.rev)
+            row = connection.execute(fence.returning(schema.sessions)).one_or_none()
+            if row is None:
+                raise fenced(connection, schema.sessions, session_id, epoch)
+            kept = _kept(connection, row)
+            past = past_of(kept, point)
+            change = plan(past)
+            made = self._apply_change(connection, kept, past, change, head_now(kept, change, point=point))
+            return change, made
+
+        try:
+            return await self._database.write(work, lambda _: self._notifier.notify(session_id))
+        except Repeated as repeated:
+            return None, await self._led_to(session_id, repeated)
+
+    def _apply_change(
+        self, connection: Connection, kept: Kept, past: Past, change: Change, head: HeadRecord
+    ) -> list[Envelope]:
+        now_is, batch, at = kept.record, change.batch, now()
+        session_id, user_id, rev = now_is.id, now_is.user_id, now_is.rev + 1
+        save_state(self._database, connection, session_id)
+        seq = now_is.seq + len(batch.events)
+        made = number(session_id, seq, now_is.epoch, batch.events)
+        if batch.command is not None:
+            belongs(batch.command, session_id, user_id)
+            put_command(self._database, connection, batch.command, user_id=user_id, seq=seq, count=len(made))
+        history = onwards(past)
+        values: dict[str, object] = {"seq": seq, "rev": rev, "state_rev": rev, "history": [list(s) for s in history]}
+        values |= {"state": change.state.model_dump_json(), "owes": change.state.owes, "updated_at": at}
+        if batch.touch:
+            values["last_activity"] = at
+        connection.execute(update(schema.sessions).where(_S.id == session_id).values(values))
+        connection.execute(insert(schema.heads).values(_head_row(head)))
+        if past.head is not None:
+            heads = schema.heads.c
+            undone = update(schema.heads).where(heads.session_id == session_id, heads.id == past.head.id)
+            connection.execute(undone.values(undone=True))
+        for table in (schema.messages, schema.checkpoints):
+            counted = _counted(table, history)
+            mine = table.c.session_id == session_id
+            connection.execute(update(table).where(mine, table.c.live, ~counted).values(live=False))
+            connection.execute(update(table).where(mine, ~table.c.live, counted).values(live=True))
+        for table in _REPLACED:
+            connection.execute(delete(table).where(table.c.session_id == session_id))
+        self._put_rows(connection, change, session_id, user_id)
+        messages = [replace(message, rev=rev, seq=now_is.seq) for message in batch.messages]
+        _insert(connection, schema.messages, messages, session_id, user_id)
+        add_events(connection, user_id, made)
+        return made
+
+    def _put_rows(self, connection: Connection, rows: Change | Fork, session_id: str, user_id: str) -> None:
+        for table, records in zip(_REPLACED, (rows.tool_calls, rows.approvals, rows.beads), strict=True):
+            _insert(connection, table, records, session_id, user_id)
+
+    async def fork(
+        self,
+        session_id: str,
+        *,
+        user_id: str,
+        point: str | None,
+        key: str,
+        body: dict[str, JsonValue],
+        plan: Callable[[Past], Fork],
+    ) -> tuple[SessionRecord, bool]:
+        """Make a session of another one's past; see `HistoryStore.fork`."""
+        digest = body_hash(body)
+
+        def work(connection: Connection) -> tuple[SessionRecord, bool]:
+            there = select(schema.sessions).where(_S.user_id == user_id, _S.create_key == key)
+            made = connection.execute(there).one_or_none()
+            if made is not None:
+                if made.create_hash != digest:
+                    raise used_for_another("request", key)
+                return session(made), False
+            connection.execute(update(schema.sessions).where(_S.id == session_id).values(rev=_S.rev))  # its lock
+            row = _row(connection, session_id, user_id)
+            past = past_of(_kept(connection, row), point, with_states=True)
+            fork = plan(_with_belongings(connection, past))
+            return self._insert_fork(connection, fork, key=key, digest=digest), True
+
+        return await self._database.write(work, lambda result: self._notifier.notify(result[0].id))
+
+    def _insert_fork(self, connection: Connection, fork: Fork, *, key: str, digest: str) -> SessionRecord:
+        state, at = fork.state, now()
+        session_id, user_id = state.session_id, state.user_id
+        values: dict[str, object] = {
+            "id": session_id,
+            "node_id": state.node_id,
+            "user_id": user_id,
+            "project_id": state.project_id,
+            "state": state.model_dump_json(),
+            "owes": state.owes,
+            "status": "active",
+            "epoch": 0,
+            "seq": len(fork.events),
+            "rev": fork.rev,
+            "state_rev": fork.rev,
+            "create_key": key,
+            "create_hash": digest,
+            "last_activity": at,
+            "created_at": at,
+            "updated_at": at,
+        }
+        statement = self._database.insert(schema.sessions).values(values).on_conflict_do_nothing()
+        row = connection.execute(statement.returning(schema.sessions)).one_or_none()
+        if row is None:
+            raise Conflict(f"session id {session_id} or key {key!r} is taken; try again", retryable=True)
+        _insert(connection, schema.messages, fork.messages, session_id, user_id)
+        _insert(connection, schema.checkpoints, fork.checkpoints, session_id, user_id)
+        self._put_rows(connection, fork, session_id, user_id)
+        states = [
+            {"session_id": session_id, "rev": rev, "user_id": user_id, "state": each.model_dump_json()}
+            for rev, each in fork.states
+        ]
+        if states:
+            connection.execute(insert(schema.states), states)
+        _insert(connection, schema.assets, fork.assets, session_id, user_id)
+        for job in fork.jobs:
+            belongs(job, session_id, user_id)
+            put_job(self._database, connection, job)
+        add_events(connection, user_id, number(session_id, len(fork.events), 0, fork.events))
+        return session(row)
+
+    async def checkpoints(self, session_id: str) -> list[CheckpointRecord]:
+        """Read the pointers that count now, oldest first."""
+        table = schema.checkpoints.c
+        query = select(schema.checkpoints).where(table.session_id == session_id, table.live)
+        return await self._database.records(
+            CheckpointRecord, query.order_by(table.event_seq, table.created_at, table.id)
+        )
+
+    async def heads(self, session_id: str) -> list[HeadRecord]:
+        """Read where it was each time it was put back, oldest first."""
+        return await self._database.read(lambda connection: _heads(connection, session_id))
+
+    async def named_keys(self, session_id: str) -> dict[str, bool]:
+        """Read the keys of manifests and uploaded files that a session names, and whether another one does."""
+
+        def work(connection: Connection) -> dict[str, bool]:
+            named: dict[str, bool] = {}
+            for table, column in ((schema.checkpoints, "manifest_key"), (schema.assets, "key")):
+                mine, other = table.alias(), table.alias()
+                query = select(mine.c[column]).where(mine.c.session_id == session_id)
+                named |= dict.fromkeys(connection.execute(query).scalars(), False)
+                shared = (
+                    select(other.c[column])
+                    .join(mine, mine.c[column] == other.c[column])
+                    .join(schema.sessions, _S.id == other.c.session_id)
+                    .where(mine.c.session_id == session_id, other.c.session_id != session_id, _S.status != "closed")
+                )
+                named |= dict.fromkeys(connection.execute(shared).scalars(), True)
+            return named
+
+        return await self._database.read(work)
+
+
+def save_state(database: Database, connection: Connection, session_id: str) -> None:
+    """Keep the present state as what the session was until now, once."""
+    state = select(_S.id, _S.state_rev, _S.user_id, _S.state).where(_S.id == session_id)
+    statement = database.insert(schema.states).from_select(["session_id", "rev", "user_id", "state"], state)
+    connection.execute(statement.on_conflict_do_nothing())
+
+
+def _row(connection: Connection, session_id: str, user_id: str | None) -> Row[*tuple[Any, ...]]:
+    row = connection.execute(select(schema.sessions).where(_S.id == session_id, _S.status != "closed")).one_or_none()
+    if row is None or (user_id is not None and row.user_id != user_id):
+        raise no_such("session", session_id)
+    return row
+
+
+def _kept(connection: Connection, row: Row[*tuple[Any, ...]]) -> Kept:
+    session_id = row.id
+
+    def rows(cls: type[R], table: Table, *order: str) -> list[R]:
+        query = select(table).where(table.c.session_id == session_id).order_by(*(table.c[name] for name in order))
+        return [record(cls, each) for each in connection.execute(query)]
+
+    states = select(schema.states.c.rev, schema.states.c.state).where(schema.states.c.session_id == session_id)
+    return Kept(
+        record=session(row),
+        state_rev=row.state_rev,
+        spans=spans_of(row.history),
+        messages=rows(MessageRecord, schema.messages, "created_at", "position", "id"),
+        tool_calls=rows(ToolCallRecord, schema.tool_calls, "started_at", "ordinal", "id"),
+        approvals=rows(ApprovalRecord, schema.approvals, "created_at", "ordinal", "id"),
+        beads=rows(BeadRecord, schema.beads, "position", "id"),
+        checkpoints=rows(CheckpointRecord, schema.checkpoints, "event_seq", "created_at", "id"),
+        states=[(each.rev, each.state) for each in connection.execute(states.order_by(schema.states.c.rev))],
+        heads=_heads(connection, session_id),
+    )
+
+
+def _with_belongings(connection: Connection, past: Past) -> Past:
+    """Add what a fork takes along beside the history."""
+    session_id = past.record.id
+    assets, jobs, events = schema.assets, schema.jobs, schema.events.c
+    aloud = select(schema.events).where(
+        events.stream_id == session_id, events.type == "message", _in_events(events.seq, past.spans)
+    )
+    return replace(
+        past,
+        assets=[
+            record(AssetRecord, each)
+            for each in connection.execute(
+                select(assets).where(assets.c.session_id == session_id).order_by(assets.c.created_at, assets.c.id)
+            )
+        ],
+        jobs=[
+            record(JobRecord, each) for each in connection.execute(select(jobs).where(jobs.c.session_id == session_id))
+        ],
+        said=envelope_rows(connection, aloud.order_by(events.seq)),
+    )
+
+
+def _heads(connection: Connection, session_id: str) -> list[HeadRecord]:
+    table = schema.heads.c
+    query = select(schema.heads).where(table.session_id == session_id).order_by(table.rev)
+    found: list[HeadRecord] = []
+    for row in connection.execute(query):
+        calls, approvals, beads = parts_of(row.parts)
+        found.append(
+            HeadRecord(
+                id=row.id,
+                session_id=row.session_id,
+                user_id=row.user_id,
+                kind=row.kind,
+                point=row.point,
+                rev=row.rev,
+                seq=row.seq,
+                history=spans_of(row.history),
+                state=NodeState.model_validate_json(row.state),
+                tool_calls=calls,
+                approvals=approvals,
+                beads=beads,
+                undone=row.undone,
+                created_at=row.created_at,
+            )
+        )
+    return found
+
+
+def _head_row(head: HeadRecord) -> dict[str, object]:
+    names = ("id", "session_id", "user_id", "kind", "point", "rev", "seq", "undone", "created_at")
+    return {
+        **{name: getattr(head, name) for name in names},
+        "history": [list(span) for span in head.history],
+        "state": head.state.model_dump_json(),
+        "parts": parts_json(head),
+    }
+
+
+def _insert(
+    connection: Connection,
+    table: Table,
+    records: Sequence[MessageRecord | ToolCallRecord | ApprovalRecord | BeadRecord | CheckpointRecord | AssetRecord],
+    session_id: str,
+    user_id: str,
+) -> None:
+    rows: list[dict[str, object]] = []
+    for position, item in enumerate(records):
+        belongs(item, session_id, user_id)
+        rows.append({**columns(item), "ordinal": position} if "ordinal" in table.c else columns(item))
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def _counted(table: Table, spans: Sequence[Span]) -> ColumnElement[bool]:
+    rev = table.c.rev
+    return or_(
+        false(),
+        *(rev >= s.rev if s.rev_stop is None else and_(rev >= s.rev, rev < s.rev_stop) for s in spans),
+    )
+
+
+def _in_events(seq: ColumnElement[int], spans: Sequence[Span]) -> ColumnElement[bool]:
+    return or_(false(), *(and_(seq >= s.seq, seq < cast("int", s.seq_stop)) for s in spans))

@@ -1,0 +1,175 @@
+"""Questions, health, figures and locks on the SQL database; see `tiers`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal, TypeVar, cast
+
+from sqlalchemy import Column, Connection, Select, func, or_, select, text, update
+
+from koda_ray.errors import Fenced, KodaError
+from koda_ray.state import schema
+from koda_ray.state.database import Database
+from koda_ray.state.rows import record, session
+from koda_ray.state.store import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
+from koda_ray.state.tiers import LockRecord, SessionStats, StoreHealth, StoreMetrics, Window
+from koda_ray.types import now
+
+__all__ = ["SqlTiers"]
+
+Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
+
+_HEALTH_S = 5.0
+_L = schema.locks.c
+_S = schema.sessions.c
+
+
+class SqlTiers:
+    """The part of `SqlStore` that is not about keeping sessions."""
+
+    _database: Database
+
+    async def query_sessions(
+        self, user_id: str, *, statuses: Sequence[Literal["active", "suspended"]] = (), window: Window | None = None
+    ) -> list[SessionRecord]:
+        """Read a user's sessions by when they were last used, newest first."""
+        query = select(schema.sessions).where(_S.user_id == user_id, _S.status.in_(statuses or ("active", "suspended")))
+        query = _newest(query, _S.last_activity, _S.id, window)
+        return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
+
+    async def query_messages(
+        self,
+        session_id: str,
+        *,
+        agents: Sequence[str] = (),
+        role: Literal["user", "assistant"] | None = None,
+        window: Window | None = None,
+    ) -> list[MessageRecord]:
+        """Read a session's messages by when they were made, newest first."""
+        table = schema.messages.c
+        query = select(schema.messages).where(table.session_id == session_id, table.live)
+        if agents:
+            query = query.where(table.agent.in_(agents))
+        if role is not None:
+            query = query.where(table.role == role)
+        return await self._database.records(MessageRecord, _newest(query, table.created_at, table.id, window))
+
+    async def query_tool_calls(
+        self,
+        user_id: str,
+        *,
+        session_id: str | None = None,
+        names: Sequence[str] = (),
+        statuses: Sequence[ToolCallStatus] = (),
+        window: Window | None = None,
+    ) -> list[ToolCallRecord]:
+        """Read a user's tool calls by when they began, newest first."""
+        table = schema.tool_calls.c
+        query = select(schema.tool_calls).where(table.user_id == user_id)
+        if session_id is not None:
+            query = query.where(table.session_id == session_id)
+        if names:
+            query = query.where(table.name.in_(names))
+        if statuses:
+            query = query.where(table.status.in_(statuses))
+        return await self._database.records(ToolCallRecord, _newest(query, table.started_at, table.id, window))
+
+    async def session_stats(self, session_id: str) -> SessionStats:
+        """Count what a session has."""
+        messages, calls, events = schema.messages.c, schema.tool_calls.c, schema.events.c
+        approvals, checkpoints = schema.approvals.c, schema.checkpoints.c
+
+        def work(connection: Connection) -> SessionStats:
+            def grouped(column: Column[str], *conditions: Any) -> dict[str, int]:
+                rows = connection.execute(select(column, func.count()).where(*conditions).group_by(column))
+                return {row[0]: row[1] for row in rows}
+
+            def count(*conditions: Any) -> int:
+                return connection.execute(select(func.count()).where(*conditions)).scalar_one()
+
+            return SessionStats(
+                messages=grouped(messages.agent, messages.session_id == session_id, messages.live),
+                tool_calls=grouped(calls.status, calls.session_id == session_id),
+                pending_approvals=count(approvals.session_id == session_id, approvals.status == "pending"),
+                checkpoints=count(checkpoints.session_id == session_id, checkpoints.live),
+                events=count(events.stream_id == session_id),
+            )
+
+        return await self._database.read(work)
+
+    async def health(self) -> StoreHealth:
+        """Try to read and to write, changing nothing; never raises."""
+        began = time.perf_counter()
+        schema_version, detail = None, ""
+        try:
+            async with asyncio.timeout(_HEALTH_S):
+                version = text("SELECT version_num FROM alembic_version")
+                schema_version = await self._database.read(lambda connection: connection.execute(version).scalar())
+                await self._database.write(lambda _: None)
+        except KodaError as error:
+            detail = error.message
+        except TimeoutError:
+            detail = f"no answer within {_HEALTH_S:g} s"
+        except RuntimeError as error:
+            detail = str(error)
+        took = 1000 * (time.perf_counter() - began)
+        backend = self._database.url.get_backend_name()
+        return StoreHealth(ok=not detail, backend=backend, schema=schema_version, latency_ms=took, detail=detail)
+
+    async def metrics(self) -> StoreMetrics:
+        """Count rows and bytes, beside what this process has asked."""
+
+        def work(connection: Connection) -> tuple[dict[str, int], int]:
+            rows = {
+                table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
+                for table in schema.metadata.sorted_tables
+            }
+            return rows, _size(connection, self._database)
+
+        rows, size_bytes = await self._database.read(work)
+        return self._database.meter.metrics(self._database.url.get_backend_name(), rows, size_bytes)
+
+    async def take_lock(self, name: str, *, holder: str, lease_until: datetime) -> LockRecord | None:
+        """Take a lock that nobody has, or whose lease has run out."""
+        values = {"name": name, "holder": holder, "epoch": 1, "lease_until": lease_until}
+        insert = self._database.insert(schema.locks).values(values)
+        statement = insert.on_conflict_do_update(
+            index_elements=["name"],
+            set_={"holder": insert.excluded.holder, "lease_until": lease_until, "epoch": _L.epoch + 1},
+            where=or_(_L.lease_until.is_(None), _L.lease_until <= now()),
+        ).returning(schema.locks)
+        row = await self._database.write(lambda connection: connection.execute(statement).one_or_none())
+        return None if row is None else record(LockRecord, row)
+
+    async def renew_lock(self, lock: LockRecord, *, lease_until: datetime) -> LockRecord:
+        """Keep a lock longer; raises Fenced."""
+        mine = update(schema.locks).where(_L.name == lock.name, _L.epoch == lock.epoch, _L.lease_until.is_not(None))
+        statement = mine.values(lease_until=lease_until).returning(schema.locks)
+        row = await self._database.write(lambda connection: connection.execute(statement).one_or_none())
+        if row is None:
+            raise Fenced(f"lock {lock.name!r} of {lock.holder!r} was given up or taken since: it must stop")
+        return record(LockRecord, row)
+
+    async def release_lock(self, lock: LockRecord) -> None:
+        """Give a lock up."""
+        statement = update(schema.locks).where(_L.name == lock.name, _L.epoch == lock.epoch).values(lease_until=None)
+        await self._database.write(lambda connection: connection.execute(statement))
+
+
+def _newest(query: Q, at: Column[datetime], item_id: Column[str], window: Window | None) -> Q:
+    window = window or Window()
+    if window.since is not None:
+        query = query.where(at >= window.since)
+    if window.until is not None:
+        query = query.where(at < window.until)
+    return query.order_by(at.desc(), item_id.desc()).limit(window.limit)
+
+
+def _size(connection: Connection, database: Database) -> int:
+    if not database.is_sqlite:
+        return cast("int", connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+    pages, size = (connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("page_count", "page_size"))
+    return int(pages) * int(size)

@@ -1,0 +1,36 @@
+"""Which store the settings name."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from koda_ray.config import Settings
+from koda_ray.errors import InvalidInput
+from koda_ray.state.store import Store
+
+__all__ = ["store_from"]
+
+
+def store_from(settings: Settings, *, processes: Literal["one", "many"]) -> Store:
+    """Build the store that the settings name; nothing is opened yet.
+
+    Args:
+        settings: Where it is.
+        processes: How many will open it: a server's are many (each session is a Ray actor, which is a process).
+
+    Raises:
+        InvalidInput: It is for one process, and there will be many.
+    """
+    folder = settings.json_store_path
+    if folder is None:
+        from koda_ray.state.sql import SqlStore
+
+        return SqlStore.from_settings(settings)
+    if processes == "many":
+        raise InvalidInput(
+            f"DATABASE_URL=json:{folder} keeps everything in a folder for one process, and a server has many: Ray's "
+            "actors. Use SQLite: leave DATABASE_URL out, with DATABASE_PROVIDER=sqlite or without"
+        )
+    from koda_ray.state.json_store import JSONStore
+
+    return JSONStore(folder)

@@ -1,0 +1,136 @@
+"""What a person says to a session, or about it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
+
+from koda_ray.types import MAX_PROMPT_CHARS, Budget, Model, RenderOptions, SessionOptions, SessionPermissions
+from koda_ray.wire.fields import Id, Text
+
+__all__ = [
+    "Answer",
+    "Approve",
+    "Changes",
+    "CommandAccepted",
+    "CommandName",
+    "CreateSession",
+    "Fork",
+    "Message",
+    "Refuse",
+    "Reject",
+    "Rewind",
+]
+
+CommandName = Literal[
+    "answer",
+    "accept",
+    "reject",
+    "changes",
+    "message",
+    "cancel",
+    "retry",
+    "render",
+    "approve",
+    "refuse",
+    "permissions",
+    "rewind",
+    "budget",
+]
+
+
+def _said(what: str, example: str) -> AfterValidator:
+    """Refuse words that are only blanks."""
+
+    def check(value: str) -> str:
+        if not value.strip():
+            raise ValueError(f"{what} is empty; say something like {example!r}")
+        return value
+
+    return AfterValidator(check)
+
+
+class CreateSession(Model):
+    """A prompt to make a video from; ``render`` says how the final video is made once the preview is accepted.
+
+    ``budget`` is what may be used before the session asks; where it says nothing, the server's settings hold.
+    """
+
+    prompt: Annotated[str, _said("the prompt", "Create a bouncing ball animation")] = Field(
+        max_length=MAX_PROMPT_CHARS, examples=["Create a bouncing ball animation, playful"]
+    )
+    project_id: Id | None = None
+    style: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    options: SessionOptions = Field(default_factory=SessionOptions)
+    render: RenderOptions | None = None
+    asset_ids: tuple[Id, ...] = Field(default=(), max_length=32)
+    permissions: SessionPermissions = Field(default_factory=SessionPermissions)
+    budget: Budget | None = None
+
+
+class Answer(Model):
+    """An answer to the session's question: one of its options, or words of one's own."""
+
+    option_id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    text: Annotated[Text, _said("the answer", "playful, with soft colours")] | None = None
+
+
+class Reject(Model):
+    """A plan that is not what was meant."""
+
+    feedback: Text | None = None
+
+
+class Changes(Model):
+    """What should be different."""
+
+    feedback: Annotated[Text, _said("the feedback", "make the ball red")]
+
+
+class Message(Model):
+    """Words to the agents that are neither an answer nor a change request."""
+
+    text: Annotated[Text, _said("the message", "use our brand colours")]
+
+
+class Approve(Model):
+    """Agreement to a tool call; ``arguments`` replace what was proposed."""
+
+    arguments: dict[str, JsonValue] | None = None
+
+
+class Refuse(Model):
+    """A tool call that must not run; the agents read the reason."""
+
+    reason: Text | None = None
+
+
+class Rewind(Model):
+    """Where a session goes back to: a message's, a checkpoint's or a head's id; or ``undo``, what going back left."""
+
+    to: Id | None = None
+    undo: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.undo == (self.to is not None):
+            raise ValueError("say either where to (to: a message, a checkpoint or a head) or undo: true")
+        return self
+
+
+class Fork(Model):
+    """Where another session begins: a message's, a checkpoint's or a head's id; else where this one is now."""
+
+    at: Id | None = None
+
+
+class CommandAccepted(Model):
+    """A command that was recorded. A repeat with the same idempotency key gets the same document."""
+
+    command_id: str
+    session_id: str
+    command: CommandName
+    result: dict[str, JsonValue]
+    created_at: datetime

@@ -1,0 +1,141 @@
+"""A person's own images, sandboxes and processes, and where a running page can be seen."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from koda_ray.types import Model
+
+__all__ = [
+    "CreateSandbox",
+    "ExtendSandbox",
+    "FileChangeView",
+    "FileChanges",
+    "ImageList",
+    "ImageView",
+    "LaunchProcess",
+    "PreviewLink",
+    "ProcessList",
+    "ProcessOutput",
+    "ProcessView",
+    "SandboxList",
+    "SandboxView",
+]
+
+
+class ImageView(Model):
+    """What sandboxes start from.
+
+    ``missing``: its provider does not have it any more; ``elsewhere``: not where the server is, but at ``host``;
+    ``unknown``: its provider cannot be asked.
+    """
+
+    id: str
+    name: str
+    provider: str
+    host: str = Field(description="Where it is, for people: a machine and a folder, or a cloud")
+    state: Literal["ready", "creating", "missing", "elsewhere", "unknown"]
+    size_bytes: int
+    created_at: datetime
+
+
+class ImageList(Model):
+    """A user's images, oldest first."""
+
+    images: tuple[ImageView, ...]
+
+
+class CreateSandbox(Model):
+    """What to start a sandbox from, whether its processes may reach the allowed hosts, and for how long."""
+
+    image: str | None = Field(None, max_length=128, description="An image's id or name; else the animation template")
+    network: bool = False
+    provider: Literal["local", "docker", "e2b", "modal"] | None = None
+    lifetime_s: float | None = Field(None, ge=1, le=86_400, description="When it ends if not extended; else in a day")
+
+
+class ExtendSandbox(Model):
+    """How long a sandbox is to live at least, from now on, in seconds."""
+
+    lifetime_s: float = Field(ge=1, le=86_400)
+
+
+class SandboxView(Model):
+    """A sandbox, as its provider sees it now.
+
+    ``paused``: stopped for a while at its engine; ``elsewhere``: not where the server is, but at ``host``; ``gone``:
+    ended without having been terminated; ``unknown``: its provider cannot be asked.
+    """
+
+    id: str
+    image_id: str | None
+    provider: str
+    host: str = Field(description="Where it is, for people: a machine and a folder, or a cloud")
+    state: Literal["running", "creating", "paused", "terminated", "gone", "elsewhere", "unknown"]
+    network: bool
+    created_at: datetime
+    expires_at: datetime | None = Field(description="When it ends if nobody extends it")
+
+
+class SandboxList(Model):
+    """A user's sandboxes, oldest first."""
+
+    sandboxes: tuple[SandboxView, ...]
+
+
+class FileChangeView(Model):
+    """What became of one file of a sandbox since it was told of before."""
+
+    path: str
+    kind: Literal["added", "modified", "removed"]
+
+
+class FileChanges(Model):
+    """Files of a sandbox that have changed; the first of a stream is empty: from there on nothing is missed."""
+
+    changes: tuple[FileChangeView, ...]
+
+
+class LaunchProcess(Model):
+    """A command to run in the background, in a terminal of its own."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")] = Field(
+        description="Unique in the sandbox; one of the name that has ended makes room"
+    )
+    command: str = Field(min_length=1, max_length=8000, description="One line for a shell")
+
+
+class ProcessView(Model):
+    """A process, as its sandbox sees it now. ``lost``: it ended, and nobody knows how."""
+
+    sandbox_id: str
+    name: str
+    command: str
+    state: Literal["running", "ended", "lost"]
+    exit_code: int | None
+    created_at: datetime
+    ended_at: datetime | None
+    events_url: str
+
+
+class ProcessList(Model):
+    """Processes by name."""
+
+    processes: tuple[ProcessView, ...]
+
+
+class ProcessOutput(Model):
+    """What a process wrote next, in a stream of it; ``exit_code`` is in the last one, null for one that was killed."""
+
+    text: str = ""
+    exit_code: int | None = None
+
+
+class PreviewLink(Model):
+    """Where the running page can be seen until ``expires_at``; whoever has the address may look."""
+
+    url: str
+    expires_at: datetime

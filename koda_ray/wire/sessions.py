@@ -1,0 +1,173 @@
+"""Sessions as they are read: what they wait for, where they can go back to, their files and their renders."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import JsonValue
+
+from koda_ray.types import Model, NodeState, Owes, Phase
+
+__all__ = [
+    "ApprovalPage",
+    "ApprovalView",
+    "AssetPage",
+    "AssetView",
+    "FileList",
+    "FileView",
+    "HistoryView",
+    "JobPage",
+    "JobView",
+    "PointView",
+    "SessionCreated",
+    "SessionPage",
+    "SessionSummary",
+    "SessionView",
+]
+
+
+class SessionCreated(Model):
+    """A session that was recorded; its agents are at work. The same for every repeat of the request."""
+
+    session_id: str
+    node_id: str
+    project_id: str
+    created_at: datetime
+    state_url: str
+    events_url: str
+
+
+class SessionView(Model):
+    """A session as it is now; ``seq`` is its newest event's number, to follow on from."""
+
+    id: str
+    node_id: str
+    project_id: str
+    status: Literal["active", "suspended", "closed"]
+    seq: int
+    state: NodeState
+    created_at: datetime
+    updated_at: datetime
+
+
+class SessionSummary(Model):
+    """A session in a list; ``prompt`` is cut to 200 characters."""
+
+    id: str
+    project_id: str
+    phase: Phase
+    owes: Owes | None
+    status: Literal["active", "suspended", "closed"]
+    prompt: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class SessionPage(Model):
+    """Some sessions, newest first; ``next`` is the ``before`` of the following page, null on the last one."""
+
+    sessions: tuple[SessionSummary, ...]
+    next: str | None = None
+
+
+class ApprovalView(Model):
+    """Something that waits for a person, or waited, and what the person said.
+
+    Of a tool call the payload holds the tool's ``name``, the arguments that were ``proposed``, the ``reason`` why a
+    person is asked, and ``shown``: a diff of what it would change. The answer holds what was ``approved``.
+    """
+
+    id: str
+    kind: Literal["question", "plan", "preview", "tool_call", "budget"]
+    status: Literal["pending", "approved", "rejected", "superseded"]
+    payload: dict[str, JsonValue]
+    call_id: str | None
+    answer: dict[str, JsonValue] | None
+    created_at: datetime
+    resolved_at: datetime | None
+
+
+class ApprovalPage(Model):
+    """A session's approvals, oldest first."""
+
+    approvals: tuple[ApprovalView, ...]
+
+
+class PointView(Model):
+    """A point that a session can go back to, or be forked at.
+
+    ``text`` is the beginning of a message, the reason of a checkpoint, or where a head's session was put to; ``undone``
+    is of heads alone.
+    """
+
+    id: str
+    kind: Literal["message", "checkpoint", "head"]
+    agent: str | None = None
+    role: Literal["user", "assistant"] | None = None
+    text: str
+    undone: bool = False
+    created_at: datetime
+
+
+class HistoryView(Model):
+    """A session's points, oldest first."""
+
+    points: tuple[PointView, ...]
+
+
+class AssetView(Model):
+    """An uploaded file; ``size_bytes`` in bytes."""
+
+    id: str
+    project_id: str
+    session_id: str | None
+    name: str
+    media_type: str
+    size_bytes: int
+    sha256: str
+    created_at: datetime
+
+
+class AssetPage(Model):
+    """A session's uploaded files, oldest first."""
+
+    assets: tuple[AssetView, ...]
+
+
+class FileView(Model):
+    """A file of the project as of its newest checkpoint."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+class FileList(Model):
+    """The project's files as of its newest checkpoint, by path; empty before the first one."""
+
+    checkpoint_id: str | None
+    created_at: datetime | None
+    files: tuple[FileView, ...]
+
+
+class JobView(Model):
+    """A render job; ``progress``, ``result`` and ``error`` are the renderer's own words."""
+
+    id: str
+    session_id: str | None
+    project_id: str
+    kind: Literal["preview", "final", "render"]
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    spec: dict[str, JsonValue]
+    progress: dict[str, JsonValue]
+    result: dict[str, JsonValue] | None
+    error: dict[str, JsonValue] | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class JobPage(Model):
+    """A session's render jobs, newest first."""
+
+    jobs: tuple[JobView, ...]

@@ -1,0 +1,155 @@
+"""The schema, up and down, on SQLite, PostgreSQL and libSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, inspect
+
+from koda_ray.errors import StorageError
+from koda_ray.state import migrate, schema
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.store import Batch
+from koda_ray.types import now
+from tests.state.child import start
+from tests.state.records import SOON, active_session, new_session, say
+
+config = Config()
+config.set_main_option("script_location", str(Path(migrate.__file__).with_name("migrations")))
+REVISIONS = [step.revision for step in ScriptDirectory.from_config(config).walk_revisions()][::-1]
+
+
+@pytest.fixture
+def url(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database."""
+    if database != "sqlite":
+        return request.getfixturevalue(f"new_{database}_url")
+    return f"sqlite:///{tmp_path / 'new' / 'koda.db'}"
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[SqlStore]:
+    store = SqlStore(url)
+    await store.open()
+    yield store
+    await store.close()
+
+
+def writer_of(store: SqlStore) -> Engine:
+    writer = store._database._writer
+    assert writer is not None
+    return writer
+
+
+def tables(engine: Engine) -> set[str]:
+    return set(inspect(engine).get_table_names())
+
+
+def test_the_stamp_is_the_newest_migration() -> None:
+    assert REVISIONS[-1] == schema.SCHEMA_VERSION
+    assert ScriptDirectory.from_config(config).get_heads() == [schema.SCHEMA_VERSION]
+
+
+async def test_the_migrations_make_the_schema(store: SqlStore) -> None:
+    engine = writer_of(store)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+        seen = inspect(connection)
+        for table in schema.metadata.tables.values():
+            there = {index["name"] for index in seen.get_indexes(table.name)}
+            assert {index.name for index in table.indexes} <= there
+            for index in table.indexes:  # the next migration is written from these
+                where = index.dialect_options["sqlite"]["where"]
+                assert index.dialect_options["postgresql"]["where"] is where
+            assert seen.get_pk_constraint(table.name)["name"] == f"pk_{table.name}"
+            keys = {key["name"] for key in seen.get_foreign_keys(table.name)}
+            assert keys == {key.name for key in table.foreign_key_constraints}
+
+
+async def test_foreign_keys_of_databases_made_before_are_called_as_all_others(store: SqlStore) -> None:
+    engine = writer_of(store)
+    if engine.dialect.name != "postgresql":
+        pytest.skip("only there is a foreign key known by its name")
+    mine = await active_session(store)
+    migrate.downgrade(engine, "0006")
+    with engine.begin() as connection:  # as they were made once
+        for table in ("states", "heads", "charges", "accounts"):
+            rename = f"ALTER TABLE {table} RENAME CONSTRAINT fk_{table}_user_id TO fk_{table}_user_id_users"
+            connection.exec_driver_sql(rename)
+    migrate.upgrade(engine)
+    with engine.connect() as connection:
+        for table in schema.metadata.tables.values():
+            keys = {key["name"] for key in inspect(connection).get_foreign_keys(table.name)}
+            assert keys == {key.name for key in table.foreign_key_constraints}
+    assert await store.get_session(mine.id) == mine
+
+
+async def test_migrations_go_down_to_nothing_and_up_again(store: SqlStore) -> None:
+    await new_session(store)
+    writer = writer_of(store)
+    for revision in [*REVISIONS[-2::-1], "base"]:
+        migrate.downgrade(writer, revision)
+    assert tables(writer) == {"alembic_version"}
+    for revision in REVISIONS:
+        migrate.upgrade(writer, revision)
+    assert tables(writer) == {*schema.metadata.tables, "alembic_version"}
+    await store.close()
+    await store.open()
+    assert await store.list_sessions("ann") == []
+    await new_session(store)
+
+
+async def test_what_is_kept_outlives_every_step_down_and_up(store: SqlStore) -> None:
+    mine = await active_session(store)
+    (event,) = await store.commit(mine.id, 1, Batch(events=[say("x")]))
+    before = await store.get_session(mine.id)
+    writer = writer_of(store)
+    epochs: list[int] = []
+    for revision in REVISIONS[-2::-1]:
+        migrate.downgrade(writer, revision)
+        migrate.upgrade(writer)
+        assert await store.get_session(mine.id) == before
+        assert (await store.events(mine.id, after=1)) == [event]
+        lock = await store.take_lock("l", holder="h", lease_until=now() + SOON)
+        assert lock is not None
+        await store.release_lock(lock)
+        epochs.append(lock.epoch)
+    assert epochs[-1] == 1, "what a step brought is gone with it, and comes back empty"
+
+
+async def test_an_older_database_is_brought_up_when_it_is_opened(store: SqlStore) -> None:
+    mine = await active_session(store)
+    migrate.downgrade(writer_of(store), REVISIONS[0])
+    await store.close()
+    await store.open()
+    assert await store.get_session(mine.id) == mine
+    assert (await store.health()).schema == schema.SCHEMA_VERSION
+
+
+async def test_a_newer_database_is_left_alone(store: SqlStore) -> None:
+    with writer_of(store).begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    await store.close()
+    with pytest.raises(StorageError, match=r"schema 9999, newer than .* upgrade koda_ray") as caught:
+        await store.open()
+    assert caught.value.code == "SCHEMA_NEWER"
+    assert not caught.value.retryable
+
+
+async def test_many_processes_open_a_new_database_at_once(url: str) -> None:
+    children = [start("open", url, index) for index in range(5)]
+    for child in children:
+        output, _ = child.communicate(timeout=120)
+        assert child.returncode == 0, output
+    store = SqlStore(url)
+    await store.open()
+    assert {session.user_id for index in range(5) for session in await store.list_sessions(f"user-{index}")} == {
+        f"user-{index}" for index in range(5)
+    }
+    await store.close()

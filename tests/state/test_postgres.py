@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from typing import Literal
+
+import pytest
+from sqlalchemy import Connection, text
+
+from koda_ray.budgets import Amounts
+from koda_ray.state import schema
+from koda_ray.state.charges import Accrue, Reserve, Settle
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.sql_charges import close_charges, enter_moves
+from koda_ray.state.store import Batch
+from tests.books import check_sums
+from tests.state import records
+from tests.state.store_conformance import Connect, StoreConformance, active_session
+
+
+class TestPostgres(StoreConformance):
+    @pytest.fixture
+    async def connect(self, postgres_url: str) -> AsyncIterator[Connect]:
+        stores: list[SqlStore] = []
+
+        async def connect() -> SqlStore:
+            store = SqlStore(postgres_url)
+            await store.open()
+            stores.append(store)
+            return store
+
+        yield connect
+        for store in stores:
+            await store.close()
+
+    @pytest.mark.parametrize("first", ["settles", "closes"])
+    async def test_a_charge_that_two_end_at_once_is_ended_once(
+        self, connect: Connect, first: Literal["settles", "closes"]
+    ) -> None:
+        one, two = await connect(), await connect()
+        assert isinstance(one, SqlStore) and isinstance(two, SqlStore)
+        mine = await active_session(one)
+        bounds = records.bounds(mine)
+        begin = Reserve(id="job_1", kind="render", amounts=Amounts(render_ms=900), bounds=bounds)
+        going = Accrue(id="job_1", spent=Amounts(render_ms=400), held=Amounts(render_ms=500), bounds=bounds)
+        await one.commit(mine.id, 1, Batch(charges=[begin, going]))
+        end = Settle(id="job_1", spent=Amounts(render_ms=700), bounds=bounds)
+        mine_only = schema.charges.c.work_id == mine.id
+
+        def settles(connection: Connection) -> None:
+            enter_moves(two._database, connection, [end], work_id=mine.id, user_id="ann", epoch=1)
+
+        def closes(connection: Connection) -> None:
+            close_charges(two._database, connection, mine_only)
+
+        written, waits = threading.Event(), text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+
+        def before(connection: Connection) -> None:
+            (settles if first == "settles" else closes)(connection)
+            written.set()
+            deadline = time.monotonic() + 20
+            while not connection.execute(waits).scalar_one():  # the other has read, and waits for the accounts
+                assert time.monotonic() < deadline, "nobody waits"
+                connection.execute(text("SELECT pg_stat_clear_snapshot(), pg_sleep(0.02)"))
+
+        earlier = asyncio.create_task(one._database.write(before))
+        await asyncio.to_thread(written.wait, 20)
+        await two._database.write(closes if first == "settles" else settles)
+        await earlier
+        (charge,) = await one.charges(mine.id)
+        assert charge.status == "settled"
+        assert charge.spent == {"render_ms": 700 if first == "settles" else 400}
+        await check_sums(one, "ann", mine.id)
