@@ -12,19 +12,21 @@ import importlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from koda_ray.errors import ModelAuth
-from koda_ray.llm.anthropic_errors import Translator
-from koda_ray.llm.anthropic_wire import Assembler, body
-from koda_ray.llm.base import Completed, ModelEvent, ModelRequest
-from koda_ray.llm.retry import RetryPolicy, with_retry
+from koda_ray.llm.anthropic_errors import translated
+from koda_ray.llm.anthropic_wire import Assembler, body, counted
+from koda_ray.llm.base import ModelEvent, ModelRequest
+from koda_ray.llm.failures import Peer, usable_key
+from koda_ray.llm.retry import RetryPolicy
+from koda_ray.llm.streams import OpenAnswer, answered
 
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic, AsyncStream
+    from anthropic import AsyncAnthropic
     from anthropic.types import RawMessageStreamEvent
 
 __all__ = ["AnthropicProvider"]
 
 _CONNECT_S = 10.0
+_COUNT_S = 20.0
 _BASE_URL = "https://api.anthropic.com"
 
 
@@ -51,14 +53,16 @@ class AnthropicProvider:
         idle_timeout_s: float = 90.0,
         call_timeout_s: float = 900.0,
     ) -> None:
-        if not api_key or not api_key.isascii() or any(not char.isprintable() or char == " " for char in api_key):
-            raise ModelAuth("ANTHROPIC_API_KEY holds nothing, or characters that no key has: copy the key again")
-        self._api_key = api_key
-        self._base_url = base_url
+        self._peer = Peer(
+            name="Anthropic",
+            api_key=usable_key(api_key, "ANTHROPIC_API_KEY"),
+            key_setting="ANTHROPIC_API_KEY",
+            base_url=base_url or _BASE_URL,
+            url_setting="ANTHROPIC_BASE_URL",
+            idle_timeout_s=idle_timeout_s,
+            call_timeout_s=call_timeout_s,
+        )
         self._retry = retry or RetryPolicy()
-        self._idle_timeout_s = idle_timeout_s
-        self._call_timeout_s = call_timeout_s
-        self._errors = Translator(api_key, base_url, idle_timeout_s, call_timeout_s)
         self._client: AsyncAnthropic | None = None
 
     @property
@@ -66,7 +70,7 @@ class AnthropicProvider:
         """``anthropic``."""
         return "anthropic"
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Answer a request; closing the iterator closes the connection.
 
         Raises:
@@ -75,16 +79,16 @@ class AnthropicProvider:
             ModelAuth: MODEL_AUTH, the key is wrong, not allowed, or out of credit.
             ModelError: MODEL_CONTEXT_OVERFLOW or MODEL_ERROR; trying again does not help.
         """
+        return answered(lambda: self._begin(request), self._retry, provider=self.name)
+
+    async def count(self, request: ModelRequest) -> int | None:
+        """Have a prompt's tokens counted, by the endpoint for it. Raises as `stream`, without other attempts."""
         client = await self._connected()
-        answer, event = await with_retry(lambda: self._begin(client, request), self._retry, provider=self.name)
         try:
-            while not isinstance(event, Completed):
-                yield event
-                event = await answer.next()
-        finally:
-            await answer.close()
-        # after closing: a reader that stops here and forgets the iterator holds no connection
-        yield event
+            async with asyncio.timeout(_COUNT_S):
+                return (await client.messages.count_tokens(**counted(request))).input_tokens
+        except Exception as error:
+            raise translated(error, self._peer, request.model) from None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -98,10 +102,9 @@ class AnthropicProvider:
             from anthropic import AsyncAnthropic, Timeout
 
             if self._client is None:
-                timeout = Timeout(self._idle_timeout_s, connect=_CONNECT_S)
-                client = AsyncAnthropic(
-                    api_key=self._api_key, base_url=self._base_url or _BASE_URL, max_retries=0, timeout=timeout
-                )
+                peer = self._peer
+                timeout = Timeout(peer.idle_timeout_s, connect=_CONNECT_S)
+                client = AsyncAnthropic(api_key=peer.api_key, base_url=peer.base_url, max_retries=0, timeout=timeout)
                 # ANTHROPIC_AUTH_TOKEN (older SDKs) and ANTHROPIC_CUSTOM_HEADERS: another program's credentials.
                 # The SDK has no argument that turns the headers off; a test watches over this.
                 client.auth_token = None
@@ -109,45 +112,17 @@ class AnthropicProvider:
                 self._client = client
         return self._client
 
-    async def _begin(self, client: AsyncAnthropic, request: ModelRequest) -> tuple[_Answer, ModelEvent]:
-        """Open a stream and read up to its first event."""
-        deadline = asyncio.get_running_loop().time() + self._call_timeout_s
+    async def _begin(self, request: ModelRequest) -> OpenAnswer[RawMessageStreamEvent]:
+        """Open a stream."""
+        client = await self._connected()
+        deadline = asyncio.get_running_loop().time() + self._peer.call_timeout_s
+
+        def ours(error: Exception) -> Exception:
+            return translated(error, self._peer, request.model)
+
         try:
             async with asyncio.timeout_at(deadline):
                 stream = await client.messages.create(**body(request))
         except Exception as error:
-            raise self._errors.translated(error, request.model) from None
-        answer = _Answer(self._errors, stream, request.model, deadline)
-        try:
-            return answer, await answer.next()
-        except BaseException:
-            await answer.close()
-            raise
-
-
-class _Answer:
-    """One open stream."""
-
-    def __init__(
-        self, errors: Translator, stream: AsyncStream[RawMessageStreamEvent], model: str, deadline: float
-    ) -> None:
-        self._errors = errors
-        self._stream = stream
-        self._events = aiter(stream)
-        self._model = model
-        self._deadline = deadline
-        self._assembler = Assembler()
-
-    async def next(self) -> ModelEvent:
-        """Read on to the next event that a reader should see; the last is Completed."""
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                async for raw in self._events:
-                    if (event := self._assembler.feed(raw)) is not None:
-                        return event
-        except Exception as error:
-            raise self._errors.translated(error, self._model) from None
-        return self._assembler.completed()
-
-    async def close(self) -> None:
-        await self._stream.close()
+            raise ours(error) from None
+        return OpenAnswer(aiter(stream), Assembler(), close=stream.close, translated=ours, deadline=deadline)

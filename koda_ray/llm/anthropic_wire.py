@@ -1,12 +1,11 @@
 """The Messages API's own shapes: our request as its body, its events as ours. Pure, no network.
 
 Source: Anthropic Messages API (streaming events, prompt caching: at most four breakpoints, matched on exact prefixes
-in the order tools, system, messages).
+in the order tools, system, messages; an older entry is found up to 20 blocks before a breakpoint).
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -14,7 +13,6 @@ from pydantic import JsonValue
 
 from koda_ray.errors import ModelStreamBroken
 from koda_ray.llm.base import (
-    INVALID_INPUT,
     Block,
     Completed,
     Message,
@@ -25,15 +23,16 @@ from koda_ray.llm.base import (
     ToolInputDelta,
     Usage,
 )
+from koda_ray.llm.inputs import parsed_input
 
 if TYPE_CHECKING:
-    from anthropic.types import MessageDeltaUsage, RawMessageStreamEvent
+    from anthropic.types import MessageCountTokensParams, MessageDeltaUsage, RawMessageStreamEvent
     from anthropic.types import Usage as ApiUsage
     from anthropic.types.message_create_params import MessageCreateParamsStreaming
     from anthropic.types.raw_content_block_delta_event import RawContentBlockDeltaEvent
     from anthropic.types.raw_content_block_start_event import RawContentBlockStartEvent
 
-__all__ = ["PROVIDER", "Assembler", "body"]
+__all__ = ["PROVIDER", "Assembler", "body", "counted"]
 
 PROVIDER = "anthropic"
 
@@ -52,10 +51,20 @@ _STOP: dict[str, StopReason] = {
 def body(request: ModelRequest) -> MessageCreateParamsStreaming:
     """Write a request as the API wants it.
 
-    Breakpoints follow the last tool, the last system part, and the stable end of the last two messages of the user:
-    the newer one is written to the cache, the older one is where the request before this one was. They never cover
-    the volatile blocks.
+    Breakpoints follow the first system part (and so the tools, which come before it), what is left of old turns or else
+    the last system part, and the stable end of the last two messages of the user: the newer one is written to the
+    cache, the older one is where the request before this one ended. They never cover the volatile blocks.
     """
+    made = _prompt(request)
+    return cast("MessageCreateParamsStreaming", {**made, "max_tokens": request.max_tokens, "stream": True})
+
+
+def counted(request: ModelRequest) -> MessageCountTokensParams:
+    """Write a request as the API wants it where only its tokens are counted."""
+    return cast("MessageCountTokensParams", _prompt(request))
+
+
+def _prompt(request: ModelRequest) -> dict[str, object]:
     system: list[dict[str, JsonValue]] = [{"type": "text", "text": part} for part in request.system if part]
     tools: list[dict[str, JsonValue]] = [
         {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
@@ -66,9 +75,12 @@ def body(request: ModelRequest) -> MessageCreateParamsStreaming:
         blocks = [sent for block in message.content if (sent := _block(block)) is not None]
         if blocks:
             messages.append((message.role, blocks))
-    for part in (system, tools):
-        if part:
-            _mark(part[-1])
+    if system or tools:
+        _mark((system or tools[-1:])[0])
+    if request.settled_blocks and messages:
+        _mark(messages[0][1][request.settled_blocks - 1])
+    elif len(system) > 1:
+        _mark(system[-1])
     marked = 0
     for index in range(len(messages) - 1, -1, -1):
         role, blocks = messages[index]
@@ -78,15 +90,13 @@ def body(request: ModelRequest) -> MessageCreateParamsStreaming:
             marked += 1
     made: dict[str, object] = {
         "model": request.model,
-        "max_tokens": request.max_tokens,
         "messages": [{"role": role, "content": blocks} for role, blocks in messages],
-        "stream": True,
     }
     if system:
         made["system"] = system
     if tools:
         made["tools"] = tools
-    return cast("MessageCreateParamsStreaming", made)
+    return made
 
 
 def _mark(block: dict[str, JsonValue]) -> None:
@@ -121,12 +131,31 @@ class Assembler:
         self._stop: StopReason | None = None
         self._ended = False
 
-    def feed(self, event: RawMessageStreamEvent) -> ModelEvent | None:
+    def feed(self, event: RawMessageStreamEvent) -> tuple[ModelEvent, ...]:
         """Take one event and return what a reader should see of it.
 
         Raises:
             ModelStreamBroken: MODEL_STREAM_BROKEN, the event does not fit those before it.
         """
+        seen = self._take(event)
+        return () if seen is None else (seen,)
+
+    def completed(self) -> Completed:
+        """Return the whole message.
+
+        Raises:
+            ModelStreamBroken: MODEL_STREAM_BROKEN, the stream ended before the message did.
+        """
+        if not self._ended or self._stop is None or not all(part.closed for part in self._parts.values()):
+            raise ModelStreamBroken(
+                f"the stream ended inside the message, after {len(self._parts)} content blocks; nothing of it is kept"
+            )
+        blocks = [made for _, part in sorted(self._parts.items()) if (made := _finish(part)) is not None]
+        return Completed(
+            message=Message(role="assistant", content=tuple(blocks)), stop_reason=self._stop, usage=self._usage
+        )
+
+    def _take(self, event: RawMessageStreamEvent) -> ModelEvent | None:
         if event.type == "message_start":
             self._count(event.message.usage)
         elif event.type == "content_block_start":
@@ -145,21 +174,6 @@ class Assembler:
         elif event.type == "message_stop":
             self._ended = True
         return None
-
-    def completed(self) -> Completed:
-        """Return the whole message.
-
-        Raises:
-            ModelStreamBroken: MODEL_STREAM_BROKEN, the stream ended before the message did.
-        """
-        if not self._ended or self._stop is None or not all(part.closed for part in self._parts.values()):
-            raise ModelStreamBroken(
-                f"the stream ended inside the message, after {len(self._parts)} content blocks; nothing of it is kept"
-            )
-        blocks = [made for _, part in sorted(self._parts.items()) if (made := _finish(part)) is not None]
-        return Completed(
-            message=Message(role="assistant", content=tuple(blocks)), stop_reason=self._stop, usage=self._usage
-        )
 
     def _part(self, index: int) -> _Part:
         part = self._parts.get(index)
@@ -226,10 +240,4 @@ def _finish(part: _Part) -> Block | None:
 
 
 def _input(text: str, given: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    if not text.strip():
-        return given
-    try:
-        value = cast("JsonValue", json.loads(text))
-    except ValueError:
-        return {INVALID_INPUT: text}
-    return value if isinstance(value, dict) else {INVALID_INPUT: text}
+    return parsed_input(text) if text.strip() else given

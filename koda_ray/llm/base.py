@@ -8,22 +8,26 @@ Source: Anthropic Messages API, content blocks and streaming events.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypedDict
+from typing import Literal, Protocol, TypedDict, runtime_checkable
 
 from pydantic import JsonValue
 
 __all__ = [
     "INVALID_INPUT",
-    "AgentName",
     "Block",
     "Completed",
+    "CountsTokens",
+    "ImageBlock",
+    "ImageSource",
     "Message",
     "ModelEvent",
     "ModelProvider",
     "ModelRequest",
+    "ModelSwitched",
     "StopReason",
+    "Substitutes",
     "TextBlock",
     "TextDelta",
     "ThinkingBlock",
@@ -32,9 +36,9 @@ __all__ = [
     "ToolSpec",
     "ToolUseBlock",
     "Usage",
+    "substitutes_of",
 ]
 
-AgentName = Literal["orchestrator", "code_generator"]
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal"]
 
 INVALID_INPUT = "__invalid_json__"
@@ -50,6 +54,21 @@ class TextBlock(TypedDict):
 
     type: Literal["text"]
     text: str
+
+
+class ImageSource(TypedDict):
+    """A picture's bytes in base64; ``media_type`` is ``image/png``, ``image/jpeg``, ``image/webp`` or ``image/gif``."""
+
+    type: Literal["base64"]
+    media_type: str
+    data: str
+
+
+class ImageBlock(TypedDict):
+    """A picture for the model to look at; of a user's message only."""
+
+    type: Literal["image"]
+    source: ImageSource
 
 
 class ToolUseBlock(TypedDict):
@@ -78,7 +97,7 @@ class ThinkingBlock(TypedDict):
     data: dict[str, JsonValue]
 
 
-Block = TextBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock
+Block = TextBlock | ImageBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,18 +121,23 @@ class ToolSpec:
 class ModelRequest:
     """Everything a model call depends on.
 
-    ``system`` is in parts, stable first: a cache breakpoint follows the last one. ``agent`` names who asks: it routes
-    and labels, and real models never see it. The last ``volatile_blocks`` blocks of the last message differ in every
-    request (the present state): a cache breakpoint belongs before them.
+    ``system`` is in parts, stable first: a cache breakpoint follows the first one. ``agent`` names who asks: it routes
+    and labels, and real models never see it. The first ``settled_blocks`` blocks of the first message stay as they are
+    for many requests (what is left of old turns), and a cache breakpoint follows them. The last ``volatile_blocks``
+    blocks of the last message differ in every request (the present state): a cache breakpoint belongs before them.
+    ``discards`` says that the reader forgets what
+    streamed when it hears of another model (`ModelSwitched`), so that an answer may begin anew after its first words.
     """
 
-    agent: AgentName
+    agent: str
     model: str
     system: tuple[str, ...]
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int = 32_000
     volatile_blocks: int = 0
+    settled_blocks: int = 0
+    discards: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,15 +167,31 @@ class ToolInputDelta:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelSwitched:
+    """Another model answers from here on; what streamed before, if anything did, is void.
+
+    ``code`` is that of the error for which ``failed`` was given up: just now, or a little while ago.
+    """
+
+    failed: str
+    model: str
+    code: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Completed:
-    """The whole message; always the last event of a stream that did not raise."""
+    """The whole message; always the last event of a stream that did not raise.
+
+    ``model`` names who answered where that is another than was asked; empty otherwise.
+    """
 
     message: Message
     stop_reason: StopReason
     usage: Usage = field(default_factory=Usage)
+    model: str = ""
 
 
-ModelEvent = TextDelta | ToolInputDelta | Completed
+ModelEvent = TextDelta | ToolInputDelta | ModelSwitched | Completed
 
 
 class ModelProvider(Protocol):
@@ -173,3 +213,27 @@ class ModelProvider(Protocol):
     async def close(self) -> None:
         """Release connections; may be called twice."""
         ...
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """A provider that can be asked how long a prompt is before it is answered."""
+
+    async def count(self, request: ModelRequest) -> int | None:
+        """Count a prompt's tokens; None where the model's provider does not tell. Raises the ModelError tree."""
+        ...
+
+
+@runtime_checkable
+class Substitutes(Protocol):
+    """A provider that may answer with another model than the one that is asked."""
+
+    @property
+    def substitutes(self) -> Sequence[str]:
+        """The models that may."""
+        ...
+
+
+def substitutes_of(provider: ModelProvider) -> Sequence[str]:
+    """List the models that may answer in place of the one that is asked; none for most providers."""
+    return provider.substitutes if isinstance(provider, Substitutes) else ()

@@ -8,15 +8,20 @@ the blocks of `tests.llm.server`, whatever the wire.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import pickle
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any, ClassVar, Protocol, cast
 
 import pytest
+from pydantic import BaseModel
 
+from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.errors import KodaError, ModelAuth, ModelError, ModelOverloaded, ModelStreamBroken
 from koda_ray.llm.base import (
     INVALID_INPUT,
@@ -28,10 +33,14 @@ from koda_ray.llm.base import (
     TextDelta,
     ToolInputDelta,
     ToolSpec,
+    Usage,
 )
-from tests.llm.server import ApiError, Call, ModelServer, Reply, Say, ScriptedModel, Step, call, reply
+from koda_ray.llm.retry import RetryPolicy
+from tests.llm.server import ApiError, Call, ModelServer, Reply, Say, ScriptedModel, Step, Think, Wire, call, reply
 
-__all__ = ["Bench", "Lab", "ProviderConformance", "ask", "check_stream", "collect", "user"]
+__all__ = ["Bench", "Lab", "ProviderConformance", "ask", "check_stream", "collect", "lab_of", "user"]
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 READ = ToolSpec(
     name="read",
@@ -91,12 +100,58 @@ class Lab(Protocol):
     """Makes a provider over a script; tries twice, waits briefly, gives up on silence after half a second."""
 
     def __call__(
-        self, steps: Sequence[Step] | Callable[[Any], Any], *, key: str = ...
+        self,
+        steps: Sequence[Step] | Callable[[Any], Any],
+        *,
+        key: str = ...,
+        retry: RetryPolicy | None = ...,
+        idle_timeout_s: float = ...,
+        call_timeout_s: float = ...,
     ) -> AbstractAsyncContextManager[Bench]: ...
 
 
+def lab_of(make: Callable[..., ModelProvider], wire: Callable[[], Wire], *, path: str = "") -> Lab:
+    """Build a lab of a provider's class, its API, and the part of the base URL that follows the host."""
+
+    @asynccontextmanager
+    async def lab(
+        steps: Sequence[Step] | Callable[[Any], Any],
+        *,
+        key: str = "test-key",
+        retry: RetryPolicy | None = None,
+        idle_timeout_s: float = 0.5,
+        call_timeout_s: float = 60,
+    ) -> AsyncIterator[Bench]:
+        with ModelServer(ScriptedModel(steps), wire=wire()) as server:
+            provider = make(
+                key,
+                base_url=server.base_url + path,
+                retry=retry or RetryPolicy(attempts=2, first_wait_s=0.01, max_wait_s=0.05),
+                idle_timeout_s=idle_timeout_s,
+                call_timeout_s=call_timeout_s,
+            )
+            try:
+                yield Bench(provider, server)
+            finally:
+                await provider.close()
+
+    return lab
+
+
+class _Read(BaseModel):
+    path: str
+
+
 class ProviderConformance:
-    """Subclass it, name it Test..., and give the fixture ``lab``."""
+    """Subclass it, name it Test..., and give the fixture ``lab`` and what differs between the APIs."""
+
+    too_long: ClassVar[ApiError]
+    """How the API refuses a conversation that does not fit."""
+    foreign: ClassVar[dict[str, str]]
+    """What the SDK would read from the environment, each value with ``shell`` in it."""
+    thinks_of: ClassVar[Callable[[Any], list[str]]]
+    """Finds the signature or text of each piece of reasoning that a request brought back."""
+    signature: ClassVar[str] = "signed"
 
     async def test_text_streams_and_adds_up(self, lab: Lab) -> None:
         async with lab([reply("Hello from the model, at some length; ünïcode 動画 🎬 too.")]) as bench:
@@ -104,9 +159,6 @@ class ProviderConformance:
             assert sum(isinstance(event, TextDelta) for event in events) > 3
             done = cast("Completed", events[-1])
             assert done.stop_reason == "end_turn"
-            used = done.usage
-            assert used.input_tokens + used.cache_read_tokens + used.cache_write_tokens > 0
-            assert used.output_tokens > 0
             assert done.message.content == (
                 {"type": "text", "text": "Hello from the model, at some length; ünïcode 動画 🎬 too."},
             )
@@ -146,13 +198,48 @@ class ProviderConformance:
 
     @pytest.mark.parametrize("status", [429, 500, 503, 529])
     async def test_lasting_overload_says_so(self, lab: Lab, status: int) -> None:
-        async with lab(lambda _: ApiError(status, "overloaded_error")) as bench:
+        async with lab(lambda _: ApiError(status, "overloaded_error", retry_after=0.01)) as bench:
             with pytest.raises(ModelOverloaded) as raised:
                 await collect(bench.provider, ask())
             assert len(bench.server.requests) == 2
         assert raised.value.retryable
         assert raised.value.context["status"] == status
         assert raised.value.context["attempts"] == 2
+        assert raised.value.context["retry_after_s"] == 0.01
+
+    async def test_a_server_is_left_alone_as_long_as_it_asks(self, lab: Lab) -> None:
+        async with lab([ApiError(429, "rate_limit_error", retry_after=0.3), reply("Hello")]) as bench:
+            began = asyncio.get_running_loop().time()
+            await check_stream(bench.provider, ask())
+            assert asyncio.get_running_loop().time() - began >= 0.3
+
+    async def test_a_wait_past_the_bound_gives_up_at_once_and_says_how_long(self, lab: Lab) -> None:
+        def date() -> str:
+            return format_datetime(datetime.now(UTC) + timedelta(seconds=600), usegmt=True)
+
+        for asked in (lambda: 600, date):
+            policy = RetryPolicy(attempts=5, total_s=5, first_wait_s=0.01)
+            script = [lambda _, a=asked: ApiError(429, "rate_limit_error", retry_after=a())]
+            async with lab(script, retry=policy) as bench:
+                with pytest.raises(ModelOverloaded) as raised:
+                    await collect(bench.provider, ask())
+                assert len(bench.server.requests) == 1
+            wait_s = raised.value.context["retry_after_s"]
+            assert isinstance(wait_s, float) and 590 < wait_s <= 600
+
+    async def test_silence_ends_the_stream(self, lab: Lab) -> None:
+        script = [reply("Hello", delta_chars=1, pause_s=5)] * 2
+        async with lab(script, idle_timeout_s=0.1) as bench:
+            with pytest.raises(ModelStreamBroken, match=r"0\.1 s"):
+                await collect(bench.provider, ask())
+
+    async def test_an_answer_that_never_ends_is_ended(self, lab: Lab) -> None:
+        async with lab([reply("Hello", hang=True)], call_timeout_s=1.0, idle_timeout_s=30) as bench:
+            with pytest.raises(ModelStreamBroken, match="no end after 1 s"):
+                await collect(bench.provider, ask())
+            await asyncio.to_thread(
+                bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left", timeout_s=10
+            )
 
     async def test_no_server_is_unreachable(self, lab: Lab) -> None:
         async with lab([]) as bench:
@@ -190,7 +277,9 @@ class ProviderConformance:
             assert len(bench.server.requests) == 1
 
     async def test_a_tool_input_cut_in_the_middle_is_a_broken_stream(self, lab: Lab) -> None:
-        async with lab([call("read", {"path": "a/very/long/path/indeed.tsx"}, break_after=3)]) as bench:
+        # where a call is told only when it is whole, nothing was told yet, and it is asked for again
+        script = [call("read", {"path": "a/very/long/path/indeed.tsx"}, break_after=3)] * 2
+        async with lab(script) as bench:
             with pytest.raises(ModelStreamBroken):
                 await collect(bench.provider, ask())
 
@@ -198,7 +287,94 @@ class ProviderConformance:
     async def test_a_whole_input_that_is_no_object_is_kept_as_its_text(self, lab: Lab, raw: str) -> None:
         async with lab([reply(Call("read", raw=raw))]) as bench:
             done = await check_stream(bench.provider, ask())
-        assert [b["input"] for b in done.message.content if b["type"] == "tool_use"] == [{INVALID_INPUT: raw}]
+        (kept,) = [b["input"] for b in done.message.content if b["type"] == "tool_use"]
+        assert set(kept) == {INVALID_INPUT}
+        assert raw in str(kept[INVALID_INPUT])
+
+    async def test_an_input_that_is_no_json_goes_back_to_the_model_with_the_path(self, lab: Lab) -> None:
+        async def run(given: _Read, call: ToolCall) -> ToolOutcome:
+            raise AssertionError("nothing may run")
+
+        tools = Toolkit([Tool(name="read", description="Read.", input_model=_Read, effect="pure", run=run)])
+        async with lab([reply(Call("read", raw='{"path": "a')), reply("Sorry.")]) as bench:
+            first = await check_stream(bench.provider, ask())
+            (used,) = [block for block in first.message.content if block["type"] == "tool_use"]
+            outcome = tools.bind(used["name"], used["input"])
+            assert isinstance(outcome, ToolOutcome)
+            assert outcome.is_error and outcome.retryable
+            error = json.loads(outcome.content)["error"]
+            assert (error["code"], error["issues"][0]["path"]) == ("INVALID_JSON", "path")
+            result = Message(
+                role="user",
+                content=(
+                    {"type": "tool_result", "tool_use_id": used["id"], "content": outcome.content, "is_error": True},
+                ),
+            )
+            await check_stream(bench.provider, ask(user("Hello"), first.message, result))
+            sent = bench.server.requests[1].asked["messages"][-1]["content"][0]
+        assert "INVALID_JSON" in sent["content"]
+
+    async def test_pictures_go_in(self, lab: Lab) -> None:
+        message = Message(
+            role="user",
+            content=(
+                {"type": "text", "text": "What is this?"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+            ),
+        )
+        async with lab([reply("A pixel.")]) as bench:
+            await check_stream(bench.provider, ask(message))
+            (asked,) = bench.server.requests[0].asked["messages"]
+        seen = [{k: v for k, v in block.items() if k != "cache_control"} for block in asked["content"]]
+        assert seen == list(message.content)
+
+    async def test_instructions_and_tools_arrive_whole_and_in_order(self, lab: Lab) -> None:
+        async with lab([reply("ok")]) as bench:
+            await check_stream(bench.provider, ask(system=("First.", "Second."), max_tokens=77))
+            asked = bench.server.requests[0].asked
+        words = "\n\n".join(part["text"] for part in asked["system"])
+        assert (words, asked["max_tokens"]) == ("First.\n\nSecond.", 77)
+        tools = [{k: v for k, v in tool.items() if k != "cache_control"} for tool in asked["tools"]]
+        assert tools == [
+            {"name": t.name, "description": t.description, "input_schema": t.input_schema} for t in (READ, WRITE)
+        ]
+
+    async def test_reasoning_comes_back_unchanged_and_only_to_its_provider(self, lab: Lab) -> None:
+        script = [reply(Think("hm", signature=self.signature), Call("read", {"path": "a"})), reply("again")]
+        async with lab(script) as bench:
+            first = await check_stream(bench.provider, ask())
+            assert "hm" not in "".join(b["text"] for b in first.message.content if b["type"] == "text")
+            used = next(block for block in first.message.content if block["type"] == "tool_use")
+            foreign = Message(
+                role="assistant",
+                content=(
+                    {"type": "thinking", "provider": "other", "data": {"thought": "not yours"}},
+                    {"type": "text", "text": "yes"},
+                ),
+            )
+            result = Message(
+                role="user",
+                content=({"type": "tool_result", "tool_use_id": used["id"], "content": "1", "is_error": False},),
+            )
+            stored = json.loads(json.dumps(first.message.content))
+            again = Message(role="assistant", content=tuple(stored))
+            await check_stream(bench.provider, ask(user("b"), foreign, user("c"), again, result))
+            sent = bench.server.requests[1].json
+        assert type(self).thinks_of(sent) in (["hm"], [self.signature])
+        assert "not yours" not in json.dumps(sent)
+
+    async def test_usage_is_what_the_server_counted_and_a_prefix_is_read_from_its_cache(self, lab: Lab) -> None:
+        used: list[Usage] = []
+        async with lab(lambda _: reply("ok")) as bench:
+            for turns in range(1, 12):
+                used.append((await check_stream(bench.provider, grown(turns, f"<state>{turns}</state>"))).usage)
+        assert used[0].cache_read_tokens == 0
+        assert used[0].input_tokens + used[0].cache_write_tokens > 1000
+        assert all(each.output_tokens > 0 for each in used)
+        for before, after in itertools.pairwise(used):
+            assert after.cache_read_tokens >= before.cache_read_tokens
+            assert _prompt(after) > _prompt(before)
+        assert used[-1].cache_read_tokens > 0.9 * _prompt(used[-1])
 
     async def test_the_token_limit_is_told(self, lab: Lab) -> None:
         async with lab([reply("cut", stop_reason="max_tokens")]) as bench:
@@ -220,8 +396,7 @@ class ProviderConformance:
         assert key not in told
 
     async def test_a_conversation_that_is_too_long_has_its_own_code(self, lab: Lab) -> None:
-        message = "prompt is too long: 210000 tokens > 200000 maximum"
-        async with lab([ApiError(400, "invalid_request_error", message)]) as bench:
+        async with lab([self.too_long]) as bench:
             with pytest.raises(ModelError) as raised:
                 await collect(bench.provider, ask())
         assert raised.value.code == "MODEL_CONTEXT_OVERFLOW"
@@ -268,6 +443,18 @@ class ProviderConformance:
                 bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left", timeout_s=10
             )
 
+    async def test_cancelling_before_the_first_word_closes_the_connection(self, lab: Lab) -> None:
+        async with lab([reply("Hello", break_after=0, hang=True)], idle_timeout_s=30) as bench:
+            task = asyncio.create_task(collect(bench.provider, ask()))
+            await asyncio.to_thread(bench.server.wait_for, lambda: bool(bench.server.requests), timeout_s=10)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await asyncio.to_thread(
+                bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left", timeout_s=10
+            )
+            assert len(bench.server.requests) == 1
+
     async def test_a_slow_stream_is_no_broken_one(self, lab: Lab) -> None:
         async with lab([reply("four deltas of this", delta_chars=5, pause_s=0.2)]) as bench:
             await check_stream(bench.provider, ask())
@@ -287,6 +474,18 @@ class ProviderConformance:
             done = await asyncio.gather(*(check_stream(bench.provider, ask(user(f"<{n}>"))) for n in range(8)))
         assert [d.message.content[0] for d in done] == [{"type": "text", "text": f"<{n}>" * 20} for n in range(8)]
 
+    async def test_what_is_sent_does_not_depend_on_the_shell(self, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with lab([reply("Hello")]) as plain:
+            await check_stream(plain.provider, ask())
+        for name, value in self.foreign.items():
+            monkeypatch.setenv(name, value)
+        async with lab([reply("Hello")]) as bench:
+            await check_stream(bench.provider, ask())
+            (sent,) = bench.server.requests
+        assert set(sent.headers) == set(plain.server.requests[0].headers)
+        assert not [header for header in sent.headers.items() if "shell" in str(header)]
+        assert "shell" not in sent.path
+
     async def test_errors_survive_pickle(self, lab: Lab) -> None:
         async with lab([ApiError(400, "invalid_request_error", "bad")]) as bench:
             with pytest.raises(ModelError) as raised:
@@ -301,5 +500,17 @@ async def _into(events: list[ModelEvent], stream: AsyncIterator[ModelEvent]) -> 
             events.append(event)
 
 
-def script_of(steps: Sequence[Step] | Callable[[Any], Any]) -> ScriptedModel:
-    return ScriptedModel(steps)
+def _prompt(usage: Usage) -> int:
+    return usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+
+
+def grown(turns: int, state: str) -> ModelRequest:
+    """Make a conversation of so many turns; the present state stands at its end."""
+    messages: list[Message] = []
+    for turn in range(turns):
+        messages.append(user(f"turn {turn}: " + "some words that take room " * 20))
+        if turn < turns - 1:
+            messages.append(Message(role="assistant", content=({"type": "text", "text": f"answer {turn} " * 30},)))
+    last = messages[-1]
+    messages[-1] = Message(role="user", content=(*last.content, {"type": "text", "text": state}))
+    return ask(*messages, system=("Stable part. " * 400, "Second part. " * 200), volatile_blocks=1)

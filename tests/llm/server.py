@@ -1,9 +1,11 @@
-"""A server that speaks the Messages API's event stream, with a script in the model's place.
+"""A server that speaks a model provider's event stream, with a script in the model's place.
 
 Real HTTP on loopback, so the real SDK talks to it, from this process or another (`ModelServer.base_url`). A script's
 step is a reply, or a callable that gets the request's JSON and returns one: a test can hand out the fix only if the
-request holds the real error. It is as strict as the API about histories, and counts cache reads from the prefixes it
-really received; it replays no numbers.
+request holds the real error. It is as strict as the API about histories and their length, and counts cache reads from
+the prefixes that it received by the API's rules (marks, lookback, least length, life); it replays no numbers. It speaks
+the Messages API unless it is given another `Wire` (`tests.llm.openai_server`, `tests.llm.gemini_server`): a script sees
+requests of all in the Messages API's form.
 
     with ModelServer(ScriptedModel([reply("Hello"), lambda request: call("read", {"path": "a"})])) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
@@ -16,10 +18,11 @@ Source: Anthropic Messages API, streaming events, errors and prompt caching.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib
 import json
+import select
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -27,12 +30,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
+
+from tests.llm.prompts import PromptCache, complaint_about, tokens_in
 
 __all__ = [
     "ApiError",
     "Call",
+    "Json",
+    "MessagesWire",
     "ModelServer",
+    "Part",
     "Recorded",
     "Reply",
     "Routed",
@@ -41,7 +49,9 @@ __all__ = [
     "ScriptedModel",
     "Step",
     "Think",
+    "Wire",
     "call",
+    "cut",
     "last_text",
     "reply",
     "results",
@@ -207,12 +217,69 @@ def results(request: Json, name: str | None = None) -> list[Json]:
 # --- the server ---------------------------------------------------------------------------------------------------
 
 
+class Part(NamedTuple):
+    """A piece of a stream: a ``delta`` of the content, the ``end`` of the message or what follows it, or neither."""
+
+    kind: Literal["delta", "end", "other"]
+    data: bytes
+
+
+class Wire(Protocol):
+    """One provider's API."""
+
+    def key(self, headers: dict[str, str]) -> str:
+        """Read the key that a request bears."""
+        ...
+
+    def asked(self, path: str, request: Json) -> Json | None:
+        """Read a request into the Messages API's form; None where the path is not of this API."""
+        ...
+
+    def complaint(self, request: Json, asked: Json) -> str | None:
+        """Say why the API would refuse a request; None when it would not."""
+        ...
+
+    def count(self, request: Json, asked: Json) -> Json:
+        """Count the prompt's tokens, and those of them read from the cache."""
+        ...
+
+    def counted(self, path: str, request: Json) -> Json | None:
+        """Answer a question for a prompt's tokens; None where the path asks something else."""
+        ...
+
+    def too_long(self, tokens: int, most: int) -> ApiError:
+        """Refuse a prompt for its length."""
+        ...
+
+    def wrong_key(self, key: str) -> ApiError:
+        """Refuse a key."""
+        ...
+
+    def error(self, answer: ApiError) -> tuple[Json, dict[str, str]]:
+        """Write an error's body and headers."""
+        ...
+
+    def stream(self, answer: Reply, asked: Json, usage: Json) -> Iterable[Part]:
+        """Write a message."""
+        ...
+
+    def idle(self) -> bytes:
+        """Write what keeps a stream alive and says nothing; empty where the API has no such thing."""
+        ...
+
+    def failure(self, kind: str) -> bytes:
+        """Write an error in the middle of a stream."""
+        ...
+
+
 @dataclass
 class Recorded:
-    """One request as it came, and what became of it."""
+    """One request as it came (``json``), in the Messages API's form (``asked``), and what became of it."""
 
     json: Json
     headers: dict[str, str]
+    path: str = ""
+    asked: Json = field(default_factory=dict)
     status: int = 0
     usage: Json = field(default_factory=dict)
     outcome: Literal["open", "sent", "broken", "reader_left"] = "open"
@@ -225,14 +292,26 @@ class ModelServer:
         script: What answers.
         api_key: The only key that is let in.
         port: Where; a free one when 0.
+        wire: What it speaks; the Messages API when None.
+        context_tokens: The longest prompt that it takes.
     """
 
-    def __init__(self, script: Script, *, api_key: str = "test-key", port: int = 0) -> None:
+    def __init__(
+        self,
+        script: Script,
+        *,
+        api_key: str = "test-key",
+        port: int = 0,
+        wire: Wire | None = None,
+        context_tokens: int = 200_000,
+    ) -> None:
         self.script = script
+        self.wire: Wire = wire or MessagesWire()
+        self.context_tokens = context_tokens
+        self.counted = 0
         self.api_key = api_key
         self.requests: list[Recorded] = []
         self.failures: list[BaseException] = []
-        self.cache = PromptCache()
         self.connections = 0
         self.closing = threading.Event()
         self.lock = threading.Lock()
@@ -285,7 +364,11 @@ class _Server(ThreadingHTTPServer):
     owner: ModelServer
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader that goes away is no error of the server."""
+        """Keep what went wrong here; a reader that goes away is no error of the server."""
+        failure = sys.exception()
+        if failure is not None and not isinstance(failure, OSError):
+            with self.owner.lock:
+                self.owner.failures.append(failure)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -303,7 +386,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         owner = self.server.owner
         raw = self.rfile.read(int(self.headers.get("content-length", "0")))
-        record = Recorded(json=json.loads(raw or b"{}"), headers={k.lower(): v for k, v in self.headers.items()})
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        record = Recorded(json=json.loads(raw or b"{}"), headers=headers, path=self.path)
+        if (counted := owner.wire.counted(self.path, record.json)) is not None:
+            with owner.lock:
+                owner.counted += 1
+            self._tell(200, counted, {})
+            return
         with owner.lock:
             owner.requests.append(record)
         answer = self._decide(owner, record)
@@ -313,7 +402,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         record.status = 200
         with owner.lock:
-            record.usage = owner.cache.count(record.json)
+            record.usage = owner.wire.count(record.json, record.asked)
         try:
             record.outcome = self._stream(owner, answer, record)
         except OSError:
@@ -321,17 +410,20 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _decide(self, owner: ModelServer, record: Recorded) -> Reply | ApiError:
-        if self.path.partition("?")[0] != "/v1/messages":
-            return ApiError(404, "not_found_error", f"no such path {self.path}")
-        # the SDK's second major version sends the key as a bearer token
-        key = record.headers.get("x-api-key") or record.headers.get("authorization", "").removeprefix("Bearer ")
+        key = owner.wire.key(record.headers)
         if key != owner.api_key:
             # a careless proxy echoes the key; nobody else may
-            return ApiError(401, "authentication_error", f"invalid x-api-key {key}")
-        if (complaint := complaint_about(record.json)) is not None:
+            return owner.wire.wrong_key(key)
+        asked = owner.wire.asked(self.path, record.json)
+        if asked is None:
+            return ApiError(404, "not_found_error", f"no such path {self.path}")
+        record.asked = asked
+        if (complaint := owner.wire.complaint(record.json, asked)) is not None:
             return ApiError(400, "invalid_request_error", complaint)
+        if (tokens := tokens_in(asked)) > owner.context_tokens:
+            return owner.wire.too_long(tokens, owner.context_tokens)
         try:
-            answer = owner.script.respond(record.json)
+            answer = owner.script.respond(asked)
             if isinstance(answer, Say | Call):
                 return reply(answer)
             return answer if isinstance(answer, Reply | ApiError) else reply(*answer)
@@ -341,13 +433,16 @@ class _Handler(BaseHTTPRequestHandler):
             return ApiError(400, "invalid_request_error", f"script: {failure!r}")
 
     def _error(self, answer: ApiError) -> None:
-        body = json.dumps({"type": "error", "error": {"type": answer.type, "message": answer.message}}).encode()
-        self.send_response(answer.status)
+        told, headers = self.server.owner.wire.error(answer)
+        self._tell(answer.status, told, headers)
+
+    def _tell(self, status: int, told: Json, headers: dict[str, str]) -> None:
+        body = json.dumps(told).encode()
+        self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
-        self.send_header("request-id", "req_scripted")
-        if answer.retry_after is not None:
-            self.send_header("retry-after", str(answer.retry_after))
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
@@ -359,18 +454,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         deltas = 0
-        for kind, event in events(answer, record.json["model"], record.usage):
+        for kind, data in owner.wire.stream(answer, record.asked, record.usage):
             due = answer.break_after is not None and deltas >= answer.break_after
-            if due and kind in ("content_block_delta", "message_delta"):
+            if due and kind != "other":
                 return self._break(owner, answer)
-            if kind == "content_block_delta":
+            if kind == "delta":
                 deltas += 1
                 if answer.pause_s:
-                    self._send("ping", {"type": "ping"})
+                    self._send(owner.wire.idle())
                     owner.closing.wait(answer.pause_s)
-            elif kind == "message_delta" and answer.hang:
+            elif kind == "end" and answer.hang:
                 return self._hang(owner)
-            self._send(kind, event)
+            self._send(data)
         self.wfile.write(b"0\r\n\r\n")
         return "sent"
 
@@ -384,21 +479,84 @@ class _Handler(BaseHTTPRequestHandler):
         elif answer.broken == "end":
             self.wfile.write(b"0\r\n\r\n")
         else:
-            self._send("error", {"type": "error", "error": {"type": answer.broken, "message": "scripted"}})
+            self._send(owner.wire.failure(answer.broken))
             self.wfile.write(b"0\r\n\r\n")
         return "broken"
 
     def _hang(self, owner: ModelServer) -> Literal["reader_left"]:
         while not owner.closing.wait(0.02):
-            self._send("ping", {"type": "ping"})
+            self._send(owner.wire.idle())
+            heard, _, _ = select.select([self.connection], [], [], 0)
+            if heard and not self.connection.recv(1, socket.MSG_PEEK):
+                raise ConnectionResetError
         return "reader_left"
 
-    def _send(self, kind: str, event: Json) -> None:
-        data = f"event: {kind}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+    def _send(self, data: bytes) -> None:
+        if not data:
+            return
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
 
 
-def events(answer: Reply, model: str, usage: Json) -> Iterable[tuple[str, Json]]:
+class MessagesWire:
+    """Anthropic's API.
+
+    Args:
+        clock: The time by which its cache forgets, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cache = PromptCache(clock)
+
+    def key(self, headers: dict[str, str]) -> str:
+        # the SDK's second major version sends the key as a bearer token
+        return headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+
+    def asked(self, path: str, request: Json) -> Json | None:
+        return request if path.partition("?")[0] == "/v1/messages" else None
+
+    def complaint(self, request: Json, asked: Json) -> str | None:
+        return complaint_about(asked)
+
+    def count(self, request: Json, asked: Json) -> Json:
+        return self._cache.count(asked)
+
+    def counted(self, path: str, request: Json) -> Json | None:
+        if path.partition("?")[0] != "/v1/messages/count_tokens":
+            return None
+        assert not request.keys() & {"max_tokens", "stream"}, "count_tokens takes no such field"
+        return {"input_tokens": tokens_in(request)}
+
+    def too_long(self, tokens: int, most: int) -> ApiError:
+        return ApiError(400, "invalid_request_error", f"prompt is too long: {tokens} tokens > {most} maximum")
+
+    def wrong_key(self, key: str) -> ApiError:
+        return ApiError(401, "authentication_error", f"invalid x-api-key {key}")
+
+    def error(self, answer: ApiError) -> tuple[Json, dict[str, str]]:
+        headers = {"request-id": "req_scripted"}
+        if answer.retry_after is not None:
+            headers["retry-after"] = str(answer.retry_after)
+        return {"type": "error", "error": {"type": answer.type, "message": answer.message}}, headers
+
+    def stream(self, answer: Reply, asked: Json, usage: Json) -> Iterable[Part]:
+        for kind, event in _events(answer, asked["model"], usage):
+            part: Literal["delta", "end", "other"] = "other"
+            if kind in ("content_block_delta", "message_delta"):
+                part = "delta" if kind == "content_block_delta" else "end"
+            yield Part(part, _sse(kind, event))
+
+    def idle(self) -> bytes:
+        return _sse("ping", {"type": "ping"})
+
+    def failure(self, kind: str) -> bytes:
+        return _sse("error", self.error(ApiError(200, kind))[0])
+
+
+def _sse(kind: str, event: Json) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+
+
+def _events(answer: Reply, model: str, usage: Json) -> Iterable[tuple[str, Json]]:
     """Write a message as the API's events."""
     stop = answer.stop_reason or ("tool_use" if any(isinstance(b, Call) for b in answer.blocks) else "end_turn")
     message = {
@@ -429,110 +587,20 @@ def events(answer: Reply, model: str, usage: Json) -> Iterable[tuple[str, Json]]
 
 def _parts(block: Say | Call | Think, size: int) -> tuple[Json, list[Json]]:
     if isinstance(block, Say):
-        return {"type": "text", "text": ""}, [{"type": "text_delta", "text": t} for t in _cut(block.text, size)]
+        return {"type": "text", "text": ""}, [{"type": "text_delta", "text": t} for t in cut(block.text, size)]
     if isinstance(block, Think):
-        deltas: list[Json] = [{"type": "thinking_delta", "thinking": t} for t in _cut(block.text, size)]
+        deltas: list[Json] = [{"type": "thinking_delta", "thinking": t} for t in cut(block.text, size)]
         deltas.append({"type": "signature_delta", "signature": block.signature})
         return {"type": "thinking", "thinking": "", "signature": ""}, deltas
     text = json.dumps(block.input, ensure_ascii=False) if block.raw is None else block.raw
     start = {"type": "tool_use", "id": block.id or f"toolu_{uuid.uuid4().hex[:24]}", "name": block.name, "input": {}}
     if text == "{}":
         return start, []
-    return start, [{"type": "input_json_delta", "partial_json": t} for t in ["", *_cut(text, size)]]
+    return start, [{"type": "input_json_delta", "partial_json": t} for t in ["", *cut(text, size)]]
 
 
-def _cut(text: str, size: int) -> list[str]:
+def cut(text: str, size: int) -> list[str]:
     return [text[i : i + size] for i in range(0, len(text), size)]
-
-
-# --- what the API refuses -----------------------------------------------------------------------------------------
-
-
-def complaint_about(request: Json) -> str | None:
-    """Say why the API would refuse a request; None when it would not."""
-    for name in ("model", "max_tokens", "messages"):
-        if not request.get(name):
-            return f"{name}: Field required"
-    messages: list[Json] = request["messages"]
-    if messages[0]["role"] != "user":
-        return "messages: first message must use the user role"
-    if messages[-1]["role"] != "user":
-        return "messages: the last message must use the user role (no prefill)"
-    marks = sum("cache_control" in part for part, _ in _prefix_parts(request))
-    if marks > 4:
-        return f"A maximum of 4 blocks with cache_control may be provided. Found {marks}."
-    seen: set[str] = set()
-    for index, message in enumerate(messages):
-        blocks: list[Json] = message["content"]
-        if index and message["role"] == messages[index - 1]["role"]:
-            return f"messages.{index}: roles must alternate"
-        if not blocks:
-            return f"messages.{index}: content must not be empty"
-        for block in blocks:
-            if block["type"] == "text" and not block["text"].strip():
-                return f"messages.{index}: text content blocks must be non-empty"
-        asked = [b["id"] for b in messages[index - 1]["content"] if b["type"] == "tool_use"] if index else []
-        answered = [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
-        if asked != answered:
-            return (
-                f"messages.{index}: `tool_use` ids {asked} without exactly their `tool_result` blocks; got {answered}"
-            )
-        if [b["type"] for b in blocks[: len(answered)]] != ["tool_result"] * len(answered):
-            return f"messages.{index}: `tool_result` blocks must come first"
-        uses = [b["id"] for b in blocks if b["type"] == "tool_use"]
-        if seen.intersection(uses) or len(uses) != len(set(uses)):
-            return f"messages.{index}: `tool_use` ids must be unique"
-        seen.update(uses)
-        if not all(isinstance(b["input"], dict) for b in blocks if b["type"] == "tool_use"):
-            return f"messages.{index}: input should be an object"
-    return None
-
-
-# --- prompt caching -----------------------------------------------------------------------------------------------
-
-
-class PromptCache:
-    """Counts what a request reads from and writes to the cache, from the prefixes received so far."""
-
-    LOOKBACK = 20
-    """Blocks before a breakpoint at which an older entry is still found."""
-
-    def __init__(self) -> None:
-        self._entries: set[str] = set()
-
-    def count(self, request: Json) -> Json:
-        parts = list(_prefix_parts(request))
-        digest = hashlib.sha256(request["model"].encode())
-        hashes: list[str] = []
-        sizes: list[int] = []
-        for part, kind in parts:
-            plain = json.dumps({k: v for k, v in part.items() if k != "cache_control"}, sort_keys=True)
-            digest.update(f"{kind}\0{plain}\0".encode())
-            hashes.append(digest.hexdigest())
-            sizes.append(max(1, len(plain) // 4))
-        marks = [i for i, (part, _) in enumerate(parts) if "cache_control" in part]
-        read_to = max(
-            (i for mark in marks for i in range(mark, max(-1, mark - self.LOOKBACK), -1) if hashes[i] in self._entries),
-            default=-1,
-        )
-        write_to = max(marks, default=-1)
-        self._entries.update(hashes[mark] for mark in marks)
-        return {
-            "cache_read_input_tokens": sum(sizes[: read_to + 1]),
-            "cache_creation_input_tokens": sum(sizes[read_to + 1 : write_to + 1]),
-            "input_tokens": sum(sizes[max(read_to, write_to) + 1 :]),
-        }
-
-
-def _prefix_parts(request: Json) -> Iterable[tuple[Json, str]]:
-    for tool in request.get("tools", []):
-        yield tool, "tool"
-    system = request.get("system", [])
-    for part in [{"type": "text", "text": system}] if isinstance(system, str) else system:
-        yield part, "system"
-    for message in request["messages"]:
-        for block in message["content"]:
-            yield block, message["role"]
 
 
 def main() -> None:

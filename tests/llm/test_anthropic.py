@@ -3,107 +3,44 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from koda_ray.errors import ModelAuth, ModelOverloaded, ModelStreamBroken
+from koda_ray.errors import ModelAuth
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.anthropic_wire import body
-from koda_ray.llm.base import Message, ModelRequest
-from koda_ray.llm.retry import RetryPolicy
-from tests.llm.conformance import Bench, ProviderConformance, ask, check_stream, collect, script_of, user
-from tests.llm.server import ApiError, ModelServer, ScriptedModel, Step, Think, call, reply
+from koda_ray.llm.base import CountsTokens, ModelRequest
+from tests.llm.conformance import ProviderConformance, ask, check_stream, grown, lab_of
+from tests.llm.prompts import PromptCache, complaint_about
+from tests.llm.server import ApiError, MessagesWire, ModelServer, ScriptedModel, call, reply
 
-
-@asynccontextmanager
-async def over(
-    steps: Sequence[Step] | Callable[[Any], Any],
-    *,
-    key: str = "test-key",
-    retry: RetryPolicy | None = None,
-    idle_timeout_s: float = 0.5,
-    call_timeout_s: float = 60,
-) -> AsyncIterator[Bench]:
-    with ModelServer(script_of(steps)) as server:
-        provider = AnthropicProvider(
-            key,
-            base_url=server.base_url,
-            retry=retry or RetryPolicy(attempts=2, first_wait_s=0.01, max_wait_s=0.05),
-            idle_timeout_s=idle_timeout_s,
-            call_timeout_s=call_timeout_s,
-        )
-        try:
-            yield Bench(provider, server)
-        finally:
-            await provider.close()
+over = lab_of(AnthropicProvider, MessagesWire)
 
 
 class TestAnthropic(ProviderConformance):
-    @pytest.fixture
-    def lab(self) -> Any:
-        return over
-
-
-async def test_retry_after_is_honoured() -> None:
-    async with over([ApiError(429, "rate_limit_error", retry_after=0.3), reply("Hello")]) as bench:
-        began = time.monotonic()
-        await check_stream(bench.provider, ask())
-        assert time.monotonic() - began >= 0.3
-
-
-async def test_retry_after_past_the_bound_gives_up_at_once_and_says_how_long() -> None:
-    date = format_datetime(datetime.now(UTC) + timedelta(seconds=600), usegmt=True)
-    for asked in (600, date):
-        policy = RetryPolicy(attempts=5, total_s=5, first_wait_s=0.01)
-        async with over(lambda _, a=asked: ApiError(529, "overloaded_error", retry_after=a), retry=policy) as bench:
-            with pytest.raises(ModelOverloaded) as raised:
-                await collect(bench.provider, ask())
-            assert len(bench.server.requests) == 1
-        wait_s = raised.value.context["retry_after_s"]
-        assert isinstance(wait_s, float) and 590 < wait_s <= 600
-
-
-async def test_silence_ends_the_stream() -> None:
-    script = [reply("Hello", delta_chars=1, pause_s=5)] * 2
-    async with over(script, idle_timeout_s=0.1) as bench:
-        with pytest.raises(ModelStreamBroken, match=r"0\.1 s"):
-            await collect(bench.provider, ask())
-
-
-async def test_an_answer_that_never_ends_is_ended() -> None:
-    async with over([reply("Hello", hang=True)], call_timeout_s=0.3) as bench:
-        with pytest.raises(ModelStreamBroken, match=r"0\.3 s"):
-            await collect(bench.provider, ask())
-
-
-async def test_what_is_sent_does_not_depend_on_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
-    foreign = {
+    too_long = ApiError(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")
+    foreign: ClassVar = {
         "ANTHROPIC_API_KEY": "shell-key",
         "ANTHROPIC_AUTH_TOKEN": "shell-token",
         "ANTHROPIC_CUSTOM_HEADERS": "X-Api-Key: shell-key\nAuthorization: Bearer shell-token\nX-Team: shell-team",
         "ANTHROPIC_PROFILE": "shell-profile",
         "ANTHROPIC_BASE_URL": "http://127.0.0.1:9/shell",
     }
-    async with over([reply("Hello")]) as plain:
-        await check_stream(plain.provider, ask())
-    for name, value in foreign.items():
-        monkeypatch.setenv(name, value)
-    async with over([reply("Hello")]) as bench:
-        await check_stream(bench.provider, ask())
-        (sent,) = bench.server.requests
-    assert set(sent.headers) == set(plain.server.requests[0].headers)
-    assert "test-key" in f"{sent.headers.get('x-api-key')} {sent.headers.get('authorization')}"
-    assert not [header for header in sent.headers.items() if "shell" in str(header)]
+
+    @staticmethod
+    def thinks_of(request: Any) -> list[str]:
+        return [b["signature"] for m in request["messages"] for b in m["content"] if b["type"] == "thinking"]
+
+    @pytest.fixture
+    def lab(self) -> Any:
+        return over
 
 
 async def test_the_address_is_anthropics_unless_the_settings_name_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    with ModelServer(script_of([reply("Hello")])) as server:
+    with ModelServer(ScriptedModel([reply("Hello")])) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
         provider = AnthropicProvider("test-key")
         client = await provider._connected()
@@ -118,33 +55,9 @@ def test_a_key_that_cannot_be_one_is_refused_before_any_request(key: str) -> Non
         AnthropicProvider(key)
 
 
-async def test_reasoning_comes_back_unchanged_and_only_to_its_provider() -> None:
-    async with over([reply(Think("hm", signature="s1"), "Hello"), reply("again")]) as bench:
-        first = await check_stream(bench.provider, ask())
-        other = Message(
-            role="assistant",
-            content=({"type": "thinking", "provider": "other", "data": {"x": 1}}, {"type": "text", "text": "yes"}),
-        )
-        await check_stream(bench.provider, ask(user("a"), first.message, user("b"), other, user("c")))
-        sent = bench.server.requests[1].json["messages"]
-    assert sent[1]["content"][0] == {"type": "thinking", "thinking": "hm", "signature": "s1"}
-    assert sent[3]["content"] == [{"type": "text", "text": "yes"}]
-
-
-def _grown(turns: int, state: str) -> ModelRequest:
-    messages: list[Message] = []
-    for turn in range(turns):
-        messages.append(user(f"turn {turn}: " + "some words that take room " * 20))
-        if turn < turns - 1:
-            messages.append(Message(role="assistant", content=({"type": "text", "text": f"answer {turn} " * 30},)))
-    last = messages[-1]
-    messages[-1] = Message(role="user", content=(*last.content, {"type": "text", "text": state}))
-    return ask(*messages, system=("Stable part. " * 400, "Second part. " * 200), volatile_blocks=1)
-
-
 async def test_a_growing_conversation_is_read_from_the_cache() -> None:
     async with over(lambda _: reply("ok")) as bench:
-        used = [(await check_stream(bench.provider, _grown(n, f"<state>{n}</state>"))).usage for n in range(1, 12)]
+        used = [(await check_stream(bench.provider, grown(n, f"<state>{n}</state>"))).usage for n in range(1, 12)]
     assert used[0].cache_read_tokens == 0
     assert used[0].cache_write_tokens > 1000
     for usage in used[1:]:
@@ -155,20 +68,63 @@ async def test_a_growing_conversation_is_read_from_the_cache() -> None:
     assert last.cache_read_tokens / (last.cache_read_tokens + last.cache_write_tokens + last.input_tokens) > 0.9
 
 
+def marked(request: ModelRequest) -> list[tuple[str, int]]:
+    made: Any = body(request)
+    parts = {"tools": made["tools"], "system": made.get("system", [])}
+    parts |= {f"message {n}": message["content"] for n, message in enumerate(made["messages"])}
+    return [(name, n) for name, blocks in parts.items() for n, block in enumerate(blocks) if "cache_control" in block]
+
+
 def test_breakpoints_stay_within_the_limit_and_before_the_state() -> None:
-    made: Any = body(_grown(5, "<state>now</state>"))
-    marked = [
-        block
-        for part in ([made["tools"]], [made["system"]], (m["content"] for m in made["messages"]))
-        for blocks in part
-        for block in blocks
-        if "cache_control" in block
-    ]
-    assert len(marked) == 4
-    assert "cache_control" in made["tools"][-1]
-    assert "cache_control" in made["system"][-1]
-    assert "cache_control" not in made["messages"][-1]["content"][-1]
-    assert "cache_control" in made["messages"][-1]["content"][-2]
+    request = grown(5, "<state>now</state>")
+    newest = [("message 6", 0), ("message 8", 0)]
+    assert marked(request) == [("system", 0), ("system", 1), *newest]
+    first = replace(request.messages[0], content=(request.messages[0].content[0],) * 3)
+    settled = replace(request, messages=(first, *request.messages[1:]), settled_blocks=2)
+    assert marked(settled) == [("system", 0), ("message 0", 1), *newest]
+    assert marked(replace(request, system=()))[0] == ("tools", 1)
+    assert len(body(request)["messages"][-1]["content"]) == 2  # the state is the second
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-5-5", "claude-opus-4-5"])
+def test_the_servers_cache_keeps_the_apis_rules(model: str) -> None:
+    clock, mark = [0.0], {"cache_control": {"type": "ephemeral"}}
+    cache = PromptCache(lambda: clock[0])
+    least = 1024 if "sonnet" in model else 4096
+
+    def used(*blocks: tuple[int, bool]) -> tuple[int, int, int]:
+        content = [
+            {"type": "text", "text": f"{n:4}" * size, **(mark if m else {})} for n, (size, m) in enumerate(blocks)
+        ]
+        counted = cache.count({"model": model, "messages": [{"role": "user", "content": content}]})
+        return tuple(n // 100 * 100 for n in counted.values())  # type: ignore[return-value]
+
+    big = least + 320
+    assert used((least - 100, True), (100, False))[:2] == (0, 0)  # too short to be kept
+    assert used((big, True), (1000, False)) == (0, big // 100 * 100, 1000)
+    assert used((big, True), (1000, False)) == (big // 100 * 100, 0, 1000)
+    assert used((big, False), (1000, True))[0] == big // 100 * 100  # an entry before the mark
+    assert used((big, False), (1100, False), *[(20, False)] * 18, (20, True))[0] == 0  # the entry is 20 blocks back
+    assert used((big, False), (1200, False), *[(20, False)] * 17, (20, True))[0] == big // 100 * 100
+    clock[0] += 250
+    assert used((big, True))[0] == big // 100 * 100
+    clock[0] += 250  # five minutes since it was made, not since it was used
+    assert used((big, True))[0] == big // 100 * 100
+    clock[0] += 301
+    assert used((big, True))[0] == 0
+    marked = [{"type": "text", "text": "a", **mark}] * 5
+    asked = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": marked}]}
+    assert "maximum of 4" in str(complaint_about(asked))
+
+
+async def test_tokens_are_counted_by_the_endpoint_for_it() -> None:
+    async with over([reply("ok")]) as bench:
+        request = grown(3, "<state></state>")
+        assert isinstance(bench.provider, CountsTokens)
+        counted = await bench.provider.count(request)
+        used = (await check_stream(bench.provider, request)).usage
+        assert counted == used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
+        assert (bench.server.counted, len(bench.server.requests)) == (1, 1)
 
 
 def test_the_sdk_is_not_imported_before_the_first_call() -> None:
