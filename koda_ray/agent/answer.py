@@ -7,7 +7,7 @@ call gets an id of ours here, in its deltas and in the message alike.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from koda_ray.errors import ModelStreamBroken
@@ -17,6 +17,7 @@ from koda_ray.llm.base import (
     Message,
     ModelProvider,
     ModelRequest,
+    ModelSwitched,
     TextDelta,
     ToolInputDelta,
 )
@@ -34,7 +35,7 @@ class ModelRetry:
     wait_s: float
 
 
-LoopEvent = TextDelta | ToolInputDelta | ModelRetry
+LoopEvent = TextDelta | ToolInputDelta | ModelSwitched | ModelRetry
 
 
 class Answer:
@@ -51,6 +52,8 @@ class Answer:
         self._ids: dict[str, str] = {}
         self.began = False
         """Whether anything has streamed."""
+        self.chars = 0
+        """How much has streamed, in characters of text and of calls' input."""
 
     async def read(self, on_event: Callable[[LoopEvent], Awaitable[None]] | None = None) -> Completed:
         """Read the stream to its end; it is closed also when this is cancelled or fails.
@@ -63,8 +66,16 @@ class Answer:
             async for event in events:
                 if isinstance(event, Completed):
                     message = self._named_message(event.message)
-                    return Completed(message=message, stop_reason=event.stop_reason, usage=event.usage)
-                self.began = True
+                    return replace(event, message=message)
+                # what another model's answer replaces is void
+                self.began = not isinstance(event, ModelSwitched)
+                match event:
+                    case TextDelta():
+                        self.chars += len(event.text)
+                    case ToolInputDelta():
+                        self.chars += len(event.partial_json)
+                    case ModelSwitched():
+                        self.chars = 0
                 if on_event is not None:
                     await on_event(self._named(event))
         finally:
@@ -73,10 +84,10 @@ class Answer:
                 await close()
         raise ModelStreamBroken(f"{self._provider.name} ended its stream without finishing the message")
 
-    def _named(self, event: TextDelta | ToolInputDelta) -> TextDelta | ToolInputDelta:
-        if isinstance(event, TextDelta):
-            return event
-        return ToolInputDelta(id=self._id(event.id), name=event.name, partial_json=event.partial_json)
+    def _named(self, event: TextDelta | ToolInputDelta | ModelSwitched) -> TextDelta | ToolInputDelta | ModelSwitched:
+        if isinstance(event, ToolInputDelta):
+            return ToolInputDelta(id=self._id(event.id), name=event.name, partial_json=event.partial_json)
+        return event
 
     def _named_message(self, message: Message) -> Message:
         taken: set[str] = set()

@@ -1,15 +1,16 @@
 """Where an agent stands: eight breakpoints, the moves between them, and how each is read back after a crash.
 
-The machine is pure. Its durable form is not a column: it is the history and the ledger, which are written in the same
-transactions as the work, so that the two cannot disagree.
+The machine is pure. What a crash is read back from is the history and the ledger, which are written in the same
+transactions as the work, so that the two cannot disagree. Beside them each entry is told by a ``breakpoint_change``,
+in the commit that is there before a model is asked or a tool runs.
 
     breakpoint          durable before its action begins                   read back after a crash as
     READY               the assistant's last message calls no tool         READY
     PRE_MODEL           the last message is the user's, nothing is open    PRE_MODEL
-    STREAMING_MODEL     nothing: a half answer is never stored             PRE_MODEL
+    STREAMING_MODEL     its entry, with what is reserved for the answer    PRE_MODEL: a half answer is never stored
     TOOL_PENDING        the assistant's message with its calls             TOOL_PENDING
     AWAITING_APPROVAL   the call as waiting, with what it asks             AWAITING_APPROVAL
-    PRE_TOOL            nothing: the call is in its message already        TOOL_PENDING
+    PRE_TOOL            its entry, with START: it does nothing before      TOOL_PENDING until then
     TOOL_EXECUTING      START in the ledger                                TOOL_EXECUTING
     POST_TOOL           outcome, result and the tool's own changes         TOOL_PENDING or PRE_MODEL
 """
@@ -78,7 +79,7 @@ def derive(history: Sequence[MessageRecord], ledger: Mapping[str, ToolCallRecord
     open_ = open_calls(history)
     if open_:
         record = ledger.get(open_[0].block["id"])
-        if record is None or record.status in ("succeeded", "failed", "interrupted"):
+        if record is None or record.status in ("approved", "succeeded", "failed", "interrupted"):
             return Breakpoint.TOOL_PENDING
         return Breakpoint.AWAITING_APPROVAL if record.status == "waiting" else Breakpoint.TOOL_EXECUTING
     if history and history[-1].role == "user":

@@ -1,32 +1,64 @@
 """What of a long history a model is shown, and where the present state goes.
 
-The last messages are whole. Of older ones every word of the person stays, and what was done stays as one line each;
-tool inputs and results go. The cut moves in steps, not with each message, so that the prompt's beginning stays the
-same for many calls and is read from the provider's cache.
+The last messages are whole. Of older ones every word of the person stays, what was done stays as one line each, and
+of each file the newest content that was read or written; other tool inputs and results go. What is left of old turns
+comes in parts that are never written anew: a part covers so many messages, and the next one is put after it. So the
+prompt's beginning stays the same for a whole session and is read from the provider's cache.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pydantic import JsonValue
 
 from koda_ray.agent.messages import tool_results, tool_uses
-from koda_ray.llm.base import Message, TextBlock, ToolResultBlock, ToolUseBlock
+from koda_ray.llm.base import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock
 
-__all__ = ["KEEP_LAST", "PRUNE_STEP", "prune", "with_state"]
+__all__ = [
+    "KEEP_LAST",
+    "PRUNE_STEP",
+    "FilesOf",
+    "Pruning",
+    "Shown",
+    "files_in",
+    "prune",
+    "story",
+    "with_state",
+    "words_in",
+]
 
 KEEP_LAST = 10
 """Messages at the end that stay whole."""
 
-PRUNE_STEP = 10
-"""Messages by which the cut moves at a time."""
+PRUNE_STEP = 20
+"""Messages that a part of what is left of old turns covers."""
+
+FilesOf = Callable[[ToolUseBlock, str], Mapping[str, str | None]]
+"""Reads from a call that succeeded, and its result, which files it showed or wrote, whole; None for one that it
+changed without saying to what."""
 
 _SAID_CHARS = 400
 _ERROR_CHARS = 200
 _ARGUMENT_CHARS = 60
-_MAX_ACTIONS = 200
+_FULL_PARTS = 10
+"""Parts by which the border moves before which parts tell no actions."""
+
+_HEAD = (
+    "What happened before, shortened: the person's words are complete, of your own actions only what they were. Of a "
+    "file that is shown here more than once the last one counts; it may have changed since."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A history as a model is shown it: the first ``settled`` blocks are what is left of old turns."""
+
+    messages: tuple[Message, ...]
+    settled: int = 0
 
 
 def prune(
@@ -35,27 +67,106 @@ def prune(
     keep_last: int = KEEP_LAST,
     step: int = PRUNE_STEP,
     verbatim: frozenset[str] = frozenset(),
-) -> tuple[Message, ...]:
-    """Shorten the older part of a repaired history to one block at its beginning.
+    files_of: FilesOf | None = None,
+    before: Sequence[TextBlock] = (),
+) -> Shown:
+    """Shorten the older part of a repaired history to blocks at its beginning.
 
     A call and its result are never separated, and the person's words are never shortened.
 
     Args:
         messages: A repaired history (roles alternate, results follow their calls).
         keep_last: Messages at the end that stay whole, at least.
-        step: Messages by which the cut moves at a time.
+        step: Messages that one block stands for.
         verbatim: Names of tools whose results are a person's words.
+        files_of: Which files a call showed or wrote.
+        before: What is put before all of it, such as a summary of what came earlier still.
     """
-    cut = max(0, len(messages) - keep_last) // step * step
-    while cut > 0 and tool_results(messages[cut]):
-        cut -= 1
-    if cut < 2:
-        return tuple(messages)
-    note: TextBlock = {"type": "text", "text": _earlier(messages[:cut], verbatim)}
-    kept = messages[cut:]
-    if kept[0].role == "user":
-        return (Message(role="user", content=(note, *kept[0].content)), *kept[1:])
-    return (Message(role="user", content=(note,)), *kept)
+    return Pruning(keep_last=keep_last, step=step, verbatim=verbatim, files_of=files_of).shown(tuple(messages), before)
+
+
+class Pruning:
+    """Shortens a history that grows, as `prune` does; a part that was cut off once is written once.
+
+    Args:
+        keep_last: See `prune`, as for the others.
+        step: Messages of a part.
+        verbatim: Names of tools.
+        files_of: Which files a call showed or wrote.
+    """
+
+    def __init__(
+        self,
+        *,
+        keep_last: int = KEEP_LAST,
+        step: int = PRUNE_STEP,
+        verbatim: frozenset[str] = frozenset(),
+        files_of: FilesOf | None = None,
+    ) -> None:
+        self._keep_last = keep_last
+        self._step = step
+        self._verbatim = verbatim
+        self._files_of = files_of
+        self._parts: list[_Part] = []
+        self._current: dict[int, dict[str, str]] = {}
+
+    def shown(self, messages: tuple[Message, ...], before: Sequence[TextBlock] = ()) -> Shown:
+        """Shorten the history as it is now."""
+        cuts = [0]
+        for wanted in range(self._step, len(messages) - self._keep_last + 1, self._step):
+            cut = wanted
+            while cut > 0 and tool_results(messages[cut]):
+                cut -= 1
+            if cut >= max(2, cuts[-1] + 1):
+                cuts.append(cut)
+        self._cut_off([messages[start:stop] for start, stop in pairwise(cuts)])
+        bare = max(0, len(self._parts) - _FULL_PARTS) // _FULL_PARTS * _FULL_PARTS
+        blocks: list[TextBlock] = list(before)
+        for place in range(len(self._parts)):
+            blocks.append({"type": "text", "text": self._text(place, bare)})
+        kept = messages[cuts[-1] :]
+        if not blocks:
+            return Shown(messages=kept)
+        if kept and kept[0].role == "user":
+            first = Message(role="user", content=(*blocks, *kept[0].content))
+            return Shown(messages=(first, *kept[1:]), settled=len(blocks))
+        return Shown(messages=(Message(role="user", content=tuple(blocks)), *kept), settled=len(blocks))
+
+    def _cut_off(self, parts: Sequence[tuple[Message, ...]]) -> None:
+        """Take parts over as they are now, with what was written of those that are as they were."""
+        same = 0
+        while same < min(len(parts), len(self._parts)) and parts[same] == self._parts[same].messages:
+            same += 1
+        if same < len(self._parts):  # the history was put back: what was current in more parts than that is unknown
+            self._current = {bare: files for bare, files in self._current.items() if bare <= same}
+            for part in self._parts:
+                part.texts = {bare: text for bare, text in part.texts.items() if bare <= same}
+        self._parts[same:] = [_Part(part, files_in(part, self._files_of)) for part in parts[same:]]
+
+    def _text(self, place: int, bare: int) -> str:
+        """Write a part; of the first ``bare`` ones no actions, and only files that none of them changed since."""
+        part, bare = self._parts[place], bare if place < bare else 0
+        if bare not in part.texts:
+            files = part.files
+            if bare:
+                if bare not in self._current:
+                    before = [message for each in self._parts[:bare] for message in each.messages]
+                    self._current = {bare: files_in(before, self._files_of)}
+                current = self._current[bare]
+                files = {path: text for path, text in files.items() if current.get(path) == text}
+            lines = _lines(part.messages, self._verbatim, actions=not bare)
+            lines += [{"file": path, "content": text} for path, text in files.items()]
+            part.texts = {bare: _earlier(lines, first=place == 0)}
+        return part.texts[bare]
+
+
+@dataclass
+class _Part:
+    """Messages that are shown shortened, files in them, and what was written of them when so many parts were bare."""
+
+    messages: tuple[Message, ...]
+    files: dict[str, str]
+    texts: dict[int, str] = field(default_factory=dict[int, str])
 
 
 def with_state(messages: Sequence[Message], state: str) -> tuple[Message, ...]:
@@ -66,46 +177,114 @@ def with_state(messages: Sequence[Message], state: str) -> tuple[Message, ...]:
     return (*messages[:-1], Message(role="user", content=(*messages[-1].content, block)))
 
 
-def _earlier(messages: Sequence[Message], verbatim: frozenset[str]) -> str:
-    results = {block["tool_use_id"]: block for message in messages for block in tool_results(message)}
-    entries: list[dict[str, JsonValue]] = []
+def files_in(messages: Sequence[Message], files_of: FilesOf | None) -> dict[str, str]:
+    """Find the newest content of each file that calls showed or wrote, in the order of its last change."""
+    found: dict[str, str] = {}
+    if files_of is None:
+        return found
+    results = _results(messages)
+    for message in messages:
+        for call in tool_uses(message):
+            result = results.get(call["id"])
+            if result is None or result["is_error"]:
+                continue
+            for path, text in files_of(call, result["content"]).items():
+                if found.get(path) == text:
+                    continue
+                found.pop(path, None)
+                if text is not None:
+                    found[path] = text
+    return found
+
+
+def words_in(messages: Sequence[Message], verbatim: frozenset[str]) -> list[str]:
+    """List what a person said, in order, answers to tools that ask among it."""
+    results = _results(messages)
+    said: list[str] = []
     for message in messages:
         for block in message.content:
-            if block["type"] == "text":
-                said = block["text"] if message.role == "user" else _cut(block["text"], _SAID_CHARS)
-                entries.append({"person" if message.role == "user" else "you": said})
-        for call in tool_uses(message):
-            _add_action(entries, _action(call, results.get(call["id"]), verbatim))
-    actions = sum("did" in entry for entry in entries)
-    left_out = actions - _MAX_ACTIONS
-    shown: list[dict[str, JsonValue]] = []
-    for entry in entries:
-        if left_out > 0 and "did" in entry and "answer" not in entry:
-            left_out -= 1
-            continue
-        shown.append(entry)
-    lines = "\n".join(json.dumps(entry, ensure_ascii=False) for entry in shown)
-    return (
-        "<earlier>\nWhat happened before, shortened: the person's words are complete, of your own actions only what "
-        f"they were. Files may have changed since.\n{lines}\n</earlier>"
+            if block["type"] == "text" and message.role == "user":
+                said.append(block["text"])
+            elif block["type"] == "tool_use" and block["name"] in verbatim and block["id"] in results:
+                said.append(results[block["id"]]["content"])
+    return said
+
+
+def story(
+    messages: Sequence[Message],
+    verbatim: frozenset[str],
+    *,
+    result_chars: int,
+    said_chars: int,
+    person_chars: int | None,
+) -> str:
+    """Write a history down for whoever sums it up, a line for each thing, each of at most so many characters."""
+    lines = _lines(
+        messages, verbatim, actions=True, result_chars=result_chars, said_chars=said_chars, person_chars=person_chars
     )
+    return "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
 
 
-def _action(call: ToolUseBlock, result: ToolResultBlock | None, verbatim: frozenset[str]) -> dict[str, JsonValue]:
+def _results(messages: Sequence[Message]) -> dict[str, ToolResultBlock]:
+    return {block["tool_use_id"]: block for message in messages for block in tool_results(message)}
+
+
+def _earlier(lines: Sequence[Mapping[str, JsonValue]], *, first: bool) -> str:
+    told = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    return f"<earlier>\n{_HEAD}\n{told}\n</earlier>" if first else f"<earlier>\n{told}\n</earlier>"
+
+
+def _lines(
+    messages: Sequence[Message],
+    verbatim: frozenset[str],
+    *,
+    actions: bool,
+    result_chars: int = 0,
+    said_chars: int = _SAID_CHARS,
+    person_chars: int | None = None,
+) -> list[dict[str, JsonValue]]:
+    """Write messages as lines: what the person said, what the agent said, what it did."""
+    results = _results(messages)
+    lines: list[dict[str, JsonValue]] = []
+    for message in messages:
+        for block in message.content:
+            chars = person_chars if message.role == "user" else said_chars if actions else 0
+            if (said := _said(message, block, chars)) is not None:
+                lines.append(said)
+        for call in tool_uses(message):
+            if actions or call["name"] in verbatim:
+                _add_action(lines, _action(call, results.get(call["id"]), verbatim, result_chars))
+    return lines
+
+
+def _said(message: Message, block: Block, chars: int | None) -> dict[str, JsonValue] | None:
+    """Write words as a line of at most so many characters; None for what is no words, or where none are wanted."""
+    if block["type"] != "text" or chars == 0:
+        return None
+    who = "person" if message.role == "user" else "you"
+    return {who: block["text"] if chars is None else _cut(block["text"], chars)}
+
+
+def _action(
+    call: ToolUseBlock, result: ToolResultBlock | None, verbatim: frozenset[str], result_chars: int
+) -> dict[str, JsonValue]:
     entry: dict[str, JsonValue] = {"did": call["name"]}
+    longest = max(_ARGUMENT_CHARS, result_chars)
     short: dict[str, JsonValue] = {
-        key: value
+        key: _cut(value, longest) if isinstance(value, str) else value
         for key, value in call["input"].items()
-        if isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= _ARGUMENT_CHARS)
+        if isinstance(value, bool | int | float) or (isinstance(value, str) and (result_chars or len(value) <= longest))
     }
     if short:
         entry["with"] = short
     if result is None:
         return entry
     if result["is_error"]:
-        entry["failed"] = _cut(result["content"], _ERROR_CHARS)
+        entry["failed"] = _cut(result["content"], max(_ERROR_CHARS, result_chars))
     elif call["name"] in verbatim:
         entry["answer"] = result["content"]
+    elif result_chars:
+        entry["result"] = _cut(result["content"], result_chars)
     return entry
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import JsonValue
 
@@ -19,10 +19,15 @@ from koda_ray.llm.base import ToolResultBlock, ToolUseBlock
 from koda_ray.state.store import Effect, MessageRecord, ToolCallRecord
 
 __all__ = [
+    "STILL_AT_WORK",
     "Step",
     "abandoned",
+    "approved",
     "interrupted_content",
+    "is_interrupted",
     "next_step",
+    "part_done",
+    "put_back",
     "recorded_result",
     "refused",
     "result_block",
@@ -30,10 +35,15 @@ __all__ = [
     "settled",
     "started",
     "waiting",
+    "wanted",
 ]
 
-Step = Literal["run", "seal", "use", "wait"]
-"""What a call without a result needs: to run, to be sealed, its recorded outcome used, or a person."""
+STILL_AT_WORK = "It could not be stopped: it may still be at work, and may yet do all of it."
+"""What is known of a call that is no longer waited for, and whose work goes on without its task."""
+
+Step = Literal["run", "ask", "seal", "use", "wait"]
+"""What a call without a result needs: to run, a person's leave to run once more, to be sealed, its recorded outcome
+used, or a person's answer."""
 
 
 def next_step(record: ToolCallRecord | None, effect_now: Effect, *, max_attempts: int) -> Step:
@@ -42,21 +52,33 @@ def next_step(record: ToolCallRecord | None, effect_now: Effect, *, max_attempts
     Args:
         record: Its row, or None when it never started.
         effect_now: What the tool declares today; the stricter of this and the row's counts.
-        max_attempts: Starts after which a call that ends its process each time is given up.
+        max_attempts: Starts after which a call that ends its process each time is given up, where it changes nothing.
+            One that is done once however often it runs is never closed by itself: the model would make the same call
+            again under another id, which is another effect.
     """
-    if record is None:
+    if record is None or record.status == "approved":
         return "run"
     if record.status == "waiting":
         return "wait"
     if record.status != "started":
         return "use"
-    if "unsafe" in (record.effect, effect_now) or record.attempt >= max_attempts:
+    effects = (record.effect, effect_now)
+    if "unsafe" in effects:
         return "seal"
-    return "run"
+    if record.attempt < max_attempts:
+        return "run"
+    return "ask" if "idempotent" in effects else "seal"
 
 
 def started(
-    message: MessageRecord, block: ToolUseBlock, *, name: str, effect: Effect, attempt: int, at: datetime
+    message: MessageRecord,
+    block: ToolUseBlock,
+    *,
+    name: str,
+    effect: Effect,
+    attempt: int,
+    at: datetime,
+    given: dict[str, JsonValue] | None = None,
 ) -> ToolCallRecord:
     """Make the row that must be stored before the tool runs.
 
@@ -67,6 +89,7 @@ def started(
         effect: What the tool declares.
         attempt: 1 for the first; 0 for a call that is refused without running.
         at: The present time.
+        given: What the tool gets; what the model sent when None.
     """
     return ToolCallRecord(
         id=block["id"],
@@ -74,7 +97,7 @@ def started(
         user_id=message.user_id,
         message_id=message.id,
         name=name,
-        input=block["input"],
+        input=block["input"] if given is None else given,
         effect=effect,
         status="started",
         attempt=attempt,
@@ -99,6 +122,16 @@ def waiting(record: ToolCallRecord, outcome: ToolOutcome) -> ToolCallRecord:
     return replace(record, status="waiting", result=_result(outcome))
 
 
+def approved(record: ToolCallRecord, given: dict[str, JsonValue]) -> ToolCallRecord:
+    """Record that a person lets the call run, with ``given`` for its input."""
+    return replace(record, status="approved", input=given)
+
+
+def put_back(record: ToolCallRecord) -> ToolCallRecord:
+    """Record that a started call waits because what it needs has to be allowed first: that was no attempt at it."""
+    return replace(record, status="approved", attempt=max(0, record.attempt - 1))
+
+
 def sealed(record: ToolCallRecord, *, at: datetime) -> ToolCallRecord:
     """Close a call that was cut off and must not run again, saying what is known and what is not.
 
@@ -111,8 +144,27 @@ def sealed(record: ToolCallRecord, *, at: datetime) -> ToolCallRecord:
     return replace(record, status="interrupted", result=_result(outcome), ended_at=at)
 
 
+def wanted(row: ToolCallRecord) -> str:
+    """Return the key of what a call wants agreed to in its middle, or had agreed to; empty for nothing."""
+    if not isinstance(row.result, dict) or "approval" not in row.result:
+        return ""
+    kept = cast("dict[str, dict[str, dict[str, JsonValue]]]", row.result)
+    return str(kept["approval"]["payload"].get("key", ""))
+
+
+def part_done(record: ToolCallRecord | None) -> bool:
+    """Whether a call that waits, or may run again, had begun before."""
+    return record is not None and (record.attempt > 0 or wanted(record) != "")
+
+
 def abandoned(
-    message: MessageRecord, block: ToolUseBlock, record: ToolCallRecord | None, reason: str, *, at: datetime
+    message: MessageRecord,
+    block: ToolUseBlock,
+    record: ToolCallRecord | None,
+    reason: str,
+    *,
+    at: datetime,
+    stops: bool = True,
 ) -> ToolCallRecord:
     """Close a call that a person no longer wants; a recorded outcome stays what it is.
 
@@ -122,16 +174,21 @@ def abandoned(
         record: Its row, if it has one.
         reason: Why, for the model.
         at: The present time.
+        stops: Whether the end of its task was the end of its work.
     """
     if recorded_result(record) is not None and record is not None:
         return record
     if record is None:
         record = started(message, block, name=block["name"], effect="pure", attempt=0, at=at)
         known = "It had not begun."
-    elif record.status == "waiting":
+    elif record.status == "waiting" and not part_done(record):
         known = "Nobody answered it."
-    else:
+    elif record.status == "approved" and not part_done(record):
+        known = "It had not begun."
+    elif stops or record.effect == "pure" or record.status in ("waiting", "approved"):
         known = "It had begun and may have done part of its work."
+    else:
+        known = STILL_AT_WORK
     outcome = ToolOutcome.failure("CANCELLED", f"{reason} {known}", retryable=False)
     return replace(record, status="interrupted", result=_result(outcome), ended_at=at)
 
@@ -149,13 +206,19 @@ def interrupted_content(name: str, record: ToolCallRecord | None) -> str:
         f"{known} It may have done all, part or none of its work. Look at what is there before deciding whether to "
         "call it again."
     )
-    error: dict[str, JsonValue] = {"code": "INTERRUPTED", "message": message, "retryable": True}
+    again = record is not None and record.effect == "pure"
+    error: dict[str, JsonValue] = {"code": "INTERRUPTED", "message": message, "retryable": again}
     return json.dumps({"error": error}, ensure_ascii=False)
+
+
+def is_interrupted(content: str) -> bool:
+    """Whether a result says what `interrupted_content` says: nothing that an agent did came to this."""
+    return content.startswith('{"error": {"code": "INTERRUPTED", ')
 
 
 def recorded_result(record: ToolCallRecord | None) -> tuple[str, bool] | None:
     """Read the outcome of a row: content and whether it is an error; None while there is none."""
-    if record is None or record.status in ("started", "waiting"):
+    if record is None or record.status in ("waiting", "approved", "started"):
         return None
     result = record.result
     if isinstance(result, dict) and isinstance(content := result.get("content"), str):

@@ -8,27 +8,45 @@ ones are closed as interrupted, waiting ones wait on. There is no other state, s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic import JsonValue
 
 from koda_ray.agent.answer import Answer, LoopEvent, ModelRetry
+from koda_ray.agent.approvals import is_approval, resolved
 from koda_ray.agent.breakpoints import Breakpoint, advance, derive
 from koda_ray.agent.calls import Calls
-from koda_ray.agent.context import prune, with_state
-from koda_ray.agent.ledger import recorded_result, settled
+from koda_ray.agent.context import with_state
+from koda_ray.agent.hooks import Hook, Hooks, Stop
+from koda_ray.agent.ledger import part_done, recorded_result, settled, wanted
 from koda_ray.agent.limits import Limits, LoopOutcome
-from koda_ray.agent.messages import from_records, open_calls, repair, text_of, tool_uses
-from koda_ray.agent.stuck import CUT_OFF, repeated_failure
+from koda_ray.agent.messages import from_records, text_of, tool_uses
+from koda_ray.agent.permissions import Permissions
+from koda_ray.agent.purse import Purse
+from koda_ray.agent.stuck import CUT_OFF, EMPTY, going_in_circles, last_said
 from koda_ray.agent.toolkit import Toolkit, ToolOutcome
 from koda_ray.agent.transcript import Journal, Transcript, merged
-from koda_ray.errors import InvalidInput, InvalidTransition, ModelOverloaded, ModelRefused, ModelStreamBroken, NotFound
+from koda_ray.agent.voice import Voice
+from koda_ray.agent.window import Window, usage_event
+from koda_ray.budgets import Exceeded
+from koda_ray.errors import (
+    BudgetExceeded,
+    InvalidInput,
+    InvalidTransition,
+    KodaError,
+    ModelError,
+    ModelOverloaded,
+    ModelRefused,
+    ModelStreamBroken,
+    NotFound,
+)
 from koda_ray.events import NewEvent
-from koda_ray.llm.base import AgentName, Completed, ModelProvider, ModelRequest
+from koda_ray.llm.base import Completed, ModelProvider, ModelRequest, substitutes_of
 from koda_ray.logs import get_logger
 from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
-from koda_ray.types import now
+from koda_ray.types import new_id, now
 
 __all__ = ["AgentLoop", "Journal", "Limits", "LoopEvent", "LoopOutcome", "ModelRetry"]
 
@@ -47,16 +65,25 @@ class AgentLoop:
         journal: Where history and ledger are kept.
         session_id: Written into every row.
         user_id: Written into every row.
+        epoch: Of the activation that has the session; tools are told it.
         context: Called before each request; its text is appended to the last message as a block of its own (such as
             ``<state>...</state>``) and never stored. Empty for none.
+        briefing: Called before each request; its text is the last system part and never stored: what is true for a long
+            time, such as an agreed plan. Empty for none.
+        todo: Says what is to be done next on the agent's list of things to do; empty where nothing is.
         limits: Bounds of one run.
+        permissions: What it may do by itself, or a function that says so for each call; everything when None.
+        hooks: Who is heard before and after model and tool calls, in this order.
         on_event: Awaited with each delta as it streams.
+        purse: Pays for model calls; nothing is counted when None.
+        voice: Tells who follows it what it says and that it is done; nobody when None.
+        goes_on: Whether a run goes on after its last word, as that of an agent does whose subagents are at work.
     """
 
     def __init__(
         self,
         *,
-        agent: AgentName,
+        agent: str,
         provider: ModelProvider,
         model: str,
         system: tuple[str, ...],
@@ -64,22 +91,53 @@ class AgentLoop:
         journal: Journal,
         session_id: str,
         user_id: str,
+        epoch: int = 0,
         context: Callable[[], str] | None = None,
+        briefing: Callable[[], str] | None = None,
+        todo: Callable[[], str] = lambda: "",
         limits: Limits | None = None,
+        permissions: Permissions | Callable[[], Permissions] | None = None,
+        hooks: Sequence[Hook] = (),
         on_event: Callable[[LoopEvent], Awaitable[None]] | None = None,
+        purse: Purse | None = None,
+        voice: Voice | None = None,
+        goes_on: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._agent: AgentName = agent
+        self._agent = agent
         self._provider = provider
         self._model = model
         self._system = system
         self._toolkit = toolkit
         self._session_id = session_id
         self._context = context
+        self._briefing = briefing
+        self._todo = todo
         self._limits = limits or Limits()
         self._on_event = on_event
+        self._purse = purse
+        self._voice = voice
+        self._goes_on = goes_on
         self._at = Breakpoint.READY
+        self._entered: Breakpoint | None = None  # what was told last of where it is
         self._running = False
+        self._over = False  # whether the end of this run was told
+        self._since = 0  # circles are looked for from there on; a process that takes over looks at all of it
         self._log = Transcript(journal, agent=agent, session_id=session_id, user_id=user_id)
+        self._hooks = Hooks(hooks, lambda event: self._log.commit(Batch(events=[event])))
+        self._window = Window(
+            self._log,
+            toolkit,
+            provider,
+            self._hooks,
+            agent=agent,
+            model=model,
+            limit_tokens=self._limits.context_tokens,
+            asks=self._streaming,
+            asked=self._summed_up,
+            purse=purse,
+        )
+        allowed = permissions or Permissions()
+        self._permissions = (lambda: allowed) if isinstance(allowed, Permissions) else allowed
         self._calls = Calls(
             self._log,
             toolkit,
@@ -87,13 +145,26 @@ class AgentLoop:
             agent=agent,
             session_id=session_id,
             user_id=user_id,
+            epoch=epoch,
+            permissions=self._permissions,
+            hooks=self._hooks,
             move=self._move,
+            told=self.told,
         )
 
     @property
     def breakpoint(self) -> Breakpoint:
         """Where the loop stands."""
         return self._at
+
+    def told(self, outcome: LoopOutcome) -> list[NewEvent]:
+        """Make the events that tell of a run's end, for whoever stores why; none where nobody is told.
+
+        The loop itself stores those of an end that nothing else is stored of: see `run`.
+        """
+        if self._voice is None:
+            return []
+        return self._voice.done(outcome.kind, outcome.text, outcome.suspended_call_id)
 
     async def add_user(self, text: str, batch: Batch | None = None) -> MessageRecord:
         """Record what a person says, durably, together with ``batch``; also while the loop runs.
@@ -112,7 +183,7 @@ class AgentLoop:
     async def waiting(self) -> ToolCallRecord | None:
         """Find the call that waits for a person, if one does."""
         await self._log.refresh()
-        for call in open_calls(self._log.history):
+        for call in self._log.open_calls():
             record = self._log.calls.get(call.block["id"])
             if record is not None and record.status == "waiting":
                 return record
@@ -134,20 +205,105 @@ class AgentLoop:
             NotFound: NOT_FOUND, no such call in this agent's history.
             InvalidTransition: INVALID_TRANSITION, the call does not wait for anybody.
         """
+        record = await self._waiting(call_id)
+        if record is None:
+            return False
+        more = merged(resolved(record, "superseded", {}, at=now()), batch)
+        outcome = ToolOutcome(content=content, is_error=is_error, batch=more)
+        await self._calls.settle(settled(record, outcome, at=now()), outcome)
+        self._look_again()
+        return True
+
+    async def approve(
+        self, call_id: str, arguments: dict[str, JsonValue] | None = None, batch: Batch | None = None
+    ) -> bool:
+        """Let a call run that waits for a person's agreement; the next `run` does it.
+
+        Args:
+            call_id: The waiting call.
+            arguments: What it runs with, where the person changed what was proposed.
+            batch: Changes that belong to the answer.
+
+        Returns:
+            True when this decided it; False when it was decided already, and then nothing is written.
+
+        Raises:
+            InvalidInput: INVALID_INPUT, what it would run with does not fit the tool, is not allowed, or is changed and
+                a hook is against it; it waits on.
+            NotFound: NOT_FOUND, no such call in this agent's history.
+            InvalidTransition: INVALID_TRANSITION, the call does not wait for agreement.
+        """
+        record = await self._waiting(call_id, agreement=True)
+        if record is None:
+            return False
+        made = await self._calls.granted(record, arguments)
+        if await self._waiting(call_id, agreement=True) is None:  # decided while hooks were heard
+            return False
+        await self._log.commit(merged(made, batch))
+        self._look_again()
+        return True
+
+    async def reject(self, call_id: str, reason: str, batch: Batch | None = None) -> bool:
+        """Refuse a call that waits for a person's agreement: it never runs, and the model reads why.
+
+        Args:
+            call_id: The waiting call.
+            reason: Why, for the model.
+            batch: Changes that belong to the answer.
+
+        Returns:
+            True when this decided it; False when it was decided already, and then nothing is written.
+
+        Raises:
+            NotFound: NOT_FOUND, no such call in this agent's history.
+            InvalidTransition: INVALID_TRANSITION, the call does not wait for agreement.
+        """
+        record = await self._waiting(call_id, agreement=True)
+        if record is None:
+            return False
+        known = "A person refused this call; nothing was run."
+        if wanted(record):
+            known = "A person refused what this call wanted to do next; that was not done."
+        elif part_done(record):
+            known = "A person does not want this call run again. It had begun and may have done part of its work."
+        message = f"{known} {reason or 'They gave no reason.'}"
+        outcome = ToolOutcome.failure("REJECTED", message, retryable=False)
+        outcome.batch = merged(resolved(record, "rejected", {"reason": reason}, at=now()), batch)
+        await self._calls.settle(settled(record, outcome, at=now()), outcome)
+        self._look_again()
+        return True
+
+    async def _waiting(self, call_id: str, *, agreement: bool = False) -> ToolCallRecord | None:
+        """Find a waiting call; None where it was decided before."""
         await self._log.refresh()
         record = self._log.calls.get(call_id)
         found = next((m for m in self._log.history if record is not None and m.id == record.message_id), None)
         if record is None or found is None:
             raise NotFound(f"there is no call {call_id!r} of {self._agent}")
-        if recorded_result(record) is not None:
-            return False
+        if recorded_result(record) is not None or (agreement and record.status in ("approved", "started")):
+            return None
         if record.status != "waiting":
             raise InvalidTransition(f"call {call_id} of {record.name} is {record.status}, it waits for nobody")
-        outcome = ToolOutcome(content=content, is_error=is_error, batch=batch)
-        await self._calls.settle(settled(record, outcome, at=now()), outcome)
+        if agreement and not is_approval(record):
+            raise InvalidTransition(f"call {call_id} of {record.name} waits for an answer, not for agreement")
+        return record
+
+    def _look_again(self) -> None:
+        self._since = len(self._log.history)  # a person has looked at it
         if not self._running:
             self._at = derive(self._log.history, self._log.calls)
-        return True
+
+    async def reload(self) -> None:
+        """Read history and ledger again: somebody else changed them.
+
+        Raises:
+            InvalidTransition: INVALID_TRANSITION, it is running; cancel and await the run first.
+        """
+        if self._running:
+            raise InvalidTransition(f"the loop of {self._agent} runs; cancel it before its history is changed")
+        await self._log.load()
+        self._since = 0
+        self._at = derive(self._log.history, self._log.calls)
 
     async def abandon(self, reason: str, batch: Batch | None = None) -> int:
         """Close every call that is open because a person stopped the work, so that the next run does none of it.
@@ -162,16 +318,28 @@ class AgentLoop:
         Raises:
             InvalidTransition: INVALID_TRANSITION, it is running; cancel and await the run first.
         """
+        own, count = await self.abandoning(reason)
+        await self._log.commit(merged(own, batch))
+        self._at = derive(self._log.history, self._log.calls)
+        return count
+
+    async def abandoning(self, reason: str) -> tuple[Batch, int]:
+        """Make the changes with which `abandon` closes calls, to be committed by somebody else; and count those calls.
+
+        Raises:
+            InvalidTransition: INVALID_TRANSITION, it is running; cancel and await the run first.
+        """
         if self._running:
             raise InvalidTransition(f"the loop of {self._agent} runs; cancel it before its calls are abandoned")
         await self._log.load()
-        open_ = open_calls(self._log.history)
-        await self._calls.abandon(open_, reason, batch)
-        self._at = derive(self._log.history, self._log.calls)
-        return len(open_)
+        open_ = self._log.open_calls()
+        return self._calls.abandoning(open_, reason), len(open_)
 
     async def run(self) -> LoopOutcome:
         """Go on from wherever the history stands until the model is done, a person is needed or a bound is reached.
+
+        That it ``stopped`` or reached a ``limit`` is told here, the last word and a call that waits with their rows;
+        whoever asks a person what to do about a run that is ``stuck`` or ``paused`` tells of that with the question.
 
         Raises:
             ModelError: The model cannot be reached, refused, or broke off too often; the history is whole.
@@ -184,18 +352,23 @@ class AgentLoop:
         self._running = True
         try:
             await self._log.load()
-            self._at = derive(self._log.history, self._log.calls)
-            return await self._run()
+            self._at, self._over = derive(self._log.history, self._log.calls), False
+            if self._entered is None and self._at is Breakpoint.READY:
+                self._entered = self._at  # nothing is told of a run that finds nothing to do
+            self._note()
+            outcome = await self._run()
+            tells = outcome.kind in ("limit", "stopped") and not self._over
+            await self._log.keep_notes(self.told(outcome) if tells else ())
+            return outcome
         finally:
             self._running = False
 
     async def _run(self) -> LoopOutcome:
         turns, cut_off, self._calls.made = 0, 0, 0
-        begun_at = len(self._log.history)
         while True:
             await self._log.refresh()
             history = self._log.history
-            if open_ := open_calls(history):
+            if open_ := self._log.open_calls():
                 if self._at is not Breakpoint.TOOL_PENDING:
                     self._move(Breakpoint.TOOL_PENDING)
                 if (outcome := await self._calls.answer(open_)) is not None:
@@ -208,8 +381,8 @@ class AgentLoop:
                 return LoopOutcome(kind="end_turn", text=text_of(from_records(history[-1:])[0]))
             if self._at is not Breakpoint.PRE_MODEL:
                 self._move(Breakpoint.PRE_MODEL)
-            recent = from_records(history[max(0, begun_at - 1) :])
-            if (circle := repeated_failure(recent, self._toolkit.effect, limit=self._limits.same_failures)) is not None:
+            if (circle := self._circle(history[max(0, self._since - 1) :])) is not None:
+                self._since = len(history)
                 self._rest()
                 return LoopOutcome(kind="stuck", text=circle)
             if turns >= self._limits.turns or cut_off >= self._limits.model_attempts:
@@ -217,42 +390,116 @@ class AgentLoop:
                 what = f"{turns} answers of the model" if turns >= self._limits.turns else "answers cut off too often"
                 return LoopOutcome(kind="limit", text=f"Stopped at the limit of one run: {what}.")
             turns += 1
-            stop = await self._ask()
+            try:
+                stop = await self._ask_in_room()
+            except BudgetExceeded as error:
+                self._rest()
+                return LoopOutcome(kind="paused", text=error.message, exceeded=Exceeded.by(error))
+            if isinstance(stop, Stop):
+                self._rest()
+                return LoopOutcome(kind="stopped", text=stop.reason)
             cut_off = cut_off + 1 if stop == "max_tokens" else 0
+
+    def _circle(self, recent: Sequence[MessageRecord]) -> str | None:
+        kit = self._toolkit
+        since = from_records(recent[last_said(recent) :])
+        return going_in_circles(since, kit.effect, self._limits.patience, tracks=kit.tracks, todo=self._todo())
 
     # --- the model ------------------------------------------------------------------------------------------------
 
-    async def _ask(self) -> str:
+    async def _ask_in_room(self) -> str | Stop:
+        """Ask, with old turns summed up first where they take too much room; once more where the provider says so."""
+        if isinstance(made := await self._window.make_room(self._request), Stop):
+            return made
+        try:
+            return await self._ask()
+        except ModelError as error:
+            if error.code != "MODEL_CONTEXT_OVERFLOW":
+                raise
+            self._move(Breakpoint.PRE_MODEL)
+            await self._log.refresh()
+            if isinstance(squeezed := await self._window.squeeze(self._request()), Stop):
+                return squeezed
+            if not squeezed:
+                raise
+        return await self._ask()
+
+    async def _ask(self) -> str | Stop:
         for attempt in range(1, self._limits.model_attempts + 1):
             request, position = self._request(), self._log.reserve()
-            self._move(Breakpoint.STREAMING_MODEL)
+            request = await self._hooks.before_model(request)
+            if isinstance(request, Stop):
+                return request
+            call_id = new_id("msg")
+            if self._purse is not None:
+                request = await self._purse.begin(
+                    call_id, request, self._streaming, substitutes=substitutes_of(self._provider)
+                )
+            await self._streaming()
             answer = Answer(self._provider, request)
+            if self._voice is not None:
+                self._voice.begin(call_id)
             try:
-                completed = await answer.read(self._on_event)
+                completed = await answer.read(self._on_event if self._voice is None else self._heard)
             except (ModelStreamBroken, ModelOverloaded) as error:
                 # an overload before anything streamed was tried again by the provider already
                 again = isinstance(error, ModelStreamBroken) or answer.began
+                await self._unanswered(call_id, request, error, answer)
                 if not again or attempt == self._limits.model_attempts:
                     raise
                 await self._again(attempt, error)
                 self._move(Breakpoint.PRE_MODEL)
                 await self._log.refresh()
+            except (Exception, asyncio.CancelledError) as error:
+                await self._unanswered(call_id, request, error, answer)
+                raise
             else:
-                return await self._keep(request, position, completed)
+                return await self._keep(request, position, completed, call_id)
         raise AssertionError("the last attempt returns or raises")
 
+    async def _streaming(self, reserved: Batch | None = None) -> None:
+        """Store that the model is asked, with what is reserved for that; only then is it so.
+
+        Nothing is stored where it is so already, and nothing more was reserved.
+        """
+        to = Breakpoint.STREAMING_MODEL
+        if self._at is to and reserved is None:
+            return
+        await self._log.commit(merged(Batch(events=[self._entry(to)]), reserved))
+        self._entered = to
+        self._move(to)
+
+    def _summed_up(self) -> None:
+        if self._at is Breakpoint.STREAMING_MODEL:
+            self._move(Breakpoint.PRE_MODEL)
+
+    async def _heard(self, event: LoopEvent) -> None:
+        if self._on_event is not None:
+            await self._on_event(event)
+        if self._voice is not None and (pieces := self._voice.heard(event)):
+            await self._log.commit(Batch(events=pieces))
+
+    async def _unanswered(self, call_id: str, request: ModelRequest, error: BaseException, answer: Answer) -> None:
+        """Close the account of a call that gave no answer; where that cannot be stored, the next call does it."""
+        moves = self._purse.unanswered(call_id, request, error, chars=answer.chars) if self._purse is not None else []
+        if moves:
+            with contextlib.suppress(KodaError):
+                await self._log.commit(Batch(charges=moves))
+
     def _request(self) -> ModelRequest:
-        whole = repair(from_records(self._log.history), self._log.calls)
-        messages = prune(whole, verbatim=self._toolkit.asking)
+        shown = self._window.shown()
         state = self._context() if self._context is not None else ""
+        briefing = self._briefing() if self._briefing is not None else ""
         return ModelRequest(
             agent=self._agent,
             model=self._model,
-            system=self._system,
-            messages=with_state(messages, state),
+            system=(*self._system, briefing) if briefing else self._system,
+            messages=with_state(shown.messages, state),
             tools=self._toolkit.specs,
             max_tokens=self._limits.max_tokens,
             volatile_blocks=1 if state else 0,
+            settled_blocks=shown.settled,
+            discards=True,
         )
 
     async def _again(self, attempt: int, error: ModelStreamBroken | ModelOverloaded) -> None:
@@ -267,17 +514,16 @@ class AgentLoop:
             await self._on_event(ModelRetry(attempt=attempt, code=error.code, wait_s=wait_s))
         await asyncio.sleep(wait_s)
 
-    async def _keep(self, request: ModelRequest, position: int, completed: Completed) -> str:
-        usage, record = completed.usage, self._log.record("assistant", list(completed.message.content), position)
-        data: dict[str, JsonValue] = {
-            "agent": self._agent,
-            "model": request.model,
-            "inputTokens": usage.input_tokens,
-            "outputTokens": usage.output_tokens,
-            "cacheReadTokens": usage.cache_read_tokens,
-            "cacheWriteTokens": usage.cache_write_tokens,
-        }
-        batch = Batch(events=[NewEvent(type="usage", data=data, cause_id=record.id)])
+    async def _keep(self, request: ModelRequest, position: int, completed: Completed, call_id: str) -> str | Stop:
+        used = completed
+        completed, stop = await self._hooks.after_model(request, completed)
+        record = self._log.record("assistant", list(completed.message.content), position, call_id)
+        self._window.gauge.learn(request, completed.usage)
+        batch, cost_usd = Batch(), None
+        if self._purse is not None:
+            settle, cost_usd = self._purse.settle(call_id, request, used)
+            batch.charges.append(settle)
+        batch.events.append(usage_event(request, completed, cost_usd=cost_usd, cause_id=record.id))
         if completed.stop_reason == "refusal":
             # a refused turn stays out of the history: with it, later requests would be refused too
             await self._log.commit(batch)
@@ -286,16 +532,41 @@ class AgentLoop:
             raise ModelRefused(f"the model declined to answer{': ' + said if said else ''}; ask for something else")
         batch.messages.append(record)
         calls = tool_uses(completed.message)
-        if completed.stop_reason == "max_tokens" and not calls:
-            batch.messages.append(self._log.record("user", [{"type": "text", "text": CUT_OFF}]))
+        cut_off = completed.stop_reason == "max_tokens"
+        if not calls and (cut_off or not text_of(completed.message).strip()):
+            note = CUT_OFF if cut_off else EMPTY
+            batch.messages.append(self._log.record("user", [{"type": "text", "text": note}]))
+        if self._voice is not None:
+            batch.events.extend(self._voice.said(record))
+        if stop is not None:
+            batch.events.extend(self.told(LoopOutcome(kind="stopped", text=stop.reason)))
+        elif not calls and len(batch.messages) == 1 and not self._is_answered_again(position):
+            batch.events.extend(self.told(LoopOutcome(kind="end_turn", text=text_of(completed.message))))
+        self._over = stop is not None
+        self._move(Breakpoint.TOOL_PENDING if calls else Breakpoint.READY)  # before: it is stored with the answer
         await self._log.commit(batch)
-        self._move(Breakpoint.TOOL_PENDING if calls else Breakpoint.READY)
-        return completed.stop_reason
+        return stop or completed.stop_reason
+
+    def _is_answered_again(self, position: int) -> bool:
+        """Whether the run goes on after the last word at this place: somebody spoke meanwhile, or will report."""
+        history = self._log.history
+        return (bool(history) and history[-1].position > position) or self._goes_on()
 
     # --- small parts ----------------------------------------------------------------------------------------------
 
     def _move(self, to: Breakpoint) -> None:
         self._at = advance(self._at, to)
+        self._note()
+
+    def _note(self) -> None:
+        """Have the next commit tell where it is; there is one before a model is asked or a tool runs."""
+        if self._at is not self._entered:
+            self._log.note(self._entry(self._at))
+            self._entered = self._at
+
+    def _entry(self, to: Breakpoint) -> NewEvent:
+        before = None if self._entered is None else self._entered.value
+        return NewEvent(type="breakpoint_change", data={"agent": self._agent, "from": before, "to": to.value})
 
     def _rest(self) -> None:
         if self._at is not Breakpoint.READY:

@@ -7,17 +7,18 @@ right in a copy, before every model call; nothing stored is changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
 from koda_ray.agent.ledger import interrupted_content, recorded_result, result_block
-from koda_ray.llm.base import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from koda_ray.llm.base import Block, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from koda_ray.state.store import MessageRecord, ToolCallRecord
 
 __all__ = [
     "CONTINUE",
     "OpenCall",
+    "Repaired",
     "from_records",
     "open_calls",
     "repair",
@@ -63,8 +64,13 @@ def tool_results(message: Message) -> tuple[ToolResultBlock, ...]:
     return tuple(block for block in message.content if block["type"] == "tool_result")
 
 
-def open_calls(history: Sequence[MessageRecord]) -> list[OpenCall]:
-    """List calls that have no result anywhere in the history, in the order they were made."""
+def open_calls(history: Sequence[MessageRecord], elsewhere: Collection[str] = ()) -> list[OpenCall]:
+    """List calls that have no result anywhere in the history, in the order they were made.
+
+    Args:
+        history: Messages in order.
+        elsewhere: Ids of calls whose results are not among these.
+    """
     answered = {
         block["tool_use_id"] for record in history for block in _blocks(record) if block["type"] == "tool_result"
     }
@@ -72,6 +78,8 @@ def open_calls(history: Sequence[MessageRecord]) -> list[OpenCall]:
     for record in history:
         for block in _blocks(record):
             if record.role == "assistant" and block["type"] == "tool_use" and block["id"] not in answered:
+                if block["id"] in elsewhere:
+                    continue
                 answered.add(block["id"])
                 calls.append(OpenCall(message=record, block=block))
     return calls
@@ -89,24 +97,77 @@ def repair(history: Sequence[Message], ledger: Mapping[str, ToolCallRecord]) -> 
         history: Messages in order.
         ledger: Tool calls by id.
     """
-    results: dict[str, ToolResultBlock] = {}
-    for message in history:
-        if message.role == "user":
-            for block in tool_results(message):
-                results.setdefault(block["tool_use_id"], block)
-    out: list[Message] = []
-    seen: set[str] = set()
-    for message in history:
-        if message.role == "user":
-            _append(out, "user", tuple(_words(message)))
-            continue
-        kept = _spoken(message, seen)
-        calls = [block for block in kept if block["type"] == "tool_use"]
-        _append(out, "assistant", kept)
-        _append(out, "user", tuple(results.get(c["id"]) or _answer(c, ledger.get(c["id"])) for c in calls))
+    return _begun(_Mended().more(history, ledger).out)
+
+
+class Repaired:
+    """A history that grows, repaired as by `repair`; what has all its results is looked at once."""
+
+    def __init__(self) -> None:
+        self._settled: list[MessageRecord] = []
+        self._mended = _Mended()
+
+    def of(self, history: Sequence[MessageRecord], ledger: Mapping[str, ToolCallRecord]) -> tuple[Message, ...]:
+        """Repair it as it is now. Messages that are as they were the last time are the same objects."""
+        if list(history[: len(self._settled)]) != self._settled:  # it was put back, or something came in between
+            self._settled, self._mended = [], _Mended()
+        new = history[len(self._settled) :]
+        done = _answered(new, self._mended.results)
+        if done:
+            self._settled += new[:done]
+            self._mended.more(from_records(new[:done]), ledger)
+        return _begun(self._mended.copy().more(from_records(new[done:]), ledger).out)
+
+
+@dataclass
+class _Mended:
+    """How far a repair has come."""
+
+    out: list[Message] = field(default_factory=list[Message])
+    seen: set[str] = field(default_factory=set[str])
+    results: dict[str, ToolResultBlock] = field(default_factory=dict[str, ToolResultBlock])
+
+    def copy(self) -> _Mended:
+        return _Mended(self.out.copy(), self.seen.copy(), self.results.copy())
+
+    def more(self, history: Sequence[Message], ledger: Mapping[str, ToolCallRecord]) -> _Mended:
+        """Go on with what comes next; a result that comes later still is not seen."""
+        for message in history:
+            if message.role == "user":
+                for block in tool_results(message):
+                    self.results.setdefault(block["tool_use_id"], block)
+        for message in history:
+            if message.role == "user":
+                _append(self.out, "user", tuple(_words(message)))
+                continue
+            kept = _spoken(message, self.seen)
+            calls = [block for block in kept if block["type"] == "tool_use"]
+            _append(self.out, "assistant", kept)
+            answers = (self.results.get(c["id"]) or _answer(c, ledger.get(c["id"])) for c in calls)
+            _append(self.out, "user", tuple(answers))
+        return self
+
+
+def _answered(history: Sequence[MessageRecord], before: Collection[str]) -> int:
+    """Count the messages at the beginning among which, and ``before``, each call has its result."""
+    results, waiting, count = set(before), set[str](), 0
+    for index, record in enumerate(history, start=1):
+        for block in _blocks(record):
+            if block["type"] == "tool_result" and record.role == "user":
+                results.add(block["tool_use_id"])
+                waiting.discard(block["tool_use_id"])
+            elif block["type"] == "tool_use" and block["id"] not in results:
+                waiting.add(block["id"])
+        if not waiting:
+            count = index
+    return count
+
+
+def _begun(out: Sequence[Message]) -> tuple[Message, ...]:
+    """Have the user begin."""
     if out and out[0].role == "assistant":
         first: TextBlock = {"type": "text", "text": CONTINUE}
-        out.insert(0, Message(role="user", content=(first,)))
+        return (Message(role="user", content=(first,)), *out)
     return tuple(out)
 
 
@@ -119,8 +180,13 @@ def _append(out: list[Message], role: str, blocks: tuple[Block, ...]) -> None:
         out.append(Message(role="user" if role == "user" else "assistant", content=blocks))
 
 
-def _words(message: Message) -> list[TextBlock]:
-    return [block for block in message.content if block["type"] == "text" and block["text"].strip()]
+def _words(message: Message) -> list[TextBlock | ImageBlock]:
+    """Keep what a user's message may hold beside results: words, and pictures."""
+    kept: list[TextBlock | ImageBlock] = []
+    for block in message.content:
+        if block["type"] == "image" or (block["type"] == "text" and block["text"].strip()):
+            kept.append(block)
+    return kept
 
 
 def _spoken(message: Message, seen: set[str]) -> tuple[Block, ...]:

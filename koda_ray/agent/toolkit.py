@@ -7,17 +7,19 @@ act on (the path in the schema, what was expected, what it sent); nothing has ru
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from koda_ray.errors import InvalidInput
-from koda_ray.llm.base import INVALID_INPUT, ToolSpec
+from koda_ray.llm.base import INVALID_INPUT, ToolSpec, ToolUseBlock
+from koda_ray.llm.inputs import flaw
 from koda_ray.state.store import Batch, Effect
 
-__all__ = ["BoundCall", "Tool", "ToolCall", "ToolOutcome", "Toolkit"]
+__all__ = ["Agreement", "BoundCall", "Tool", "ToolCall", "ToolOutcome", "Toolkit"]
 
 _SHOWN_CHARS = 200
 _MAX_ISSUES = 20
@@ -25,7 +27,12 @@ _MAX_ISSUES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall:
-    """Who calls, and which time: ``id`` is the idempotency key, the same for every ``attempt`` (1 for the first)."""
+    """Who calls, and which time: ``id`` is the idempotency key, the same for every ``attempt`` (1 for the first).
+
+    ``epoch`` is a fencing token: each activation of a session has a higher one. Whoever acts for a call from outside,
+    and refuses a lower number than the highest that it has seen, does nothing for an activation that was replaced.
+    ``agreed`` is the key of the `Agreement` that it wanted last, once a person has given it.
+    """
 
     id: str
     attempt: int
@@ -33,6 +40,23 @@ class ToolCall:
     name: str
     session_id: str = ""
     user_id: str = ""
+    epoch: int = 0
+    agreed: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """What a person has to agree to before a call that has begun goes on: it runs again then, and is told so.
+
+    Args:
+        key: Names it, the same whenever the call runs again.
+        reason: Why a person is asked.
+        shown: What it would change, such as a diff.
+    """
+
+    key: str
+    reason: str
+    shown: str
 
 
 @dataclass(kw_only=True)
@@ -44,6 +68,7 @@ class ToolOutcome:
         is_error: The tool did not do what was asked.
         retryable: Whether the model may try the same again; of errors only.
         suspend: The answer comes later, from a person: the call waits, across restarts, for ``AgentLoop.resolve``.
+        wants: There is no answer yet: the call waits, across restarts, for a person's agreement.
         batch: Changes that are committed in the same transaction as this outcome.
     """
 
@@ -51,6 +76,7 @@ class ToolOutcome:
     is_error: bool = False
     retryable: bool = True
     suspend: bool = False
+    wants: Agreement | None = None
     batch: Batch | None = None
 
     @classmethod
@@ -76,9 +102,21 @@ class Tool:
         description: What it does and when to use it, for the model.
         input_model: The input's shape; ``run`` gets an instance of exactly this class.
         effect: ``pure`` may run again at any time, ``idempotent`` again with the call's id as its key, ``unsafe`` not.
+        keys: Names what a call reads or changes, such as files. Calls that follow each other in one message run at
+            the same time where all are pure, or where none is unsafe and no two have a key in common; None for what
+            may touch anything.
         run: Does it.
         timeout_s: Longest time for one run.
         asks: Its result is a person's answer, kept word for word when old turns are shortened.
+        preview: Shows a person what a call would change, such as a diff, before they agree to it.
+        paths: Names of the parameters that hold paths, at any depth, for the rules about paths; empty for a tool that
+            has none, or looks at the rules itself. None for those whose names look like it (``file_path``, ``dest``).
+        files: Reads from an input and a result which files the call showed or wrote, whole, by path (None for one that
+            it changed without saying to what). Their newest content is kept when old turns are shortened.
+        guarded: Whether modes that guard against changes look at it, where it is not pure; not so for what only tells
+            the person something.
+        tracks: Its success with a new input is progress on a list of things to do.
+        stops: Whether ending its task ends its work; a plain function's thread goes on.
     """
 
     name: str
@@ -86,8 +124,21 @@ class Tool:
     input_model: type[BaseModel]
     effect: Effect
     run: Callable[[Any, ToolCall], Awaitable[ToolOutcome]]
+    keys: Callable[[Any], Collection[str]] | None = None
     timeout_s: float = 60.0
     asks: bool = False
+    preview: Callable[[Any, ToolCall], Awaitable[str]] | None = None
+    paths: Collection[str] | None = None
+    files: Callable[[Mapping[str, JsonValue], str], Mapping[str, str | None]] | None = None
+    guarded: bool = True
+    tracks: bool = False
+    stops: bool = True
+
+    def may_run_beside(self, other: Tool) -> bool:
+        """Whether calls of both may run at the same time, as far as the tools tell."""
+        if "unsafe" in (self.effect, other.effect) or self.asks or other.asks:
+            return False
+        return self.effect == other.effect == "pure" or (self.keys is not None and other.keys is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +147,32 @@ class BoundCall:
 
     tool: Tool
     input: BaseModel
+
+    @property
+    def effective(self) -> dict[str, JsonValue]:
+        """What the tool gets, as JSON: coerced, and with defaults."""
+        return self.input.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
+
+    def written(self, given: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return the input to write down: what the tool gets, or ``given`` where that cannot be read back as the same.
+
+        Args:
+            given: What was checked.
+        """
+        try:
+            effective = self.effective
+            return effective if self.tool.input_model.model_validate(effective) == self.input else given
+        except (ValidationError, PydanticSerializationError):
+            return given
+
+    def may_run_beside(self, other: BoundCall) -> bool:
+        """Whether it makes no difference which of two calls comes first."""
+        ours, theirs = self.tool, other.tool
+        if not ours.may_run_beside(theirs):
+            return False
+        if ours.effect == theirs.effect == "pure" or ours.keys is None or theirs.keys is None:
+            return True
+        return set(ours.keys(self.input)).isdisjoint(theirs.keys(other.input))
 
 
 class Toolkit:
@@ -134,6 +211,16 @@ class Toolkit:
         names = {name for name, tool in self._tools.items() if tool.asks}
         return frozenset(names | {alias for alias, name in self._aliases.items() if name in names})
 
+    def files_of(self, call: ToolUseBlock, result: str) -> Mapping[str, str | None]:
+        """Say which files a call that succeeded showed or wrote; what its tool cannot read shows nothing."""
+        tool = self.get(call["name"])
+        if tool is None or tool.files is None:
+            return {}
+        try:
+            return tool.files(call["input"], result)
+        except (LookupError, TypeError, ValueError):  # a result that was cut, or of an older version of the tool
+            return {}
+
     def get(self, name: str) -> Tool | None:
         """Find a tool by its name or an alias."""
         return self._tools.get(self._aliases.get(name, name))
@@ -142,6 +229,16 @@ class Toolkit:
         """Say what running ``name`` may change; a tool that is not here changes nothing."""
         tool = self.get(name)
         return "pure" if tool is None else tool.effect
+
+    def stops(self, name: str) -> bool:
+        """Say whether ending a tool's task ends its work; a tool that is not here has none."""
+        tool = self.get(name)
+        return tool is None or tool.stops
+
+    def tracks(self, name: str) -> bool:
+        """Say whether a tool moves things on a list of things to do."""
+        tool = self.get(name)
+        return tool is not None and tool.tracks
 
     def bind(self, name: str, given: Mapping[str, JsonValue]) -> BoundCall | ToolOutcome:
         """Check a call.
@@ -155,16 +252,22 @@ class Toolkit:
                 "UNKNOWN_TOOL", f"There is no tool {name[:_SHOWN_CHARS]!r}. Tools: {', '.join(self._tools)}."
             )
         if set(given) == {INVALID_INPUT}:
-            raw = str(given[INVALID_INPUT])
-            return ToolOutcome.failure(
-                "INVALID_JSON",
-                f"The input of {name} was not a JSON object ({len(raw)} characters, ending {raw[-_SHOWN_CHARS:]!r}). "
-                "Nothing was run. Send the whole call again; if it was cut off, send less in one call.",
-            )
+            return _unreadable(name, str(given[INVALID_INPUT]))
         try:
             return BoundCall(tool=tool, input=tool.input_model.model_validate(given))
         except ValidationError as error:
             return _rejection(name, error)
+
+
+def _unreadable(name: str, raw: str) -> ToolOutcome:
+    path, problem = flaw(raw)
+    return ToolOutcome.failure(
+        "INVALID_JSON",
+        f"The input of {name} was not a JSON object: at {path}: {problem} ({len(raw)} characters, ending "
+        f"{raw[-_SHOWN_CHARS:]!r}). Nothing was run. Send the whole call again; if it was cut off, send less in one "
+        "call.",
+        details={"issues": [{"path": path, "problem": problem, "got": repr(raw[-_SHOWN_CHARS:])}]},
+    )
 
 
 def _rejection(name: str, error: ValidationError) -> ToolOutcome:

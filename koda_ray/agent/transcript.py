@@ -15,6 +15,9 @@ from typing import Literal, Protocol, cast
 
 from pydantic import JsonValue
 
+from koda_ray.agent.memory import stream_of
+from koda_ray.agent.messages import OpenCall, from_records, open_calls, tool_results
+from koda_ray.events import NewEvent
 from koda_ray.llm.base import Block
 from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
 from koda_ray.types import new_id, now
@@ -56,8 +59,16 @@ class Transcript:
         self._lock = asyncio.Lock()
         self._current = False
         self._next = 1
+        self._notes: list[NewEvent] = []
+        self._closed = 0  # messages at the beginning whose calls all have their results among them
+        self._results: set[str] = set()
         self.history: list[MessageRecord] = []
         self.calls: dict[str, ToolCallRecord] = {}
+        self.summaries: list[MessageRecord] = []
+        self.version = 0
+        """Another number after each change."""
+        self.loaded = 0
+        """Another number after everything was read again, or a summary was added."""
 
     async def load(self) -> None:
         """Read everything again."""
@@ -70,6 +81,17 @@ class Transcript:
             if not self._current:
                 await self._load()
 
+    def open_calls(self) -> list[OpenCall]:
+        """List calls that have no result, in the order they were made; what is closed is looked at once."""
+        if not self._closed:
+            self._results.clear()
+        new = self.history[self._closed :]
+        open_ = open_calls(new, self._results)
+        if not open_:
+            self._closed += len(new)
+            self._results.update(block["tool_use_id"] for each in from_records(new) for block in tool_results(each))
+        return open_
+
     def reserve(self) -> int:
         """Take the next position.
 
@@ -81,11 +103,15 @@ class Transcript:
         return position
 
     def record(
-        self, role: Literal["user", "assistant"], content: Sequence[Block], position: int | None = None
+        self,
+        role: Literal["user", "assistant"],
+        content: Sequence[Block],
+        position: int | None = None,
+        message_id: str = "",
     ) -> MessageRecord:
         """Make a row for something said, at the next position or at one that was reserved."""
         return MessageRecord(
-            id=new_id("msg"),
+            id=message_id or new_id("msg"),
             session_id=self._session_id,
             user_id=self._user_id,
             agent=self._agent,
@@ -95,14 +121,38 @@ class Transcript:
             created_at=now(),
         )
 
+    def summary(self, content: Sequence[Block], message_id: str) -> MessageRecord:
+        """Make a row for a summary of the history, in the stream of the agent's summaries."""
+        return MessageRecord(
+            id=message_id,
+            session_id=self._session_id,
+            user_id=self._user_id,
+            agent=stream_of(self._agent),
+            position=self.summaries[-1].position + 1 if self.summaries else 1,
+            role="assistant",
+            content=cast("list[JsonValue]", list(content)),
+            created_at=now(),
+        )
+
+    def note(self, event: NewEvent) -> None:
+        """Have an event stored with the next commit, before that one's own."""
+        self._notes.append(event)
+
+    async def keep_notes(self, events: Sequence[NewEvent] = ()) -> None:
+        """Store what was noted, and ``events`` with it, where there is any."""
+        if self._notes or events:
+            await self.commit(Batch(events=list(events)))
+
     async def commit(self, batch: Batch) -> None:
-        """Commit a batch and then apply it here.
+        """Commit a batch, with what was noted, and then apply it here.
 
         Raises:
             Fenced: FENCED, from the journal; as everything else it raises, and then memory is read again.
         """
         async with self._lock:
             self._current, was_current = False, self._current
+            if noted := len(self._notes):
+                batch = replace(batch, events=[*self._notes, *batch.events])
             task = asyncio.ensure_future(_committed(self._journal, batch))
             task.add_done_callback(_looked_at)  # whoever is cancelled twice never hears how it ended
             try:
@@ -110,20 +160,29 @@ class Transcript:
             except asyncio.CancelledError:
                 await asyncio.wait({task})
                 if not task.cancelled() and task.exception() is None:
-                    self._apply(batch, was_current)
+                    self._apply(batch, was_current, noted)
                 raise
-            self._apply(batch, was_current)
+            self._apply(batch, was_current, noted)
 
-    def _apply(self, batch: Batch, was_current: bool) -> None:
+    def _apply(self, batch: Batch, was_current: bool, noted: int) -> None:
+        del self._notes[:noted]
         for record in batch.messages:
             if record.agent == self._agent:
                 insort(self.history, record, key=lambda each: each.position)
+                if self.history[-1] is not record:
+                    self._closed = 0
+            elif record.agent == stream_of(self._agent):
+                self.summaries.append(record)
+                self.loaded += 1
         self.calls.update((record.id, record) for record in batch.tool_calls)
         self._current = was_current
+        self.version += 1
 
     async def _load(self) -> None:
         self.history = sorted(await self._journal.messages(self._agent), key=lambda each: each.position)
         self.calls = {record.id: record for record in await self._journal.tool_calls()}
+        self.summaries = sorted(await self._journal.messages(stream_of(self._agent)), key=lambda each: each.position)
+        self.version, self.loaded, self._closed = self.version + 1, self.loaded + 1, 0
         if self.history:
             self._next = max(self._next, self.history[-1].position + 1)
         self._current = True

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from koda_ray.events import NewEvent
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
 from koda_ray.types import NodeState
+from tests.books import Ledger
 
-__all__ = ["Crash", "Disk", "MemoryJournal", "SqlJournal", "effects", "record_effect", "state_of"]
+__all__ = ["Crash", "Disk", "MemoryJournal", "SqlJournal", "state_of"]
 
 
 class Crash(BaseException):
@@ -27,6 +26,7 @@ class Disk:
     messages: dict[str, MessageRecord] = field(default_factory=dict[str, MessageRecord])
     calls: dict[str, ToolCallRecord] = field(default_factory=dict[str, ToolCallRecord])
     batches: list[Batch] = field(default_factory=list[Batch])
+    ledger: Ledger = field(default_factory=Ledger)
 
     @property
     def events(self) -> list[NewEvent]:
@@ -52,6 +52,7 @@ class MemoryJournal:
     async def commit(self, batch: Batch) -> None:
         self._tick("before commit")
         batch = copy.deepcopy(batch)
+        self._disk.ledger.enter(*batch.charges)  # first: what does not fit is refused whole
         for message in batch.messages:
             assert message.id not in self._disk.messages, "history is append-only"
             same = [
@@ -62,8 +63,9 @@ class MemoryJournal:
         for call in batch.tool_calls:
             before = self._disk.calls.get(call.id)
             if before is not None:
-                assert before.status in ("started", "waiting"), f"outcome {before.status} of {call.name} was rewritten"
-                assert call.attempt >= before.attempt
+                ended = before.status not in ("started", "waiting", "approved")
+                assert not ended, f"outcome {before.status} of {call.name} was rewritten"
+                assert call.attempt >= before.attempt or call.status == "approved"  # a pause is no attempt
             self._disk.calls[call.id] = call
         self._disk.batches.append(batch)
         self._tick("after commit")
@@ -98,26 +100,3 @@ class SqlJournal:
 
 def state_of(session_id: str) -> NodeState:
     return NodeState(node_id="nod_1", user_id="local", project_id="prj_1", session_id=session_id)
-
-
-def record_effect(path: Path, key: str, *, once: bool) -> None:
-    """Do something to the outside world that a crash does not undo: one row a time, or one row a key."""
-    with sqlite3.connect(path, isolation_level=None) as outside:
-        outside.execute("CREATE TABLE IF NOT EXISTS effects (n INTEGER PRIMARY KEY, key TEXT)")
-        outside.execute("CREATE TABLE IF NOT EXISTS keyed (key TEXT PRIMARY KEY)")
-        if once:
-            outside.execute("INSERT OR IGNORE INTO keyed VALUES (?)", (key,))
-        else:
-            outside.execute("INSERT INTO effects (key) VALUES (?)", (key,))
-    outside.close()
-
-
-def effects(path: Path) -> tuple[list[str], list[str]]:
-    """Read the outside world: effects in order, and keyed ones."""
-    if not path.exists():
-        return [], []
-    with sqlite3.connect(path) as outside:
-        plain = [row[0] for row in outside.execute("SELECT key FROM effects ORDER BY n")]
-        keyed = [row[0] for row in outside.execute("SELECT key FROM keyed ORDER BY key")]
-    outside.close()
-    return plain, keyed

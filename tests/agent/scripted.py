@@ -19,7 +19,7 @@ from koda_ray.llm.base import (
     ToolInputDelta,
     Usage,
 )
-from tests.llm.server import complaint_about
+from tests.llm.prompts import complaint_about
 
 __all__ = ["Break", "Given", "Provider", "calls", "says"]
 

@@ -7,6 +7,22 @@ from koda_ray.errors import InvalidTransition
 from koda_ray.state.store import ToolCallStatus
 from tests.agent.test_messages import record, row
 
+WAYS = """
+    READY -> PRE_MODEL TOOL_PENDING
+    PRE_MODEL -> STREAMING_MODEL READY
+    STREAMING_MODEL -> PRE_MODEL TOOL_PENDING READY
+    TOOL_PENDING -> PRE_TOOL AWAITING_APPROVAL POST_TOOL READY
+    AWAITING_APPROVAL -> PRE_TOOL POST_TOOL TOOL_PENDING
+    PRE_TOOL -> TOOL_EXECUTING
+    TOOL_EXECUTING -> POST_TOOL AWAITING_APPROVAL TOOL_PENDING
+    POST_TOOL -> TOOL_PENDING PRE_MODEL READY
+"""
+
+
+def test_the_ways_are_these_and_no_others() -> None:
+    expected = {at: set(to.split()) for at, _, to in (line.partition(" -> ") for line in WAYS.split("\n    ")[1:])}
+    assert {str(at): set(map(str, to)) for at, to in TRANSITIONS.items()} == expected
+
 
 def test_every_pair_is_either_in_the_table_or_raises() -> None:
     for at in Breakpoint:
@@ -34,6 +50,7 @@ def test_a_tool_never_runs_without_its_start() -> None:
         (None, Breakpoint.TOOL_PENDING),
         ("started", Breakpoint.TOOL_EXECUTING),
         ("waiting", Breakpoint.AWAITING_APPROVAL),
+        ("approved", Breakpoint.TOOL_PENDING),
         ("succeeded", Breakpoint.TOOL_PENDING),
         ("interrupted", Breakpoint.TOOL_PENDING),
     ],

@@ -1,14 +1,21 @@
 from __future__ import annotations
 
-import itertools
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koda_ray.agent.context import prune, with_state
+from koda_ray.agent.context import Pruning, with_state
+from koda_ray.agent.context import prune as shortened
 from koda_ray.llm.base import Message
 from tests.agent.histories import pairs_hold, valid, words_of
+
+
+def prune(history: Sequence[Message], **options: Any) -> tuple[Message, ...]:
+    return shortened(history, **options).messages
+
 
 SIZES = (st.integers(1, 12), st.integers(1, 12))
 
@@ -39,9 +46,9 @@ def test_what_was_pruned_shows_no_call_details_but_what_was_done(
     short = prune(history, keep_last=keep, step=step, verbatim=frozenset({"ask"}))
     if short == history:
         return
-    note = words_of(short)[0]
-    # the note stands in a message of its own, or before the words of the first kept one
-    kept = len(short) - (len(short[0].content) == 1)
+    note = "\n".join(text for text in words_of(short) if text.startswith("<earlier>"))
+    # the notes stand in a message of their own, or before the words of the first kept one
+    kept = len(short) - (len(short[0].content) == shortened(history, keep_last=keep, step=step).settled)
     for message in history[: len(history) - kept]:
         for block in message.content:
             if block["type"] == "tool_use":
@@ -49,13 +56,18 @@ def test_what_was_pruned_shows_no_call_details_but_what_was_done(
                 assert all(len(str(v)) <= 60 or str(v) not in note for v in block["input"].values())
 
 
-def test_the_beginning_stays_the_same_while_the_cut_does() -> None:
+def test_what_is_left_of_old_turns_is_never_written_anew() -> None:
     history = [Message(role="user", content=({"type": "text", "text": "Go"},))]
     for n in range(60):
         history += _turn(n, f"tool{n}", "result")
-    shown = [prune(history[:n]) for n in range(1, len(history) + 1, 2)]
-    assert sum(before[0] != after[0] for before, after in itertools.pairwise(shown)) == len(history) // 10 - 1
-    assert all(len(messages) <= 10 + 10 + 1 for messages in shown)
+    parts: Sequence[Any] = ()
+    for length in range(1, len(history) + 1, 2):
+        shown = shortened(history[:length])
+        now = shown.messages[0].content[: shown.settled]
+        assert now[: len(parts)] == parts
+        assert len(shown.messages) <= 10 + 20 + 2
+        parts = now
+    assert len(parts) == 5
 
 
 def _turn(n: int, name: str, content: str, *, bad: bool = False) -> tuple[Message, Message]:
@@ -79,7 +91,7 @@ def test_a_persons_answers_stay_and_repeats_are_counted() -> None:
     history += _turn(6, "build", "x is not defined", bad=True)
     history += [Message(role="assistant", content=({"type": "text", "text": "ok"},))]
     history += [Message(role="user", content=({"type": "text", "text": "now"},))]
-    short = prune(history, keep_last=1, step=1, verbatim=frozenset({"ask"}))
+    short = prune(history, keep_last=1, step=16, verbatim=frozenset({"ask"}))
     (note,) = [text for text in words_of(short) if text.startswith("<earlier>")]
     assert "slower, and in blue" in note and "A ball, please" in note
     assert '"did": "write", "with": {"n": 1}, "times": 5' in note
@@ -93,7 +105,67 @@ def test_a_very_long_past_is_bounded() -> None:
         history += _turn(n, f"tool{n}", "result")
     history += [Message(role="assistant", content=({"type": "text", "text": "ok"},))]
     history += [Message(role="user", content=({"type": "text", "text": "now"},))]
-    assert len(json.dumps([message.content for message in prune(history)])) < 20_000
+    said = json.dumps([message.content for message in prune(history)])
+    assert len(said) < 40_000
+    assert '"Go' in said and "tool1999" in said and "tool5\\" not in said
+
+
+def files_of(call: Any, result: str) -> Mapping[str, str | None]:
+    given = call["input"]
+    match call["name"]:
+        case "read":
+            return {given["path"]: result}
+        case "write":
+            return {given["path"]: given["text"]}
+        case _:
+            return dict.fromkeys(given.get("paths", ()))
+
+
+def _call(n: int, name: str, given: dict[str, Any], content: str = "ok", *, bad: bool = False) -> list[Message]:
+    return [
+        Message(role="assistant", content=({"type": "tool_use", "id": f"f{n}", "name": name, "input": given},)),
+        Message(
+            role="user",
+            content=({"type": "tool_result", "tool_use_id": f"f{n}", "content": content, "is_error": bad},),
+        ),
+    ]
+
+
+def test_current_files_stay_whole_and_old_ones_go() -> None:
+    old, new, other = "old " * 300, "new " * 300, "other " * 300
+    history = [Message(role="user", content=({"type": "text", "text": "Go"},))]
+    history += _call(0, "read", {"path": "a"}, old) + _call(1, "write", {"path": "a", "text": new})
+    history += _call(2, "read", {"path": "b"}, other) + _call(3, "write", {"path": "a", "text": "bad " * 300}, bad=True)
+    history += _call(4, "read", {"path": "gone"}, "gone " * 300) + _call(5, "generate", {"paths": ["gone"]})
+    for n in range(6, 300):
+        history += _turn(n, f"tool{n}", "result")
+    for length in (16, 40, len(history)):
+        shown = "\n".join(words_of(prune(history[:length], keep_last=1, step=14, files_of=files_of)))
+        assert new in shown and other in shown
+        assert old not in shown and "bad bad" not in shown and "gone gone" not in shown
+
+
+def _edits(paths: Sequence[str], first: int) -> list[Message]:
+    """Writes of files, and now and then something that changes one without saying to what."""
+    history: list[Message] = []
+    for n, path in enumerate(paths, start=first):
+        given = {"path": path, "text": f"{path}{n}"} if n % 3 else {"paths": [path]}
+        history += _call(n, "write" if n % 3 else "generate", given)
+    return history
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=40, max_size=50), st.integers(2, 60), st.data())
+def test_a_history_that_grows_and_is_put_back_is_shortened_as_if_seen_at_once(
+    paths: list[str], cut: int, data: st.DataObject
+) -> None:
+    one = [Message(role="user", content=({"type": "text", "text": "Go"},)), *_edits(paths, 0)]
+    cut -= 1 - cut % 2  # after a result
+    branches = (one, [*one[:cut], *_edits(paths[::-1], 100)])
+    pruning = Pruning(keep_last=2, step=3, files_of=files_of)
+    lengths = st.tuples(st.sampled_from(branches), st.integers(1, len(one)))
+    for branch, length in [*((one, n) for n in range(1, len(one), 7)), *data.draw(st.lists(lengths, max_size=12))]:
+        whole = tuple(branch[:length])
+        assert pruning.shown(whole) == shortened(whole, keep_last=2, step=3, files_of=files_of)
 
 
 def test_the_state_goes_last() -> None:

@@ -9,12 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koda_ray.agent.approvals import is_approval
 from koda_ray.agent.breakpoints import Breakpoint, derive
 from koda_ray.agent.ledger import recorded_result
-from koda_ray.agent.loop import AgentLoop, Limits
+from koda_ray.agent.loop import AgentLoop
+from koda_ray.agent.permissions import Mode, Permissions
+from koda_ray.agent.voice import Voice
+from koda_ray.state.store import MessageRecord
 from tests.agent.journals import Crash, Disk, MemoryJournal
 from tests.agent.scripted import Provider
-from tests.agent.world import MemoryWorld, job, toolkit
+from tests.agent.world import PUTS, MemoryWorld, job, toolkit
 
 
 class Clock:
@@ -43,9 +47,10 @@ class Watched(AgentLoop):
 
 
 class Life:
-    """One job, lived through as many processes as it takes."""
+    """One job, lived through as many processes as it takes; in ``mode`` ask a person agrees to each change."""
 
-    def __init__(self, *crashes: int) -> None:
+    def __init__(self, *crashes: int, mode: Mode = "auto") -> None:
+        self.mode: Mode = mode
         self.disk = Disk()
         self.world = MemoryWorld()
         self.clock = Clock(*crashes)
@@ -66,8 +71,8 @@ class Life:
             session_id="ses_1",
             user_id="local",
             context=lambda: "<state>{}</state>",
-            # more lives than a poisonous call would be given
-            limits=Limits(call_attempts=50),
+            permissions=Permissions(mode=self.mode),
+            voice=Voice("orchestrator", piece_s=0),  # each piece, whenever it comes: the same instants each time
         )
         loop.tick = self.clock.tick
         if not self.disk.messages:
@@ -78,7 +83,10 @@ class Life:
                 break
             assert outcome.suspended_call_id is not None
             assert loop.breakpoint is Breakpoint.AWAITING_APPROVAL
-            await loop.resolve(outcome.suspended_call_id, '{"status": "accepted"}')
+            if is_approval(self.disk.calls[outcome.suspended_call_id]):
+                assert await loop.approve(outcome.suspended_call_id)
+            else:
+                await loop.resolve(outcome.suspended_call_id, '{"status": "accepted"}')
         assert outcome.kind == "end_turn"
         self.text = outcome.text
 
@@ -106,23 +114,40 @@ class Life:
         for record in self.disk.calls.values():
             assert (recorded_result(record) is not None) == (record.id in answered), "an outcome without its message"
         derive(history, self.disk.calls)
+        for batch in self.disk.batches:
+            said = [message.id for message in batch.messages if message.role == "assistant"]
+            told = [event.cause_id for event in batch.events if event.type == "message"]
+            assert said == told, "what was said is told with it"
+            waits = [call.id for call in batch.tool_calls if call.status == "waiting"]
+            over = [event.data["outcome"] for event in batch.events if event.type == "done"]
+            last = bool(said) and not any(self._calls(message) for message in batch.messages)
+            assert over == ["suspended"] * len(waits) + ["end_turn"] * last, "that a run is over is told with why"
+
+    @staticmethod
+    def _calls(message: MessageRecord) -> bool:
+        return message.role == "user" or any(
+            isinstance(block, dict) and block["type"] == "tool_use" for block in message.content
+        )
 
     def check(self) -> None:
         assert self.text == "Done."
         assert sorted(self.world.charges) == ["a", "b"], f"charged {self.world.charges}"
-        assert len(self.world.puts) == 1
+        assert sorted(put.partition(":")[0] for put in self.world.puts) == [*PUTS]
         assert derive(self.disk.history(), self.disk.calls) is Breakpoint.READY
         assert all(recorded_result(record) is not None for record in self.disk.calls.values())
+        ends = [event.data["outcome"] for event in self.disk.events if event.type == "done"]
+        assert ends.count("end_turn") == 1 and ends[-1] == "end_turn"
 
 
-def lived(*crashes: int) -> Life:
-    life = Life(*crashes)
+def lived(*crashes: int, mode: Mode = "auto") -> Life:
+    life = Life(*crashes, mode=mode)
     life.run()
     life.check()
     return life
 
 
 INSTANTS = lived().clock.now
+INSTANTS_ASKED = lived(mode="ask").clock.now
 
 
 def test_a_crash_at_every_instant_repeats_nothing_and_loses_nothing() -> None:
@@ -134,6 +159,20 @@ def test_a_crash_at_every_instant_repeats_nothing_and_loses_nothing() -> None:
     at = {name.removeprefix("at ") for name in where if name.startswith("at ")}
     assert at == {str(point) for point in Breakpoint}
     assert {"before commit", "after commit", "model asked", "model streaming", "charge begins", "charge done"} <= where
+
+
+def test_a_crash_while_a_person_is_asked_repeats_nothing_and_loses_nothing() -> None:
+    assert INSTANTS_ASKED > INSTANTS
+    for instant in range(1, INSTANTS_ASKED + 1):
+        life = lived(instant, mode="ask")
+        agreed = [
+            approval.call_id
+            for batch in life.disk.batches
+            for approval in batch.approvals
+            if approval.status == "approved"
+        ]
+        assert len(agreed) == len(set(agreed)), "one call was agreed to twice"
+        assert len(agreed) in (4, 5)  # two charges and two puts; and a charge again that nobody knew the end of
 
 
 @settings(max_examples=150, deadline=None)

@@ -19,7 +19,13 @@ from tests.agent.test_messages import row
         ("started", "pure", "unsafe", 1, "seal"),
         ("started", "unsafe", "pure", 1, "seal"),
         ("started", "pure", "pure", 3, "seal"),
+        ("started", "idempotent", "idempotent", 2, "run"),
+        ("started", "idempotent", "idempotent", 3, "ask"),
+        ("started", "pure", "idempotent", 4, "ask"),
+        ("started", "idempotent", "pure", 3, "ask"),
+        ("started", "unsafe", "idempotent", 3, "seal"),
         ("waiting", "unsafe", "unsafe", 1, "wait"),
+        ("approved", "unsafe", "unsafe", 0, "run"),
         ("succeeded", "unsafe", "unsafe", 1, "use"),
         ("failed", "pure", "pure", 1, "use"),
         ("interrupted", "unsafe", "unsafe", 1, "use"),
@@ -34,7 +40,7 @@ def test_what_a_call_without_a_result_needs(
     assert next_step(record, is_now, max_attempts=3) == step
 
 
-@pytest.mark.parametrize("status", ["succeeded", "failed", "waiting"])
+@pytest.mark.parametrize("status", ["succeeded", "failed", "waiting", "approved"])
 def test_a_recorded_outcome_is_never_sealed(status: ToolCallStatus) -> None:
     with pytest.raises(ValueError, match=status):
         sealed(row("c", status), at=now())
@@ -46,4 +52,5 @@ def test_an_outcome_is_read_back_as_it_was() -> None:
         assert recorded_result(record) == (outcome.content, outcome.is_error)
     assert recorded_result(row("c", "started")) is None
     assert recorded_result(row("c", "waiting")) is None
+    assert recorded_result(row("c", "approved")) is None
     assert recorded_result(None) is None

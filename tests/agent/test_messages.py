@@ -1,22 +1,26 @@
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from koda_ray.agent.ledger import recorded_result
-from koda_ray.agent.messages import CONTINUE, open_calls, repair, text_of, tool_results, tool_uses
+from koda_ray.agent.messages import CONTINUE, Repaired, open_calls, repair, text_of, tool_results, tool_uses
+from koda_ray.agent.transcript import Transcript
 from koda_ray.llm.base import Message
-from koda_ray.state.store import MessageRecord, ToolCallRecord, ToolCallStatus
+from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord, ToolCallStatus
 from koda_ray.types import now
 from tests.agent.histories import broken, pairs_hold, valid, words_of
+from tests.agent.journals import Disk, MemoryJournal
 
-STATUSES: list[ToolCallStatus] = ["started", "waiting", "succeeded", "failed", "interrupted"]
+STATUSES: list[ToolCallStatus] = ["started", "waiting", "approved", "succeeded", "failed", "interrupted"]
 
 
 def row(call_id: str, status: ToolCallStatus) -> ToolCallRecord:
-    ended = status not in ("started", "waiting")
+    ended = status not in ("started", "waiting", "approved")
     return ToolCallRecord(
         id=call_id,
         session_id="s",
@@ -116,6 +120,43 @@ def test_open_calls_are_those_without_a_result_in_the_order_they_were_made() -> 
     assert {call.message.id for call in open_calls(history)} == {"m2"}
 
 
+def records(history: tuple[Message, ...]) -> list[MessageRecord]:
+    return [record(n, message.role, *cast("Any", message.content)) for n, message in enumerate(history)]
+
+
+@given(st.one_of(broken(), valid()), ledgers, st.lists(st.integers(0, 30), max_size=12))
+def test_a_history_that_grows_and_is_put_back_is_repaired_as_if_seen_at_once(
+    history: tuple[Message, ...], ledger: dict[str, ToolCallRecord], lengths: list[int]
+) -> None:
+    rows, repaired = records(history), Repaired()
+    for length in (*range(len(rows) + 1), *lengths):
+        assert repaired.of(rows[:length], ledger) == repair(history[:length], ledger)
+
+
+@given(valid())
+def test_what_was_repaired_once_is_not_made_anew(history: tuple[Message, ...]) -> None:
+    rows, repaired = records(history), Repaired()
+    before: tuple[Message, ...] = ()
+    for length in range(len(rows) + 1):
+        now = repaired.of(rows[:length], {})
+        # results stand with the words after them: the last message may be another
+        assert all(old is new for old, new in zip(before[:-3], now, strict=False))
+        before = now
+
+
+@given(st.one_of(broken(), valid()), st.lists(st.integers(0, 9), max_size=30))
+async def test_a_transcripts_open_calls_are_those_of_its_whole_history(
+    history: tuple[Message, ...], places: list[int]
+) -> None:
+    log = Transcript(MemoryJournal(Disk()), agent="orchestrator", session_id="s", user_id="u")
+    await log.load()
+    # some come before what is there already, as an answer does that began before somebody spoke
+    order = [n - 1.5 * (place == 0) for n, place in itertools.zip_longest(range(len(history)), places[: len(history)])]
+    for number, (row, place) in enumerate(zip(records(history), order, strict=True)):
+        await log.commit(Batch(messages=[replace(row, id=f"m{number}", position=int(2 * place) + 10)]))
+        assert log.open_calls() == open_calls(log.history)
+
+
 def test_parts_of_a_message() -> None:
     message = Message(
         role="assistant",
@@ -127,3 +168,17 @@ def test_parts_of_a_message() -> None:
     )
     assert text_of(message) == "a\n\nb"
     assert [block["id"] for block in tool_uses(message)] == ["1"]
+
+
+def test_pictures_stay_where_the_person_put_them() -> None:
+    picture: Any = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    words: Any = {"type": "text", "text": "like this"}
+    call: Any = {"type": "tool_use", "id": "c1", "name": "do", "input": {}}
+    history = (
+        Message(role="user", content=(words, picture)),
+        Message(role="assistant", content=(call,)),
+        Message(role="user", content=(picture,)),
+    )
+    repaired = repair(history, {})
+    assert repaired[0] == history[0]
+    assert [block["type"] for block in repaired[2].content] == ["tool_result", "image"]

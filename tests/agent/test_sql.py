@@ -1,13 +1,7 @@
-"""The same kernel over the real store: fenced, crashed, and killed with SIGKILL."""
+"""The same kernel over the real store: fenced and crashed; `tests.faults` kills it."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-import random
-import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,16 +12,12 @@ from koda_ray.agent.breakpoints import Breakpoint, derive
 from koda_ray.agent.ledger import recorded_result
 from koda_ray.agent.loop import AgentLoop
 from koda_ray.errors import Fenced
-from koda_ray.llm.base import Block
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Batch
 from koda_ray.types import new_id
-from tests.agent.journals import Crash, SqlJournal, effects, state_of
-from tests.agent.scripted import Given, Provider
+from tests.agent.journals import Crash, SqlJournal, state_of
+from tests.agent.scripted import Provider
 from tests.agent.world import MemoryWorld, job, toolkit
-from tests.llm.server import Answer, Call, ModelServer, Reply, Say, ScriptedModel
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -126,51 +116,3 @@ async def test_a_loop_that_is_replaced_while_it_runs_does_no_more(store: SqlStor
     with pytest.raises(Fenced):
         await old.run()
     assert world.charges == []
-
-
-# --- killed for real ----------------------------------------------------------------------------------------------
-
-
-def served(request: Given) -> Answer:
-    """The same model behind HTTP."""
-    return Reply(blocks=tuple(_block(block) for block in job(request)), delta_chars=6)
-
-
-def _block(block: Block) -> Say | Call:
-    if block["type"] == "tool_use":
-        return Call(block["name"], dict(block["input"]))
-    assert block["type"] == "text"
-    return Say(block["text"])
-
-
-@pytest.mark.slow
-async def test_killed_again_and_again_the_job_is_done_once(store: SqlStore, tmp_path: Path) -> None:
-    seed = int(os.environ.get("KODA_TEST_SEED", random.SystemRandom().randrange(2**32)))
-    dice, outside, lives = random.Random(seed), tmp_path / "outside.db", 0
-    session_id = await session(store)
-    with ModelServer(ScriptedModel(served)) as server:
-        while lives < 30:
-            lives += 1
-            # every life gets a little further; the last ones are let live
-            dies_at = dice.randint(8, 40) if lives <= 4 else 0
-            child = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.agent.victim"),
-                *(str(tmp_path / "koda.db"), str(outside), session_id, server.base_url, str(dies_at)),
-                cwd=ROOT,
-                stderr=asyncio.subprocess.PIPE,
-            )
-            try:
-                _, told = await asyncio.wait_for(child.communicate(), 120)
-            finally:
-                if child.returncode is None:
-                    child.kill()
-                    await child.wait()
-            if child.returncode == 0:
-                break
-            assert child.returncode == -signal.SIGKILL, f"seed {seed}: {told.decode()[-2000:]}"
-    charges, puts = effects(outside)
-    assert sorted(charges) == ["a", "b"], f"seed {seed}: charged {charges}"
-    assert len(puts) == 1, f"seed {seed}: put {puts}"
-    assert lives > 1
-    await sound(store, session_id)
-    assert json.dumps([m.content for m in await store.messages(session_id)]).count('"Done."') == 1

@@ -1,0 +1,596 @@
+"""A room: agents that talk to each other by name, and people among them, over one transcript that is kept.
+
+All of a room is one session: the transcript, where every member stands, and each member's own history. So a message
+and whom it wakes are one transaction, a member hears each message once and in order, and a killed room goes on with the
+turn that was cut off: what was said is not said twice, and nobody who was woken is forgotten.
+
+Agents that answer each other would never stop by themselves. After so many messages without a person, one more wakes
+nobody: the room stops, says so, and asks a person whether to go on. A member that goes in circles has no turn until a
+person has spoken to it; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, cast
+
+from pydantic import JsonValue
+
+from koda_ray.agent.alone import HELD, project_of
+from koda_ray.agent.claude import claude
+from koda_ray.agent.limits import LoopOutcome
+from koda_ray.agent.loop import AgentLoop
+from koda_ray.agent.purse import Purse
+from koda_ray.agent.questions import STUCK, Questions, extended, larger
+from koda_ray.agent.room_rules import (
+    ROOM,
+    SILENT,
+    Member,
+    RoomMessage,
+    Standing,
+    Wakes,
+    changed,
+    etiquette,
+    heard_as,
+    next_due,
+    standings_among,
+    unheard,
+    woken,
+)
+from koda_ray.agent.store_journal import StoreJournal
+from koda_ray.agent.toolkit import Toolkit
+from koda_ray.agent.transcript import merged
+from koda_ray.agent.voice import Voice
+from koda_ray.agent.whereabouts import here
+from koda_ray.budgets import Amounts, Exceeded
+from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
+from koda_ray.events import EPHEMERAL_KEPT, Channel, Envelope, NewEvent
+from koda_ray.llm.base import ModelProvider
+from koda_ray.prices import Price, Prices
+from koda_ray.state.charges import Release
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, CommandRecord, MessageRecord, SessionRecord, Store
+from koda_ray.state.stream import follow
+from koda_ray.types import Budget, NodeState, new_id, now
+
+__all__ = ["Member", "Room", "RoomMessage", "RoomOutcome"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoomOutcome:
+    """Why a room came to rest.
+
+    ``quiet``: nobody has anything to do. ``suspended``: the call ``suspended_call_id`` of a member waits for a person.
+    ``stopped``: a person has to say whether members that wrote so many messages without one should go on, or how one
+    that is stuck should; ``text`` asks that. ``paused``: what comes next does not fit the budget, in ``exceeded``; see
+    `Room.extend`. ``said`` is what was said meanwhile.
+    """
+
+    kind: Literal["quiet", "suspended", "stopped", "paused"]
+    text: str = ""
+    exceeded: Exceeded | None = None
+    suspended_call_id: str | None = None
+    said: tuple[RoomMessage, ...] = ()
+
+
+class Room:
+    """Agents and people in one conversation. Use it as a context manager, one `run` at a time.
+
+    Args:
+        name: Its name in the store: the same name goes on with the same conversation.
+        members: The agents in it.
+        provider: Answers requests; Claude by ``ANTHROPIC_API_KEY`` when None.
+        store: Where it is remembered: a file's path, a database's URL, or a store that is open.
+        wakes: Whom a member's message wakes: those whom it mentions, or all others. A person's wakes those whom it
+            mentions, and everybody where it mentions nobody.
+        messages: Messages of members without one of a person, after which it stops and asks.
+        at_once: Members that have their turn at the same time; they do not hear each other meanwhile.
+        user: Whose it is.
+        budget: How many tokens and dollars the model calls of all members together may use; without limit when None.
+            It warns (``budget_warning``), then pauses the room and asks: see `extend`.
+        prices: What models cost that koda_ray does not know, or other than it knows.
+
+    Raises:
+        InvalidInput: Two members have one name, or a bound is below one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        members: Sequence[Member],
+        *,
+        provider: ModelProvider | None = None,
+        store: Store | Path | str = "agents.db",
+        wakes: Wakes = "mentioned",
+        messages: int = 20,
+        at_once: int = 1,
+        user: str = "local",
+        budget: Budget | None = None,
+        prices: Mapping[str, Price] | None = None,
+    ) -> None:
+        self._members = {member.name: member for member in members}
+        if len({name.lower() for name in self._members}) < len(members):
+            raise InvalidInput(f"two of {', '.join(each.name for each in members)} have one name; @name must mean one")
+        if messages < 1 or at_once < 1:
+            raise InvalidInput(f"messages={messages} and at_once={at_once} must be 1 or more, or nobody says anything")
+        self._name = name
+        self._provider = provider
+        self._own_provider = provider is None
+        self._store: Store = SqlStore(store) if isinstance(store, Path | str) else store
+        self._own_store = isinstance(store, Path | str)
+        self._wakes: Wakes = wakes
+        self._messages = messages
+        self._at_once = at_once
+        self._user = user
+        self._budget = budget or Budget()
+        self._prices = Prices(prices)
+        self._paused: LoopOutcome | None = None
+        self._told: list[NewEvent] = []
+        self._row: SessionRecord | None = None
+        self._loops: dict[str, AgentLoop] = {}
+        self._standings: dict[str, Standing] = {}
+        self._transcript: list[RoomMessage] = []
+        self._question: ApprovalRecord | None = None
+        self._waiting: dict[str, str] = {}
+        self._stuck: dict[str, ApprovalRecord] = {}
+        self._writing = asyncio.Lock()
+        self._current = False
+        self._news = asyncio.Event()
+        self._running = False
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Find or make it in the store, and take it.
+
+        Raises:
+            Missing: No provider was given and ``ANTHROPIC_API_KEY`` is not set.
+            StorageError: The store cannot be opened.
+        """
+        if self._provider is None:
+            self._provider = claude()
+        if self._own_store:
+            await self._store.open()
+            await self._store.prune_events(now() - EPHEMERAL_KEPT)  # nobody else does
+        project = project_of(self._user)
+        await self._store.ensure_user(self._user)
+        state = NodeState(
+            node_id=f"room:{self._name}", session_id=new_id("ses"), user_id=self._user, project_id=project
+        )
+        row, _ = await self._store.create_session(state, key=f"room:{self._name}", body={"room": self._name})
+        self._row = row = await self._store.activate(row.id, host=here(), lease_until=now() + HELD)
+        if any(account.held for account in await self._store.accounts(self._user, [row.id])):
+            dead = Release(kinds=("model",), reason="its process ended")
+            await self._store.commit(row.id, row.epoch, Batch(charges=[dead]))
+        self._budget = larger(self._budget, row.state.budget)
+        async with self._changing():
+            pass  # read what is there
+        purse = Purse(row.id, budget=lambda: self._budget, prices=self._prices)
+        for name, member in self._members.items():
+            others = [each for each in self._members.values() if each is not member]
+            self._loops[name] = AgentLoop(
+                agent=name,
+                provider=self._provider,
+                model=member.model,
+                system=(*((member.system,) if member.system else ()), etiquette(member, others)),
+                toolkit=Toolkit(member.tools),
+                journal=StoreJournal(self._store, row),
+                session_id=row.id,
+                user_id=self._user,
+                epoch=row.epoch,
+                limits=member.limits,
+                permissions=member.permissions,
+                hooks=member.hooks,
+                purse=purse,
+                voice=Voice(name),
+            )
+
+    async def close(self) -> None:
+        """Let go of store and provider, where they are its own; may be called twice."""
+        row, self._row = self._row, None
+        try:
+            if row is not None:
+                await self._store.release(row.id, row.epoch)
+        finally:
+            if self._own_store:
+                await self._store.close()
+            if self._own_provider and self._provider is not None:
+                await self._provider.close()
+                self._provider = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.open()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- what people do -------------------------------------------------------------------------------------------
+
+    async def post(self, text: str, *, author: str = "person", key: str | None = None) -> RoomMessage:
+        """Say something in the room, also while members have their turns; it is stored when this returns.
+
+        Args:
+            text: What is said; ``@name`` and ``@all`` say to whom.
+            author: Who says it: a person.
+            key: Names what is said: under one key it is said once.
+
+        Returns:
+            The message, in its place.
+
+        Raises:
+            Conflict: Something else was said under this key.
+            Fenced: Another process has taken the room over.
+            InvalidInput: The text is blank, or the author is a member or the room.
+        """
+        row = self._open_row
+        if not text.strip():
+            raise InvalidInput("the message is empty; say something")
+        if author == ROOM or author in self._members or not author.isprintable() or not author.strip():
+            raise InvalidInput(f"a person cannot speak as {author!r}; give another author")
+        async with self._changing():
+            command: CommandRecord | None = None
+            if key is not None:
+                before = await self._store.find_command(row.id, key)
+                if before is not None:
+                    return self._said_before(before, text, author)
+                body: dict[str, JsonValue] = {"text": text, "author": author}
+                command = CommandRecord(
+                    id=new_id("cmd"), session_id=row.id, user_id=self._user, key=key, name="post", body=body,
+                    result={"position": len(self._transcript) + 1}, created_at=now(),
+                )  # fmt: skip
+            return await self._write(author, text, Batch(command=command, touch=True))
+
+    async def run(self, text: str | None = None, *, key: str | None = None) -> RoomOutcome:
+        """Say something, where there is something to say, and let members talk until the room comes to rest.
+
+        Args:
+            text: What a person says; None goes on with what is there.
+            key: As of `post`.
+
+        Raises:
+            ModelError: A member's model cannot be reached or refused; the next run goes on with its turn.
+            Fenced: Another process has taken the room over.
+            InvalidTransition: It runs already.
+            KodaError: As `post`.
+        """
+        if self._running:
+            raise InvalidTransition(f"the room {self._name!r} runs already; post reaches it while it does")
+        self._running, self._paused, begun = True, None, len(self._transcript)
+        turns: dict[str, asyncio.Task[None]] = {}
+        try:
+            if text is not None:
+                await self.post(text, key=key)
+            async with self._changing():
+                pass  # a run that was cut off may have left memory behind the store
+            while True:
+                self._news.clear()
+                while len(turns) < self._at_once and (name := self._next(turns)) is not None:
+                    turns[name] = asyncio.get_running_loop().create_task(self._turn(name), name=name)
+                if not turns:
+                    break
+                await self._any(turns.values())
+                for name in [name for name, task in turns.items() if task.done()]:
+                    turns.pop(name).result()
+        finally:
+            try:
+                await _ended(turns.values())
+            finally:
+                self._running = False
+        questions = Questions(self._store, self._open_row)
+        if self._paused is not None:
+            await questions.ask(self._paused, self._told)
+        else:
+            await questions.drop_money()
+        return self._outcome(tuple(self._transcript[begun:]))
+
+    async def answer(self, call_id: str, content: str, *, refused: bool = False) -> RoomOutcome:
+        """Answer a member's call that waits (``suspended_call_id``), and go on; raises as `Agent.answer`."""
+        await (await self._asked(call_id)).resolve(call_id, content, is_error=refused)
+        return await self._go_on(call_id)
+
+    async def approve(self, call_id: str, arguments: dict[str, JsonValue] | None = None) -> RoomOutcome:
+        """Agree to a member's call that waits, and go on; raises as `Agent.approve`."""
+        await (await self._asked(call_id)).approve(call_id, arguments)
+        return await self._go_on(call_id)
+
+    async def reject(self, call_id: str, reason: str = "") -> RoomOutcome:
+        """Refuse a member's call that waits, and go on; raises as `Agent.reject`."""
+        await (await self._asked(call_id)).reject(call_id, reason)
+        return await self._go_on(call_id)
+
+    async def extend(self, budget: Budget) -> RoomOutcome:
+        """Agree to more, which is kept for every later run, and go on.
+
+        Args:
+            budget: The limits in all, not what is added; those that it does not name stay.
+
+        Raises:
+            InvalidInput: A limit is lower than the one there is.
+        """
+        agreed = extended(self._budget, budget)
+        row = self._open_row
+        self._row = replace(row, state=await Questions(self._store, row).agree(agreed))
+        self._budget = agreed
+        return await self.run()
+
+    async def usage(self) -> Amounts:
+        """Count what its members' model calls have used, in all of its life."""
+        accounts = await self._store.accounts(self._user, [self.id])
+        return Amounts.of(accounts[0].spent) if accounts else Amounts()
+
+    @property
+    def id(self) -> str:
+        """The id under which the store has it."""
+        return self._open_row.id
+
+    @property
+    def transcript(self) -> tuple[RoomMessage, ...]:
+        """What was said, in order, from its beginning."""
+        return tuple(self._transcript)
+
+    async def messages(self, member: str) -> list[MessageRecord]:
+        """Read a member's own history: what it heard, did and said."""
+        return await self._store.messages(self.id, agent=member)
+
+    async def approvals(self, *, pending: bool = True) -> list[ApprovalRecord]:
+        """Read what people are asked, or with ``pending=False`` also what they have answered."""
+        return await self._store.approvals(self.id, pending=pending)
+
+    async def events(
+        self, *, after: int = 0, channels: Channel | Collection[Channel] | None = None
+    ) -> AsyncGenerator[Envelope]:
+        """Yield what happens, each once and in order, from ``after`` on; as `Agent.events`."""
+        async with aclosing(follow(self._store, self.id, after, channels=channels)) as stream:
+            async for event in stream:
+                if isinstance(event, Envelope):
+                    yield event
+
+    # --- turns ----------------------------------------------------------------------------------------------------
+
+    def _next(self, turns: dict[str, asyncio.Task[None]]) -> str | None:
+        """Choose whose turn begins; where the room has stopped, only turns that were cut off are ended."""
+        if self._paused is not None:
+            return None
+        standings = self._standings
+        if self._question is not None:
+            standings = {name: each for name, each in standings.items() if each.at_work}
+        return next_due(standings, [*turns, *self._waiting, *self._stuck])
+
+    async def _turn(self, name: str) -> None:
+        """Have a member hear what it has not heard, and say what it answers."""
+        loop = self._loops[name]
+        if not self._standings[name].at_work:
+            async with self._changing():
+                begun = self._standings[name].begun(len(self._transcript))
+                heard = heard_as(unheard(self._transcript, self._standings[name]))
+                await loop.add_user(heard, Batch(beads=[self._bead(begun)]))
+                self._standings[name] = begun
+        outcome = await loop.run()
+        if outcome.kind == "suspended":
+            self._waiting[name] = outcome.suspended_call_id or ""
+            return
+        if outcome.kind == "paused":  # its turn goes on once there is more
+            self._paused, self._told = outcome, loop.told(outcome)
+            return
+        async with self._changing():
+            ended = self._standings[name].ended()
+            if outcome.kind != "end_turn":
+                words = f"{name} stopped before its turn was over: {outcome.text}"
+                batch = Batch(beads=[self._bead(ended)], events=loop.told(outcome) if outcome.kind == "stuck" else [])
+                asked = self._how_to_go_on(name, outcome)
+                if asked is not None:
+                    batch = merged(batch, Batch(approvals=[asked], events=_told(asked)))
+                await self._write(ROOM, words, batch)
+                if asked is not None:
+                    self._stuck[name] = asked
+            elif (words := outcome.text.strip()) and words != SILENT:
+                await self._write(name, words, Batch())
+            else:
+                await self._commit(Batch(beads=[self._bead(ended)]))
+            self._standings[name] = ended
+
+    async def _write(self, author: str, text: str, batch: Batch) -> RoomMessage:
+        """Store a message with all that it changes; the caller has the room to itself."""
+        to, at = woken(text, author, list(self._members), self._wakes), now()
+        message = RoomMessage(position=len(self._transcript) + 1, author=author, text=text, to=to, at=at)
+        moved = changed(self._standings, message)
+        row = self._open_row
+        record = MessageRecord(
+            id=new_id("msg"),
+            session_id=row.id,
+            user_id=self._user,
+            agent=ROOM,
+            position=message.position,
+            role="user",
+            content=[message.model_dump(mode="json", by_alias=True)],
+            created_at=at,
+        )
+        data: dict[str, JsonValue] = {"position": message.position, "author": author, "to": list(to), "text": text}
+        own = Batch(messages=[record], beads=[self._bead(each) for each in moved.values()])
+        own.events.append(NewEvent(type="room_message", data=data, cause_id=record.id))
+        question = self._question_after(message)
+        if question is not None and question != self._question:
+            own.approvals.append(question)
+            own.events.extend(_told(question))
+        answered = {each: self._answered(asked, message) for each, asked in self._stuck.items() if each in to}
+        if self._is_a_persons(message):
+            own.approvals.extend(answered.values())
+            own.events.extend(event for each in answered.values() for event in _told(each))
+        else:
+            answered.clear()
+        await self._commit(merged(own, batch))
+        self._transcript.append(message)
+        self._standings.update(moved)
+        for each in answered:
+            del self._stuck[each]
+        self._question = question if question is not None and question.status == "pending" else None
+        self._news.set()
+        return message
+
+    def _question_after(self, message: RoomMessage) -> ApprovalRecord | None:
+        """Work out what people are asked after a message: a person's answers, a member's may be one too many."""
+        asked = self._question
+        if self._is_a_persons(message):
+            return asked and self._answered(asked, message)
+        count = self._without_a_person() + (message.author != ROOM)
+        if asked is not None or count < self._messages or not message.to:
+            return asked
+        words = (
+            f"{count} messages were written in the room {self._name!r} without a person. Should "
+            f"{' and '.join(message.to)} go on? They wait until somebody says something."
+        )
+        return ApprovalRecord(
+            id=new_id("apr"),
+            session_id=self._open_row.id,
+            user_id=self._user,
+            kind="question",
+            payload={"text": words, "messages": count, "waiting": list(message.to)},
+            status="pending",
+            created_at=message.at,
+        )
+
+    def _how_to_go_on(self, name: str, outcome: LoopOutcome) -> ApprovalRecord | None:
+        """Ask about a member that is stuck, where no person has spoken to it while it found that out."""
+        told = any(self._is_a_persons(m) and name in m.to for m in unheard(self._transcript, self._standings[name]))
+        if outcome.kind != "stuck" or told:
+            return None
+        words = f"{name} is stuck and waits until somebody tells it how to go on: {outcome.text}"
+        return ApprovalRecord(
+            id=new_id("apr"),
+            session_id=self._open_row.id,
+            user_id=self._user,
+            kind="question",
+            payload={"reason": STUCK, "text": words, "waiting": [name]},
+            status="pending",
+            created_at=now(),
+        )
+
+    def _answered(self, asked: ApprovalRecord, message: RoomMessage) -> ApprovalRecord:
+        answer: dict[str, JsonValue] = {"text": message.text, "author": message.author}
+        return replace(asked, status="approved", answer=answer, resolved_at=message.at)
+
+    def _is_a_persons(self, message: RoomMessage) -> bool:
+        return message.author != ROOM and message.author not in self._members
+
+    def _without_a_person(self) -> int:
+        count = 0
+        for each in reversed(self._transcript):
+            if self._is_a_persons(each):
+                break
+            count += each.author != ROOM
+        return count
+
+    async def _commit(self, batch: Batch) -> None:
+        row = self._open_row
+        await self._store.commit(row.id, row.epoch, batch)
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncGenerator[None]:
+        """Have the room to oneself, as it is stored: a change that was cut off may have happened or not."""
+        async with self._writing:
+            if not self._current:
+                await self._read(self._open_row)
+            self._current = False
+            yield
+            self._current = True
+
+    async def _read(self, row: SessionRecord) -> None:
+        """Read transcript, standings and questions from the store."""
+        said = await self._store.messages(row.id, agent=ROOM)
+        self._transcript = [RoomMessage.model_validate(record.content[0]) for record in said]
+        stored = standings_among(await self._store.beads(row.id))
+        # who was not here when something was said has heard nothing of it, and is told with its first turn
+        self._standings = {name: stored.get(name) or Standing(name=name) for name in self._members}
+        pending = await self._store.approvals(row.id, pending=True)
+        asked = [each for each in pending if each.kind == "question" and each.call_id is None]
+        self._question = next((each for each in asked if each.payload.get("reason") != STUCK), None)
+        stuck = [each for each in asked if each.payload.get("reason") == STUCK]
+        self._stuck = {name: each for each in stuck for name in self._members if each.payload["waiting"] == [name]}
+
+    # --- small parts ----------------------------------------------------------------------------------------------
+
+    def _outcome(self, said: tuple[RoomMessage, ...]) -> RoomOutcome:
+        if (paused := self._paused) is not None:
+            return RoomOutcome(kind="paused", text=paused.text, exceeded=paused.exceeded, said=said)
+        if self._question is not None:
+            return RoomOutcome(kind="stopped", text=str(self._question.payload["text"]), said=said)
+        if self._waiting:
+            return RoomOutcome(kind="suspended", suspended_call_id=next(iter(self._waiting.values())), said=said)
+        for asked in self._stuck.values():
+            return RoomOutcome(kind="stopped", text=str(asked.payload["text"]), said=said)
+        return RoomOutcome(kind="quiet", text=said[-1].text if said else "", said=said)
+
+    async def _asked(self, call_id: str) -> AgentLoop:
+        for loop in self._loops.values():
+            call = await loop.waiting()
+            if call is not None and call.id == call_id:
+                return loop
+        raise NotFound(f"nobody in the room {self._name!r} waits with a call {call_id!r}")
+
+    async def _go_on(self, call_id: str) -> RoomOutcome:
+        for name in [name for name, call in self._waiting.items() if call == call_id]:
+            del self._waiting[name]
+        return await self.run()
+
+    def _said_before(self, command: CommandRecord, text: str, author: str) -> RoomMessage:
+        if command.body != {"text": text, "author": author}:
+            key = command.key
+            raise Conflict(f"something else was said under the key {key!r}; use a new key", context={"key": key})
+        return self._transcript[cast("int", command.result["position"]) - 1]
+
+    def _bead(self, standing: Standing) -> BeadRecord:
+        row = self._open_row
+        place = list(self._members).index(standing.name)
+        return standing.bead(row.id, self._user, position=place, at=row.created_at)
+
+    async def _any(self, turns: Iterable[asyncio.Task[None]]) -> None:
+        """Wait until a turn has ended, or somebody has said something that may begin another."""
+        news = asyncio.get_running_loop().create_task(self._news.wait())
+        try:
+            await asyncio.wait([*turns, news], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+            await asyncio.wait({news})
+
+    @property
+    def _open_row(self) -> SessionRecord:
+        if self._row is None:
+            raise InvalidTransition(f"the room {self._name!r} is not open: async with Room(...) as room")
+        return self._row
+
+
+def _told(question: ApprovalRecord) -> list[NewEvent]:
+    """Announce a question, or that it was answered."""
+    data: dict[str, JsonValue] = {"approvalId": question.id, "kind": question.kind}
+    if question.status != "pending":
+        answered: dict[str, JsonValue] = {"status": question.status, "answer": question.answer}
+        return [NewEvent(type="approval_resolved", data={**data, **answered})]
+    requested = NewEvent(type="approval_requested", data={**data, "payload": question.payload})
+    if question.payload.get("reason") == STUCK:
+        return [requested]
+    return [NewEvent(type="room_stopped", data=dict(question.payload)), requested]
+
+
+async def _ended(turns: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel the turns that run and wait for them; the error of the first that failed is the run's."""
+    turns = list(turns)
+    running = [task for task in turns if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running)
+    for task in turns:
+        if task.done() and not task.cancelled():
+            task.exception()

@@ -1,0 +1,229 @@
+"""The tools with which an agent spawns subagents, looks after them, and gets what they found."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
+
+from koda_ray.agent.delegation import Subagent
+from koda_ray.agent.subagents import Subagents
+from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
+from koda_ray.events import NewEvent
+from koda_ray.state.store import Batch, MessageRecord
+from koda_ray.types import new_id, now
+
+__all__ = ["MAX_WAIT_S", "subagent_tools"]
+
+MAX_WAIT_S = 540.0
+_SHOWN_CHARS = 200
+
+
+class _SpawnInput(BaseModel):
+    """A task for somebody else."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1, max_length=60, description="Its role in a word or two, such as 'fact checker'")
+    task: str = Field(
+        min_length=1,
+        max_length=20_000,
+        description="Everything that it needs to know: it sees nothing of this conversation. Say what the result is.",
+    )
+
+
+class _OneInput(BaseModel):
+    """One subagent."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    subagent_id: str
+
+
+class _ResultInput(_OneInput):
+    wait_s: float = Field(default=120.0, ge=0, le=MAX_WAIT_S, description="How long to wait for it at most, in seconds")
+
+
+class _StatusInput(BaseModel):
+    """One subagent, or all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    subagent_id: str | None = Field(default=None, description="All of yours when left out")
+
+
+class _CancelInput(_OneInput):
+    reason: str = Field(default="It is no longer needed.", max_length=500)
+
+
+def subagent_tools(crew: Subagents, agent: str, depth: int) -> list[Tool]:
+    """Make the tools of one agent.
+
+    Args:
+        crew: All subagents of the session.
+        agent: The agent's id.
+        depth: 0 for the one that a person talks to; how deep it is itself otherwise.
+    """
+    delegation = crew.delegation
+    deeper = depth + 1 < delegation.depth
+
+    async def spawn(given: Any, call: ToolCall) -> ToolOutcome:
+        await crew.load()
+        id = f"sub_{call.id.partition('_')[2]}"  # the call's own: however often it is tried, it is one subagent
+        unfinished = sum(each.status == "running" for each in crew.known.values())
+        if unfinished >= delegation.unfinished:
+            return _limit(f"{unfinished} subagents are unfinished, and no more may be: wait for one with "
+                          "subagent_result, or cancel one", retryable=True)  # fmt: skip
+        if (spawned := await crew.spawned()) >= delegation.total:
+            return _limit(f"{spawned} subagents were spawned for this request, and no more may be: do the rest "
+                          "yourself, or tell the person what is left", retryable=False)  # fmt: skip
+        subagent = Subagent(
+            id=id,
+            parent=agent,
+            name=given.name,
+            task=given.task,
+            tools=tuple(given.tools),
+            model=given.model or crew.models[0],
+            depth=depth + 1,
+            delegates=deeper and given.may_delegate,
+            place=len(crew.known),
+            created_at=now(),
+        )
+        message = MessageRecord(
+            id=new_id("msg"),
+            session_id=crew.session_id,
+            user_id=crew.user_id,
+            agent=id,
+            position=1,
+            role="user",
+            content=[{"type": "text", "text": given.task}],
+            created_at=subagent.created_at,
+        )
+        data: dict[str, JsonValue] = {
+            "subagentId": id,
+            "name": given.name,
+            "parent": agent,
+            "depth": depth + 1,
+            "model": subagent.model,
+            "tools": list(subagent.tools),
+        }
+        event = NewEvent(type="subagent_start", data=data, cause_id=call.id)
+        batch = Batch(beads=[crew.row(subagent)], messages=[message], events=[event])
+        return ToolOutcome.json(_shown(subagent), batch=batch)
+
+    async def status(given: _StatusInput, call: ToolCall) -> ToolOutcome:
+        await crew.load()
+        if given.subagent_id is None:
+            return ToolOutcome.json({"subagents": [_about(each) for each in crew.of(agent)]})
+        found = _own(given.subagent_id)
+        return found if isinstance(found, ToolOutcome) else ToolOutcome.json(_about(found))
+
+    async def result(given: _ResultInput, call: ToolCall) -> ToolOutcome:
+        await crew.load()
+        found = _own(given.subagent_id)
+        if isinstance(found, ToolOutcome):
+            return found
+        try:
+            async with asyncio.timeout(given.wait_s):
+                while crew.known[found.id].status == "running" and crew.waits_for(found.id) is None:
+                    await crew.news()
+        except TimeoutError:
+            pass  # what is known now is the answer
+        found = crew.known[found.id]
+        if found.status == "running":
+            return ToolOutcome.json(_about(found))
+        said: dict[str, JsonValue] = {**_shown(found), "result": found.result}
+        return ToolOutcome.json(said, batch=None if found.told else Batch(beads=[crew.row(found, told=True)]))
+
+    async def cancel(given: _CancelInput, call: ToolCall) -> ToolOutcome:
+        await crew.load()
+        found = _own(given.subagent_id)
+        if isinstance(found, ToolOutcome):
+            return found
+        await crew.cancel(found.id, given.reason)
+        found = crew.known[found.id]
+        said: dict[str, JsonValue] = {**_shown(found), "result": found.result}
+        return ToolOutcome.json(said, batch=Batch(beads=[crew.row(found, told=True)]))
+
+    def _own(subagent_id: str) -> Subagent | ToolOutcome:
+        mine = {each.id: each for each in crew.of(agent)}
+        if subagent_id in mine:
+            return mine[subagent_id]
+        known = ", ".join(mine) or "none"
+        return ToolOutcome.failure(
+            "NOT_FOUND", f"You have no subagent {subagent_id[:_SHOWN_CHARS]!r}; yours: {known}.", retryable=True
+        )
+
+    def _about(subagent: Subagent) -> dict[str, JsonValue]:
+        said = _shown(subagent)
+        if crew.waits_for(subagent.id) is not None:
+            said["status"] = "waiting"
+            said["note"] = "It waits for a person, who has been asked. End your turn: you hear of it when it is over."
+        elif subagent.status == "running":
+            said["running_s"] = round((now() - subagent.created_at).total_seconds())
+        return said
+
+    return [
+        Tool(
+            name="subagent_spawn",
+            description="Give a task to a subagent: an agent of its own that works while you go on, with only the "
+            "tools that you name. Good for work that is independent of yours, or that would fill your own memory. "
+            "Several can work at the same time. Get what it found with subagent_result; you are also told when your "
+            "turn ends.",
+            input_model=_spawn_input(crew, deeper=deeper),
+            effect="idempotent",
+            run=spawn,
+            guarded=False,  # what they do is looked at call by call
+        ),
+        Tool(
+            name="subagent_status",
+            description="Look how your subagents are doing, without waiting.",
+            input_model=_StatusInput,
+            effect="pure",
+            run=status,
+        ),
+        Tool(
+            name="subagent_result",
+            description="Wait for a subagent to end and read its result. Calls for several wait at the same time.",
+            input_model=_ResultInput,
+            effect="pure",
+            run=result,
+            timeout_s=MAX_WAIT_S + 30,
+        ),
+        Tool(
+            name="subagent_cancel",
+            description="End a subagent whose work is no longer needed, and all that it has spawned.",
+            input_model=_CancelInput,
+            effect="idempotent",
+            run=cancel,
+            guarded=False,
+        ),
+    ]
+
+
+def _spawn_input(crew: Subagents, *, deeper: bool) -> type[BaseModel]:
+    """Make the shape of a spawn: what may be handed on stands in the schema, so that a model sees it."""
+    fields: dict[str, Any] = {}
+    names, models = tuple(crew.offered), crew.models
+    if names:
+        some: Any = list[Literal[names]]  # pyright: ignore[reportInvalidTypeForm] - known only now
+        fields["tools"] = (some, Field(description="What it can use: no more than it needs"))
+    else:
+        fields["tools"] = (list[str], Field(default_factory=list, max_length=0, description="There is none to give"))
+    one: Any = Literal[(*models, None)]
+    fields["model"] = (one, Field(default=None, description=f"{models[0]} when left out"))
+    described = Field(default=False, description="Whether it may have subagents of its own")
+    fields["may_delegate"] = (bool, described) if deeper else (Literal[False], False)
+    return create_model("subagent_spawn_input", __base__=_SpawnInput, **fields)
+
+
+def _shown(subagent: Subagent) -> dict[str, JsonValue]:
+    shown: dict[str, JsonValue] = {"subagent_id": subagent.id, "name": subagent.name, "status": subagent.status}
+    if subagent.code is not None:
+        shown["code"] = subagent.code
+    return shown
+
+
+def _limit(message: str, *, retryable: bool) -> ToolOutcome:
+    return ToolOutcome.failure("LIMIT", message, retryable=retryable)

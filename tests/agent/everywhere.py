@@ -1,0 +1,13 @@
+"""Marks the tests that run on every kind of store; the others run on those that need no server.
+
+A selection: they go through what stores can differ in, such as who holds an agent, several writers, and rows of many
+kinds in one transaction.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+__all__ = ["everywhere"]
+
+everywhere = pytest.mark.parametrize("backing", ["sqlite", "json", "postgres", "libsql"], indirect=True)

@@ -1,0 +1,498 @@
+"""Subagents: spawned once, bounded, heard of by their parent, answered by a person, and ended with their parent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from koda_ray.agent import Agent, Delegation, tool
+from koda_ray.agent.limits import Limits
+from koda_ray.agent.permissions import Permissions
+from koda_ray.agent.toolkit import ToolCall
+from koda_ray.budgets import with_limit
+from koda_ray.errors import BudgetExceeded, Cancelled, InvalidInput, InvalidTransition
+from koda_ray.llm.anthropic import AnthropicProvider
+from koda_ray.llm.base import Block
+from koda_ray.state.charges import Reserve
+from koda_ray.state.store import Batch, Store
+from koda_ray.types import Budget
+from tests.agent.crew import crew_model, is_subagent, spawn, world_tools
+from tests.agent.everywhere import everywhere
+from tests.agent.scripted import Provider, calls, says
+from tests.agent.world import MemoryWorld
+from tests.llm.server import Answer, ApiError, Call, ModelServer, ScriptedModel, reply, results, texts
+
+Json = dict[str, Any]
+
+
+@asynccontextmanager
+async def lead(
+    store: Store, model: Callable[[Json], Answer], tools: Any = (), **options: Any
+) -> AsyncIterator[tuple[Agent, ModelServer]]:
+    """An agent that may delegate, with a function in the place of every model."""
+    options.setdefault("subagents", Delegation())
+    with ModelServer(ScriptedModel(model)) as server:
+        provider = AnthropicProvider("test-key", base_url=server.base_url)
+        async with Agent("lead", tools, provider=provider, store=store, model="big", **options) as agent:
+            yield agent, server
+        await provider.close()
+
+
+def of_subagents(server: ModelServer) -> list[Json]:
+    return [each.asked for each in server.requests if is_subagent(each.asked)]
+
+
+@everywhere
+async def test_two_work_beside_each_other_and_their_parent_hears_of_both(store: Store) -> None:
+    world = MemoryWorld()
+    tools = world_tools(world)
+    async with lead(store, crew_model, tools, subagents=Delegation(models=("small", "big"))) as (agent, server):
+        done = await agent.run("Charge a and b.")
+        assert (done.kind, done.text) == ("end_turn", "a is charged; b is charged too.")
+        assert sorted(world.charges) == ["a", "b"]
+        asked = of_subagents(server)
+        assert {request["model"] for request in asked} == {"small"}
+        assert {tool["name"] for request in asked for tool in request["tools"]} == {"charge", "charged"}
+        both = await agent.subagents()
+        assert [(each.name, each.status, each.result, each.told) for each in both] == [
+            ("worker a", "done", "a is charged", True),
+            ("worker b", "done", "b is charged", True),
+        ]
+        events = await store.events(agent.id)
+        types = [event.type for event in events]
+        assert (types.count("subagent_start"), types.count("subagent_end")) == (2, 2)
+        assert {event.channel for event in events if event.type.startswith("subagent")} == {"progress"}
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        assert {message.agent for message in await agent.messages()} == {"lead"}
+
+
+async def test_what_may_be_handed_on_stands_in_the_schema_and_nothing_else_is_taken(store: Store) -> None:
+    def model(request: Json) -> Answer:
+        assert not is_subagent(request)
+        schema = next(each for each in request["tools"] if each["name"] == "subagent_spawn")["input_schema"]
+        assert schema["properties"]["tools"]["items"] == {"const": "charged", "type": "string"}
+        done = results(request)
+        if not done:
+            wrong: list[Json] = [{"tools": ["charge"]}, {"model": "huge"}, {"may_delegate": True}]
+            return [spawn("x", "Do.", **{"tools": [], **each}) for each in wrong]
+        for each, path in zip(done, ("tools.0", "model", "may_delegate"), strict=True):
+            assert each["is_error"] and json.loads(each["content"])["error"]["issues"][0]["path"] == path
+        return reply("No.")
+
+    options = Delegation(tools=("charged",), models=("small",))
+    async with lead(store, model, world_tools(MemoryWorld()), subagents=options) as (agent, _):
+        assert (await agent.run("Go.")).text == "No."
+        assert await agent.subagents() == []
+    with pytest.raises(InvalidInput, match="pay cannot be handed on"):
+        async with lead(store, model, subagents=Delegation(tools=("pay",))):
+            pass
+    with pytest.raises(InvalidInput, match="depth=0"):
+        Delegation(depth=0)
+
+
+async def test_how_many_there_are_is_bounded_until_a_person_speaks_again(store: Store) -> None:
+    refused: list[str] = []
+
+    def model(request: Json) -> Answer:
+        if is_subagent(request):
+            return reply("Done.")
+        done, asked = results(request), sum(not words.startswith("(Reports") for words in texts(request))
+        here = done[-3:] if len(done) > 3 * (asked - 1) else []
+        if not here:
+            return [spawn(str(n), "Do.", []) for n in range(3)]
+        refused.extend(json.loads(each["content"])["error"]["message"] for each in here if each["is_error"])
+        return reply("Well.")
+
+    async with lead(store, model, subagents=Delegation(total=2)) as (agent, _):
+        await agent.run("Go.")
+        assert len(refused) >= 1 and "2 subagents were spawned" in refused[0]
+        await agent.run("Again.")
+        assert [each.status for each in await agent.subagents()] == ["done"] * 4
+
+
+async def test_how_many_are_unfinished_is_bounded(store: Store) -> None:
+    gate = asyncio.Event()
+
+    @tool(effect="pure")
+    async def wait() -> str:
+        """Wait."""
+        await gate.wait()
+        return "waited"
+
+    def model(request: Json) -> Answer:
+        done = results(request)
+        if is_subagent(request):
+            return reply("Waited.") if done else Call("wait")
+        if not done:
+            return [spawn(str(n), "Wait.", ["wait"]) for n in range(3)]
+        assert [each["is_error"] for each in done] == [False, False, True]
+        assert "LIMIT" in done[2]["content"] and "subagent_result" in done[2]["content"]
+        return reply("Two it is.")
+
+    async with lead(store, model, [wait], subagents=Delegation(unfinished=2, at_once=1)) as (agent, server):
+        running = asyncio.create_task(agent.run("Go."))
+        await asyncio.to_thread(server.wait_for, lambda: len(server.requests) >= 3)
+        assert len(of_subagents(server)) == 1 and agent.busy  # one at a time; the other waits its turn
+        gate.set()
+        assert (await running).text == "Two it is."
+        assert [each.status for each in await agent.subagents()] == ["done", "done"] and not agent.busy
+
+
+async def test_subagents_have_subagents_as_deep_as_was_said(store: Store) -> None:
+    def model(request: Json) -> Answer:
+        names = {each["name"] for each in request.get("tools", [])}
+        task = texts(request)[0]
+        if "subagent_spawn" not in names:
+            assert task == "Level 3."
+            return reply("Deep down.")
+        level = int(task.removeprefix("Level ").removesuffix("."))
+        done = results(request)
+        if not done:
+            return spawn("next", f"Level {level + 1}.", [], **({"may_delegate": True} if level == 1 else {}))
+        if done[-1]["name"] == "subagent_spawn":
+            return Call("subagent_result", {"subagent_id": json.loads(done[-1]["content"])["subagent_id"]})
+        return reply(f"{level}: {json.loads(done[-1]['content'])['result']}")
+
+    async with lead(store, model, subagents=Delegation(depth=2, at_once=1)) as (agent, _):
+        assert (await agent.run("Level 1.")).text == "1: 2: Deep down."
+        assert [(each.depth, each.parent == "lead") for each in await agent.subagents()] == [(1, True), (2, False)]
+
+
+async def test_one_that_fails_or_runs_out_is_told_as_such(store: Store) -> None:
+    def model(request: Json) -> Answer:
+        if is_subagent(request):
+            fails = texts(request) == ["Fail."]
+            return ApiError(400, "invalid_request_error", "no such thing") if fails else Call("touch")
+        if not results(request):
+            return [spawn("f", "Fail.", []), spawn("r", "Run.", ["touch"])]
+        if (reports := [words for words in texts(request) if words.startswith("(Reports")]) == []:
+            return reply("I wait.")
+        said = "".join(reports)
+        assert 'status="failed"' in said and "no such thing" in said
+        assert 'status="stopped"' in said and "3 answers of the model" in said
+        return reply("One failed, one ran out.")
+
+    @tool(effect="idempotent")
+    def touch() -> str:
+        """Touch."""
+        return "touched"
+
+    async with lead(store, model, [touch], subagents=Delegation(limits=Limits(turns=3))) as (agent, _):
+        assert (await agent.run("Go.")).text == "One failed, one ran out."
+        codes = {each.name: (each.status, each.code) for each in await agent.subagents()}
+        assert codes == {"f": ("failed", "MODEL_ERROR"), "r": ("stopped", "LIMIT")}
+
+
+@everywhere
+async def test_what_a_subagent_asks_a_person_is_asked_and_answered_through_its_parent(store: Store) -> None:
+    world, asked = MemoryWorld(), list[Any]()
+    permissions = Permissions(mode="ask")
+
+    def model(request: Json) -> Answer:
+        done = results(request)
+        if is_subagent(request):
+            return reply("a is charged") if done else Call("charge", {"item": "a"})
+        if not done:
+            return spawn("w", "Charge a.", ["charge"])
+        return reply("It said: " + texts(request)[-1]) if len(texts(request)) > 1 else reply("I wait.")
+
+    async with lead(store, model, world_tools(world), permissions=permissions) as (agent, _):
+        outcome = await agent.run("Go.")
+        while outcome.kind == "suspended":
+            (approval,) = await agent.approvals()
+            asked.append(approval.payload["name"])
+            assert approval.call_id == outcome.suspended_call_id and not agent.busy and world.charges == []
+            outcome = await agent.approve(approval.call_id or "")
+        assert asked == ["charge"]  # to delegate changes nothing
+        assert "a is charged" in outcome.text and world.charges == ["a"]
+
+
+@everywhere
+async def test_what_subagents_use_is_their_parents_and_one_that_was_paused_goes_on(store: Store) -> None:
+    def model(request: Json) -> list[Block]:
+        done = results(request)
+        if is_subagent(request):
+            return [calls("look")] if len(done) < 3 else [says("I looked.")]
+        if not done:
+            return [calls("subagent_spawn", {"name": "w", "task": "Look. " * 2000, "tools": ["look"]})]
+        return [says("It looked." if "I looked." in texts(request)[-1] else "I wait.")]
+
+    @tool(effect="pure")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    provider, budget = Provider(model), Budget(tokens=3000)
+    paused: list[str] = []
+    async with Agent("lead", [look], provider=provider, store=store, subagents=Delegation(), budget=budget) as agent:
+        outcome = await agent.run("Go.")
+        while outcome.kind == "paused" and outcome.exceeded is not None:
+            paused.extend(each.status for each in await agent.subagents())
+            budget = with_limit(Budget(), outcome.exceeded.resource, outcome.exceeded.limit + outcome.exceeded.wanted)
+            outcome = await agent.extend(budget)
+        assert (outcome.kind, outcome.text) == ("end_turn", "It looked.")
+        assert "running" in paused, "it was never paused in the middle of it"
+        assert [each.status for each in await agent.subagents()] == ["done"]
+        charged = [each for each in await agent.charges() if each.status == "settled"]
+        assert len(charged) == len(provider.requests) == 7
+
+
+async def test_a_pause_that_is_found_while_the_person_gives_more_is_none(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def model(request: Json) -> list[Block]:
+        done = results(request)
+        if is_subagent(request):
+            return [says("I looked.")]
+        if not done:
+            return [calls("subagent_spawn", {"name": "w", "task": "Look. " * 2000, "tools": []})]
+        return [says("It looked." if "I looked." in texts(request)[-1] else "I wait.")]
+
+    commit, refused, goes_on = store.commit, asyncio.Event(), asyncio.Event()
+
+    async def slowly(session_id: str, epoch: int, batch: Batch) -> Any:
+        mine = [each.agent == "lead" for each in batch.charges if isinstance(each, Reserve)]
+        try:
+            done = await commit(session_id, epoch, batch)
+        except BudgetExceeded:
+            if not all(mine):
+                refused.set()
+                await goes_on.wait()
+            raise
+        if refused.is_set() and any(mine):
+            goes_on.set()  # by what the person gave meanwhile
+        return done
+
+    monkeypatch.setattr(store, "commit", slowly)
+    limits = Limits(max_tokens=4000)
+    async with Agent("lead", provider=(provider := Provider(model)), store=store, limits=limits,
+                     subagents=Delegation(limits=limits), budget=Budget(tokens=7_000)) as agent:  # fmt: skip
+        outcome = await agent.run("Go.")
+        assert outcome.kind == "paused"
+        await asyncio.wait_for(refused.wait(), 10)
+        outcome = await asyncio.wait_for(agent.extend(Budget(tokens=1_000_000)), 30)
+        assert (outcome.kind, outcome.text) == ("end_turn", "It looked."), provider.requests
+        asked = await agent.approvals(pending=False)
+        assert [(each.kind, each.status) for each in asked] == [("budget", "approved")]
+
+
+async def test_a_parent_that_is_cancelled_takes_its_subagents_with_it(store: Store) -> None:
+    begun = asyncio.Event()
+    stopped: list[str] = []
+
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            stopped.append("hang")
+        return "never"
+
+    def model(request: Json) -> Answer:
+        if texts(request)[-1] == "Still there?":
+            return reply("Yes.")
+        if is_subagent(request):
+            return Call("hang")
+        if not (done := results(request)):
+            return spawn("h", "Hang.", ["hang"])
+        return Call("subagent_result", {"subagent_id": json.loads(done[0]["content"])["subagent_id"]})
+
+    async with lead(store, model, [hang]) as (agent, _):
+        running = asyncio.create_task(agent.run("Go."))
+        await asyncio.wait_for(begun.wait(), 20)
+        await agent.cancel()
+        with pytest.raises(Cancelled):
+            await running
+        assert stopped == ["hang"] and not agent.busy
+        (ended,) = await agent.subagents()
+        assert (ended.status, ended.result) == ("cancelled", "The person cancelled.")
+        outcome = await agent.run("Still there?")
+        assert outcome.text == "Yes."
+
+
+@pytest.mark.parametrize("end", ["limit", "failure"])
+async def test_one_that_ends_before_its_own_subagents_takes_them_with_it(store: Store, end: str) -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+    stopped: list[str] = []
+    world = MemoryWorld()
+
+    @tool
+    async def hang(call: ToolCall) -> str:
+        """Hang."""
+        begun.set()
+        try:
+            await gate.wait()
+        except asyncio.CancelledError:
+            stopped.append("hang")
+            raise
+        world.charge("a", call)
+        return "charged"
+
+    @tool(effect="pure")
+    async def look() -> str:
+        """Look."""
+        await begun.wait()
+        return "it hangs"
+
+    def model(request: Json) -> Answer:
+        done, task = results(request), texts(request)[0]
+        if task == "Hang.":
+            return Call("hang")
+        if task == "Delegate.":
+            if not done:
+                return spawn("below", "Hang.", ["hang"])
+            failed = end == "failure" and done[-1]["name"] == "look"
+            return ApiError(400, "invalid_request_error", "no such thing") if failed else Call("look")
+        if not done:
+            return spawn("above", "Delegate.", ["hang", "look"], may_delegate=True)
+        if not any(words.startswith("(Reports") for words in texts(request)):
+            return reply("I wait.")
+        return reply("It ended.")
+
+    options = Delegation(depth=2, limits=Limits(turns=3))
+    async with lead(store, model, [hang, look], subagents=options) as (agent, server):
+        assert (await agent.run("Go.")).text == "It ended."
+        above, below = await agent.subagents()
+        assert (above.status, above.told) == ("stopped" if end == "limit" else "failed", True)
+        assert (below.status, below.result) == ("cancelled", "The agent that asked for it has ended.")
+        (cut_off,) = [each for each in await agent.calls() if each.name == "hang"]
+        assert cut_off.status == "interrupted" and stopped == ["hang"] and not agent.busy
+        ended = [event.data["name"] for event in await store.events(agent.id) if event.type == "subagent_end"]
+        assert ended == ["below", "above"]
+        asked = len(server.requests)
+        gate.set()
+        assert (await agent.run("And now?")).text == "It ended."
+        assert len(server.requests) == asked + 1 and world.charges == []
+
+
+async def test_what_a_subagent_asked_is_settled_when_its_parent_is_cancelled(store: Store) -> None:
+    @tool
+    def send() -> str:
+        """Send."""
+        raise AssertionError("nobody agreed to it")
+
+    def model(request: Json) -> Answer:
+        if is_subagent(request):
+            return Call("send")
+        if texts(request)[-1] == "Still there?":
+            return reply("Yes.")
+        return reply("I wait.") if results(request) else spawn("s", "Send.", ["send"])
+
+    async with lead(store, model, [send], permissions=Permissions(mode="ask")) as (agent, _):
+        outcome = await agent.run("Go.")
+        assert outcome.kind == "suspended"
+        (pending,) = await agent.approvals()
+        await agent.cancel()
+        assert await agent.approvals() == []
+        (call,) = [each for each in await agent.calls() if each.id == pending.call_id]
+        assert call.status not in ("waiting", "approved", "started")
+        (closed,) = [each for each in await agent.approvals(pending=False) if each.id == pending.id]
+        assert closed.status == "superseded"
+        (ended,) = await agent.subagents()
+        assert ended.status == "cancelled"
+        assert (await agent.run("Still there?")).text == "Yes."
+
+
+async def test_a_parent_ends_one_of_its_own_and_knows_no_others(store: Store) -> None:
+    @tool(effect="pure")
+    async def hang() -> str:
+        """Hang."""
+        await asyncio.sleep(60)
+        return "never"
+
+    def model(request: Json) -> Answer:
+        if is_subagent(request):
+            return Call("hang")
+        done = results(request)
+        if not done:
+            return spawn("h", "Hang.", ["hang"])
+        id = json.loads(done[0]["content"])["subagent_id"]
+        if len(done) == 1:
+            return [
+                Call("subagent_status"),
+                Call("subagent_result", {"subagent_id": id, "wait_s": 0}),
+                Call("subagent_status", {"subagent_id": "sub_other"}),
+                Call("subagent_cancel", {"subagent_id": id}),
+            ]
+        status, early, other, ended = done[1:]
+        assert json.loads(status["content"])["subagents"][0]["status"] == "running"
+        assert json.loads(early["content"])["status"] == "running"
+        assert other["is_error"] and id in other["content"]
+        assert json.loads(ended["content"])["status"] == "cancelled"
+        return reply("Ended.")
+
+    async with lead(store, model, [hang]) as (agent, _):
+        assert (await agent.run("Go.")).text == "Ended."
+        assert [each.status for each in await agent.subagents()] == ["cancelled"]
+
+
+@everywhere
+async def test_who_waits_for_subagents_goes_back_only_after_it_was_cancelled(store: Store) -> None:
+    begun = asyncio.Event()
+
+    @tool(effect="pure")
+    async def hang() -> str:
+        """Hang."""
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    def model(request: Json) -> Answer:
+        if is_subagent(request):
+            return Call("hang")
+        return reply("I wait.") if results(request) else spawn("h", "Hang.", ["hang"])
+
+    async with lead(store, model, [hang]) as (agent, _):
+        running = asyncio.create_task(agent.run("Go."))
+        await asyncio.wait_for(begun.wait(), 20)
+        async with asyncio.timeout(20):
+            while (said := await agent.messages())[-1].role != "assistant" or len(said) < 4:
+                await asyncio.sleep(0.01)
+        for back in (agent.rewind(said[0].id), agent.undo()):
+            with pytest.raises(InvalidTransition, match=r"'lead' runs; await its cancel\(\)"):
+                await back
+        assert agent.busy and not running.done() and await agent.messages() == said
+        await agent.cancel()
+        with pytest.raises(Cancelled):
+            await running
+        await agent.rewind(said[0].id)
+        assert await agent.messages() == said[:1]
+
+
+async def test_closed_in_the_middle_and_opened_again_it_goes_on(store: Store) -> None:
+    begun, slow = asyncio.Event(), True
+
+    @tool(effect="idempotent")
+    async def work() -> str:
+        """Work."""
+        begun.set()
+        if slow:
+            await asyncio.sleep(60)
+        return "worked"
+
+    def model(request: Json) -> Answer:
+        done = results(request)
+        if is_subagent(request):
+            return reply("I worked.") if done else Call("work")
+        if not done:
+            return spawn("w", "Work.", ["work"])
+        return reply(texts(request)[-1]) if len(texts(request)) > 1 else reply("I wait.")
+
+    async with lead(store, model, [work]) as (agent, _):
+        running = asyncio.create_task(agent.run("Go."))
+        await asyncio.wait_for(begun.wait(), 20)
+        running.cancel()
+        await asyncio.wait({running})
+        assert not agent.busy
+    slow = False
+    async with lead(store, model, [work]) as (agent, _):
+        assert await agent.owes()
+        assert "I worked." in (await agent.run()).text
+        assert not await agent.owes() and len(await agent.subagents()) == 1
