@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +25,7 @@ __all__ = [
     "make",
     "oom_kills",
     "pids",
+    "pids_refused",
     "plan",
     "remove",
     "usage_bytes",
@@ -125,14 +126,12 @@ def pids(groups: tuple[Path, ...]) -> set[int]:
 
 def oom_kills(groups: tuple[Path, ...]) -> int:
     """How often the kernel has ended a process of the groups for memory."""
-    for group in groups:
-        for file in ("memory.oom_control", "memory.events"):
-            with suppress(OSError):
-                for line in (group / file).read_text().splitlines():
-                    key, _, value = line.partition(" ")
-                    if key == "oom_kill":
-                        return int(value)
-    return 0
+    return _event(groups, ("memory.oom_control", "memory.events"), "oom_kill")
+
+
+def pids_refused(groups: tuple[Path, ...]) -> int:
+    """How often the kernel has refused the groups a process."""
+    return _event(groups, ("pids.events",), "max")
 
 
 def usage_bytes(groups: tuple[Path, ...]) -> int | None:
@@ -179,6 +178,17 @@ def remove(groups: tuple[Path, ...]) -> bool:
                 return False
             time.sleep(0.005)
     return True
+
+
+def _event(groups: tuple[Path, ...], files: Sequence[str], wanted: str) -> int:
+    for group in groups:
+        for file in files:
+            with suppress(OSError):
+                for line in (group / file).read_text().splitlines():
+                    key, _, value = line.partition(" ")
+                    if key == wanted:
+                        return int(value)
+    return 0
 
 
 def _write(path: Path, value: int | str) -> None:

@@ -12,13 +12,15 @@ import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from koda_ray.errors import SandboxError
 
-__all__ = ["can_mount", "mount_tmpfs", "remove_tree", "unmount"]
+__all__ = ["can_mount", "mount_tmpfs", "remove_tree", "sweep_probes", "unmount"]
 
+_PROBE = ".probe-"
 _MS_NOSUID = 2
 _MS_NODEV = 4
 _MNT_DETACH = 2
@@ -53,7 +55,7 @@ def can_mount(root: Path) -> bool:
     if os.geteuid() != 0:
         return False
     root.mkdir(parents=True, exist_ok=True)
-    path = Path(tempfile.mkdtemp(prefix=".probe-", dir=root))
+    path = Path(tempfile.mkdtemp(prefix=f"{_PROBE}{os.getpid()}-", dir=root))
     try:
         mount_tmpfs(path, size_bytes=65536, inodes=16)
     except OSError:
@@ -63,6 +65,16 @@ def can_mount(root: Path) -> bool:
         return True
     finally:
         path.rmdir()
+
+
+def sweep_probes(root: Path) -> None:
+    """Remove what processes that were killed while they tried `can_mount` have left."""
+    for path in root.glob(f"{_PROBE}*-*"):
+        pid = path.name.removeprefix(_PROBE).partition("-")[0]
+        if not Path("/proc", pid).exists():
+            with suppress(OSError):  # somebody else was faster
+                unmount(path)
+                path.rmdir()
 
 
 def remove_tree(path: Path) -> None:
@@ -82,4 +94,7 @@ def remove_tree(path: Path) -> None:
             ["rm", "-rf", "--one-file-system", str(path)], check=False, capture_output=True, text=True
         )
         if path.exists():
-            raise SandboxError(f"{path} could not be removed: {done.stderr.strip()[-300:]}") from None
+            raise SandboxError(
+                f"{path} could not be removed: {done.stderr.strip()[-300:]}; see who still "
+                f"uses it (`fuser -vm {path}`) and whether this user may remove it, end or remove that, and try again"
+            ) from None

@@ -15,30 +15,89 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from koda_ray.errors import InvalidInput, Missing
+from koda_ray.errors import InvalidInput, Missing, SandboxError
+from koda_ray.sandbox import seccomp
 from koda_ray.sandbox.limits import Limits
 from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.policy import PROJECT_ROOT
+from koda_ray.sandbox.proxied import EGRESS_PORT, proxy_environment
+from koda_ray.sandbox.unreached import FILES
 
-__all__ = ["GUEST", "Jail", "base_environment", "check_isolation", "checked_environment", "launcher", "system_binds"]
+__all__ = [
+    "GUEST",
+    "SCRATCH",
+    "TERMINALS",
+    "Jail",
+    "base_environment",
+    "can_be_heard",
+    "check_isolation",
+    "checked_environment",
+    "launcher",
+    "system_binds",
+]
 
 GUEST = Path(__file__).parent / "guest"
+TERMINALS = ".terminals"
+"""Below the home directory: what terminals that outlive a command share, the one place but the project that stays."""
+
 _HOME = "/home/user"
+_SHM = "/dev/shm"
 _INSIDE_USER = 1000
+SCRATCH = ("/tmp", _HOME, _SHM)
+"""The file systems in memory that each command has to itself."""
+
+_EGRESS_SOCKET = "/opt/egress.sock"
 _SHM_BYTES = 64 * 1024 * 1024
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _TOP_LEVEL = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d")
+_ETC = ("alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d")
 _LAUNCH = (
-    "echo 700 2>/dev/null >/proc/$$/oom_score_adj; "
+    'echo "$1" 2>/dev/null >/proc/$$/oom_score_adj; shift; '
     'while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done; shift; exec "$@"'
 )
+_ENDED_FIRST, _ENDED_LAST = "700", "0"
+_PERL = "/usr/bin/perl"
+# stays as the namespace's first process, reaps what is orphaned in it, and ends as the command does. What it would say
+# of a command that a signal ended is nobody's output
+_FIRST = 'exec {spare}>&2 2>/dev/null; (exec "$@" 2>&{spare} {spare}>&-); exit $?'
+# the same, and writes into what was its input how many processes are left that are in another session than the command.
+# What is in its own, such as a build's helper that is about to end, is no daemon; nor is what is dead already
+_TELLING = r"""
+exec {spare}>&2 {told}>&0 0</dev/null 2>/dev/null
+(exec "$@" 2>&{spare} {spare}>&- {told}>&-); code=$?; daemons=0
+for at in /proc/[0-9]*; do
+  [ "$at" != /proc/1 ] || continue
+  read -r said <"$at/stat" || continue
+  set -- ${{said##*') '}}
+  case "$1:$4" in [ZX]:* | ?:1 | :*) ;; *) daemons=$((daemons + 1)) ;; esac
+done
+echo "$daemons" >&{told}; exit "$code"
+"""
+# takes the filter, sends its listener out with what counts in the network, and becomes the command; the structs are
+# sock_fprog, cmsghdr, iovec and msghdr
+_HEARD = r"""
+sub give_up { print STDERR "the filter of system calls could not be taken: $!\n"; exit 125 }
+my ($seccomp, $sendmsg, $close, $filter, $door) = map {$_ + 0} splice @ARGV, 0, 5;
+open(my $file, "<&=", $filter) or give_up;
+sysread($file, my $program, 65536) or give_up;
+my $listener = syscall($seccomp, 1, 8, pack("Sx6P", length($program) / 8, $program));
+$listener >= 0 or give_up;
+my @counts = map { open(my $count, "<", $_); defined fileno $count ? $count : () } splice @ARGV, 0, 2;
+my @sent = ($listener, map { fileno $_ } @counts);
+my ($byte, $rights) = ("l", pack("QiiI*", 16 + 4 * @sent, 1, 1, @sent) . "\0" x (4 * @sent % 8));
+my $piece = pack("PQ", $byte, 1);
+my $message = pack("Qx8PQPQx8", 0, $piece, 1, $rights, length $rights);
+syscall($sendmsg, $door, $message, 0) == 1 or give_up;
+syscall($close, $_) for ($listener, $door, $filter);
+exec {$ARGV[0]} @ARGV or give_up;
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +107,17 @@ class Jail:
     Args:
         project: The project on this machine.
         etc: A directory with ``passwd``, ``group`` and ``hosts`` for the inside.
-        node_modules: Installed packages, shown read-only in the project.
+        terminals: What the inside sees as ``TERMINALS`` in its home.
+        node_modules: Installed packages, shown read-only in the project; None where the project has its own.
         node: The node to run.
         limits: Sizes of what is writable, and the process limit.
         user: The user id to drop to when this process is root; None for a user namespace.
     """
 
     project: Path
+    terminals: Path
     etc: Path
-    node_modules: Path
+    node_modules: Path | None
     node: NodeRuntime
     limits: Limits
     user: int | None
@@ -67,7 +128,17 @@ class Jail:
         return _INSIDE_USER if self.user is None else self.user
 
     def command(
-        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], info_fd: int, seccomp_fd: int | None
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        info_fd: int,
+        seccomp_fd: int | None,
+        door_fd: int | None = None,
+        egress: str | None = None,
+        pass_fds: Sequence[int] = (),
+        telling: bool = False,
     ) -> list[str]:
         """Build the whole ``bwrap`` command line around a command.
 
@@ -77,9 +148,13 @@ class Jail:
             env: Added to the small environment that every process starts with.
             info_fd: Where bubblewrap writes the process id of the namespace's first process.
             seccomp_fd: The system call filter, or None.
+            door_fd: Where the listener of a filter that asks is sent to; None for one that does not.
+            egress: The egress proxy's socket, for a command that may use the way out.
+            pass_fds: Further descriptors that the command is given.
+            telling: Whether its input is where the number of daemons is written that it leaves; its own is empty then.
         """
         size = str(self.limits.scratch_bytes)
-        line = ["bwrap", "--die-with-parent", "--new-session", "--info-fd", str(info_fd)]
+        line = ["bwrap", "--as-pid-1", "--die-with-parent", "--new-session", "--info-fd", str(info_fd)]
         line += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
         line += ["--hostname", "koda", "--cap-drop", "ALL"]
         if self.user is None:
@@ -90,33 +165,73 @@ class Jail:
         line += [word for path in ("/etc", "/opt", "/home") for word in ("--perms", "0755", "--dir", path)]
         line += system_binds()
         line += ["--proc", "/proc", "--dev", "/dev"]
-        line += ["--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"]
+        line += ["--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", _SHM]
         line += ["--perms", "1777", "--size", size, "--tmpfs", "/tmp"]
         line += ["--perms", "0777", "--size", size, "--tmpfs", _HOME]
         line += ["--bind", str(self.project), PROJECT_ROOT]
-        line += ["--ro-bind", str(self.node_modules), f"{PROJECT_ROOT}/node_modules"]
+        line += ["--bind-try", str(self.terminals), f"{_HOME}/{TERMINALS}"]
+        if self.node_modules is not None:
+            line += ["--ro-bind", str(self.node_modules), f"{PROJECT_ROOT}/node_modules"]
         for name in ("passwd", "group", "hosts"):
             line += ["--ro-bind", str(self.etc / name), f"/etc/{name}"]
         line += ["--ro-bind", str(GUEST), "/opt/koda"]
         if self.node.prefix is not None:
             line += ["--ro-bind", str(self.node.prefix), "/opt/node"]
+        if egress is not None:
+            line += ["--ro-bind", egress, _EGRESS_SOCKET]
+            argv = [self.node.inside_path, "/opt/koda/egress.mjs", _EGRESS_SOCKET, str(EGRESS_PORT), *argv]
+            env = {**proxy_environment(), **env}
         line += ["--remount-ro", "/dev", "--remount-ro", "/", "--clearenv"]
         for name, value in self.environment(env).items():
             line += ["--setenv", name, value]
         line += ["--chdir", PROJECT_ROOT if cwd == "." else f"{PROJECT_ROOT}/{cwd}"]
-        if seccomp_fd is not None:
+        if seccomp_fd is not None and door_fd is None:
             line += ["--seccomp", str(seccomp_fd)]
-        line.append("--")
+        # bubblewrap waits for the first process that it is given, and reaps it. It does not wait for one of its own, so
+        # each command would leave a zombie, a process of this sandbox until whoever adopts it looks
+        spare, told, *_ = (fd for fd in range(3, 10) if fd not in (info_fd, seccomp_fd, door_fd, *pass_fds))
+        first = (_TELLING if telling else _FIRST).format(spare=spare, told=told)
+        line += ["--", "/bin/sh", "-c", first, "koda-first"]
         if self.user is not None:
             user = str(self.user)
             line += ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--inh-caps", "-all"]
             line += ["--bounding-set", "-all", "--no-new-privs", "--"]
+        if seccomp_fd is not None and door_fd is not None:
+            line += _taking(seccomp_fd, door_fd)
         # inside the user namespace, or as a user id of its own, the count is the sandbox's alone
         return [*line, "prlimit", f"--nproc={self.limits.pids}", "--", *argv]
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         """The whole environment of a process inside; nothing of this process's own is in it."""
         return {**base_environment(self.node, self.limits), **checked_environment(extra)}
+
+
+def _taking(filter_fd: int, door_fd: int) -> list[str]:
+    """Begin a command line that takes a filter that asks."""
+    calls = seccomp.installing()
+    return [_PERL, "-e", _HEARD, *map(str, (calls.seccomp, calls.sendmsg, calls.close, filter_fd, door_fd)), *FILES]
+
+
+@lru_cache(maxsize=1)
+def can_be_heard() -> bool:
+    """Try once, for real, whether a command can take a filter that asks; blocks.
+
+    It takes Linux 5.0, no listener around this program already, and Perl: bubblewrap and setpriv load no such filter.
+    """
+    fd = seccomp.filter_fd(heard=True)
+    if fd is None:
+        return False
+    ours, theirs = socket.socketpair()
+    try:
+        line = ["setpriv", "--no-new-privs", "--", *_taking(fd, theirs.fileno()), "true"]
+        done = subprocess.run(line, pass_fds=(fd, theirs.fileno()), capture_output=True, check=False, timeout=20)
+        return done.returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    finally:
+        os.close(fd)
+        ours.close()
+        theirs.close()
 
 
 def base_environment(node: NodeRuntime, limits: Limits) -> dict[str, str]:
@@ -175,15 +290,25 @@ def system_binds() -> tuple[str, ...]:
     return tuple(line)
 
 
-def launcher(command: Sequence[str], *, groups: Sequence[Path], limits: Limits, hard_disk: bool) -> list[str]:
+def launcher(
+    command: Sequence[str], *, groups: Sequence[Path], limits: Limits, hard_disk: bool, ended_last: bool = False
+) -> list[str]:
     """Wrap a command line so that it first joins its control groups and takes its resource limits.
 
     A shell does it before anything is forked, and is replaced by the command; its text is constant.
+
+    Args:
+        command: The command line.
+        groups: The files by which the control groups are entered.
+        limits: The resource limits.
+        hard_disk: Whether the disk has a size of its own.
+        ended_last: Whether the kernel, where memory is short, ends what else is in those groups before it.
     """
     rlimits = ["prlimit", "--core=0", f"--nofile={limits.open_files}"]
     if not hard_disk:
         rlimits.append(f"--fsize={limits.disk_bytes}")
-    return ["/bin/sh", "-c", _LAUNCH, "koda-launch", *(str(file) for file in groups), "--", *rlimits, "--", *command]
+    words = [_ENDED_LAST if ended_last else _ENDED_FIRST, *map(str, groups), "--", *rlimits, "--", *command]
+    return ["/bin/sh", "-c", _LAUNCH, "koda-launch", *words]
 
 
 @lru_cache(maxsize=1)
@@ -192,6 +317,7 @@ def check_isolation() -> None:
 
     Raises:
         Missing: MISSING, with the package or the setting that is in the way.
+        SandboxError: PROVIDER_ERROR, the machine is too busy to say.
     """
     for program, package in (("bwrap", "bubblewrap"), ("prlimit", "util-linux"), ("setpriv", "util-linux")):
         if shutil.which(program) is None:
@@ -199,9 +325,12 @@ def check_isolation() -> None:
                 f"{program} is not installed, so generated code cannot be isolated: install the package `{package}` "
                 f"(apt-get install {package}), or set SANDBOX_LOCAL_UNSAFE=1 to run it without any isolation"
             )
-    line = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", *system_binds()]
+    line = ["bwrap", "--as-pid-1", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", *system_binds()]
     line += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", "65536", "--tmpfs", "/tmp"]
-    done = subprocess.run([*line, "--", "true"], capture_output=True, text=True, check=False, timeout=20)
+    try:
+        done = subprocess.run([*line, "--", "true"], capture_output=True, text=True, check=False, timeout=20)
+    except subprocess.TimeoutExpired:
+        raise SandboxError("bubblewrap isolated nothing within 20 s; the machine may be busy: try again") from None
     if done.returncode != 0:
         raise Missing(
             f"bubblewrap cannot isolate processes here ({done.stderr.strip()[-200:] or 'no message'}). For an "

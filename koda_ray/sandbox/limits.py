@@ -96,7 +96,10 @@ def limit_report(limits: Limits, *, root: Path) -> tuple[LimitLine, ...]:
             "memory",
             memory,
             LimitLine(
-                name="memory", value=memory, kind="soft", how="watchdog over resident memory; no writable cgroup"
+                name="memory",
+                value=memory,
+                kind="soft",
+                how="watchdog over what processes and file systems hold in memory; no writable cgroup",
             ),
         ),
         line(
@@ -121,5 +124,10 @@ def limit_report(limits: Limits, *, root: Path) -> tuple[LimitLine, ...]:
         LimitLine(name="disk", value=disk, kind="hard", how="tmpfs of fixed size, charged to the memory limit")
         if mounts
         else LimitLine(name="disk", value=disk, kind="soft", how="watchdog that counts bytes; no right to mount"),
-        LimitLine(name="network", value="none", kind="hard", how="a network namespace with nothing but loopback"),
+        LimitLine(
+            name="network",
+            value="none, or what SANDBOX_EGRESS_HOSTS lists",
+            kind="hard",
+            how="a network namespace with nothing but loopback; the way out is a proxy's Unix socket",
+        ),
     )

@@ -4,24 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from koda_ray.errors import CommandTimeout, KodaError, NotFound, QuotaExceeded, SandboxNotFound, ServerFailed
+from koda_ray.errors import KodaError, NotFound, SandboxNotFound
 from koda_ray.sandbox import cgroup, policy, seccomp
 from koda_ray.sandbox.bare import MARKER, Bare, free_port, new_mark
-from koda_ray.sandbox.base import CommandResult, FileEntry, FileStamp, PreviewEndpoint, ProcessInfo, Snapshot
-from koda_ray.sandbox.isolation import GUEST, Jail, launcher
+from koda_ray.sandbox.base import (
+    CommandResult,
+    FileChange,
+    FileEntry,
+    FileStamp,
+    PreviewEndpoint,
+    ProcessInfo,
+    SandboxState,
+    Snapshot,
+    Terminal,
+)
+from koda_ray.sandbox.command_policy import check_command
+from koda_ray.sandbox.counts import Counts
+from koda_ray.sandbox.denials import Denials
+from koda_ray.sandbox.doorway import Doors, write_address
+from koda_ray.sandbox.egress.rules import EgressRules
+from koda_ray.sandbox.isolation import GUEST, TERMINALS, Jail, can_be_heard, launcher
+from koda_ray.sandbox.lifecycle import Living
+from koda_ray.sandbox.lifetime import checked_lifetime
 from koda_ray.sandbox.limits import Limits
 from koda_ray.sandbox.node import NodeRuntime
-from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, forwarded, listen
+from koda_ray.sandbox.outcome import out_of_memory, passed, timed_out
+from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, ended, forwarded, late, listen
 from koda_ray.sandbox.process import Confined
+from koda_ray.sandbox.reading import TreeReader
 from koda_ray.sandbox.record import Record
+from koda_ray.sandbox.refused import LinksOut, note, note_end, noted
 from koda_ray.sandbox.strays import kill_marked
+from koda_ray.sandbox.taken import family, nameless
+from koda_ray.sandbox.terminal import CONTROLLING, LocalTerminal, open_terminal
 from koda_ray.sandbox.tree import ProjectTree
 from koda_ray.sandbox.watchdog import Watchdog
+from koda_ray.sandbox.watching import watch
+from koda_ray.sandbox.way_out import WayOut
 
 __all__ = ["OUTPUT_BYTES", "LocalSandbox"]
 
@@ -30,6 +55,7 @@ OUTPUT_BYTES = 256 * 1024
 
 _BACKGROUND_BYTES = 256 * 1024
 _PROBE_PERIOD_S = 0.03
+_LOOK_S = 1.0
 
 T = TypeVar("T")
 
@@ -42,11 +68,14 @@ class LocalSandbox:
         record: Record,
         *,
         directory: Path,
-        node_modules: Path,
+        node_modules: Path | None,
         limits: Limits,
         node: NodeRuntime,
         isolated: bool,
         destroy: Callable[[], Awaitable[None]],
+        keep: Callable[[str, Sequence[str], bool], Awaitable[None]],
+        egress: EgressRules,
+        way_out: WayOut | None = None,
     ) -> None:
         disk = directory / "disk"
         self._record = record
@@ -54,21 +83,41 @@ class LocalSandbox:
         self._limits = limits
         self._groups = tuple(map(Path, record.groups))
         self._destroy = destroy
+        self._keep = keep
+        self._egress_rules = egress
+        self._way_out = way_out
         self._running: set[Confined] = set()
         self._named: dict[str, Confined] = {}
-        self._exceeded: dict[Confined, str] = {}
+        self._daemons = 0
+        self._exceeded: dict[Confined, tuple[str, str]] = {}
         self._previewing = asyncio.Lock()
+        self._doors = Doors(directory, sockets=Path(record.preview_socket).parent)
+        self._living = Living()
+        self._living.filled()
+        self._denials = Denials()
+        self._links_out = LinksOut(record.id)
+        self._counts = Counts(
+            memory=lambda: cgroup.oom_kills(self._groups),
+            processes=lambda: cgroup.pids_refused(self._groups),
+            network=self._denials.not_reached,
+            daemons=lambda: self._daemons + sum(process.daemons for process in self._running),
+            offered=lambda: {(process, port) for process in self._running for port in process.offered()},
+            disks=[str(disk)] if record.disk == "tmpfs" else [],
+        )
         self._tree = ProjectTree(
             disk / "project",
             stage=disk / "stage",
             owner=record.user,
             limit_note=f"{limits.disk_size(record.disk) >> 20} MB, SANDBOX_DISK_MB",
             quota_bytes=None if record.disk == "tmpfs" else limits.disk_bytes,
+            filled=self._filled,
         )
+        self._terminals = TreeReader(disk / TERMINALS)
         self._walls: Jail | Bare
         if isolated:
             self._walls = Jail(
                 project=disk / "project",
+                terminals=disk / TERMINALS,
                 etc=directory / "etc",
                 node_modules=node_modules,
                 node=node,
@@ -79,25 +128,44 @@ class LocalSandbox:
             self._walls = Bare(project=disk / "project", node=node, limits=limits)
         self._watchdog = Watchdog(
             limits,
-            tree=None if record.disk == "tmpfs" else self._tree,
             watch_memory=not self._groups,
-            pids=lambda: [process.pid for process in self._running if process.exit_code is None],
+            disks=[disk] if record.disk == "tmpfs" else [],
+            filled=None if record.disk == "tmpfs" else self._filled,
+            pids=self._pids,
             exceeded=self._end_exceeding,
         )
 
     @property
     def id(self) -> str:
-        """The provider's id, enough to connect again."""
+        """The id that it was made under, enough to connect again."""
         return self._record.id
+
+    @property
+    def provider_id(self) -> str:
+        """What it is at its provider; see ``Sandbox``."""
+        return str(self._directory)
 
     @property
     def provider(self) -> str:
         """The provider's name."""
         return "local"
 
+    @property
+    def state(self) -> SandboxState:
+        """Where it is in its life; see ``Sandbox``."""
+        return self._living.state
+
     async def is_alive(self) -> bool:
         """Whether commands and files still work."""
-        return (self._directory / "sandbox.json").exists()
+        alive = (self._directory / "sandbox.json").exists()
+        if not alive:
+            self._living.stop()
+        return alive
+
+    async def extend(self, lifetime_s: float) -> None:
+        """Nobody ends it by itself here; see ``Sandbox``."""
+        checked_lifetime(lifetime_s)
+        await self._check_alive()
 
     # files
 
@@ -116,24 +184,50 @@ class LocalSandbox:
 
     async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileEntry]:
         """List a directory; see ``Sandbox``."""
-        return await self._file_work(lambda: self._tree.list_files(path, recursive=recursive))
+        outside: list[str] = []
+        work = partial(self._tree.list_files, path, recursive=recursive, outside=outside.append)
+        found = await self._file_work(work)
+        self._links_out.left_out(outside)
+        return found
 
     async def remove(self, path: str) -> None:
         """Remove a file or directory; see ``Sandbox``."""
         await self._file_work(lambda: self._tree.remove(path))
 
+    async def watch(self, path: str = ".") -> AsyncGenerator[tuple[FileChange, ...]]:
+        """Tell which files change; see ``Sandbox``."""
+        async with aclosing(watch(self._tree, path, in_thread=self._file_work)) as batches:
+            async for batch in batches:
+                await self._check_alive()  # the files of a destroyed one are no changes
+                yield batch
+
     async def snapshot(self, *, known: Mapping[str, FileStamp] | None = None) -> Snapshot:
         """Collect the project's files for a checkpoint; see ``Sandbox``."""
-        return await self._file_work(lambda: self._tree.snapshot(known))
+        found = await self._file_work(lambda: self._tree.snapshot(known))
+        self._links_out.skipped(found.skipped)
+        return found
 
-    async def restore(self, files: Mapping[str, bytes]) -> None:
+    async def restore(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        modes: Mapping[str, int] | None = None,
+        folders: Sequence[str] = (),
+        spared: Sequence[str] = (),
+    ) -> None:
         """Make the project's files exactly these; see ``Sandbox``."""
-        await self._file_work(lambda: self._tree.restore(files))
+        await self._file_work(lambda: self._tree.restore(files, modes=modes, folders=folders, spared=spared))
 
     # processes
 
     async def run(
-        self, argv: Sequence[str], *, timeout_s: float = 30.0, cwd: str = ".", env: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float = 30.0,
+        cwd: str = ".",
+        env: Mapping[str, str] | None = None,
+        network: bool = False,
     ) -> CommandResult:
         """Run a command to its end; see ``Sandbox``.
 
@@ -144,11 +238,22 @@ class LocalSandbox:
             QuotaExceeded: QUOTA_EXCEEDED, it failed because a limit was reached.
             SandboxNotFound: SANDBOX_NOT_FOUND, also when the sandbox was destroyed meanwhile.
         """
-        policy.check_command(argv)
+        self._check_command(argv)
+        with self._living.work():
+            return await self._run(argv, timeout_s=timeout_s, cwd=cwd, env=env or {}, network=network)
+
+    async def _run(
+        self, argv: Sequence[str], *, timeout_s: float, cwd: str, env: Mapping[str, str], network: bool
+    ) -> CommandResult:
         name = await self._file_work(lambda: self._tree.check_directory(cwd)) if cwd != "." else "."
         kills = cgroup.oom_kills(self._groups)
         process = await self._start(
-            argv, cwd=name, env=env or {}, head_bytes=OUTPUT_BYTES // 2, tail_bytes=OUTPUT_BYTES // 2
+            argv,
+            cwd=name,
+            env=env,
+            head_bytes=OUTPUT_BYTES // 2,
+            tail_bytes=OUTPUT_BYTES // 2,
+            network=network,
         )
         try:
             async with asyncio.timeout(timeout_s):
@@ -157,53 +262,112 @@ class LocalSandbox:
             await process.kill()
             await self._check_alive()
             self._check_exceeded(process)
-            raise CommandTimeout(
-                f"`{argv[0][:100]}` was ended with all that it started after {timeout_s:g} s; its last output was: "
-                f"{(process.stderr.text() or process.stdout.text())[-500:].strip() or 'nothing'}",
-                context={"timeout_s": timeout_s},
-            ) from None
+            note(self.id, "time", timeout_s=timeout_s)
+            said = process.stderr.text() or process.stdout.text()
+            raise timed_out(argv[0], timeout_s=timeout_s, said=said) from None
         finally:
             if process.exit_code is None:
                 await process.kill()
-            self._running.discard(process)
+            self._forget(process)
+            self._note_counts()
+            truncated = process.stdout.truncated or process.stderr.truncated
+            note_end(self.id, exit_code=process.exit_code or 0, truncated=truncated)
         await self._check_alive()
         self._check_exceeded(process)
         if exit_code != 0 and cgroup.oom_kills(self._groups) > kills:
-            raise self._quota(f"memory: {self._limits.memory_bytes >> 20} MB are allowed")
+            raise out_of_memory(self._limits.memory_bytes)
         return CommandResult(
             exit_code=exit_code,
             stdout=process.stdout.text(),
             stderr=process.stderr.text(),
             duration_s=process.duration_s,
-            truncated=process.stdout.truncated or process.stderr.truncated,
+            truncated=truncated,
         )
 
-    async def start(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> ProcessInfo:
+    async def start(
+        self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, network: bool = False
+    ) -> ProcessInfo:
         """Start a background process; it ends with this process, ``stop`` or the sandbox. See ``Sandbox``."""
         policy.check_process_name(name)
-        policy.check_command(argv)
-        return await self._start_named(name, argv, env=env or {})
+        self._check_command(argv)
+        return await self._start_named(name, argv, env=env or {}, network=network)
 
     async def processes(self) -> list[ProcessInfo]:
         """List the background processes that this process started, the dev server (``preview``) among them."""
+        self._note_counts()
         return [_info(name, process) for name, process in sorted(self._named.items())]
 
     async def stop(self, name: str) -> None:
         """End a background process and its tree; see ``Sandbox``."""
         process = self._named.pop(name, None)
         if process is not None:
+            self._note_counts()  # what it offers is there until it ends
             await process.kill()
-            self._running.discard(process)
+            self._forget(process)
+            self._note_counts()
 
     async def output(self, name: str, *, max_bytes: int = 65536) -> str:
         """Read the end of a background process's output and errors; see ``Sandbox``."""
         process = self._named.get(name)
         if process is None:
             raise NotFound(
-                f"there is no background process {name[:80]!r}; there are: {', '.join(self._named) or 'none'}"
+                f"there is no background process {name[:80]!r}; name one that there is "
+                f"({', '.join(self._named) or 'none'}), or start it"
             )
         data = process.stdout.text().encode()
         return data[-max_bytes:].decode("utf-8", "ignore") if max_bytes > 0 else ""
+
+    async def ended(self, name: str) -> None:
+        """Wait until a background process with all that it started, or the sandbox, has ended."""
+        process = self._named.get(name)
+        while process is not None and await self.is_alive():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await process.wait()
+                return
+            self._note_counts()
+
+    async def start_kept(self, name: str, argv: Sequence[str], *, network: bool) -> None:
+        """Start what this process shall hold, with its way out."""
+        if self._way_out is not None:
+            self._way_out.tend()
+        await self.start(name, argv, network=network)
+
+    async def keep(self, name: str, argv: Sequence[str], *, network: bool = False) -> None:
+        """Start a background process that outlives this program, in the hands of a holder; see ``Sandbox``."""
+        policy.check_process_name(name)
+        self._check_command(argv)
+        await self._check_alive()
+        await self._keep(name, argv, network)
+
+    async def terminal(
+        self, argv: Sequence[str], *, rows: int = 24, columns: int = 80, env: Mapping[str, str] | None = None
+    ) -> Terminal:
+        """Run a command with a terminal of its own; see ``Sandbox``."""
+        self._check_command(argv)
+        ours, theirs = open_terminal(rows=rows, columns=columns)
+        try:
+            process = await self._start(
+                [*CONTROLLING, *argv],
+                cwd=".",
+                env=env or {},
+                merge=True,
+                head_bytes=0,
+                tail_bytes=0,
+                terminal=theirs,
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+
+        async def end() -> None:
+            await process.kill()
+            self._forget(process)
+            self._note_counts()
+
+        return LocalTerminal(ours, end)
 
     async def start_preview(self, *, timeout_s: float = 30.0) -> PreviewEndpoint:
         """Start the dev server, or return the running one; see ``Sandbox``."""
@@ -230,28 +394,36 @@ class LocalSandbox:
                         if process.exit_code is not None:
                             await process.wait()
                             await self._check_alive()
-                            raise ServerFailed(
-                                f"the dev server ended with code {process.exit_code}; "
-                                f"its last lines: {_last_lines(process)}"
-                            )
+                            raise ended(process.exit_code, _last_lines(process))
                         await asyncio.sleep(_PROBE_PERIOD_S)
             except TimeoutError:
                 await self.stop(PREVIEW)
                 await self._check_alive()
-                raise ServerFailed(
-                    f"the dev server did not answer within {timeout_s:g} s; its last lines: {_last_lines(process)}"
-                ) from None
+                raise late(timeout_s, _last_lines(process)) from None
             except BaseException:
                 await self.stop(PREVIEW)
                 raise
             return endpoint
 
+    async def reach(self, port: int, *, of: str) -> PreviewEndpoint:
+        """Say where a port of a background process answers; see ``Sandbox``."""
+        await self._check_alive()
+        if isinstance(self._walls, Bare):
+            return PreviewEndpoint(url=f"http://127.0.0.1:{port}", base="/")
+        return PreviewEndpoint(socket_path=await self._doors.path(port, of=policy.check_process_name(of)), base="/")
+
     async def close(self) -> None:
         """End the processes that were started through this object; the files stay, for whoever connects next."""
+        await self._doors.close()
         await self._watchdog.close()
         self._named.clear()
+        if self._way_out is not None:
+            await self._way_out.close()
         await asyncio.gather(*(process.kill() for process in tuple(self._running)))
-        self._running.clear()
+        for process in tuple(self._running):
+            self._forget(process)
+        self._note_counts()
+        self._denials.close()
 
     def forget_socket(self) -> None:
         """Remove the folder of the preview's socket, where that lies elsewhere."""
@@ -265,19 +437,34 @@ class LocalSandbox:
 
     async def _file_work(self, work: Callable[[], T]) -> T:
         try:
-            return await asyncio.to_thread(work)
+            with noted(self.id):
+                return await asyncio.to_thread(work)
         except (KodaError, OSError):
             await self._check_alive()  # that it is gone explains any error better
             raise
 
     async def _start_named(
-        self, name: str, argv: Sequence[str], *, env: Mapping[str, str], pass_fds: Sequence[int] = ()
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        pass_fds: Sequence[int] = (),
+        network: bool = False,
     ) -> ProcessInfo:
         await self.stop(name)
         process = await self._start(
-            argv, cwd=".", env=env, pass_fds=pass_fds, merge=True, head_bytes=0, tail_bytes=_BACKGROUND_BYTES
+            argv,
+            cwd=".",
+            env=env,
+            pass_fds=pass_fds,
+            merge=True,
+            head_bytes=0,
+            tail_bytes=_BACKGROUND_BYTES,
+            network=network,
         )
         self._named[name] = process
+        await asyncio.to_thread(write_address, self._directory, name, process.pid)
         return _info(name, process)
 
     async def _start(
@@ -290,6 +477,8 @@ class LocalSandbox:
         tail_bytes: int,
         pass_fds: Sequence[int] = (),
         merge: bool = False,
+        network: bool = False,
+        terminal: int | None = None,
     ) -> Confined:
         await self._check_alive()
         walls = self._walls
@@ -306,48 +495,91 @@ class LocalSandbox:
                 merge=merge,
                 head_bytes=head_bytes,
                 tail_bytes=tail_bytes,
+                terminal=terminal,
                 kill_strays=lambda: kill_marked(MARKER, mark),
             )
         else:
-            seccomp_fd = seccomp.filter_fd()
+            egress = None
+            if network and self._way_out is not None:
+                egress = await self._way_out.open()
+                await self._check_alive()
+            heard = can_be_heard()
+            seccomp_fd = seccomp.filter_fd(heard=heard)
+            door = self._denials.door() if heard and seccomp_fd is not None else None
+            door_fd = None if door is None else door.fileno()
             try:
                 process = Confined.start(
                     lambda info_fd: launcher(
-                        walls.command(argv, cwd=cwd, env=env, info_fd=info_fd, seccomp_fd=seccomp_fd),
+                        walls.command(
+                            argv,
+                            cwd=cwd,
+                            env=env,
+                            info_fd=info_fd,
+                            seccomp_fd=seccomp_fd,
+                            door_fd=door_fd,
+                            egress=egress,
+                            pass_fds=pass_fds,
+                            telling=terminal is None,
+                        ),
                         groups=enter,
                         limits=self._limits,
                         hard_disk=hard_disk,
                     ),
-                    pass_fds=pass_fds if seccomp_fd is None else (*pass_fds, seccomp_fd),
+                    pass_fds=(*pass_fds, *(fd for fd in (seccomp_fd, door_fd) if fd is not None)),
                     merge=merge,
                     head_bytes=head_bytes,
                     tail_bytes=tail_bytes,
+                    terminal=terminal,
+                    telling=terminal is None,
                 )
             finally:
                 if seccomp_fd is not None:
                     os.close(seccomp_fd)
+                if door is not None:
+                    door.close()
         self._running.add(process)
         self._watchdog.wake()
         return process
 
-    async def _end_exceeding(self, reason: str) -> None:
+    def _check_command(self, argv: Sequence[str]) -> None:
+        with noted(self.id):
+            check_command(argv, egress=self._egress_rules)
+
+    def _note_counts(self) -> None:
+        for refused, times in self._counts.news().items():
+            note(self.id, refused, times=times)
+        for call, times in self._denials.calls().items():
+            note(self.id, "call", call=call, times=times)
+
+    def _forget(self, process: Confined) -> None:
+        if process in self._running:
+            self._running.remove(process)
+            self._daemons += process.daemons
+
+    def _pids(self) -> list[int]:
+        return [process.pid for process in tuple(self._running) if process.exit_code is None]
+
+    def _filled(self) -> tuple[int, int]:
+        """Count the bytes and the files on disk of all that it may fill; blocks."""
+        held = nameless(family(self._pids()), self._tree.device)  # first: what loses its name meanwhile counts once
+        size, entries = self._tree.usage()
+        with suppress(SandboxNotFound):  # one that an older koda_ray made has no place for terminals
+            more = self._terminals.usage()
+            size, entries = size + more[0], entries + more[1]
+        return size + sum(held.values()), entries + len(held)
+
+    async def _end_exceeding(self, limit: str, words: str) -> None:
+        note(self.id, "limit", words=f"{limit}: {words}")
         for process in tuple(self._running):
             if process.exit_code is None:
-                self._exceeded[process] = reason
+                self._exceeded[process] = (limit, words)
                 with suppress(KodaError):
                     await process.kill()
 
     def _check_exceeded(self, process: Confined) -> None:
         reason = self._exceeded.pop(process, None)
         if reason is not None:
-            raise self._quota(reason)
-
-    def _quota(self, reason: str) -> QuotaExceeded:
-        return QuotaExceeded(
-            f"the command was ended because it passed a limit of the sandbox ({reason}); use less, or raise "
-            "SANDBOX_MEMORY_MB, SANDBOX_DISK_MB or SANDBOX_PIDS",
-            context={"limit": reason.partition(":")[0]},
-        )
+            raise passed(*reason)
 
     async def _check_alive(self) -> None:
         if not await self.is_alive():

@@ -14,11 +14,12 @@ import os
 import signal
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from koda_ray.errors import SandboxError
+from koda_ray.sandbox.kept import Kept
+from koda_ray.sandbox.offered import offered
 
 __all__ = ["Capture", "Confined", "wait_readable"]
 
@@ -27,6 +28,7 @@ _BURST_BYTES = 4 * 1024 * 1024
 _BURST_PAUSE_S = 0.05
 _INFO_TIMEOUT_S = 10.0
 _END_TIMEOUT_S = 20.0
+_REAP_TIMEOUT_S = 2.0
 _DRAIN_TIMEOUT_S = 1.0
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}  # the launcher's; this program's own never leaves it
 
@@ -45,13 +47,8 @@ class Capture:
 
     def __init__(self, fd: int, *, head_bytes: int, tail_bytes: int) -> None:
         self._fd = fd
-        self._head_left = head_bytes
-        self._tail_bytes = tail_bytes
-        self._head = bytearray()
-        self._tail: deque[bytes] = deque()
-        self._tail_size = 0
+        self._kept = Kept(head_bytes=head_bytes, tail_bytes=tail_bytes)
         self._burst = 0
-        self._dropped = 0
         self._resume: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
@@ -61,16 +58,11 @@ class Capture:
     @property
     def truncated(self) -> bool:
         """Whether bytes in the middle were left out."""
-        return self._dropped > 0
+        return self._kept.truncated
 
     def text(self) -> str:
         """What was kept, as text; a line says how much was left out."""
-        head = self._head.decode("utf-8", "replace")
-        tail = b"".join(self._tail).decode("utf-8", "replace")
-        if not self._dropped:
-            return head + tail
-        mark = f"[... {self._dropped} bytes of output left out ...]\n"
-        return f"{head}\n{mark}{tail}" if head else f"{mark}{tail}"
+        return self._kept.text()
 
     async def drained(self) -> None:
         """Wait for the end of the pipe, at most a second: one outside the namespace may hold it open. Then close."""
@@ -100,7 +92,7 @@ class Capture:
         if not data:
             self.close()
             return
-        self._keep(data)
+        self._kept.add(data)
         self._burst += len(data)
         if self._burst >= _BURST_BYTES:
             self._burst = 0
@@ -111,23 +103,6 @@ class Capture:
         if self._fd >= 0:
             self._loop.add_reader(self._fd, self._read)
 
-    def _keep(self, data: bytes) -> None:
-        if self._head_left > 0:
-            self._head += data[: self._head_left]
-            data, self._head_left = data[self._head_left :], max(0, self._head_left - len(data))
-        if not data:
-            return
-        self._tail.append(data)
-        self._tail_size += len(data)
-        while self._tail_size > self._tail_bytes:
-            over = self._tail_size - self._tail_bytes
-            first = self._tail.popleft()
-            cut = min(over, len(first))
-            self._dropped += cut
-            self._tail_size -= cut
-            if cut < len(first):
-                self._tail.appendleft(first[cut:])
-
 
 class Confined:
     """A running command line and everything below it.
@@ -135,6 +110,7 @@ class Confined:
     Attributes:
         stdout: What it has written.
         stderr: The same for its errors; equal to ``stdout`` when both were asked to be one.
+        daemons: What its first process has told, once all have ended: how many processes wanted to live on.
     """
 
     def __init__(
@@ -144,6 +120,7 @@ class Confined:
         stderr: Capture,
         info_fd: int | None,
         kill_strays: Callable[[], None] | None,
+        told_fd: int | None = None,
     ) -> None:
         self.stdout = stdout
         self.stderr = stderr
@@ -151,9 +128,14 @@ class Confined:
         self._started = time.monotonic()
         self._ended_at: float | None = None
         self._init_pidfd: int | None = None
+        self._init_pid = 0
+        self._begun = asyncio.Event()
+        self._exited = os.pidfd_open(popen.pid)  # now: once it is reaped, its number says nothing
         self._finished = asyncio.create_task(self._finish(), name=f"sandbox-process-{popen.pid}")
         self._info_fd = info_fd
         self._kill_strays = kill_strays
+        self._told_fd = told_fd
+        self.daemons = 0
 
     @classmethod
     def start(
@@ -165,6 +147,8 @@ class Confined:
         head_bytes: int,
         tail_bytes: int,
         kill_strays: Callable[[], None] | None = None,
+        terminal: int | None = None,
+        telling: bool = False,
     ) -> Confined:
         """Start a command line.
 
@@ -175,6 +159,8 @@ class Confined:
             head_bytes: How much of the beginning of each output is kept.
             tail_bytes: How much of the end of each output is kept.
             kill_strays: For a command line that makes no process namespace: called at its end, to end what is left.
+            terminal: The descriptor of a terminal that it reads from and writes to instead; the caller's to close.
+            telling: Whether its first process writes into its input how many daemons it leaves.
 
         Raises:
             SandboxError: PROVIDER_ERROR when the launcher could not be started.
@@ -182,31 +168,38 @@ class Confined:
         out_read, out_write = os.pipe2(os.O_CLOEXEC)
         err_read, err_write = (out_read, out_write) if merge else os.pipe2(os.O_CLOEXEC)
         info_read, info_write = os.pipe2(os.O_CLOEXEC)
+        told_read, stdin = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if telling else (None, subprocess.DEVNULL)
+        ours, theirs = {out_read, err_read, info_read}, {out_write, err_write, info_write}
+        if told_read is not None:
+            ours, theirs = ours | {told_read}, theirs | {stdin}
         try:
             popen = subprocess.Popen(
                 list(command(info_write)),
-                stdin=subprocess.DEVNULL,
-                stdout=out_write,
-                stderr=err_write,
+                stdin=stdin if terminal is None else terminal,
+                stdout=out_write if terminal is None else terminal,
+                stderr=err_write if terminal is None else terminal,
                 pass_fds=(info_write, *pass_fds),
                 cwd="/",
                 env=_ENVIRONMENT,
                 start_new_session=kill_strays is not None,
             )
         except BaseException as error:
-            for fd in {out_read, err_read, info_read}:
+            for fd in ours:
                 os.close(fd)
             if isinstance(error, OSError):
-                raise SandboxError(f"a sandboxed process could not be started: {error}") from error
+                raise SandboxError(
+                    f"a sandboxed process could not be started: {error}; see that bubblewrap is installed (`koda "
+                    "doctor`) and that this user may start more processes and open more files (`ulimit -u -n`)"
+                ) from error
             raise
         finally:
-            for fd in {out_write, err_write, info_write}:
+            for fd in theirs:
                 os.close(fd)
         if kill_strays is not None:
             os.close(info_read)
         stdout = Capture(out_read, head_bytes=head_bytes, tail_bytes=tail_bytes)
         stderr = stdout if merge else Capture(err_read, head_bytes=head_bytes, tail_bytes=tail_bytes)
-        return cls(popen, stdout, stderr, info_read if kill_strays is None else None, kill_strays)
+        return cls(popen, stdout, stderr, info_read if kill_strays is None else None, kill_strays, told_read)
 
     @property
     def pid(self) -> int:
@@ -223,6 +216,17 @@ class Confined:
         """How long it has run, or ran."""
         return (self._ended_at or time.monotonic()) - self._started
 
+    def offered(self) -> frozenset[int]:
+        """Name the ports that it offers to everybody, in a network of its own; none of one that has no such network."""
+        if self._init_pidfd is None:
+            return frozenset()
+        found = offered(f"/proc/{self._init_pid}/net")
+        try:
+            signal.pidfd_send_signal(self._init_pidfd, 0)
+        except OSError:
+            return frozenset()  # it has ended, and its number may be another's
+        return found
+
     async def wait(self) -> int:
         """Wait until it and everything that it started have ended; a cancelled wait ends nothing."""
         await asyncio.shield(self._finished)
@@ -234,9 +238,14 @@ class Confined:
         Raises:
             SandboxError: PROVIDER_ERROR when the kernel does not let go of it within 20 s.
         """
-        if self._init_pidfd is not None:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._init_pidfd, signal.SIGKILL)
+        # bubblewrap ends when it has reaped the first process: killed before that, it would leave it to others
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REAP_TIMEOUT_S):
+                await self._begun.wait()
+                if self._init_pidfd is not None:
+                    with suppress(ProcessLookupError):
+                        signal.pidfd_send_signal(self._init_pidfd, signal.SIGKILL)
+                    await asyncio.shield(self._finished)
         if self._popen.returncode is None:
             with suppress(ProcessLookupError):
                 if self._kill_strays is not None:
@@ -246,14 +255,18 @@ class Confined:
             async with asyncio.timeout(_END_TIMEOUT_S):
                 await asyncio.shield(self._finished)
         except TimeoutError:
-            raise SandboxError(f"process {self._popen.pid} did not end {_END_TIMEOUT_S:g} s after SIGKILL") from None
+            raise SandboxError(
+                f"process {self._popen.pid} did not end {_END_TIMEOUT_S:g} s after SIGKILL; the kernel keeps it, "
+                "perhaps in a read of a disk: look at it with `ps -o pid,stat,wchan`, and destroy the sandbox once it "
+                "is gone"
+            ) from None
 
     async def _finish(self) -> None:
-        exited = os.pidfd_open(self._popen.pid)
         try:
             if self._info_fd is not None:
-                self._init_pidfd = await _init_pidfd(self._info_fd)
-            await wait_readable(exited)
+                self._init_pid, self._init_pidfd = await _init_process(self._info_fd)
+            self._begun.set()
+            await wait_readable(self._exited)
             self._popen.wait()
             if self._init_pidfd is not None:
                 # the first process is killed with its parent; its end is the end of all others in the namespace
@@ -263,10 +276,12 @@ class Confined:
             elif self._kill_strays is not None:
                 await asyncio.to_thread(self._kill_strays)
         finally:
-            os.close(exited)
+            os.close(self._exited)
             if self._init_pidfd is not None:
                 os.close(self._init_pidfd)
                 self._init_pidfd = None
+            if self._told_fd is not None:
+                self.daemons = _number(self._told_fd)
         self._ended_at = time.monotonic()
         await self.stdout.drained()
         if self.stderr is not self.stdout:
@@ -289,7 +304,17 @@ async def wait_readable(fd: int) -> None:
         loop.remove_reader(fd)
 
 
-async def _init_pidfd(info_fd: int) -> int | None:
+def _number(fd: int) -> int:
+    """Read a number that was written into a pipe, and close it; 0 where there is none."""
+    try:
+        return int(os.read(fd, 16))
+    except (OSError, ValueError):
+        return 0
+    finally:
+        os.close(fd)
+
+
+async def _init_process(info_fd: int) -> tuple[int, int | None]:
     """Read which process is the namespace's first, and hold on to it; None when there never was one."""
     text = b""
     os.set_blocking(info_fd, False)
@@ -301,9 +326,10 @@ async def _init_pidfd(info_fd: int) -> int | None:
                 text += data
                 if not data or b"}" in text:
                     break
-        return os.pidfd_open(int(json.loads(text)["child-pid"]))
+        pid = int(json.loads(text)["child-pid"])
+        return pid, os.pidfd_open(pid)
     except (TimeoutError, ValueError, KeyError, ProcessLookupError):
-        return None
+        return 0, None
     finally:
         os.close(info_fd)
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from koda_ray.errors import InvalidPath, KodaError, NotFound, QuotaExceeded, SandboxError, SandboxNotFound
 from koda_ray.sandbox import policy
-from koda_ray.sandbox.base import FileEntry, FileStamp, Snapshot
+from koda_ray.sandbox.base import FileEntry, FileStamp, Skip, Snapshot, is_unread
 from koda_ray.sandbox.beneath import Escapes, open_beneath, opened_beneath, path_of
+from koda_ray.sandbox.weighing import weigh
 
 __all__ = ["DIRECTORY", "MAX_ENTRIES", "MAX_READ_BYTES", "Found", "TreeReader", "escape"]
 
@@ -48,6 +50,12 @@ class TreeReader:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._weighing = threading.Lock()  # a folder that is opened to be counted is closed again afterwards
+
+    @property
+    def device(self) -> int:
+        """The file system that it lies on."""
+        return os.stat(self._root).st_dev
 
     def read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
         """Read files, in order; the keys are the normalised paths.
@@ -61,8 +69,15 @@ class TreeReader:
         with self._opened() as root_fd:
             return {name: self._read(root_fd, name) for name in names}
 
-    def list_files(self, path: str, *, recursive: bool) -> list[FileEntry]:
+    def list_files(
+        self, path: str, *, recursive: bool, outside: Callable[[str], None] | None = None
+    ) -> list[FileEntry]:
         """List a directory, sorted by path; installed packages, caches and the built ``dist`` are left out.
+
+        Args:
+            path: The directory.
+            recursive: Whether what is below its directories is listed too.
+            outside: Told of each link that is left out because it leads to what is not the sandbox's own.
 
         Raises:
             InvalidPath: INVALID_PATH.
@@ -79,7 +94,7 @@ class TreeReader:
                     size_bytes=0 if found.is_directory else found.stat.st_size,
                 )
                 for found in self._walk(root_fd, name, recursive=recursive)
-                if not found.is_link or self._leads_inside(root_fd, found.path)
+                if not found.is_link or self._leads_inside(root_fd, found.path, outside)
             ]
         return sorted(entries, key=lambda entry: entry.path)
 
@@ -90,45 +105,102 @@ class TreeReader:
             self._check_directory(root_fd, name)
         return name
 
-    def snapshot(self, known: Mapping[str, FileStamp] | None = None) -> Snapshot:
+    def snapshot(
+        self, known: Mapping[str, FileStamp] | None = None, *, found: Callable[[str, bytes], None] | None = None
+    ) -> Snapshot:
         """Collect every plain file, reading only those whose stamp is not the known one.
 
-        Symbolic links, sockets, pipes and names that no checkpoint can hold are named in ``skipped``.
+        What is left out is named in ``skipped``. A file of ``known`` that cannot be read any more, or that lies below
+        a folder that cannot, counts as there and unchanged. A folder that holds nothing that is kept counts as empty.
+
+        Args:
+            known: The stamps of an earlier snapshot of the same files.
+            found: Takes each file as it is read, in place of ``changed``, which then stays empty.
+
+        Raises:
+            QuotaExceeded: QUOTA_EXCEEDED when there are more than MAX_ENTRIES.
+            SandboxError: READ_FAILED, nobody may list the project's own folder.
+            SandboxNotFound: SANDBOX_NOT_FOUND, the project is gone.
         """
         known = known or {}
         stamps: dict[str, FileStamp] = {}
         changed: dict[str, bytes] = {}
-        skipped: list[str] = []
+        modes: dict[str, int] = {}
+        folders: set[str] = set()
+        filled: set[str] = set()
+        skipped: dict[str, Skip] = {}
+        take = found or changed.__setitem__
         with self._opened() as root_fd:
-            for found in self._walk(root_fd, ".", recursive=True):
-                if found.is_directory:
+            for entry in self._walk(root_fd, ".", recursive=True, closed=skipped.__setitem__):
+                if entry.is_directory:
+                    if policy.is_storable(entry.path):
+                        folders.add(entry.path)
+                        filled.add(entry.path.rpartition("/")[0])
+                        if (mode := policy.kept_folder_mode(entry.stat.st_mode)) != policy.PLAIN_FOLDER_MODE:
+                            modes[entry.path] = mode
                     continue
-                if found.is_link or not stat.S_ISREG(found.stat.st_mode) or not _is_storable(found.path):
-                    skipped.append(found.path)
+                if entry.is_link:
+                    skipped[entry.path] = self._kind_of_link(root_fd, entry.path)
                     continue
-                stamp = _stamp(found.stat)
-                if stamp.changed_ns and known.get(found.path) == stamp:
-                    stamps[found.path] = stamp
+                if (why := _skip(entry)) is not None:
+                    skipped[entry.path] = why
                     continue
-                try:
-                    changed[found.path] = self._read(root_fd, found.path)
-                except NotFound:
-                    continue  # removed since it was listed
-                except KodaError:
-                    skipped.append(found.path)
-                    continue
-                stamps[found.path] = stamp
-        removed = tuple(sorted(set(known) - set(stamps)))
-        return Snapshot(stamps=stamps, changed=changed, removed=removed, skipped=tuple(sorted(skipped)))
+                stamp = _stamp(entry.stat)
+                if not stamp.changed_ns or known.get(entry.path) != stamp:
+                    try:
+                        data = self._read(root_fd, entry.path)
+                    except NotFound:
+                        continue  # removed since it was listed
+                    except KodaError:
+                        skipped[entry.path] = "unreadable"
+                        continue
+                    take(entry.path, data)
+                stamps[entry.path] = stamp
+                filled.add(entry.path.rpartition("/")[0])
+                mode = policy.kept_mode(entry.stat.st_mode)
+                if mode != policy.PLAIN_MODE:
+                    modes[entry.path] = mode
+        for path in known.keys() - stamps.keys():
+            if is_unread(path, skipped):
+                stamps[path] = known[path]
+                filled.add(path.rpartition("/")[0])
+        return Snapshot(
+            stamps=stamps,
+            changed=changed,
+            removed=tuple(sorted(set(known) - set(stamps))),
+            skipped=skipped,
+            modes=modes,
+            folders=tuple(sorted(folders - filled - stamps.keys())),
+        )
+
+    def stamps(self, path: str, *, entered: Callable[[int], None] | None = None) -> dict[str, FileStamp]:
+        """Stamp every plain file below a directory, without reading any; nothing when the directory is gone.
+
+        Args:
+            path: The directory, normalised.
+            entered: Told of each directory, as an open descriptor, before it is listed.
+
+        Raises:
+            QuotaExceeded: QUOTA_EXCEEDED when there are more than MAX_ENTRIES.
+            SandboxNotFound: SANDBOX_NOT_FOUND, the project is gone.
+        """
+        found: dict[str, FileStamp] = {}
+        with self._opened() as root_fd, suppress(FileNotFoundError, NotADirectoryError, Escapes):
+            for entry in self._walk(root_fd, path, recursive=True, entered=entered):
+                info = entry.stat
+                if not entry.is_link and stat.S_ISREG(info.st_mode) and policy.is_storable(entry.path):
+                    stamp = FileStamp(size_bytes=info.st_size, changed_ns=info.st_ctime_ns, inode=info.st_ino)
+                    found[entry.path] = stamp
+        return found
 
     def usage(self) -> tuple[int, int]:
-        """Count the bytes on disk, and the files and directories, of everything in the project."""
-        size = entries = 0
-        with self._opened() as root_fd:
-            for found in self._walk(root_fd, ".", recursive=True, everything=True):
-                size += found.stat.st_blocks * 512
-                entries += 1
-        return size, entries
+        """Count the bytes on disk, and the files and directories, of everything in the project.
+
+        Raises:
+            QuotaExceeded: QUOTA_EXCEEDED, something cannot be counted; it is named.
+        """
+        with self._weighing, self._opened() as root_fd:
+            return weigh(root_fd)
 
     # inside
 
@@ -154,11 +226,13 @@ class TreeReader:
                 policy.readable(real)
                 info = os.fstat(fd)
                 if not stat.S_ISREG(info.st_mode):
-                    kind = "a directory; list it instead" if stat.S_ISDIR(info.st_mode) else "not a plain file"
+                    special = "not a plain file; remove it, and write one in its place"
+                    kind = "a directory; list it instead" if stat.S_ISDIR(info.st_mode) else special
                     raise SandboxError(f"{name!r} is {kind}", code="READ_FAILED")
                 if info.st_size > MAX_READ_BYTES:
                     raise SandboxError(
-                        f"{name!r} has {info.st_size} bytes, more than the {MAX_READ_BYTES} that can be read at once",
+                        f"{name!r} has {info.st_size} bytes, more than the {MAX_READ_BYTES} that can be read at once; "
+                        "read a part of it with a command such as `head -c`",
                         code="READ_FAILED",
                     )
                 return _read_all(fd, info.st_size)
@@ -167,7 +241,10 @@ class TreeReader:
         except (FileNotFoundError, NotADirectoryError):
             raise _not_found(name) from None
         except OSError as error:
-            raise SandboxError(f"{name!r} could not be read: {error.strerror}", code="READ_FAILED") from error
+            raise SandboxError(
+                f"{name!r} could not be read: {error.strerror}; see with `ls -l` what it is, and who may read it",
+                code="READ_FAILED",
+            ) from error
 
     def _check_directory(self, root_fd: int, name: str) -> None:
         try:
@@ -183,48 +260,84 @@ class TreeReader:
                 f"there is no directory {name!r} in the project; list '.' to see what there is", code="FILE_NOT_FOUND"
             ) from None
         except OSError as error:
-            raise SandboxError(f"{name!r} could not be listed: {error.strerror}", code="READ_FAILED") from error
+            raise _unlisted(name, error) from error
 
-    def _walk(self, root_fd: int, start: str, *, recursive: bool, everything: bool = False) -> Iterator[Found]:
+    def _walk(
+        self,
+        root_fd: int,
+        start: str,
+        *,
+        recursive: bool,
+        entered: Callable[[int], None] | None = None,
+        closed: Callable[[str, Skip], None] | None = None,
+    ) -> Iterator[Found]:
+        """Go through a directory; ``closed`` is told what cannot be looked at, or lies too deep."""
         waiting = deque([start])
         count = 0
         while waiting:
             below = waiting.popleft()
             try:
                 fd = open_beneath(root_fd, below, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            except PermissionError as error:
+                if below == start:
+                    raise _unlisted(start, error) from error
+                if closed is not None:
+                    closed(below, "unreadable")
+                continue
             except OSError:
                 if below == start:
                     raise
                 continue  # removed, or turned into a link, since it was listed
             try:
+                if entered is not None:
+                    entered(fd)
                 with os.scandir(fd) as entries:
                     for entry in entries:
                         path = entry.name if below == "." else f"{below}/{entry.name}"
-                        if not everything and (entry.name in _HIDDEN or path == "dist"):
+                        if entry.name in _HIDDEN or path == "dist":
                             continue
                         try:
                             info = entry.stat(follow_symlinks=False)
+                        except PermissionError as error:
+                            if closed is not None and below == start:
+                                raise _unlisted(start, error) from error
+                            if closed is not None:
+                                closed(below, "unreadable")
+                            continue
                         except OSError:
                             continue
                         count += 1
-                        if count > MAX_ENTRIES and not everything:
+                        if count > MAX_ENTRIES:
                             raise QuotaExceeded(
                                 f"the project has more than {MAX_ENTRIES} files and directories; "
                                 "remove what is not needed"
                             )
                         is_directory = stat.S_ISDIR(info.st_mode)
                         yield Found(path, is_directory, stat.S_ISLNK(info.st_mode), info)
-                        if is_directory and recursive and len(os.fsencode(path)) <= policy.MAX_PATH_BYTES:
+                        if not is_directory or not recursive:
+                            continue
+                        if len(os.fsencode(path)) <= policy.MAX_PATH_BYTES:
                             waiting.append(path)
+                        elif closed is not None:
+                            closed(path, "deep")
             finally:
                 os.close(fd)
 
-    def _leads_inside(self, root_fd: int, path: str) -> bool:
+    def _kind_of_link(self, root_fd: int, path: str) -> Skip:
+        parent, _, last = path.rpartition("/")
         try:
-            with opened_beneath(root_fd, path, os.O_PATH) as fd:
-                return path_of(fd, root_fd) is not None
+            with opened_beneath(root_fd, parent or ".", DIRECTORY) as fd:
+                return "outside" if policy.leads_out(path, os.readlink(last, dir_fd=fd)) else "link"
         except OSError:
-            return False
+            return "link"  # no more, but what it was nobody asks
+
+    def _leads_inside(self, root_fd: int, path: str, outside: Callable[[str], None] | None) -> bool:
+        with suppress(OSError), opened_beneath(root_fd, path, os.O_PATH) as fd:
+            if path_of(fd, root_fd) is not None:
+                return True
+        if outside is not None and self._kind_of_link(root_fd, path) == "outside":
+            outside(path)
+        return False
 
 
 def escape(path: str) -> InvalidPath:
@@ -240,11 +353,19 @@ def _not_found(name: str) -> NotFound:
     )
 
 
-def _is_storable(path: str) -> bool:
-    try:
-        return policy.storable(path) == path
-    except InvalidPath:
-        return False
+def _unlisted(name: str, error: OSError) -> SandboxError:
+    return SandboxError(
+        f"{name!r} could not be listed: {error.strerror}; see with `ls -ld` who may look into it", code="READ_FAILED"
+    )
+
+
+def _skip(entry: Found) -> Skip | None:
+    """Say why a checkpoint cannot hold an entry that is no directory and no link, from its looks."""
+    if not stat.S_ISREG(entry.stat.st_mode):
+        return "special"
+    if not policy.is_storable(entry.path):
+        return "deep" if len(os.fsencode(entry.path)) > policy.MAX_PATH_BYTES else "name"
+    return "large" if entry.stat.st_size > MAX_READ_BYTES else None
 
 
 def _stamp(info: os.stat_result) -> FileStamp:

@@ -3,33 +3,55 @@
 Namespaces and lost capabilities already deny most of it; the filter narrows the kernel that hostile code can talk to
 (new namespaces, io_uring, bpf, keyrings, ptrace, raw and vsock sockets: a vsock reaches the host of a virtual machine
 through any network namespace). It is a list of refusals, so a program that needs a harmless new call keeps working.
+
+The filter can ask somebody instead of refusing by itself (``heard``; ``denials`` is who then refuses and counts), so
+that what was tried can be written down. Calls that are made only to look whether the kernel has something, as node's
+for io_uring, are refused in silence. A few more are in it that the kernel would refuse anyway, to be heard: devices,
+files that lend their owner's rights, another user's rights, raw sockets.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import platform
 import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["filter_fd", "filter_program"]
+__all__ = ["Installing", "filter_fd", "filter_program", "install", "installing", "refusal"]
 
 # struct sock_filter and the classic BPF opcodes; Source: linux/filter.h, linux/seccomp.h, linux/audit.h
 _LD_ABS = 0x20
 _JEQ = 0x15
 _JGE = 0x35
 _JSET = 0x45
+_AND = 0x54
 _RET = 0x06
 _ALLOW = 0x7FFF0000
+_ASK = 0x7FC00000
 _KILL = 0x80000000
 _ERRNO = 0x00050000
-_NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+_NR, _ARCH, _ARGS = 0, 4, (16, 24, 32)
+_SET_MODE_FILTER, _NEW_LISTENER = 1, 8
+_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 
 _CLONE_NAMESPACES = 0x7E020000 | 0x00000080  # every CLONE_NEW*: mount, cgroup, uts, ipc, user, pid, net and time
 _TIOCSTI = 0x5412
 _TIOCLINUX = 0x541C
-_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK (getifaddrs)
+_SET_USER_ID = 0o4000
+_DEVICE = 0o020000  # set in the kind of character and block devices alone, of what can be made
+_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_SOCKET_TYPES, _SOCK_RAW = 0xF, 3
+
+_Instruction = tuple[int, int, int, int]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
 
 _COMMON = {  # numbers that every architecture shares
     "io_uring_setup": 425,
@@ -63,62 +85,187 @@ _AARCH64 = {
     "userfaultfd": 282, "kexec_file_load": 294,
 }  # fmt: skip
 _CLONE3 = 435
-_MACHINES = {  # audit architecture, refused calls, clone, socket, ioctl
-    "x86_64": (0xC000003E, _X86_64, 56, 41, 16),
-    "aarch64": (0xC00000B7, _AARCH64, 220, 198, 29),
-}
+_QUIET = frozenset({  # what ordinary programs try, and do without
+    "io_uring_setup", "io_uring_enter", "io_uring_register", "personality", "kcmp", "name_to_handle_at", "adjtimex",
+})  # fmt: skip
 
 
-@lru_cache(maxsize=1)
-def filter_program(machine: str | None = None) -> bytes | None:
+@dataclass(frozen=True, kw_only=True)
+class _Machine:
+    """What one architecture calls things; of calls that are refused for an argument, also which one decides."""
+
+    arch: int
+    refused: Mapping[str, int]
+    clone: int
+    socket: int
+    ioctl: int
+    modes: Mapping[str, tuple[int, int]]
+    """Calls that set a file's mode: the number, and which argument that is."""
+    nodes: Mapping[str, tuple[int, int]]
+    """The same for those that make a file of any kind."""
+    users: Mapping[str, tuple[int, int]]
+    """Calls that take another user or group: the number, and how many arguments are ones."""
+    install: Installing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installing:
+    """The numbers of the calls by which a process takes a filter and hands its listener on."""
+
+    seccomp: int
+    sendmsg: int
+    close: int
+
+
+_MACHINES = {
+    "x86_64": _Machine(
+        arch=0xC000003E, refused=_X86_64, clone=56, socket=41, ioctl=16,
+        modes={"chmod": (90, 1), "fchmod": (91, 1), "fchmodat": (268, 2), "fchmodat2": (452, 2)},
+        nodes={"mknod": (133, 1), "mknodat": (259, 2)},
+        users={"setuid": (105, 1), "setgid": (106, 1), "setreuid": (113, 2), "setregid": (114, 2),
+               "setresuid": (117, 3), "setresgid": (119, 3)},
+        install=Installing(seccomp=317, sendmsg=46, close=3),
+    ),
+    "aarch64": _Machine(
+        arch=0xC00000B7, refused=_AARCH64, clone=220, socket=198, ioctl=29,
+        modes={"fchmod": (52, 1), "fchmodat": (53, 2), "fchmodat2": (452, 2)},
+        nodes={"mknodat": (33, 2)},
+        users={"setuid": (146, 1), "setgid": (144, 1), "setreuid": (145, 2), "setregid": (143, 2),
+               "setresuid": (147, 3), "setresgid": (149, 3)},
+        install=Installing(seccomp=277, sendmsg=211, close=57),
+    ),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def filter_program(machine: str | None = None, *, heard: bool = False) -> bytes | None:
     """Assemble the filter as the kernel reads it; None for a machine whose call numbers are not known here.
 
     Args:
         machine: As of ``platform.machine()``; this machine when None.
+        heard: Whether refusals are left to whoever has the filter's listener; without one they have another error.
     """
     known = _MACHINES.get(machine or platform.machine())
     if known is None:
         return None
-    arch, refused, clone, socket, ioctl = known
-    code: list[tuple[int, int, int, int]] = [
+
+    def refuse(name: str, number: int = errno.EPERM) -> _Instruction:
+        return (_RET, 0, 0, _ASK if heard and name not in _QUIET else _ERRNO | number)
+
+    code: list[_Instruction] = [
         (_LD_ABS, 0, 0, _ARCH),
-        (_JEQ, 1, 0, arch),
+        (_JEQ, 1, 0, known.arch),
         (_RET, 0, 0, _KILL),
         (_LD_ABS, 0, 0, _NR),
         (_JGE, 0, 1, 0x40000000),  # the x32 numbers, a second door to the same calls
         (_RET, 0, 0, _KILL),
     ]
-    for number in sorted({*refused.values(), *_COMMON.values()}):
-        code += [(_JEQ, 0, 1, number), (_RET, 0, 0, _ERRNO | errno.EPERM)]
+    for name, number in sorted({**known.refused, **_COMMON}.items()):
+        code += [(_JEQ, 0, 1, number), refuse(name)]
     # clone3 takes its flags by pointer, which a filter cannot read; told that it does not exist, libc uses clone
     code += [(_JEQ, 0, 1, _CLONE3), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
-    code += [
-        (_JEQ, 0, 4, clone),
-        (_LD_ABS, 0, 0, _ARG0),
-        (_JSET, 0, 1, _CLONE_NAMESPACES),
-        (_RET, 0, 0, _ERRNO | errno.EPERM),
-        (_RET, 0, 0, _ALLOW),
-    ]
-    code += [
-        (_JEQ, 0, 5, ioctl),
-        (_LD_ABS, 0, 0, _ARG1),
-        (_JEQ, 1, 0, _TIOCSTI),
-        (_JEQ, 0, 1, _TIOCLINUX),
-        (_RET, 0, 0, _ERRNO | errno.EPERM),
-        (_RET, 0, 0, _ALLOW),
-    ]
-    code += [(_JEQ, 0, len(_FAMILIES) + 2, socket), (_LD_ABS, 0, 0, _ARG0)]
-    code += [(_JEQ, len(_FAMILIES) - at, 0, family) for at, family in enumerate(_FAMILIES)]
-    code += [(_RET, 0, 0, _ERRNO | errno.EAFNOSUPPORT), (_RET, 0, 0, _ALLOW)]
+    allow: _Instruction = (_RET, 0, 0, _ALLOW)
+    bits = {known.clone: ("clone", 0, _CLONE_NAMESPACES)}
+    bits |= {number: (name, at, _SET_USER_ID) for name, (number, at) in known.modes.items()}
+    bits |= {number: (name, at, _DEVICE) for name, (number, at) in known.nodes.items()}
+    for number, (name, at, mask) in bits.items():
+        code += _when(number, [(_LD_ABS, 0, 0, _ARGS[at]), (_JSET, 0, 1, mask), refuse(name), allow])
+    for name, (number, count) in known.users.items():
+        asked = [[(_LD_ABS, 0, 0, _ARGS[at]), (_JEQ, 0, 1, 0), refuse(name)] for at in range(count)]
+        code += _when(number, [*(step for steps in asked for step in steps), allow])
+    code += _when(
+        known.ioctl,
+        [
+            (_LD_ABS, 0, 0, _ARGS[1]),
+            (_JEQ, 1, 0, _TIOCSTI),
+            (_JEQ, 0, 1, _TIOCLINUX),
+            refuse("ioctl"),
+            allow,
+        ],
+    )
+    code += _when(
+        known.socket,
+        [
+            (_LD_ABS, 0, 0, _ARGS[0]),
+            (_JEQ, 8, 0, _AF_UNIX),
+            (_JEQ, 7, 0, _AF_NETLINK),  # getifaddrs
+            (_JEQ, 2, 0, _AF_INET),
+            (_JEQ, 1, 0, _AF_INET6),
+            refuse("socket", errno.EAFNOSUPPORT),
+            (_LD_ABS, 0, 0, _ARGS[1]),
+            (_AND, 0, 0, _SOCKET_TYPES),
+            (_JEQ, 0, 1, _SOCK_RAW),
+            refuse("socket"),
+            allow,
+        ],
+    )
+    code.append(allow)
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
-def filter_fd() -> int | None:
-    """Put the filter into a memory file for ``bwrap --seccomp``; the caller closes it. None as for the program."""
-    program = filter_program()
+def _when(number: int, steps: Sequence[_Instruction]) -> list[_Instruction]:
+    """Do something about one call; the steps end with what is returned, for they forget which call it was."""
+    return [(_JEQ, 0, len(steps), number), *steps]
+
+
+def filter_fd(*, heard: bool = False) -> int | None:
+    """Put the filter into a memory file for whoever takes it; the caller closes it. None as for the program."""
+    program = filter_program(heard=heard)
     if program is None:
         return None
     fd = os.memfd_create("koda-seccomp", os.MFD_CLOEXEC)
     os.write(fd, program)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+def install(program: bytes, *, heard: bool) -> int | None:
+    """Give this process, and all that it starts from here on, a filter.
+
+    Args:
+        program: The filter.
+        heard: Whether it asks.
+
+    Returns:
+        The listener of one that asks.
+
+    Raises:
+        OSError: The kernel does not take it; EINVAL or EBUSY for one that asks where that cannot be.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(program, len(program))
+    filled = _Program(len(program) // 8, ctypes.addressof(buffer))
+    if heard:
+        number = installing().seccomp
+        done = int(libc.syscall(number, _SET_MODE_FILTER, _NEW_LISTENER, ctypes.byref(filled)))
+    else:
+        done = int(libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(filled), 0, 0))
+    if done < 0:
+        raise OSError(ctypes.get_errno(), "the kernel does not take a filter of system calls")
+    return done if heard else None
+
+
+def installing() -> Installing:
+    """The numbers by which a filter is taken on this machine; there is a program for it."""
+    return _MACHINES[platform.machine()].install
+
+
+@lru_cache(maxsize=1)
+def _names() -> Mapping[int, str]:
+    known = _MACHINES[platform.machine()]
+    found = {number: name for name, number in {**known.refused, **_COMMON}.items()}
+    for calls in (known.modes, known.nodes, known.users):
+        found |= {number: name for name, (number, _) in calls.items()}
+    return {**found, known.clone: "clone", known.socket: "socket", known.ioctl: "ioctl"}
+
+
+def refusal(number: int, args: Sequence[int]) -> tuple[str, int]:
+    """Say what a refused call of this machine is named, and which error whoever made it gets.
+
+    Args:
+        number: The call's.
+        args: Its arguments.
+    """
+    name = _names().get(number, "other")
+    other_family = name == "socket" and args[0] not in (_AF_INET, _AF_INET6)
+    return name, errno.EAFNOSUPPORT if other_family else errno.EPERM

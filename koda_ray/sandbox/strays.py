@@ -10,18 +10,33 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["kill_marked", "kill_users_of"]
+from koda_ray.sandbox.egress.process import PROGRAM
+
+__all__ = ["DOORWAY", "HOLDER", "kill_marked", "kill_users_of"]
+
+HOLDER = "koda_ray.sandbox.holder"
+"""The module that holders run."""
+
+DOORWAY = "koda_ray.sandbox.doorway"
+"""The module that doors run."""
 
 _TIMEOUT_S = 10.0
 _Find = Callable[[], Iterator[int]]
 
 
 def kill_users_of(directory: Path) -> None:
-    """End every isolated process whose walls name a sandbox's directory; their namespaces end with them."""
+    """End every isolated process whose walls name a sandbox's directory, with its namespaces, and its own helpers.
+
+    Those are its egress proxies, its holders and its doors.
+    """
     prefix = os.fsencode(directory) + b"/"
+    programs = {PROGRAM.encode(), HOLDER.encode(), DOORWAY.encode()}
     _kill(
         lambda: (
-            pid for pid, words in _files("cmdline") if words[0] == b"bwrap" and any(w.startswith(prefix) for w in words)
+            pid
+            for pid, words in _files("cmdline")
+            if (words[0] == b"bwrap" or not programs.isdisjoint(words))
+            and any(word.startswith(prefix) for word in words)
         )
     )
 

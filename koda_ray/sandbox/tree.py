@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,6 +22,15 @@ from koda_ray.sandbox.reading import DIRECTORY, TreeReader, escape
 __all__ = ["ProjectTree"]
 
 _Rule = Callable[[str], str]
+_WAYS = {
+    errno.EISDIR: "a directory has that name: remove it, or choose another",
+    errno.ENOTDIR: "a part of its path is a file: remove that, or choose another path",
+    errno.ENOTEMPTY: "a directory with files in it has that name: remove it, or choose another",
+    errno.ENAMETOOLONG: "choose shorter names: 255 bytes each, 4096 in all",
+    errno.EACCES: "its directory cannot be changed: give it mode 755, or choose another",
+    errno.EPERM: "its directory cannot be changed: choose another",
+    errno.EROFS: "its directory cannot be changed: choose another",
+}
 
 
 class ProjectTree(TreeReader):
@@ -32,20 +41,31 @@ class ProjectTree(TreeReader):
         stage: A directory on the same file system that only this program can write to.
         owner: User and group id that files are given to, or None to leave them this process's own.
         limit_note: Words that name the disk limit in errors, for example ``"SANDBOX_DISK_MB=1024"``.
-        quota_bytes: What the project may hold, counted before each write; None where the file system itself is limited.
+        quota_bytes: What the sandbox may hold, counted before each write; None where the file system itself is limited.
+        filled: Counts the bytes and the files that it holds; only the project's own where that is None.
     """
 
     def __init__(
-        self, root: Path, *, stage: Path, owner: int | None, limit_note: str, quota_bytes: int | None = None
+        self,
+        root: Path,
+        *,
+        stage: Path,
+        owner: int | None,
+        limit_note: str,
+        quota_bytes: int | None = None,
+        filled: Callable[[], tuple[int, int]] | None = None,
     ) -> None:
         super().__init__(root)
         self._stage = stage
         self._owner = owner
         self._limit_note = limit_note
         self._quota_bytes = quota_bytes
+        self._filled = filled or self.usage
 
     def write_files(self, files: Mapping[str, bytes]) -> None:
         """Write files, each atomically: all paths are checked and all bytes are on disk before the first appears.
+
+        A file that is there already keeps its mode: whoever rewrites a script has not said that it is none any more.
 
         Raises:
             InvalidPath: INVALID_PATH, before anything is written.
@@ -55,34 +75,69 @@ class ProjectTree(TreeReader):
         with self._opened() as root_fd:
             for name, (path, _) in checked.items():
                 self._check_real_parent(root_fd, name, path)
-            self._put(root_fd, {name: data for name, (_, data) in checked.items()}, confine=policy.writable)
+            with self._staged({name: data for name, (_, data) in checked.items()}) as staged:
+                self._place(root_fd, staged, confine=policy.writable, keep_modes=True)
 
-    def restore(self, files: Mapping[str, bytes]) -> None:
+    def restore(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        modes: Mapping[str, int] | None = None,
+        folders: Sequence[str] = (),
+        spared: Sequence[str] = (),
+    ) -> None:
         """Make the project's files exactly these; those that are equal already are left alone.
+
+        Args:
+            files: All files.
+            modes: Permission bits of those that have others than ``PLAIN_MODE``, and of folders that have others than
+                ``PLAIN_FOLDER_MODE``.
+            folders: Those that are to be there though nothing is in them.
+            spared: Paths that stay as they are, with all that is below.
 
         Raises:
             InvalidPath: INVALID_PATH, before anything is written.
             SandboxError: WRITE_FAILED.
         """
         wanted = {policy.storable(path): data for path, data in files.items()}
-        directories = {parent for name in wanted for parent in _parents(name)}
+        given = {policy.storable(path): mode for path, mode in (modes or {}).items()}
+        bits = {path: policy.kept_mode(mode) for path, mode in given.items() if path in wanted}
+        empty = {policy.storable(path) for path in folders}
+        directories = empty | {parent for name in (*wanted, *empty) for parent in _parents(name)}
+        left = {*spared}
+        above = {parent for name in spared for parent in _parents(name)} - directories
         with self._opened() as root_fd:
-            found = list(self._walk(root_fd, ".", recursive=True))
             equal: set[str] = set()
             unwanted: list[str] = []
-            for entry in found:
+            for entry in self._walk(root_fd, ".", recursive=True):
+                if entry.path in left or entry.path.rpartition("/")[0] in left:
+                    left.add(entry.path)
+                    continue
+                if entry.is_directory and entry.path in above:
+                    continue
                 plain = not entry.is_link and stat.S_ISREG(entry.stat.st_mode)
                 if entry.is_directory:
+                    if entry.stat.st_mode & 0o700 != 0o700:  # before it is listed, or what is in it removed
+                        self._give_mode(root_fd, entry.path, policy.kept_folder_mode(entry.stat.st_mode))
                     if entry.path not in directories:
                         unwanted.append(entry.path)
                 elif not plain or entry.path not in wanted:
                     unwanted.append(entry.path)
-                elif entry.stat.st_size == len(wanted[entry.path]) and self._equals(root_fd, entry.path, wanted):
+                elif (
+                    stat.S_IMODE(entry.stat.st_mode) == bits.get(entry.path, policy.PLAIN_MODE)
+                    and entry.stat.st_size == len(wanted[entry.path])
+                    and self._equals(root_fd, entry.path, wanted)
+                ):
                     equal.add(entry.path)
-            with self._staged({name: data for name, data in wanted.items() if name not in equal}) as staged:
+            with self._staged({n: data for n, data in wanted.items() if n not in equal}, modes=bits) as staged:
                 for name in unwanted:
                     self._remove(root_fd, name)
                 self._place(root_fd, staged, confine=policy.storable)
+            for name in sorted(empty):
+                self._place_folder(root_fd, name)
+            for name in directories - left:
+                mode = policy.kept_folder_mode(given.get(name, policy.PLAIN_FOLDER_MODE))
+                self._give_mode(root_fd, name, mode)
 
     def remove(self, path: str) -> None:
         """Remove a file, a link or a directory with all in it; nothing happens when it is not there.
@@ -115,7 +170,10 @@ class ProjectTree(TreeReader):
                 continue
             except NotADirectoryError:
                 raise SandboxError(
-                    f"{path!r} cannot be written: a part of its path is a file, not a directory", code="WRITE_FAILED"
+                    f"{path!r} cannot be written: {'/'.join(parts[:depth])!r} or what it lies in is a file, not a "
+                    "directory; remove that, or choose another path",
+                    code="WRITE_FAILED",
+                    context={"path": path, "reason": "enotdir"},
                 ) from None
             except Escapes:
                 raise escape(path) from None
@@ -124,12 +182,11 @@ class ProjectTree(TreeReader):
             policy.writable("/".join([*(() if real == "." else (real,)), *parts[depth:]]))
             return
 
-    def _put(self, root_fd: int, files: Mapping[str, bytes], *, confine: _Rule) -> None:
-        with self._staged(files) as staged:
-            self._place(root_fd, staged, confine=confine)
-
     @contextmanager
-    def _staged(self, files: Mapping[str, bytes]) -> Generator[dict[str, Path]]:
+    def _staged(
+        self, files: Mapping[str, bytes], *, modes: Mapping[str, int] | None = None
+    ) -> Generator[dict[str, Path]]:
+        modes = modes or {}
         self._check_quota(files)
         staged: dict[str, Path] = {}
         try:
@@ -137,7 +194,7 @@ class ProjectTree(TreeReader):
                 path = self._stage / os.urandom(8).hex()
                 staged[name] = path
                 try:
-                    _write_new(path, data, self._owner)
+                    _write_new(path, data, self._owner, modes.get(name, policy.PLAIN_MODE))
                 except OSError as error:
                     raise self._write_failed(name, error) from error
             yield staged
@@ -147,11 +204,11 @@ class ProjectTree(TreeReader):
 
     def _check_quota(self, files: Mapping[str, bytes]) -> None:
         if self._quota_bytes is not None and files:
-            used, _ = self.usage()
+            used, _ = self._filled()
             if used + sum(map(len, files.values())) > self._quota_bytes:
                 raise self._write_failed(next(iter(files)), OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)))
 
-    def _place(self, root_fd: int, staged: Mapping[str, Path], *, confine: _Rule) -> None:
+    def _place(self, root_fd: int, staged: Mapping[str, Path], *, confine: _Rule, keep_modes: bool = False) -> None:
         for name, source in staged.items():
             parent, _, last = name.rpartition("/")
             try:
@@ -161,11 +218,29 @@ class ProjectTree(TreeReader):
                     if real is None:
                         raise escape(name)
                     confine(last if real == "." else f"{real}/{last}")
+                    mode = _mode_of(last, fd) if keep_modes else policy.PLAIN_MODE
+                    if mode != policy.PLAIN_MODE:
+                        os.chmod(source, mode)
                     os.rename(source, last, dst_dir_fd=fd)
             except Escapes:
                 raise escape(name) from None
             except OSError as error:
                 raise self._write_failed(name, error) from error
+
+    def _place_folder(self, root_fd: int, name: str) -> None:
+        try:
+            self._make_directories(root_fd, name)
+        except Escapes:
+            raise escape(name) from None
+        except OSError as error:
+            raise self._write_failed(name, error) from error
+
+    def _give_mode(self, root_fd: int, name: str, mode: int) -> None:
+        """Give a folder a mode, where it has another; one that is not this user's keeps its own."""
+        gone = suppress(FileNotFoundError, NotADirectoryError, PermissionError, Escapes)
+        with gone, opened_beneath(root_fd, name, DIRECTORY | os.O_NOFOLLOW) as fd:
+            if stat.S_IMODE(os.fstat(fd).st_mode) != mode:
+                os.chmod(f"/proc/self/fd/{fd}", mode)  # by name, something else could have taken its place
 
     def _make_directories(self, root_fd: int, path: str) -> None:
         for below in (*_parents(path), path) if path else ():
@@ -207,10 +282,12 @@ class ProjectTree(TreeReader):
                 code="WRITE_FAILED",
                 context={"path": name, "reason": "disk_full"},
             )
+        reason = errno.errorcode.get(error.errno or 0, "unknown").lower()
+        way = _WAYS.get(error.errno or 0, "look at what is there, remove or rename it, and try again")
         return SandboxError(
-            f"{name!r} could not be written: {error.strerror}",
+            f"{name!r} could not be written: {error.strerror or reason}; {way}",
             code="WRITE_FAILED",
-            context={"path": name, "reason": errno.errorcode.get(error.errno or 0, "unknown").lower()},
+            context={"path": name, "reason": reason},
         )
 
 
@@ -219,13 +296,22 @@ def _parents(name: str) -> list[str]:
     return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
-def _write_new(path: Path, data: bytes, owner: int | None) -> None:
+def _mode_of(name: str, directory_fd: int) -> int:
+    """Return the mode that a file is to keep; a plain one where there is none, or something else."""
+    try:
+        mode = os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return policy.PLAIN_MODE
+    return policy.kept_mode(mode) if stat.S_ISREG(mode) else policy.PLAIN_MODE
+
+
+def _write_new(path: Path, data: bytes, owner: int | None, mode: int) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
-        os.fchmod(fd, 0o644)
+        os.fchmod(fd, mode)
         if owner is not None:
             os.fchown(fd, owner, owner)
     finally:

@@ -7,20 +7,20 @@ resource limits in any case; this counts what they take together.
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
-from koda_ray.errors import KodaError
+from koda_ray.errors import KodaError, QuotaExceeded
 from koda_ray.sandbox.limits import Limits
-from koda_ray.sandbox.tree import ProjectTree
+from koda_ray.sandbox.taken import family, memory_bytes, nameless
 
-__all__ = ["Watchdog", "resident_bytes"]
+__all__ = ["Watchdog"]
 
 _MEMORY_PERIOD_S = 0.25
+_HELD_LOOKS = 4  # descriptors are many: they are looked at once a second, and again before anything is ended
 _DISK_PERIOD_S = 1.0
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Watchdog:
@@ -28,70 +28,92 @@ class Watchdog:
 
     Args:
         limits: What may be used.
-        tree: The project whose bytes are counted; None when its disk has a hard limit.
         watch_memory: Whether memory is to be counted, because no control group does.
+        disks: Directories in memory that count towards it.
+        filled: Counts the bytes and the files on disk, in a thread; None when the disk has a hard limit.
         pids: The launchers that run now.
-        exceeded: Called once with the limit's name in words; ends everything.
+        exceeded: Called with a limit's name, and how it was passed and what to do in words; ends everything.
     """
 
     def __init__(
         self,
         limits: Limits,
         *,
-        tree: ProjectTree | None,
         watch_memory: bool,
+        disks: Sequence[Path],
+        filled: Callable[[], tuple[int, int]] | None,
         pids: Callable[[], Iterable[int]],
-        exceeded: Callable[[str], Awaitable[None]],
+        exceeded: Callable[[str, str], Awaitable[None]],
     ) -> None:
         self._limits = limits
-        self._tree = tree
         self._watch_memory = watch_memory
+        self._disks = disks
+        self._filled = filled
         self._pids = pids
         self._exceeded = exceeded
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
-        """Begin to look, if there is something to look at and nobody looks yet."""
-        if (self._watch_memory or self._tree is not None) and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._look(), name="sandbox-watchdog")
+        """Begin to look, where there is something to look at and nobody looks yet."""
+        looks = {"memory": self._look_at_memory} if self._watch_memory else {}
+        if self._filled is not None:
+            looks["disk"] = self._look_at_disk
+        for name, look in looks.items():
+            if name not in self._tasks or self._tasks[name].done():
+                self._tasks[name] = asyncio.create_task(look(), name=f"sandbox-watchdog-{name}")
 
     async def close(self) -> None:
         """Stop looking."""
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        others = [task for task in self._tasks.values() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
-    async def _look(self) -> None:
-        since_disk = 0.0
-        while pids := list(self._pids()):
-            if self._watch_memory and (used := resident_bytes(pids)) > self._limits.memory_bytes:
+    # each for itself: a disk that is slow to answer holds nobody back from the memory
+
+    async def _look_at_memory(self) -> None:
+        allowed = self._limits.memory_bytes
+        held: dict[int, int] = {}
+        for look in count():
+            if not (pids := list(self._pids())):
+                return
+            used = 0
+            for closely in (look % _HELD_LOOKS == 0, True):
+                if closely:
+                    held = await asyncio.to_thread(_held_memory, pids)
+                used = await asyncio.to_thread(memory_bytes, pids, disks=self._disks, held=held, enough=allowed)
+                if used <= allowed:
+                    break
+            else:
                 await self._exceeded(
-                    f"memory: {used >> 20} MB are used, {self._limits.memory_bytes >> 20} MB are allowed"
+                    "memory",
+                    f"{used >> 20} MB are used, {allowed >> 20} MB are allowed; use less, or raise SANDBOX_MEMORY_MB",
                 )
-            since_disk += _MEMORY_PERIOD_S
-            if self._tree is not None and since_disk >= _DISK_PERIOD_S:
-                since_disk = 0.0
-                with suppress(KodaError, OSError):
-                    size, entries = await asyncio.to_thread(self._tree.usage)
-                    if size > self._limits.disk_bytes:
-                        await self._exceeded(
-                            f"disk: {size >> 20} MB are used, {self._limits.disk_bytes >> 20} MB are allowed"
-                        )
-                    elif entries > self._limits.inodes:
-                        await self._exceeded(f"disk: {entries} files are there, {self._limits.inodes} are allowed")
             await asyncio.sleep(_MEMORY_PERIOD_S)
 
+    async def _look_at_disk(self) -> None:
+        assert self._filled is not None
+        while list(self._pids()):
+            await asyncio.sleep(_DISK_PERIOD_S)
+            with suppress(KodaError, OSError):
+                try:
+                    size, entries = await asyncio.to_thread(self._filled)
+                except QuotaExceeded as error:
+                    await self._exceeded("disk", error.message)
+                    continue
+                if size > self._limits.disk_bytes:
+                    await self._exceeded(
+                        "disk",
+                        f"{size >> 20} MB are used, {self._limits.disk_bytes >> 20} MB are allowed; use less, or raise "
+                        "SANDBOX_DISK_MB",
+                    )
+                elif entries > self._limits.inodes:
+                    await self._exceeded(
+                        "disk",
+                        f"{entries} files are there, {self._limits.inodes} are allowed; make fewer, or raise "
+                        "SANDBOX_DISK_MB",
+                    )
 
-def resident_bytes(pids: Iterable[int]) -> int:
-    """Count the memory of processes and everything below them, without what they share with files."""
-    total = 0
-    waiting = list(pids)
-    while waiting:
-        pid = waiting.pop()
-        with suppress(OSError, ValueError, IndexError):
-            fields = Path(f"/proc/{pid}/statm").read_text().split()
-            total += (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                waiting.extend(int(child) for child in Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
-    return total
+
+def _held_memory(pids: Iterable[int]) -> dict[int, int]:
+    return nameless(family(pids))

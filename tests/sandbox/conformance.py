@@ -8,8 +8,10 @@ that inherits ``SandboxConformance``. The template it uses holds ``src/App.tsx``
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 
+import httpx
 import pytest
 
 from koda_ray.errors import (
@@ -19,11 +21,15 @@ from koda_ray.errors import (
     InvalidPath,
     KodaError,
     NotFound,
+    SandboxError,
     SandboxNotFound,
 )
-from koda_ray.sandbox.base import Sandbox, SandboxProvider
+from koda_ray.sandbox.base import FileChange, PreviewEndpoint, Sandbox, SandboxProvider
+from koda_ray.sandbox.preview import BAD_GATEWAY, http_client
+from koda_ray.sandbox.watching import MAX_BATCH
 from koda_ray.types import new_id
 from tests.sandbox.leftovers import Leftovers
+from tests.sandbox.refusals import refusals
 
 __all__ = ["SandboxConformance"]
 
@@ -54,6 +60,7 @@ class SandboxConformance:
         assert (await again.read_file("public/logo.svg")) == b"<svg/>\n"
         info = next(info for info in await provider.list() if info.id == box.id)
         assert (info.session_id, info.user_id, info.alive) == ("ses_a", "usr_a", True)
+        assert info.provider_id == box.provider_id == again.provider_id != ""
 
     async def test_making_one_twice_gives_the_same(self, box: Sandbox, provider: SandboxProvider) -> None:
         await box.write_files({"src/kept.ts": b"1"})
@@ -82,6 +89,45 @@ class SandboxConformance:
         with pytest.raises(SandboxNotFound):
             await provider.connect(new_id("sbx"))
         await provider.destroy(new_id("sbx"))
+
+    async def test_whoever_connects_at_once_gets_the_same(self, box: Sandbox, provider: SandboxProvider) -> None:
+        await provider.close()  # as the next program finds it
+        found = await asyncio.gather(*(provider.connect(box.id) for _ in range(8)))
+        assert {id(one) for one in found} == {id(found[0])}
+        done = await asyncio.gather(*(one.run(("sh", "-c", f"echo {turn}")) for turn, one in enumerate(found)))
+        assert [one.stdout for one in done] == [f"{turn}\n" for turn in range(8)], done
+        await asyncio.gather(*(one.start(f"idle{turn}", ("sleep", "60")) for turn, one in enumerate(found)))
+        assert len(await found[0].processes()) == 8
+        await provider.destroy(box.id)
+        assert [await one.is_alive() for one in found] == [False] * 8
+
+    async def test_made_and_found_at_once_it_is_one(self, provider: SandboxProvider, leftovers: Leftovers) -> None:
+        name = leftovers.new_id()
+        made = await asyncio.gather(
+            *(provider.create(sandbox_id=name, session_id="ses_a", user_id="usr_a") for _ in range(3))
+        )
+        assert {id(one) for one in made} == {id(await provider.connect(name))}
+        assert [info.id for info in await provider.list()].count(name) == 1
+        await provider.destroy(name)
+
+    @pytest.mark.parametrize("open_already", [False, True], ids=["closed", "open"])
+    async def test_destroyed_while_others_connect(
+        self, box: Sandbox, provider: SandboxProvider, open_already: bool
+    ) -> None:
+        if not open_already:
+            await provider.close()
+        before = [asyncio.create_task(provider.connect(box.id)) for _ in range(3)]
+        ending = [asyncio.create_task(provider.destroy(box.id)) for _ in range(2)]
+        after = [asyncio.create_task(provider.connect(box.id)) for _ in range(3)]
+        await asyncio.gather(*ending)
+        for connecting in (*before, *after):
+            with suppress(SandboxNotFound):
+                found = await connecting
+                assert not await found.is_alive()
+                with pytest.raises(SandboxNotFound):
+                    await found.run(("true",))
+        with pytest.raises(SandboxNotFound):
+            await provider.connect(box.id)
 
     async def test_destroyed_during_a_command(self, box: Sandbox, provider: SandboxProvider) -> None:
         running = asyncio.create_task(box.run(("sh", "-c", "echo started > src/started.ts; sleep 60"), timeout_s=90))
@@ -137,6 +183,19 @@ class SandboxConformance:
         with pytest.raises(InvalidPath):
             await box.remove(path)
 
+    async def test_what_stands_in_the_way_of_a_file_is_named_with_the_way_out(self, box: Sandbox) -> None:
+        await box.write_files({"src/folder/one.ts": b"1", "src/plain.ts": b"2"})
+        for path, words in (
+            ("src/folder", "'src/folder' could not be written.*a directory.*remove it, or choose another"),
+            ("src/plain.ts/two.ts", "'src/plain.ts'.* is a file, not a directory; remove that"),
+        ):
+            with pytest.raises(SandboxError, match=words) as caught:
+                await box.write_files({path: b"3"})
+            assert caught.value.code == "WRITE_FAILED" and caught.value.context["path"] == path
+        with pytest.raises(SandboxError, match="is a directory; list it instead"):
+            await box.read_file("src/folder")
+        assert await box.read_file("src/plain.ts") == b"2"
+
     async def test_a_missing_file_is_named(self, box: Sandbox) -> None:
         for path in ("src/none.ts", "src/App.tsx/none.ts", "none/at/all.ts"):
             with pytest.raises(NotFound) as caught:
@@ -179,6 +238,105 @@ class SandboxConformance:
         changed = await box.run(("sh", "-c", "echo bad >> node_modules/left-pad/index.js"))
         assert changed.exit_code != 0
 
+    # watching
+
+    async def test_changes_are_told_once_and_whoever_makes_them(self, box: Sandbox) -> None:
+        async with _watching(box) as told:
+            await box.write_files({"src/new.ts": b"1", "src/App.tsx": b"changed"})
+            await told.until({"src/new.ts": "added", "src/App.tsx": "modified"})
+            done = await box.run(
+                ("sh", "-c", "mkdir -p src/a/b && echo 1 > src/a/b/c.ts && mv src/new.ts src/moved.ts; rm src/App.tsx")
+            )
+            assert done.exit_code == 0
+            await told.until(
+                {"src/a/b/c.ts": "added", "src/moved.ts": "added", "src/new.ts": "removed", "src/App.tsx": "removed"}
+            )
+            # a directory that is new since the watch began is watched too
+            await box.run(("sh", "-c", "echo 2 > src/a/b/c.ts"))
+            await told.until({"src/a/b/c.ts": "modified"})
+
+    async def test_what_is_built_or_installed_is_not_told(self, box: Sandbox) -> None:
+        async with _watching(box) as told:
+            await box.run(
+                ("sh", "-c", "mkdir -p dist .vite && echo 1 > dist/a.js && echo 1 > .vite/b && ln -s a src/l")
+            )
+            await box.write_files({"src/last.ts": b""})
+            await told.until({"src/last.ts": "added"})
+
+    async def test_a_storm_of_writes_is_few_changes(self, box: Sandbox) -> None:
+        await box.write_files({"src/storm.ts": b"calm"})
+        async with _watching(box, "src") as told:
+            script = "i=0; while [ $i -lt 3000 ]; do echo $i > src/storm.ts; i=$((i+1)); done; echo x > outside.ts"
+            await box.run(("sh", "-c", script), timeout_s=60)
+            await box.write_files({"src/after.ts": b""})
+            await told.until({"src/storm.ts": "modified", "src/after.ts": "added"})
+            assert told.count < 100
+            assert "outside.ts" not in told.seen
+
+    async def test_what_changes_while_nobody_takes_batches_is_told_then(self, box: Sandbox) -> None:
+        changes = box.watch()
+        assert await anext(changes) == ()
+        await box.write_files({f"src/many/{number}.ts": b"" for number in range(2500)})
+        await box.write_files({"src/many/0.ts": b"again"})
+        found: list[str] = []
+        async with asyncio.timeout(30):
+            while len(found) < 2500:
+                batch = await anext(changes)
+                assert 0 < len(batch) <= MAX_BATCH
+                found += [change.path for change in batch if change.kind == "added"]
+        assert sorted(found) == sorted(f"src/many/{number}.ts" for number in range(2500))
+        await changes.aclose()
+
+    async def test_watching_what_is_not_there(self, box: Sandbox) -> None:
+        for path, error in (("src/none", NotFound), ("../..", InvalidPath), ("src/App.tsx", NotFound)):
+            changes = box.watch(path)
+            with pytest.raises(error):
+                await anext(changes)
+
+    async def test_a_watch_ends_with_its_sandbox(self, box: Sandbox, provider: SandboxProvider) -> None:
+        changes = box.watch()
+        await anext(changes)
+        waiting = asyncio.create_task(anext(changes))
+        await asyncio.sleep(0.1)
+        await provider.destroy(box.id)
+        with pytest.raises(SandboxNotFound):
+            async with asyncio.timeout(40):
+                await waiting
+
+    # its life
+
+    async def test_it_is_busy_while_commands_run_and_then_stopped(self, box: Sandbox) -> None:
+        assert box.state == "ready"
+        first, second = (
+            asyncio.create_task(box.run(("sh", "-c", f"echo 1 > src/{name}.ts; while [ ! -e src/{name}.end ]; do "
+                                         "sleep 0.02; done")))
+            for name in ("one", "two")
+        )  # fmt: skip
+        await _until(lambda: _exists(box, "src/one.ts"))
+        await _until(lambda: _exists(box, "src/two.ts"))
+        assert box.state == "busy"
+        await box.run(("touch", "src/one.end"))
+        await first
+        assert box.state == "busy"
+        await box.run(("touch", "src/two.end"))
+        await second
+        assert box.state == "ready"
+        await box.destroy()
+        assert not await box.is_alive()
+        assert box.state == "stopped"
+
+    async def test_its_lifetime_can_be_extended(self, box: Sandbox) -> None:
+        left_s = await box.extend(7000)
+        assert left_s is None or 6900 < left_s <= 7000
+        shorter_s = await box.extend(60)
+        assert shorter_s is None or shorter_s > 6800
+        for wrong in (0, -1, 0.5, float("nan"), float("inf"), 86_401):
+            with pytest.raises(InvalidInput):
+                await box.extend(wrong)
+        await box.destroy()
+        with pytest.raises(SandboxNotFound):
+            await box.extend(60)
+
     # checkpoints
 
     async def test_a_snapshot_holds_all_files_and_then_only_what_changed(self, box: Sandbox) -> None:
@@ -186,7 +344,7 @@ class SandboxConformance:
         first = await box.snapshot()
         assert {"package.json", "src/App.tsx", "notes/n.txt"} <= set(first.changed)
         assert set(first.changed) == set(first.stamps)
-        assert first.skipped == ("src/link.json",)
+        assert first.skipped == {"src/link.json": "link"}
         await asyncio.sleep(0.05)  # longer than the time for which a fresh file is distrusted
         settled = await box.snapshot(known=first.stamps)
         assert not (await box.snapshot(known=settled.stamps)).changed
@@ -213,11 +371,122 @@ class SandboxConformance:
         left = {entry.path for entry in await box.list_files(recursive=True)}
         assert left == set(saved) | {"src", "src/a", "src/scenes", "public", "public/assets", "notes"}
 
+    async def test_modes_and_empty_folders_come_back(
+        self, box: Sandbox, provider: SandboxProvider, leftovers: Leftovers
+    ) -> None:
+        script = (  # whether rights can be lent inside is the walls' affair
+            "mkdir -p scripts public/frames/raw src/only-a-link 'src/空 フォルダ' && ln -s ../a src/only-a-link/l && "
+            "printf '#!/bin/sh\\necho ran\\n' > scripts/go.sh && printf x > src/日本語.txt && "
+            "chmod 755 scripts/go.sh && { chmod 6751 src/日本語.txt || chmod 2751 src/日本語.txt; } && "
+            "chmod 444 src/App.tsx && chmod 2775 src/scenes"
+        )
+        done = await box.run(("sh", "-c", script))
+        assert done.exit_code == 0, done.stderr
+        saved = await box.snapshot()
+        modes = {"scripts/go.sh": 0o755, "src/App.tsx": 0o444, "src/日本語.txt": 0o751, "src/scenes": 0o775}
+        folders = ("public/frames/raw", "src/only-a-link", "src/空 フォルダ")
+        assert (saved.modes, saved.folders) == (modes, folders)
+        other = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_a", user_id="usr_a")
+        try:
+            spoil = "mkdir -p public/frames/raw/more src/gone; touch src/空; chmod 777 package.json"
+            assert (await other.run(("sh", "-c", spoil))).exit_code == 0
+            await other.restore(saved.changed, modes={**modes, "src/日本語.txt": 0o6751}, folders=folders)
+            again = await other.snapshot()
+            assert (again.changed, again.modes, again.folders) == (saved.changed, modes, folders)
+            assert (await other.run(("scripts/go.sh",))).stdout == "ran\n"
+            looked = await other.run(("find", "src/日本語.txt", "package.json", "-printf", "%m "))
+            assert looked.stdout.split() == ["751", "644"]
+            folders_now = await other.run(("find", "src/scenes", "src", "-maxdepth", "0", "-printf", "%m "))
+            assert folders_now.stdout.split() == ["775", "755"]
+            # only the mode is another one: it is told, and put back
+            await other.run(("chmod", "755", "src/scenes"))
+            assert (await other.snapshot()).modes == {path: modes[path] for path in modes if path != "src/scenes"}
+            await other.run(("sh", "-c", "chmod 775 src/scenes && chmod -x scripts/go.sh"))
+            assert (await other.snapshot()).modes == {path: modes[path] for path in modes if path != "scripts/go.sh"}
+            await other.restore(saved.changed, modes=modes, folders=())
+            after = await other.snapshot()
+            assert (after.modes, after.folders) == (modes, ())
+        finally:
+            await other.destroy()
+
+    async def test_what_cannot_be_read_is_named_and_never_taken_for_removed(self, box: Sandbox) -> None:
+        await box.write_files({"public/film.bin": b"short", "src/kept/in/deep.ts": b"deep"})
+        saved = await box.snapshot()
+        script = (  # a shell, because a path of that length cannot be named at once
+            "ln -s App.tsx src/alias.tsx && mkfifo src/pipe && cd src && "
+            "n=$(printf 'd%.0s' $(seq 200)) && for i in 1 2 3 4 5 6; do mkdir $n && cd $n; done && echo lost > lost.ts"
+        )
+        done = await box.run(("sh", "-c", script))
+        assert done.exit_code == 0, done.stderr
+        large = await _made_large(box, "public/film.bin")
+        then = await box.snapshot(known=saved.stamps)
+        deep = next(path for path in then.skipped if "ddd" in path)
+        assert then.skipped == {"src/alias.tsx": "link", "src/pipe": "special", deep: "deep"} | large
+        assert then.removed == () and saved.stamps.keys() == then.stamps.keys()
+        for mode in ("300", "600", "0"):  # a reader who may do anything sees what is below all the same
+            assert (await box.run(("chmod", mode, "src/kept"))).exit_code == 0
+            shut = await box.snapshot(known=saved.stamps)
+            assert (shut.removed, set(shut.stamps)) == ((), set(saved.stamps))
+            seen = await box.snapshot()
+            assert ("src/kept/in/deep.ts" in seen.changed) != (seen.skipped.get("src/kept") == "unreadable")
+        await box.restore(saved.changed, modes=saved.modes, folders=saved.folders)
+        again = await box.snapshot()
+        assert (again.changed, again.modes, again.skipped) == (saved.changed, saved.modes, {})
+
+    async def test_links_that_lead_out_are_told_of(self, box: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+        links = {"etc": "/etc", "up": "../../../../etc/passwd", "to": "../package.json", "tmp": "/tmp/x",
+                 "whole": "/home/user/project/src"}  # fmt: skip
+        script = " && ".join(f"ln -s {target} src/{name}" for name, target in links.items())
+        assert (await box.run(("sh", "-c", script))).exit_code == 0
+        skipped = {f"src/{name}": "outside" if name in ("etc", "up") else "link" for name in links}
+        assert refusals(capsys, box.id) == set()
+        assert (await box.snapshot()).skipped == skipped
+        assert refusals(capsys, box.id) == {"link"}
+        await box.snapshot()
+        assert refusals(capsys, box.id) == set(), "it was told before"
+        assert (await box.run(("sh", "-c", "mkdir dist; ln -s /etc/passwd dist/index.html"))).exit_code == 0
+        assert await box.list_files("dist", recursive=True) == []
+        assert refusals(capsys, box.id) == {"link"}
+
+    async def test_what_no_snapshot_holds_may_be_spared(self, box: Sandbox) -> None:
+        script = (
+            "mkdir -p public/films/in public/other/in && ln -s film.bin public/films/in/link && "
+            "echo x > public/films/in/x && echo x > public/other/in/x"
+        )
+        assert (await box.run(("sh", "-c", script))).exit_code == 0
+        large = await _made_large(box, "public/films/in/film.bin")
+        skipped = (await box.snapshot()).skipped
+        assert skipped == {"public/films/in/link": "link"} | large
+        await box.restore({"src/App.tsx": b"only"}, spared=list(skipped))
+        then = await box.snapshot()
+        assert (then.changed, then.skipped) == ({"src/App.tsx": b"only"}, skipped)
+        await box.restore(then.changed)
+        assert [entry.path for entry in await box.list_files(recursive=True)] == ["src", "src/App.tsx"]
+
+    async def test_a_script_that_is_written_anew_still_runs(self, box: Sandbox) -> None:
+        await box.write_files({"scripts/go.sh": b"#!/bin/sh\necho one\n"})
+        assert (await box.run(("scripts/go.sh",))).exit_code != 0
+        await box.run(("chmod", "755", "scripts/go.sh"))
+        await box.write_files({"scripts/go.sh": b"#!/bin/sh\necho two\n"})
+        assert (await box.run(("scripts/go.sh",))).stdout == "two\n"
+        await box.run(("sh", "-c", "rm scripts/go.sh && mkfifo scripts/go.sh && chmod 755 scripts/go.sh"))
+        await box.write_files({"scripts/go.sh": b"#!/bin/sh\necho three\n"})
+        assert (await box.snapshot()).modes == {}
+
+    async def test_folders_that_cannot_be_restored(self, box: Sandbox) -> None:
+        before = await box.snapshot()
+        for folder in ("../out", "node_modules/x", "", "/etc/x", "src/a\nb"):
+            with pytest.raises(InvalidPath):
+                await box.restore(before.changed, folders=(folder,))
+        assert (await box.snapshot()).changed == before.changed
+
     async def test_restoring_what_is_there_already_touches_nothing(self, box: Sandbox) -> None:
+        await box.run(("sh", "-c", "chmod 755 package.json && mkdir src/empty"))
         await asyncio.sleep(0.05)
         before = await box.snapshot()
-        await box.restore(before.changed)
-        assert (await box.snapshot(known=before.stamps)).changed == {}
+        await box.restore(before.changed, modes=before.modes, folders=before.folders)
+        after = await box.snapshot(known=before.stamps)
+        assert (after.changed, after.modes, after.folders) == ({}, before.modes, ("src/empty",))
 
     # commands
 
@@ -291,6 +560,12 @@ class SandboxConformance:
         await asyncio.sleep(0.2)
         assert await box.read_file("src/beat.ts") == last
 
+    async def test_a_command_that_asks_for_the_network_is_otherwise_the_same(self, box: Sandbox) -> None:
+        done = await box.run(("sh", "-c", "echo out; echo err >&2; exit 7"), network=True)
+        assert (done.exit_code, done.stdout, done.stderr) == (7, "out\n", "err\n")
+        assert (await box.start("idle", ("sleep", "60"), network=True)).running
+        await box.stop("idle")
+
     async def test_commands_run_side_by_side(self, box: Sandbox) -> None:
         done = await asyncio.gather(*(box.run(("sh", "-c", f"sleep 0.1; echo {n}")) for n in range(8)))
         assert [result.stdout for result in done] == [f"{n}\n" for n in range(8)]
@@ -314,6 +589,21 @@ class SandboxConformance:
         assert caught.value.code == "COMMAND_BLOCKED"
         with pytest.raises(CommandBlocked):
             await box.start("server", argv)
+
+    async def test_what_is_refused_is_in_the_log(self, box: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+        for attempt, refused in (
+            (lambda: box.run(("sudo", "ls")), {"command"}),
+            (lambda: box.keep("server", ("sudo", "ls")), {"command"}),
+            (lambda: box.read_file("../../etc/passwd"), {"path"}),
+            (lambda: box.write_files({"/etc/passwd": b""}), {"path"}),
+            (lambda: box.run(("true",), cwd="../.."), {"path"}),
+            (lambda: box.run(("sleep", "60"), timeout_s=0.5), {"time"}),
+            (lambda: box.run(("seq", "1", "400000"), timeout_s=60), {"output"}),
+            (lambda: box.run(("sh", "-c", "seq 1 400000; sleep 60"), timeout_s=5), {"time", "output"}),
+        ):
+            with suppress(CommandBlocked, CommandTimeout, InvalidPath):
+                await attempt()
+            assert refusals(capsys, box.id) == refused
 
     async def test_commands_that_are_none(self, box: Sandbox) -> None:
         for argv in ((), ("",), ("echo", "a\0b")):
@@ -350,6 +640,25 @@ class SandboxConformance:
         assert await box.output("short") == "done\n"
         assert await box.output("short", max_bytes=3) == "ne\n"
 
+    async def test_what_a_background_process_listens_on_can_be_reached(self, box: Sandbox) -> None:
+        serve = "require('http').createServer((q, s) => s.end(`${process.argv[1]} ${q.url}`)).listen(5173, '0.0.0.0')"
+        with pytest.raises((NotFound, httpx.TransportError)):
+            await _got(await box.reach(5173, of="server"), "/early")
+        for word in ("one", "two"):  # the second takes the first one's place
+            await box.start("server", ("node", "-e", serve, word), network=True)
+
+            async def answers(word: str = word) -> bool:
+                try:
+                    return await _got(await box.reach(5173, of="server"), "/a?b=%20c") == f"{word} /a?b=%20c"
+                except httpx.TransportError:
+                    return False
+
+            await _until(answers)
+        at = await box.reach(5173, of="server")
+        pages = await asyncio.gather(*(_got(at, f"/{n}") for n in range(20)))
+        assert pages == [f"two /{n}" for n in range(20)]
+        await box.stop("server")
+
     async def test_a_bad_name_for_a_process(self, box: Sandbox) -> None:
         for name in ("", "A", "a b", "../x", "-x", "x" * 64):
             with pytest.raises(InvalidInput):
@@ -360,6 +669,47 @@ class SandboxConformance:
             await box.start_preview(timeout_s=20)
         assert caught.value.code == "SERVER_FAILED"
         assert "vite" in caught.value.message
+
+
+class _Told:
+    """What a watch has told so far."""
+
+    def __init__(self, changes: AsyncGenerator[tuple[FileChange, ...]]) -> None:
+        self._changes = changes
+        self.seen: dict[str, str] = {}
+        self.count = 0
+
+    async def until(self, wanted: dict[str, str]) -> None:
+        """Take batches until exactly these changes were told since the last call, in any number of batches."""
+        self.seen = {}
+        async with asyncio.timeout(30):
+            while not wanted.items() <= self.seen.items():
+                for change in await anext(self._changes):
+                    self.count += 1
+                    self.seen[change.path] = change.kind
+        assert self.seen == wanted
+
+
+@asynccontextmanager
+async def _watching(box: Sandbox, path: str = ".") -> AsyncGenerator[_Told]:
+    async with aclosing(box.watch(path)) as changes:
+        assert await anext(changes) == ()
+        yield _Told(changes)
+
+
+async def _got(endpoint: PreviewEndpoint, path: str) -> str:
+    assert endpoint.base == "/"
+    async with http_client(endpoint, timeout=httpx.Timeout(10)) as client:
+        answer = await client.get(path)
+        if answer.status_code == BAD_GATEWAY:
+            raise httpx.ConnectError("nobody is behind the gateway")
+        return answer.text
+
+
+async def _made_large(box: Sandbox, path: str) -> dict[str, str]:
+    """Make a file larger than a checkpoint takes, and say so; where the disk's limit forbids it, nothing happens."""
+    made = await box.run(("truncate", "-s", "300M", path))
+    return {path: "large"} if made.exit_code == 0 else {}
 
 
 async def _exists(box: Sandbox, path: str) -> bool:

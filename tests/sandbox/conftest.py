@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import os
-from collections.abc import AsyncIterator, Iterator
+import subprocess
+import tarfile
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from koda_ray.config import Settings
+from koda_ray.sandbox.docker import DockerProvider
+from koda_ray.sandbox.docker_sandbox import DockerSandbox
+from koda_ray.sandbox.engine import Engine
+from koda_ray.sandbox.image import SLIM_PACKAGES, ImageContext, build_image
 from koda_ray.sandbox.limits import Limits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
-from tests.sandbox.leftovers import Leftovers
+from tests import services
+from tests.sandbox.leftovers import DockerLeftovers, Leftovers
+from tests.services import HEADLESS_SHELL
+
+pytest.register_assert_rewrite(
+    *(f"tests.sandbox.{name}" for name in ("conformance", "egress.conformance", "terminals", "workshops"))
+)
 
 MB = 1024 * 1024
 _TEMPLATE = {
@@ -23,9 +38,8 @@ _TEMPLATE = {
 }
 
 
-@pytest.fixture
-def template(tmp_path: Path) -> Path:
-    root = tmp_path / "template"
+def write_template(root: Path) -> Path:
+    """Write the small project that sandboxes of these tests start as."""
     for name, text in _TEMPLATE.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,12 +49,21 @@ def template(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.fixture
-def node_modules(tmp_path: Path) -> Path:
-    root = tmp_path / "packages" / "node_modules"
+def write_packages(root: Path) -> Path:
+    """Write the one package that it uses."""
     (root / "left-pad").mkdir(parents=True)
     (root / "left-pad" / "index.js").write_text("module.exports = (text) => ` ${text}`;\n")
     return root
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    return write_template(tmp_path / "template")
+
+
+@pytest.fixture
+def node_modules(tmp_path: Path) -> Path:
+    return write_packages(tmp_path / "packages" / "node_modules")
 
 
 def small_limits() -> Limits:
@@ -88,3 +111,174 @@ def leftovers(boxes: Path) -> Iterator[Leftovers]:
     yield left
     assert left.find() == []
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 1, "file descriptors are left open"
+
+
+# Docker
+
+AnyProvider = LocalProvider | DockerProvider
+AnySandbox = LocalSandbox | DockerSandbox
+
+
+_LOCAL_AND_DOCKER = ["local", pytest.param("docker", marks=pytest.mark.needs("docker"))]
+_GVISOR = pytest.param("gvisor", marks=pytest.mark.needs("docker", "gvisor"))
+gvisor_too = pytest.mark.parametrize("kind", [*_LOCAL_AND_DOCKER, _GVISOR], indirect=True)
+
+
+@pytest.fixture(params=_LOCAL_AND_DOCKER)
+def kind(request: pytest.FixtureRequest) -> str:
+    """The provider of a test that runs with each; ``gvisor_too`` adds Docker under gVisor."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def docker_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An engine that holds the base of all images."""
+    from tests import dockerd
+
+    with dockerd.started(tmp_path_factory.mktemp("dockerd")) as address:
+        engine = Engine(address)
+        dockerd.give_base(engine)
+        asyncio.run(engine.close())
+        yield address
+
+
+@pytest.fixture(scope="session")
+def docker_image(docker_address: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image of the small template."""
+    folder = tmp_path_factory.mktemp("image")
+    template, packages = write_template(folder / "template"), write_packages(folder / "node_modules")
+    return built_image(docker_address, "koda-test/small:1", template, packages)
+
+
+@pytest.fixture(scope="session")
+def studio_image(docker_address: str) -> str:
+    """The image of the real template, with its packages."""
+    settings = Settings()
+    return built_image(docker_address, "koda-test/studio:1", settings.template_path, settings.node_modules_path)
+
+
+@pytest.fixture(scope="session")
+def browser_image(docker_address: str, studio_image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image of the real template, with this machine's Chromium: the whole image's takes minutes to install."""
+    services.need("headless_shell")
+    linked = subprocess.run(["ldd", HEADLESS_SHELL], capture_output=True, text=True, check=True).stdout
+    libraries = [Path(words[2]) for line in linked.splitlines() if len(words := line.split()) > 3]
+    libraries += [path for library in libraries if library.name == "libnss3.so" for path in _nss(library.parent)]
+    context = tmp_path_factory.mktemp("browser") / "context.tar"
+    with tarfile.open(context, "w", dereference=True) as tar:
+        for name, text in (
+            ("Dockerfile", f"FROM {studio_image}\nCOPY root /\n"),
+            (f"root{HEADLESS_SHELL}", _START),
+        ):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(text), 0o755
+            tar.addfile(entry, io.BytesIO(text.encode()))
+        tar.add(HEADLESS_SHELL, f"root{_CHROMIUM}/shell")
+        for path in (
+            path for kind in ("*.pak", "*.dat", "*.bin", "*.json", "libvk_*") for path in _CHROMIUM.glob(kind)
+        ):
+            tar.add(path, f"root{path}")
+        for path in libraries:
+            if not path.name.startswith(_OF_LIBC):
+                tar.add(path, f"root{_CHROMIUM}/libraries/{path.name}")
+    engine, tag = Engine(docker_address), "koda-test/browser:1"
+    try:
+        with context.open("rb") as file:
+            engine.use(
+                lambda api: list(api.build(fileobj=file, custom_context=True, tag=tag, rm=True, network_mode="none")),
+                doing="build an image",
+            )
+    finally:
+        asyncio.run(engine.close())
+        context.unlink()
+    return tag
+
+
+_CHROMIUM = HEADLESS_SHELL.parent
+_START = f'#!/bin/sh\nLD_LIBRARY_PATH={_CHROMIUM}/libraries exec {_CHROMIUM}/shell "$@"\n'
+_OF_LIBC = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "libresolv.so", "ld-linux")
+
+
+def _nss(folder: Path) -> list[Path]:
+    """What NSS loads by itself."""
+    return [path for name in ("softokn3", "freebl3", "freeblpriv3") for path in folder.glob(f"**/lib{name}.so")]
+
+
+def built_image(address: str, tag: str, template: Path, packages: Path) -> str:
+    """Build the image of a template and its packages; returns its name."""
+    from tests import dockerd
+
+    engine = Engine(address)
+    try:
+        context = ImageContext(template=template, node_modules=packages, packages=SLIM_PACKAGES)
+        build_image(engine, context, base=dockerd.BASE_IMAGE, tag=tag)
+    finally:
+        asyncio.run(engine.close())
+    return tag
+
+
+@pytest.fixture
+def docker_leftovers(boxes: Path, docker_address: str) -> Iterator[DockerLeftovers]:
+    """As ``leftovers``, of containers."""
+    descriptors = len(os.listdir("/proc/self/fd"))
+    left = DockerLeftovers(boxes, docker_address)
+    yield left
+    assert left.find() == []
+    assert len(os.listdir("/proc/self/fd")) <= descriptors + 1, "file descriptors are left open"
+
+
+@pytest.fixture
+async def docker_provider(
+    boxes: Path, docker_address: str, docker_image: str, limits: Limits, docker_leftovers: DockerLeftovers
+) -> AsyncIterator[DockerProvider]:
+    provider = DockerProvider(root=boxes, image=docker_image, limits=limits, address=docker_address)
+    yield provider
+    await provider.close()
+
+
+@pytest.fixture
+async def gvisor_provider(
+    boxes: Path, docker_address: str, docker_image: str, limits: Limits, docker_leftovers: DockerLeftovers
+) -> AsyncIterator[DockerProvider]:
+    provider = DockerProvider(root=boxes, image=docker_image, limits=limits, runtime="runsc", address=docker_address)
+    yield provider
+    await provider.close()
+
+
+@pytest.fixture
+async def docker_box(
+    docker_provider: DockerProvider, docker_leftovers: DockerLeftovers
+) -> AsyncIterator[DockerSandbox]:
+    name = docker_leftovers.new_id()
+    made = await docker_provider.create(sandbox_id=name, session_id="ses_test", user_id="usr_test")
+    yield made
+    await made.destroy()
+
+
+@pytest.fixture
+async def docker_browser(
+    boxes: Path, docker_address: str, browser_image: str, docker_leftovers: DockerLeftovers
+) -> AsyncIterator[DockerSandbox]:
+    """A container of the real template, with a Chromium in it."""
+    async with _container(boxes, docker_address, browser_image, docker_leftovers) as made:
+        yield made
+
+
+@pytest.fixture
+async def docker_studio(
+    boxes: Path, docker_address: str, studio_image: str, docker_leftovers: DockerLeftovers
+) -> AsyncIterator[DockerSandbox]:
+    """A container of the real template."""
+    async with _container(boxes, docker_address, studio_image, docker_leftovers) as made:
+        yield made
+
+
+@asynccontextmanager
+async def _container(
+    boxes: Path, address: str, image: str, leftovers: DockerLeftovers
+) -> AsyncGenerator[DockerSandbox]:
+    provider = DockerProvider(root=boxes, image=image, address=address)
+    made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_test", user_id="usr_test")
+    yield made
+    await made.destroy()
+    await provider.close()

@@ -6,12 +6,15 @@ import os
 import time
 from pathlib import Path
 
-from koda_ray.sandbox import cgroup
-from koda_ray.sandbox.local import sandbox_user
+from koda_ray.sandbox import cgroup, strays
+from koda_ray.sandbox.egress.process import PROGRAM
+from koda_ray.sandbox.users import sandbox_user
 from koda_ray.types import new_id
 
-__all__ = ["Leftovers"]
+__all__ = ["DockerLeftovers", "Leftovers"]
 
+HOLDER = strays.HOLDER.encode()
+_HELPERS = {HOLDER, strays.DOORWAY.encode()}
 _DEADLINE_S = 5.0
 
 
@@ -42,7 +45,10 @@ class Leftovers:
         """Say which processes the sandboxes (all, or those) have."""
         names = ids or tuple(self._ids)
         users = {user for name in names if (user := sandbox_user(name)) is not None}
-        paths = tuple(f"{self._boxes}/{name}/".encode() for name in names)
+        folders = [self._boxes, *self._boxes.glob("dep_*")]
+        paths = tuple(
+            f"{folder}/{below}{name}/".encode() for folder in folders for name in names for below in ("", "docker/")
+        )
         found: list[str] = []
         for entry in os.scandir("/proc"):
             if not entry.name.isdigit():
@@ -52,16 +58,63 @@ class Leftovers:
                 owner = Path(entry.path).stat().st_uid
             except OSError:
                 continue
-            walls = words[0] == b"bwrap" and any(word.startswith(paths) for word in words)
+            ours = words[0] == b"bwrap" or not _HELPERS.isdisjoint(words)
+            walls = ours and any(word.startswith(paths) for word in words)
             if (walls or owner in users) and words != [b""]:
-                found.append(f"process {entry.name}: {b' '.join(words).decode(errors='replace')[:200]}")
+                found.append(f"process {entry.name}: {b' '.join(words).decode(errors='replace')[:300]}")
         return found
+
+    def holders(self) -> list[int]:
+        """Find who holds what is kept in the sandboxes."""
+        return [int(line.split()[1].rstrip(":")) for line in self.processes() if HOLDER.decode() in line]
+
+    def proxies(self) -> list[str]:
+        """Find the egress proxies of the sandboxes."""
+        return [line for line in self.processes() if PROGRAM in line]
+
+    def _folders(self) -> list[Path]:
+        """What lies where sandboxes do: below the root, and below the folder of each deployment."""
+        below = [*self._boxes.glob("*"), *self._boxes.glob("dep_*/*"), *self._boxes.glob("dep_*/images/*")]
+        kept = ("installation", "images", "docker")
+        return [path for path in below if path.name not in kept and not path.name.startswith("dep_")]
 
     def _look(self) -> list[str]:
         mounts = Path("/proc/self/mounts").read_text().splitlines()
         found = [line for line in mounts if line.split(" ")[1].startswith(str(self._boxes))]
-        found += [str(path) for path in self._boxes.iterdir()] if self._boxes.exists() else []
+        found += [str(path) for path in self._folders()]
         root = cgroup.find()
         for _, base in root.directories if root else ():
             found += [str(base / f"koda-{name}") for name in self._ids if (base / f"koda-{name}").exists()]
         return found + (self.processes() if self._ids else [])
+
+
+class DockerLeftovers(Leftovers):
+    """Hands out ids, and finds the containers, volumes, networks and folders of them.
+
+    Args:
+        boxes: Where the test's sandboxes lie.
+        address: The engine's.
+    """
+
+    def __init__(self, boxes: Path, address: str) -> None:
+        super().__init__(boxes)
+        self._address = address
+        self._before = set(self._at_engine())
+
+    def _look(self) -> list[str]:
+        found = [line for line in self._at_engine() if line not in self._before]
+        found += [str(path) for path in self._boxes.glob("**/docker/sbx_*")]
+        return found + (self.processes() if self._ids else [])
+
+    def _at_engine(self) -> list[str]:
+        import docker
+
+        client = docker.APIClient(base_url=self._address, version="auto")
+        try:
+            found = [f"container {row['Names']}" for row in client.containers(all=True)]
+            found += [f"volume {row['Name']}" for row in client.volumes()["Volumes"] or ()]
+            networks = [str(row["Name"]) for row in client.networks()]
+            found += [f"network {name}" for name in networks if name not in ("host", "none")]
+        finally:
+            client.close()
+        return found

@@ -120,4 +120,4 @@ async def test_ids_that_are_none_of_ours(provider: LocalProvider, tmp_path: Path
 
 
 def test_settings_choose_the_provider(tmp_path: Path) -> None:
-    assert provider_from(Settings(SANDBOX_PATH=tmp_path)).name == "local"  # pyright: ignore
+    assert provider_from(Settings(SANDBOX_PATH=tmp_path), deployment="dep_test").name == "local"  # pyright: ignore

@@ -6,14 +6,21 @@ import pytest
 
 from koda_ray.errors import SandboxNotFound
 from koda_ray.sandbox.build import build
-from koda_ray.sandbox.local_sandbox import LocalSandbox
+from tests.sandbox.conftest import AnySandbox
+from tests.sandbox.refusals import refusals
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.slow]
+
+
+@pytest.fixture
+def studio(kind: str, request: pytest.FixtureRequest) -> AnySandbox:
+    return request.getfixturevalue("docker_studio" if kind == "docker" else "studio")
+
 
 APP = b"export default function App() {\n  return <div>hello</div>;\n}\n"
 
 
-async def test_the_template_builds(studio: LocalSandbox) -> None:
+async def test_the_template_builds(studio: AnySandbox) -> None:
     await studio.run(("sh", "-c", "mkdir dist && echo stale > dist/stale.txt"))
     result = await build(studio, timeout_s=120)
     assert result.ok and result.problems == (), result.problems
@@ -50,7 +57,7 @@ def using(line: str) -> bytes:
     ids=["syntax", "jsx", "file", "package", "export", "json", "config"],
 )
 async def test_what_does_not_build_says_where(
-    studio: LocalSandbox, files: dict[str, bytes], expected: tuple[str, int, int | None], words: str
+    studio: AnySandbox, files: dict[str, bytes], expected: tuple[str, int, int | None], words: str
 ) -> None:
     await studio.write_files(files)
     result = await build(studio, timeout_s=120)
@@ -63,7 +70,7 @@ async def test_what_does_not_build_says_where(
     assert "/home/user" not in first.message
 
 
-async def test_a_type_error_is_found_when_types_are_checked(studio: LocalSandbox) -> None:
+async def test_a_type_error_is_found_when_types_are_checked(studio: AnySandbox) -> None:
     await studio.write_files({"src/App.tsx": b"const size: number = 'big';\nconsole.log(size);\n" + APP})
     result = await build(studio, timeout_s=120, types=True)
     assert not result.ok
@@ -71,20 +78,20 @@ async def test_a_type_error_is_found_when_types_are_checked(studio: LocalSandbox
     assert "TS2322" in result.problems[0].message
 
 
-async def test_a_build_that_does_not_end(studio: LocalSandbox) -> None:
+async def test_a_build_that_does_not_end(studio: AnySandbox) -> None:
     await studio.write_files({"vite.config.ts": b"while (true);\n"})
     result = await build(studio, timeout_s=2)
     assert not result.ok and "2 s" in result.problems[0].message
 
 
-async def test_a_build_without_a_page(studio: LocalSandbox) -> None:
+async def test_a_build_without_a_page(studio: AnySandbox) -> None:
     config = b"export default { build: { rollupOptions: { input: 'src/App.tsx' } } };\n"
     await studio.write_files({"vite.config.ts": config, "src/App.tsx": APP})
     result = await build(studio, timeout_s=120)
     assert not result.ok and "index.html" in result.problems[0].message
 
 
-async def test_a_link_in_the_bundle_is_not_followed_out(studio: LocalSandbox) -> None:
+async def test_a_link_in_the_bundle_is_not_followed_out(studio: AnySandbox, capsys: pytest.CaptureFixture[str]) -> None:
     plugin = b"""
 import fs from 'node:fs';
 export default { plugins: [{ name: 'evil', closeBundle() {
@@ -95,9 +102,10 @@ export default { plugins: [{ name: 'evil', closeBundle() {
     result = await build(studio, timeout_s=120)
     assert result.ok, result.problems
     assert "passwd" not in result.files and "environ" not in result.files
+    assert refusals(capsys, studio.id) == {"link"}
 
 
-async def test_a_sandbox_that_is_gone(studio: LocalSandbox) -> None:
+async def test_a_sandbox_that_is_gone(studio: AnySandbox) -> None:
     await studio.destroy()
     with pytest.raises(SandboxNotFound):
         await build(studio)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
+import sys
+import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,12 +37,77 @@ async def soft(
 @pytest.mark.sandbox
 async def test_the_watchdog_ends_what_takes_too_much_memory(soft: LocalSandbox) -> None:
     background = await soft.start("bystander", ("sleep", "60"))
-    script = "const held = []; setInterval(() => held.push(Buffer.alloc(32 * 1024 * 1024, 1)), 10);"
+    held = "held.length < 64 && held.push(Buffer.alloc(32 * 1024 * 1024, 1))"
+    script = f"const held = []; setInterval(() => {held}, 10);"
     with pytest.raises(QuotaExceeded) as caught:
         await soft.run(("node", "-e", script), timeout_s=60)
     assert caught.value.context["limit"] == "memory" and "512 MB are allowed" in caught.value.message
     assert background.running
     assert (await soft.run(("echo", "alive"))).stdout == "alive\n"
+
+
+@pytest.mark.sandbox
+async def test_the_watchdog_does_so_where_nothing_can_be_logged(
+    soft: LocalSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stdout", closed)
+    script = "const held = []; for (;;) held.push(Buffer.alloc(1024 * 1024, 1)), held.length > 1200 && sleep();"
+    script = f"const sleep = () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60_000); {script}"
+    with pytest.raises(QuotaExceeded, match="512 MB are allowed"):
+        await soft.run(("node", "-e", script), timeout_s=30)
+
+
+@pytest.mark.sandbox
+async def test_the_watchdog_counts_what_lies_in_each_commands_own_folders(soft: LocalSandbox) -> None:
+    for number in range(6):
+        fill = "for at in /tmp /home/user /dev/shm; do head -c 400000000 /dev/zero >$at/big; done; sleep 60"
+        await soft.start(f"filler-{number}", ("sh", "-c", fill))
+    with pytest.raises(QuotaExceeded, match=r"5\d\d MB are used, 512 MB are allowed"):
+        await soft.run(("sleep", "20"))
+
+
+@pytest.mark.sandbox
+async def test_the_watchdog_counts_what_is_mapped_where_it_lies(
+    boxes: Path, template: Path, node_modules: Path, limits: Limits, leftovers: Leftovers
+) -> None:
+    """Forty megabytes of a file are mapped, twice: less than the limit, of which each count alone is half."""
+    limits = replace(limits, memory_bytes=80 * MB)
+    provider = LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, soft=True)
+    made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_a", user_id="usr_a")
+    kept = "syscall(9, 0, 40 << 20, 3, 0x8001, $fd, 0) > 0 or exit 7; my $p = fork; sleep 2; $p and wait; print 'kept'"
+    named = "open(my $file, '+>', '/dev/shm/file'); truncate($file, 40 << 20); my $fd = fileno $file"
+    nameless = "my $n = 'x'; my $fd = syscall(319, $n, 0); open(my $file, '+<&=', $fd); truncate($file, 40 << 20)"
+    try:
+        for text in (named, nameless):
+            done = await made.run(("perl", "-e", f"{text}; {kept}"))
+            assert (done.stdout, done.stderr) == ("keptkept", "")
+    finally:
+        await made.destroy()
+
+
+@pytest.mark.sandbox
+async def test_the_watchdog_ends_what_nests_folders_too_deep_to_be_counted(soft: LocalSandbox) -> None:
+    script = "my $name = 'd' x 250; chdir 'src'; for (1..2200) { mkdir $name; chdir $name } sleep 30"
+    with pytest.raises(QuotaExceeded, match="lies too deep") as caught:
+        await soft.run(("perl", "-e", script), timeout_s=20)
+    assert caught.value.context["limit"] == "disk" and "SANDBOX_DISK_MB" in caught.value.message
+
+
+@pytest.mark.sandbox
+async def test_what_a_process_holds_open_leaves_no_room_to_write(soft: LocalSandbox) -> None:
+    await soft.start(
+        "holder", ("sh", "-c", "exec 3>public/u; rm public/u; head -c 60000000 /dev/zero >&3; echo; sleep 60")
+    )
+    deadline = time.monotonic() + 20
+    while not await soft.output("holder"):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+    with pytest.raises(SandboxError, match="SANDBOX_DISK_MB"):
+        await soft.write_files({"src/big.ts": bytes(8 * MB)})
+    await soft.stop("holder")
+    await soft.write_files({"src/big.ts": bytes(8 * MB)})
 
 
 @pytest.mark.sandbox

@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from koda_ray.config import REPO_ROOT
 from koda_ray.errors import SandboxNotFound
+from koda_ray.sandbox import local
 from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.node import NodeRuntime, find_node
 from koda_ray.sandbox.record import Owner, Record
 from koda_ray.sandbox.service import SandboxService
+from koda_ray.sandbox.strays import DOORWAY
 from tests.sandbox.leftovers import Leftovers
 
 pytestmark = pytest.mark.sandbox
@@ -160,6 +166,27 @@ async def test_a_creation_that_is_cancelled_leaves_nothing(
         await provider.destroy(name)
 
 
+async def test_a_creation_that_is_cancelled_as_its_last_step_begins_leaves_nothing(
+    provider: LocalProvider, boxes: Path, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = leftovers.new_id()
+    made = threading.Event()
+
+    def slow() -> NodeRuntime:
+        if Record.read(boxes / name) is not None:
+            made.set()
+            time.sleep(0.3)
+        return find_node()
+
+    monkeypatch.setattr(local, "find_node", slow)
+    creating = asyncio.create_task(provider.create(sandbox_id=name, session_id="ses_a", user_id="usr_a"))
+    assert await asyncio.to_thread(made.wait, 20)
+    creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    assert await provider.list() == [] and not (boxes / name).exists()
+
+
 async def test_one_whose_folder_went_away_takes_its_processes_and_socket_along(
     provider: LocalProvider, leftovers: Leftovers
 ) -> None:
@@ -178,3 +205,35 @@ async def test_one_whose_folder_went_away_takes_its_processes_and_socket_along(
     outside = Path(record.preview_socket).parent
     assert outside == directory or directory in outside.parents or not outside.exists()
     await provider.destroy(sandbox.id)
+
+
+async def test_whoever_destroys_one_shuts_the_doors_of_its_owner(
+    owner: tuple[str, subprocess.Popen[str]], provider: LocalProvider, leftovers: Leftovers
+) -> None:
+    name, _ = owner
+    other = pickle.loads(pickle.dumps(provider))
+    box = await provider.connect(name)
+    await box.start("idle", ("sleep", "600"))
+    await box.reach(8000, of="idle")
+    assert [line for line in leftovers.processes(name) if DOORWAY in line]
+    await other.destroy(name)
+    assert leftovers.processes(name) == []
+    with pytest.raises(SandboxNotFound):
+        await box.reach(8000, of="idle")
+    await provider.close()
+
+
+async def test_one_that_is_destroyed_while_another_takes_it_over_stays_gone(
+    provider: LocalProvider, leftovers: Leftovers
+) -> None:
+    """Its record is not written again, nor its groups made, by whoever read of it just before."""
+    for turn in range(12):
+        box = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_a", user_id="usr_a")
+        others = [pickle.loads(pickle.dumps(provider)) for _ in range(2)]
+        connecting = [asyncio.create_task(other.connect(box.id)) for other in others]
+        await asyncio.sleep(turn * 0.0005)
+        await provider.destroy(box.id)
+        for task in connecting:
+            with suppress(SandboxNotFound):
+                assert not await (await task).is_alive()
+        assert leftovers.find() == []

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koda_ray.config import PACKAGE_REGISTRIES
 from koda_ray.errors import CommandBlocked, InvalidPath
 from koda_ray.sandbox import policy
+from koda_ray.sandbox.command_policy import check_command
+from koda_ray.sandbox.egress.rules import EgressRules
 
+_RULES = EgressRules(hosts=PACKAGE_REGISTRIES)
 _NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="/\\:"), min_size=1, max_size=60)
 
 
@@ -111,7 +115,7 @@ def test_what_agents_do_not_write(path: str) -> None:
 )  # fmt: skip
 def test_commands_that_are_refused(text: str) -> None:
     with pytest.raises(CommandBlocked) as caught:
-        policy.check_command(("sh", "-c", text))
+        check_command(("sh", "-c", text), egress=_RULES)
     assert caught.value.context["rule"]
 
 
@@ -127,14 +131,14 @@ def test_commands_that_are_refused(text: str) -> None:
     ],
 )  # fmt: skip
 def test_commands_that_agents_use(text: str) -> None:
-    policy.check_command(("sh", "-c", text))
+    check_command(("sh", "-c", text), egress=_RULES)
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=40), min_size=1, max_size=6))
 def test_the_rules_read_any_command(argv: list[str]) -> None:
     if argv[0]:
         try:
-            policy.check_command(argv)
-            policy.check_command(("sh", "-c", " ".join(argv)))
+            check_command(argv, egress=_RULES)
+            check_command(("sh", "-c", " ".join(argv)), egress=_RULES)
         except CommandBlocked as error:
             assert error.code == "COMMAND_BLOCKED"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from koda_ray.config import REPO_ROOT
 from koda_ray.errors import SandboxError
 from koda_ray.sandbox.process import Capture, Confined
 from koda_ray.sandbox.seccomp import filter_program
+
+_ASK = 0x7FC00000.to_bytes(4, sys.byteorder)
 
 
 async def captured(pieces: list[bytes], *, head: int, tail: int) -> Capture:
@@ -76,8 +80,8 @@ async def test_a_launcher_that_never_isolates() -> None:
 
 
 def test_the_filter_is_well_formed() -> None:
-    for machine in ("x86_64", "aarch64"):
-        program = filter_program(machine)
+    for machine, heard in itertools.product(("x86_64", "aarch64"), (False, True)):
+        program = filter_program(machine, heard=heard)
         assert program is not None and len(program) % 8 == 0 and len(program) // 8 < 4096
         codes = [program[at : at + 8] for at in range(0, len(program), 8)]
         for number, code in enumerate(codes):
@@ -85,6 +89,8 @@ def test_the_filter_is_well_formed() -> None:
             if kind & 0x07 == 0x05:  # a jump lands on an instruction
                 assert number + 1 + max(yes, no) < len(codes)
         assert codes[-1][:2] == (6).to_bytes(2, sys.byteorder)
+        asks = [code for code in codes if code[:2] == (6).to_bytes(2, sys.byteorder) and code[4:] == _ASK]
+        assert bool(asks) == heard
     assert filter_program("pdp11") is None
 
 
@@ -106,3 +112,17 @@ def test_guest_programs_are_there_and_can_be_run() -> None:
     for name in ("bin/bun", "bin/bunx", "bin/npm"):
         assert os.access(guest / name, os.X_OK), f"{name} lost its mode"
     assert {path.name for path in guest.iterdir()} >= {"forward.mjs", "scripts.cjs", "bin"}
+
+
+@pytest.mark.sandbox
+@pytest.mark.needs("bwrap", "mount", "node")
+def test_commands_leave_no_zombies_where_nobody_reaps_them(tmp_path: Path) -> None:
+    """They would count as processes of their sandbox, until it could start no more."""
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m"]
+    done = subprocess.run(
+        [*command, "tests.sandbox.unreaped", str(tmp_path)],
+        cwd=REPO_ROOT, capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told == {"codes": [3], "signalled": [139, "said\n"], "zombies": [], "given": "heard\n"}

@@ -1,0 +1,84 @@
+"""What a container of the Docker provider is made of: its walls, limits, scratch space and first process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from koda_ray.sandbox.docker_folders import container_name
+from koda_ray.sandbox.engine import ContainerSpec, Image
+from koda_ray.sandbox.image import AGENT, PACKAGES, TEMPLATE
+from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.link import INSIDE_FOLDER
+from koda_ray.sandbox.policy import PROJECT_ROOT
+
+__all__ = ["OWNER", "PERSON", "SANDBOX", "SECRET", "SESSION", "USER", "ContainerPlan"]
+
+USER = 1000
+SANDBOX, SESSION, PERSON, OWNER = "koda.sandbox", "koda.session", "koda.user", "koda.installation"
+SECRET = "KODA_OWNER_SECRET"
+
+_MOST_SHM_BYTES = 64 * 1024 * 1024
+_PLAIN_RUNTIMES = (None, "runc", "crun")
+# a runtime with a kernel of its own (gVisor) lives under the same limit, with several tasks for each one inside
+_TASKS_PER_PROCESS = 4
+_TASKS_OF_KERNEL = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerPlan:
+    """How containers of one provider are made.
+
+    Attributes:
+        limits: What each may use.
+        runtime: ``runsc`` for gVisor; the engine's default when None.
+    """
+
+    limits: Limits
+    runtime: str | None
+
+    def kind(self, image: Image) -> str:
+        """Tell what a container of this provider is made of from any other's."""
+        given = asdict(self.spec("", image="", secret="", labels={}, folder=""))
+        return hashlib.sha256(json.dumps([image.id, given], sort_keys=True).encode()).hexdigest()[:16]
+
+    def spec(
+        self, sandbox_id: str, *, image: str, secret: str, labels: Mapping[str, str], folder: str
+    ) -> ContainerSpec:
+        """Describe the container of one sandbox."""
+        limits = self.limits
+        owned = f"uid={USER},gid={USER},mode=755"
+        disk = f"rw,exec,nosuid,nodev,size={limits.tmpfs_bytes},nr_inodes={limits.inodes}"
+        scratch = f"rw,exec,nosuid,nodev,size={limits.scratch_bytes}"
+        return ContainerSpec(
+            name=container_name(sandbox_id),
+            image=image,
+            command=("/usr/bin/python3", "-I", "-S", AGENT),
+            environment={
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "KODA_OWNER_FOLDER": INSIDE_FOLDER,
+                SECRET: secret,
+                "KODA_TEMPLATE": TEMPLATE,
+                "KODA_PACKAGES": PACKAGES,
+                "KODA_DISK_BYTES": str(limits.tmpfs_bytes),
+                "KODA_DISK_NOTE": f"{limits.tmpfs_bytes >> 20} MB, SANDBOX_DISK_MB",
+            },
+            labels=labels,
+            folders={folder: INSIDE_FOLDER},
+            tmpfs={
+                PROJECT_ROOT: f"{disk},{owned}",
+                "/home/user": f"{scratch},{owned}",
+                "/tmp": f"{scratch},mode=1777",
+            },
+            memory_bytes=limits.memory_bytes,
+            # with the disk and both scratch folders 13/16 of the memory: full, they leave room for the first process
+            shm_bytes=min(_MOST_SHM_BYTES, limits.memory_bytes // 16),
+            pids=limits.pids
+            if self.runtime in _PLAIN_RUNTIMES
+            else limits.pids * _TASKS_PER_PROCESS + _TASKS_OF_KERNEL,
+            cpus=limits.cpus,
+            open_files=limits.open_files,
+            runtime=self.runtime,
+        )

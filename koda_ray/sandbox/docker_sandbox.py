@@ -1,0 +1,564 @@
+"""One sandbox of the Docker provider: asks the container's first process for everything (``first_process``)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import cast
+
+from koda_ray.errors import KodaError, SandboxError
+from koda_ray.sandbox import policy
+from koda_ray.sandbox.base import (
+    CommandResult,
+    FileChange,
+    FileEntry,
+    FileStamp,
+    PreviewEndpoint,
+    ProcessInfo,
+    SandboxState,
+    Snapshot,
+    Terminal,
+)
+from koda_ray.sandbox.command_policy import check_command
+from koda_ray.sandbox.counts import Counted
+from koda_ray.sandbox.docker_folders import container_name
+from koda_ray.sandbox.docker_way_in import WayIn, checked
+from koda_ray.sandbox.egress.rules import EgressRules
+from koda_ray.sandbox.engine import Container
+from koda_ray.sandbox.frames import Message, receive, receive_bytes, send
+from koda_ray.sandbox.isolation import base_environment, checked_environment
+from koda_ray.sandbox.lifecycle import Living
+from koda_ray.sandbox.lifetime import checked_lifetime
+from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.link import Link
+from koda_ray.sandbox.link_terminal import LinkTerminal
+from koda_ray.sandbox.node import NodeRuntime
+from koda_ray.sandbox.outcome import out_of_memory, timed_out
+from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, ended, late
+from koda_ray.sandbox.record import Record
+from koda_ray.sandbox.refused import LinksOut, note, note_end, noted
+from koda_ray.sandbox.relay import Relay, Relays
+from koda_ray.sandbox.terminal import check_size
+from koda_ray.sandbox.told import checked_modes, checked_skips
+from koda_ray.sandbox.watching import checked_changes
+from koda_ray.sandbox.way_out import WayOut
+
+__all__ = ["OUTPUT_BYTES", "DockerSandbox"]
+
+OUTPUT_BYTES = 256 * 1024
+"""How much of each of a command's outputs is kept: the first half and the last half."""
+
+_NODE = NodeRuntime(Path("/usr/bin/node"), "/usr/bin/node", None, ())
+_END_TIMEOUT_S = 25.0
+_OPEN_TIMEOUT_S = 60.0
+_PROBE_PERIOD_S = 0.05
+_LAST_LINES = 1500
+
+
+class DockerSandbox:
+    """A container with a project in it; made by ``DockerProvider``.
+
+    Args:
+        record: Who it is.
+        directory: Its folder on this machine.
+        limits: What it may use.
+        link: The way to its first process.
+        look: Looks at the container; None when it is gone.
+        destroy: Removes it.
+        hold: Has a process of this machine hold what is kept, with its way out.
+        egress: The hosts that commands may name.
+        way_out: What commands that ask for the network may use; None where they may reach nothing.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        *,
+        directory: Path,
+        limits: Limits,
+        link: Link,
+        look: Callable[[], Awaitable[Container | None]],
+        destroy: Callable[[], Awaitable[None]],
+        hold: Callable[[str, Sequence[str]], Awaitable[None]],
+        egress: EgressRules,
+        way_out: WayOut | None = None,
+    ) -> None:
+        self._record = record
+        self._directory = directory
+        self._limits = limits
+        self._link = link
+        self._destroy = destroy
+        self._egress_rules = egress
+        self._way_out = way_out
+        self._hold_kept = hold
+        self._holding: dict[str, asyncio.Task[None]] = {}
+        self._previewing = asyncio.Lock()
+        self._living = Living()
+        self._links_out = LinksOut(record.id)
+        self._way_in = WayIn(
+            record.id, link, look=look, living=self._living, is_known=(directory / "sandbox.json").exists
+        )
+        self._relay = Relay(record.preview_socket, link, port=DEV_PORT)
+        self._relays = Relays(os.path.dirname(record.preview_socket), link)
+
+    @property
+    def id(self) -> str:
+        """The id that it was made under, enough to connect again."""
+        return self._record.id
+
+    @property
+    def provider_id(self) -> str:
+        """What it is at its provider; see ``Sandbox``."""
+        return self._record.container or container_name(self._record.id)
+
+    @property
+    def provider(self) -> str:
+        """The provider's name."""
+        return "docker"
+
+    @property
+    def state(self) -> SandboxState:
+        """Where it is in its life; see ``Sandbox``."""
+        return self._living.state
+
+    async def is_alive(self) -> bool:
+        """Whether commands and files still work."""
+        return await self._way_in.is_alive()
+
+    async def extend(self, lifetime_s: float) -> None:
+        """Nobody ends it by itself here; see ``Sandbox``."""
+        checked_lifetime(lifetime_s)
+        await self._way_in.check_alive()
+
+    # files
+
+    async def write_files(self, files: Mapping[str, bytes]) -> None:
+        """Write files in one round trip, each atomically; see ``Sandbox``."""
+        for path in files:
+            self._path(policy.writable, path)
+        await self._put("write", files)
+
+    async def read_file(self, path: str) -> bytes:
+        """Read a file; see ``Sandbox``."""
+        found = await self.read_files([path])
+        return next(iter(found.values()))
+
+    async def read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """Read several files in one round trip; see ``Sandbox``."""
+        names = [self._path(policy.readable, path) for path in paths]
+        files = _Files(most=2 * self._limits.tmpfs_bytes)
+        async with self._way_in.asking("read", {"paths": names}) as (reader, _):
+            while not (answer := checked(await receive(reader))).get("end"):
+                await files.take(answer, reader)
+        if list(files.found) != list(dict.fromkeys(names)):
+            raise SandboxError(
+                f"the sandbox {self.id} sent {sorted(files.found)[:5]}, other files than the {len(names)} that it was "
+                "asked for; make another sandbox and restore the last checkpoint into it"
+            )
+        return files.found
+
+    async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileEntry]:
+        """List a directory; see ``Sandbox``."""
+        answer = await self._way_in.ask("list", {"path": self._path(policy.readable, path), "recursive": recursive})
+        self._links_out.left_out(map(str, cast("list[object]", answer["outside"])))
+        return [
+            FileEntry(path=str(name), type="directory" if kind == "directory" else "file", size_bytes=int(size))
+            for name, kind, size in cast("list[tuple[str, str, int]]", answer["entries"])
+        ]
+
+    async def remove(self, path: str) -> None:
+        """Remove a file or directory; see ``Sandbox``."""
+        await self._way_in.ask("remove", {"path": self._path(policy.writable, path)})
+
+    async def watch(self, path: str = ".") -> AsyncGenerator[tuple[FileChange, ...]]:
+        """Tell which files change, as the kernel inside says; see ``Sandbox``."""
+        request: Message = {"path": self._path(policy.readable, path)}
+        async with self._way_in.asking("watch", request, patience_s=None) as (reader, writer):
+            while True:
+                answer = checked(await receive(reader))
+                writer.write(b".")  # the next one is wanted, and not made before that
+                yield checked_changes(answer["changes"])
+
+    async def snapshot(self, *, known: Mapping[str, FileStamp] | None = None) -> Snapshot:
+        """Collect the project's files for a checkpoint; see ``Sandbox``."""
+        stamps = {path: (stamp.size_bytes, stamp.changed_ns, stamp.inode) for path, stamp in (known or {}).items()}
+        files = _Files(most=2 * self._limits.tmpfs_bytes)
+        async with self._way_in.asking("snapshot", {"known": stamps}) as (reader, _):
+            while "stamps" not in (answer := checked(await receive(reader))):
+                await files.take(answer, reader)
+        found = {
+            policy.storable(path): FileStamp(size_bytes=int(size), changed_ns=int(changed_ns), inode=int(inode))
+            for path, (size, changed_ns, inode) in cast("dict[str, tuple[int, int, int]]", answer["stamps"]).items()
+        }
+        skipped = checked_skips(answer["skipped"])
+        self._links_out.skipped(skipped)
+        return Snapshot(
+            stamps=found,
+            changed={path: data for path, data in files.found.items() if path in found},
+            removed=tuple(sorted(set(known or {}) - set(found))),
+            skipped=skipped,
+            modes=checked_modes(answer["modes"], found),
+            folders=tuple(policy.storable(str(path)) for path in cast("list[object]", answer["folders"])),
+        )
+
+    async def restore(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        modes: Mapping[str, int] | None = None,
+        folders: Sequence[str] = (),
+        spared: Sequence[str] = (),
+    ) -> None:
+        """Make the project's files exactly these; see ``Sandbox``."""
+        checked = {self._path(policy.storable, path): data for path, data in files.items()}
+        more: Message = {"modes": dict(modes or {}), "folders": list(folders), "spared": list(spared)}
+        await self._put("restore", checked, more)
+
+    # processes
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float = 30.0,
+        cwd: str = ".",
+        env: Mapping[str, str] | None = None,
+        network: bool = False,
+    ) -> CommandResult:
+        """Run a command to its end; see ``Sandbox``.
+
+        All commands share the container's loopback, so while one runs that may use the network, the others could use
+        its way out as well; it is gone as soon as none does.
+
+        Raises:
+            CommandBlocked: COMMAND_BLOCKED, the command policy.
+            CommandTimeout: TIMEOUT, after its whole process tree was ended.
+            NotFound: FILE_NOT_FOUND, ``cwd`` is not there.
+            QuotaExceeded: QUOTA_EXCEEDED, it failed because a limit was reached.
+            SandboxNotFound: SANDBOX_NOT_FOUND, also when the sandbox was destroyed meanwhile.
+        """
+        self._check_command(argv)
+        request: Message = {
+            "argv": list(argv),
+            "cwd": self._path(policy.readable, cwd),
+            "env": self._environment(env),
+            "kept_bytes": OUTPUT_BYTES,
+        }
+        with self._living.work():
+            async with self._egress(network) as socket:
+                request["egress"] = socket
+                async with self._way_in.asking("run", request, patience_s=None) as (reader, writer):
+                    answer, in_time = await _outcome(reader, writer, timeout_s=timeout_s)
+        self._note_counts(answer)
+        out, err, exit_code = str(answer["stdout"]), str(answer["stderr"]), int(cast("int", answer["exit_code"]))
+        note_end(self.id, exit_code=exit_code, truncated=bool(answer["truncated"]))
+        if not in_time:
+            note(self.id, "time", timeout_s=timeout_s)
+            raise timed_out(argv[0], timeout_s=timeout_s, said=err or out)
+        if exit_code != 0 and answer["out_of_memory"]:
+            raise out_of_memory(self._limits.memory_bytes)
+        return CommandResult(
+            exit_code=exit_code,
+            stdout=out,
+            stderr=err,
+            duration_s=float(cast("float", answer["duration_s"])),
+            truncated=bool(answer["truncated"]),
+        )
+
+    async def start(
+        self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, network: bool = False
+    ) -> ProcessInfo:
+        """Start a background process; it ends with ``stop`` or the sandbox. See ``Sandbox``."""
+        policy.check_process_name(name)
+        self._check_command(argv)
+        if not network or self._way_out is None:
+            return await self._start_named(name, argv, env=env)
+        return await self._begin(name, lambda socket: self._start_named(name, argv, env=env, egress=socket))
+
+    async def _begin(self, name: str, begin: Callable[[str | None], Awaitable[ProcessInfo]]) -> ProcessInfo:
+        """Begin what has a way out, which is held open until it is gone or this owner."""
+        await self._let_go(name)
+        started: asyncio.Future[ProcessInfo] = asyncio.get_running_loop().create_future()
+        holding = asyncio.create_task(self._hold(name, begin, started), name=f"network-of-{self.id}")
+        self._holding[name] = holding
+        try:
+            await asyncio.wait({holding, started}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            holding.cancel()
+            await asyncio.wait({holding})
+            raise
+        if not started.done():
+            await holding
+        return started.result()
+
+    async def processes(self) -> list[ProcessInfo]:
+        """List the background processes, whoever started them, the dev server (``preview``) among them."""
+        answer = await self._way_in.ask("processes", {})
+        self._note_counts(answer)
+        return [_process(value) for value in cast("list[object]", answer["processes"])]
+
+    async def stop(self, name: str) -> None:
+        """End a background process and its tree; see ``Sandbox``."""
+        if name == PREVIEW:
+            await self._relay.close()
+        self._note_counts(await self._way_in.ask("stop", {"name": name}))
+
+    async def output(self, name: str, *, max_bytes: int = 65536) -> str:
+        """Read the end of a background process's output and errors; see ``Sandbox``."""
+        return str((await self._way_in.ask("output", {"name": name, "max_bytes": max_bytes}))["output"])
+
+    async def keep(self, name: str, argv: Sequence[str], *, network: bool = False) -> None:
+        """Start a background process, which outlives whoever starts it anyway; see ``Sandbox``.
+
+        Its way out would not: where it has one, a holder keeps that open until the process or the sandbox ends.
+        """
+        policy.check_process_name(name)
+        self._check_command(argv)
+        if network and self._way_out is not None:
+            await self._way_in.check_alive()
+            await self._hold_kept(name, argv)
+        elif not await self._runs(name):
+            await self._start_named(name, argv, env=None)
+
+    async def start_kept(self, name: str, argv: Sequence[str], *, network: bool) -> None:
+        """Start what this process shall hold; one that runs gets a new way out in place of its dead holder's."""
+        if self._way_out is not None:
+            self._way_out.tend()
+        if not await self._runs(name):
+            await self.start(name, argv, network=network)
+        elif network and self._way_out is not None:
+            await self._begin(name, lambda socket: self._lead(name, socket))
+
+    async def ended(self, name: str) -> None:
+        """Wait until a background process that has its way out from here has ended, or the sandbox has."""
+        holding = self._holding.get(name)
+        if holding is not None:
+            await asyncio.wait({holding})
+
+    async def terminal(
+        self, argv: Sequence[str], *, rows: int = 24, columns: int = 80, env: Mapping[str, str] | None = None
+    ) -> Terminal:
+        """Run a command with a terminal of its own; see ``Sandbox``."""
+        self._check_command(argv)
+        check_size(rows=rows, columns=columns)
+        request: Message = {
+            "op": "terminal",
+            "argv": list(argv),
+            "rows": rows,
+            "columns": columns,
+            "env": self._environment(env),
+        }
+        reader, writer = await self._way_in.connection()
+        try:
+            async with asyncio.timeout(_OPEN_TIMEOUT_S):
+                await send(writer, request)
+                with noted(self.id):
+                    checked(await receive(reader))
+        except BaseException as error:
+            await self._link.release(writer)
+            if isinstance(error, TimeoutError):
+                await self._way_in.check_alive()
+                raise SandboxError(
+                    f"the sandbox {self.id} opened no terminal within {_OPEN_TIMEOUT_S:g} s: what runs in it may leave "
+                    "it no time; try again, or destroy it and make another",
+                    retryable=True,
+                ) from None
+            if isinstance(error, EOFError | OSError):
+                await self._way_in.check_ending()
+                raise SandboxError(f"the sandbox {self.id} broke off 'terminal' ({error}); try again") from error
+            raise
+        return LinkTerminal(reader, writer, self._link.release)
+
+    async def start_preview(self, *, timeout_s: float = 30.0) -> PreviewEndpoint:
+        """Start the dev server, or return the running one; see ``Sandbox``."""
+        endpoint = PreviewEndpoint(socket_path=self._record.preview_socket)
+        async with self._previewing:
+            await self._way_in.check_alive()
+            await self._relay.open()
+            if await answers(endpoint.socket_path):
+                return endpoint
+            try:
+                await self._start_named(PREVIEW, dev_server(), env={"KODA_BASE": endpoint.base})
+                async with asyncio.timeout(timeout_s):
+                    while not await answers(endpoint.socket_path):
+                        server = next((one for one in await self.processes() if one.name == PREVIEW), None)
+                        if server is None or not server.running:
+                            lines = await self._last_lines()
+                            code = None if server is None else server.exit_code
+                            await self._relay.close()
+                            raise ended(code, lines)
+                        await asyncio.sleep(_PROBE_PERIOD_S)
+            except TimeoutError:
+                lines = await self._last_lines()
+                await self.stop(PREVIEW)
+                raise late(timeout_s, lines) from None
+            except asyncio.CancelledError:
+                await asyncio.shield(self.stop(PREVIEW))
+                raise
+            return endpoint
+
+    async def reach(self, port: int, *, of: str) -> PreviewEndpoint:
+        """Say where a port of the container answers, whichever of its processes listens there; see ``Sandbox``."""
+        await self._way_in.check_alive()
+        return PreviewEndpoint(socket_path=await self._relays.path(port), base="/")
+
+    async def greet(self, *, timeout_s: float) -> None:
+        """Wait until the first process answers.
+
+        Raises:
+            SandboxNotFound: SANDBOX_NOT_FOUND, it ended, with why.
+            SandboxError: PROVIDER_ERROR, it does not answer.
+        """
+        async with asyncio.timeout(timeout_s):
+            await self._way_in.ask("hello", {})
+        self._living.filled()
+
+    async def close(self) -> None:
+        """Leave the container to whoever connects next, without a way out until then."""
+        for name in tuple(self._holding):
+            await self._let_go(name)
+        if self._way_out is not None:
+            await self._way_out.close()
+        await self._relay.close()
+        await self._relays.close()
+        await self._link.close()
+
+    async def destroy(self) -> None:
+        """End every process and remove every file; may be called twice."""
+        await self._destroy()
+
+    # inside
+
+    def _path(self, rule: Callable[[str], str], path: str) -> str:
+        with noted(self.id):
+            return rule(path)
+
+    def _note_counts(self, answer: Message) -> None:
+        for refused, times in cast("dict[Counted, int]", answer["refused"]).items():
+            note(self.id, refused, times=int(times))
+        for call, times in cast("dict[str, int]", answer["calls"]).items():
+            note(self.id, "call", call=call, times=int(times))
+
+    async def _put(self, operation: str, files: Mapping[str, bytes], more: Message | None = None) -> None:
+        sizes = [(path, len(data)) for path, data in files.items()]
+        if sum(size for _, size in sizes) > self._limits.tmpfs_bytes:
+            raise SandboxError(
+                f"{sizes[0][0]!r} and what comes with it could not be written: they are more than the sandbox's disk "
+                f"holds ({self._limits.tmpfs_bytes >> 20} MB, SANDBOX_DISK_MB); nothing was changed. Write less, or "
+                "raise the limit",
+                code="WRITE_FAILED",
+                context={"path": sizes[0][0], "reason": "disk_full"},
+            )
+        message: Message = {"files": sizes, **(more or {})}
+        async with self._way_in.asking(operation, message, list(files.values())) as (reader, _):
+            checked(await receive(reader))
+
+    def _check_command(self, argv: Sequence[str]) -> None:
+        with noted(self.id):
+            check_command(argv, egress=self._egress_rules)
+
+    @asynccontextmanager
+    async def _egress(self, network: bool) -> AsyncGenerator[str | None]:
+        """Have the way out open for the block; yields its socket's name, None where there is none."""
+        if not network or self._way_out is None:
+            yield None
+            return
+        await self._way_in.check_alive()
+        async with self._way_out.held() as path:
+            yield os.path.basename(path)
+
+    async def _hold(
+        self,
+        name: str,
+        begin: Callable[[str | None], Awaitable[ProcessInfo]],
+        started: asyncio.Future[ProcessInfo],
+    ) -> None:
+        """Begin a background process and keep its way out open until it is gone."""
+        async with self._egress(True) as socket:
+            info = await begin(socket)
+            started.set_result(info)
+            with suppress(KodaError):  # the sandbox, and with it the process, is gone
+                request: Message = {"name": name, "pid": info.pid}
+                async with self._way_in.asking("wait", request, patience_s=None) as (reader, _):
+                    await receive(reader)
+
+    async def _start_named(
+        self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None, egress: str | None = None
+    ) -> ProcessInfo:
+        request: Message = {"name": name, "argv": list(argv), "env": self._environment(env), "egress": egress}
+        return _process((await self._way_in.ask("start", request))["process"])
+
+    async def _let_go(self, name: str) -> None:
+        holding = self._holding.pop(name, None)
+        if holding is not None:
+            holding.cancel()
+            await asyncio.wait({holding})
+
+    async def _lead(self, name: str, socket: str | None) -> ProcessInfo:
+        return _process((await self._way_in.ask("lead", {"name": name, "egress": socket}))["process"])
+
+    async def _runs(self, name: str) -> bool:
+        return any(process.name == name and process.running for process in await self.processes())
+
+    async def _last_lines(self) -> str:
+        return (await self.output(PREVIEW))[-_LAST_LINES:].strip() or "none"
+
+    def _environment(self, extra: Mapping[str, str] | None) -> dict[str, str]:
+        return {**base_environment(_NODE, self._limits), **checked_environment(extra or {})}
+
+
+class _Files:
+    """Files as they come in, bounded together.
+
+    Args:
+        most: How many bytes they may have: more than the disk holds is a lie of the inside, or a race that it lost.
+    """
+
+    def __init__(self, *, most: int) -> None:
+        self.found: dict[str, bytes] = {}
+        self._left = most
+
+    async def take(self, answer: Message, reader: asyncio.StreamReader) -> None:
+        """Read the file that an answer announces."""
+        [data] = await receive_bytes(reader, [int(cast("int", answer["size"]))], most=self._left)
+        self._left -= len(data)
+        self.found[str(answer["path"])] = data
+
+
+async def _outcome(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, timeout_s: float
+) -> tuple[Message, bool]:
+    """Wait for a command's outcome; past the time, or cancelled, have it ended first.
+
+    Returns:
+        The outcome, and whether it came in time.
+    """
+    answering = asyncio.create_task(receive(reader))
+    try:
+        await asyncio.wait({answering}, timeout=timeout_s)
+        in_time = answering.done()
+    finally:
+        if not answering.done():
+            writer.write(b"x")
+            await asyncio.wait({answering}, timeout=_END_TIMEOUT_S)
+            answering.cancel()
+            await asyncio.wait({answering})
+        if not answering.cancelled():
+            answering.exception()  # looked at, also where the wait itself is cancelled
+    if answering.cancelled():
+        raise TimeoutError
+    return checked(answering.result()), in_time
+
+
+def _process(value: object) -> ProcessInfo:
+    found = cast("Message", value)
+    code = found["exit_code"]
+    return ProcessInfo(
+        name=str(found["name"]),
+        pid=int(cast("int", found["pid"])),
+        running=bool(found["running"]),
+        exit_code=None if code is None else int(cast("int", code)),
+    )

@@ -1,0 +1,147 @@
+"""How a container's first process is asked for something, and what is said where it does not answer any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from koda_ray.errors import SandboxError, SandboxNotFound
+from koda_ray.sandbox.engine import Container
+from koda_ray.sandbox.frames import Message, receive, revive, send
+from koda_ray.sandbox.lifecycle import Living
+from koda_ray.sandbox.link import Connection, Link
+from koda_ray.sandbox.refused import note, noted
+
+__all__ = ["WayIn", "checked"]
+
+_PATIENCE_S = 120.0
+_LOOK_S = 1.0
+_ENDING_S = 10.0
+_PROBE_PERIOD_S = 0.05
+
+
+class WayIn:
+    """Requests to one container.
+
+    Args:
+        sandbox_id: Its sandbox's.
+        link: The connections to its first process.
+        look: Looks at the container; None when it is gone.
+        living: Is told when it is.
+        is_known: Whether there still is a record of the sandbox.
+    """
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        link: Link,
+        *,
+        look: Callable[[], Awaitable[Container | None]],
+        living: Living,
+        is_known: Callable[[], bool],
+    ) -> None:
+        self._id = sandbox_id
+        self._link = link
+        self._look = look
+        self._living = living
+        self._is_known = is_known
+
+    async def is_alive(self) -> bool:
+        """Whether the container runs."""
+        found = await self._find()
+        alive = found is not None and found.state == "running"
+        if not alive:
+            self._living.stop()
+        return alive
+
+    async def ask(self, operation: str, request: Message) -> Message:
+        """Send a request and wait for its answer."""
+        async with self.asking(operation, request) as (reader, _):
+            return checked(await receive(reader))
+
+    @asynccontextmanager
+    async def asking(
+        self,
+        operation: str,
+        request: Message,
+        blobs: Sequence[bytes] = (),
+        *,
+        patience_s: float | None = _PATIENCE_S,
+    ) -> AsyncGenerator[Connection]:
+        """Send a request and leave the answer to the block; errors of the way become ones that say what happened."""
+        reader, writer = await self.connection()
+        try:
+            async with asyncio.timeout(patience_s):
+                await send(writer, {"op": operation, **request}, blobs)
+                with noted(self._id):
+                    yield reader, writer
+        except TimeoutError:
+            await self.check_alive()
+            raise SandboxError(
+                f"the sandbox {self._id} did not answer {operation!r} in time; destroy it and make another"
+            ) from None
+        except (EOFError, OSError) as error:
+            await self.check_ending()
+            raise SandboxError(f"the sandbox {self._id} broke off {operation!r} ({error}); try again") from error
+        finally:
+            await self._link.release(writer)
+
+    async def connection(self) -> Connection:
+        """Take a connection on which the first process waits for one request; the link takes it back."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE_S
+        timeout_s = 0.05
+        while loop.time() < deadline:
+            found = await self._link.connection(timeout_s=timeout_s)
+            if found is not None:
+                return found
+            await self.check_alive()
+            if self._link.closed:
+                break
+            timeout_s = _LOOK_S
+        raise SandboxError(f"the sandbox {self._id} does not answer; connect to it again, or destroy it")
+
+    async def check_ending(self) -> None:
+        """As ``check_alive``, for one that may be about to end: a busy engine knows seconds later than its socket."""
+        deadline = asyncio.get_running_loop().time() + _ENDING_S
+        while asyncio.get_running_loop().time() < deadline:
+            await self.check_alive()
+            if self._link.closed:
+                return
+            found = await self._link.connection(timeout_s=_PROBE_PERIOD_S)
+            if found is not None:
+                await self._link.release(found[1])
+                return
+
+    async def check_alive(self) -> None:
+        """Look at the container.
+
+        Raises:
+            SandboxNotFound: SANDBOX_NOT_FOUND, with how it ended in ``context["reason"]``.
+        """
+        found = await self._find()
+        if found is None or found.state != "running":
+            if found is not None and found.state == "out_of_memory" and self._living.state != "stopped":
+                note(self._id, "memory", words=found.why)
+            self._living.stop()
+            reason = "removed" if found is None else found.state
+            why = "it was removed" if found is None else found.why
+            raise SandboxNotFound(
+                f"the sandbox {self._id} is gone ({why}); make another and restore the last checkpoint into it",
+                context={
+                    "sandbox_id": self._id,
+                    "reason": reason,
+                    "exit_code": None if found is None else found.exit_code,
+                },
+            )
+
+    async def _find(self) -> Container | None:
+        return await self._look() if self._is_known() else None
+
+
+def checked(answer: Message) -> Message:
+    """Return an answer; raise the error that it is."""
+    if "error" in answer:
+        raise revive(answer["error"])
+    return answer

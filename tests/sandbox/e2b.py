@@ -1,0 +1,45 @@
+"""Fixtures for tests of the E2B provider: the protocol server with a small template, and a provider for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+import pytest
+
+from koda_ray.sandbox.e2b import E2BProvider
+from koda_ray.types import new_id
+from tests.sandbox.e2b_server import API_KEY, E2BServer
+from tests.sandbox.e2b_server.machine import Image
+
+__all__ = ["Ids", "provider_of", "server"]
+
+
+class Ids:
+    """Hands out ids."""
+
+    def new_id(self) -> str:
+        return new_id("sbx")
+
+
+@pytest.fixture
+async def server(template: Path, node_modules: Path) -> AsyncIterator[E2BServer]:
+    """A server whose machines are gone at the end, with all that ran in them."""
+    images = {"koda": Image(template, node_modules), "base": Image(None, None)}
+    async with E2BServer(images).serving() as running:
+        yield running
+        left = {kept.id: [psutil.Process(pid) for pid in kept.machine.pids] for kept in running.kept.values()}
+    for name, processes in left.items():
+        _, alive = psutil.wait_procs(processes, 10)
+        assert not alive, f"{name} left {alive}"
+
+
+def provider_of(server: E2BServer, **changed: object) -> E2BProvider:
+    """A provider for the server, each a deployment of its own where nothing else is said."""
+    given: dict[str, object] = {
+        "api_key": API_KEY, "template": "koda", "deployment": uuid4().hex, "api_url": server.url,
+        "sandbox_url": server.url, "domain": "e2b.test", "pids": 64,
+    }  # fmt: skip
+    return E2BProvider(**{**given, **changed})  # type: ignore[arg-type]

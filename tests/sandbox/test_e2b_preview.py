@@ -1,0 +1,132 @@
+"""The real template at E2B: its dev server by address and token, also behind the preview's proxy, and its build."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from playwright.async_api import TimeoutError as PlaywrightTimeoutError
+from playwright.async_api import async_playwright
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Subprotocol
+
+from koda_ray.client import KodaClient
+from koda_ray.config import Settings
+from koda_ray.errors import ServerFailed
+from koda_ray.sandbox.base import PREVIEW_BASE, PreviewEndpoint
+from koda_ray.sandbox.build import build
+from koda_ray.sandbox.e2b_sandbox import E2BSandbox
+from koda_ray.sandbox.preview import answers_at, http_client, open_socket
+from koda_ray.serve.preview import create_preview_app
+from koda_ray.types import new_id
+from tests.sandbox.e2b import provider_of
+from tests.sandbox.e2b_server import E2BServer
+from tests.sandbox.e2b_server.machine import Image
+from tests.serve.test_preview import CHROMIUM, PROMPT
+from tests.serve.world import serving, world
+
+pytestmark = [pytest.mark.needs("e2b"), pytest.mark.slow]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[E2BServer]:
+    settings = Settings()
+    async with E2BServer({"koda": Image(settings.template_path, settings.node_modules_path)}).serving() as running:
+        yield running
+
+
+@pytest.fixture
+async def studio(server: E2BServer) -> E2BSandbox:
+    """A sandbox of the real template, with its packages."""
+    provider = provider_of(server, pids=256)
+    return await provider.create(sandbox_id=new_id("sbx"), session_id="ses_test", user_id="local")
+
+
+def without_token(endpoint: PreviewEndpoint) -> PreviewEndpoint:
+    headers = {name: text for name, text in endpoint.headers.items() if "token" not in name}
+    return PreviewEndpoint(url=endpoint.url, headers=headers)
+
+
+async def test_the_dev_server_answers_and_reloads(studio: E2BSandbox) -> None:
+    endpoint = await studio.start_preview(timeout_s=60)
+    assert await studio.start_preview() == endpoint
+    async with http_client(endpoint, timeout=httpx.Timeout(60)) as http:
+        page = await http.get(endpoint.base)
+        assert page.status_code == 200 and f'"{endpoint.base}' in page.text
+        script = (await http.get(f"{endpoint.base}@vite/client")).text
+        token = script.split('wsToken = "')[1].split('"')[0]
+        await http.get(f"{endpoint.base}src/App.tsx")
+    target = f"{endpoint.base}?token={token}"
+    async with await open_socket(endpoint, target, protocols=[Subprotocol("vite-hmr")]) as hmr:
+        assert '"connected"' in str(await asyncio.wait_for(hmr.recv(), 30))
+        source = await studio.read_file("src/App.tsx")
+        await studio.write_files({"src/App.tsx": source + b"\n// changed\n"})
+        async with asyncio.timeout(30):
+            while True:
+                message = str(await hmr.recv())
+                if '"update"' in message or "full-reload" in message:
+                    break
+    async with http_client(without_token(endpoint), timeout=httpx.Timeout(60)) as http:
+        assert (await http.get(endpoint.base)).status_code == 403
+    with pytest.raises(InvalidStatus):
+        await open_socket(without_token(endpoint), target, protocols=[Subprotocol("vite-hmr")])
+    await studio.stop("preview")
+    assert not await answers_at(endpoint)
+
+
+async def test_a_server_that_never_answers_is_ended(studio: E2BSandbox) -> None:
+    broken = b"export default async () => new Promise(() => setTimeout(() => 0, 1e9));\n"
+    await studio.write_files({"vite.config.ts": broken})
+    with pytest.raises(ServerFailed, match="2 s"):
+        await studio.start_preview(timeout_s=2)
+    assert await studio.processes() == []
+    await studio.write_files({"vite.config.ts": b"throw new Error('this configuration is broken');\n"})
+    with pytest.raises(ServerFailed, match="this configuration is broken"):
+        await studio.start_preview(timeout_s=30)
+
+
+async def test_the_project_builds_there(studio: E2BSandbox) -> None:
+    built = await build(studio)
+    assert built.ok and "index.html" in built.files, built.problems
+
+
+@pytest.mark.browser
+async def test_the_page_is_shown_by_the_proxy_and_reloads(
+    tmp_path: Path, server: E2BServer, studio: E2BSandbox
+) -> None:
+    async with world(tmp_path) as koda, KodaClient(koda.url) as client:
+        koda.directory.hold = {"analyze"}
+        session_id = (await client.create(PROMPT)).session_id
+        koda.directory.elsewhere = endpoint = await studio.start_preview(timeout_s=60)
+        token, _ = koda.deps.signer.sign(session_id=session_id, user_id="local")
+        app = create_preview_app(koda.directory, koda.deps.signer, api_port=urlsplit(koda.url).port or 0)
+        async with serving(app) as url, async_playwright() as driver:
+            async with httpx.AsyncClient(timeout=60) as http:
+                shown = await http.get(f"{url}/p/{token}/", headers={"Accept": "text/html"})
+                assert shown.status_code == 200 and PREVIEW_BASE not in shown.text
+                assert not any(secret in str(shown.headers) + shown.text for secret in endpoint.headers.values())
+            browser = await driver.chromium.launch(
+                executable_path=str(CHROMIUM), args=["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader"]
+            )
+            page = await browser.new_page()
+            async with page.expect_console_message(lambda message: "[vite] connected" in message.text, timeout=60_000):
+                await page.goto(f"{url}/p/{token}/")  # what is written before it listens, it does not hear of
+            await page.wait_for_function("window.__koda !== undefined", timeout=60_000)
+            source = (await studio.read_file("src/App.tsx")).decode()
+            for turn in range(10):  # a server that answers may still be on its way through the files it is to watch
+                await studio.write_files({"src/App.tsx": f"document.title = 'changed {turn}';\n{source}".encode()})
+                with suppress(PlaywrightTimeoutError):
+                    await page.wait_for_function("document.title.startsWith('changed')", timeout=6_000)
+                    break
+            else:
+                pytest.fail("the page did not follow the files")
+            await browser.close()
+            await studio.stop("preview")
+            async with httpx.AsyncClient(timeout=60) as http:
+                gone = await http.get(f"{url}/p/{token}/")
+                assert (gone.status_code, gone.json()["code"]) == (502, "SERVER_FAILED")
