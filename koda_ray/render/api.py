@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,11 +23,12 @@ from pydantic import JsonValue
 
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError
+from koda_ray.places import check_place
 from koda_ray.render.asking import ask_page
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.memory import MemoryLimit
-from koda_ray.render.protocol import Progress, RenderResult, UnitResult
+from koda_ray.render.protocol import Progress, RenderResult
 from koda_ray.render.rows import Row, name_rows
 from koda_ray.render.sounds import read_sounds
 from koda_ray.render.sources import Page, read_page
@@ -155,7 +155,7 @@ class Renderer:
     """Renders pages in this process with browsers that stay warm; an async context manager.
 
     Args:
-        workers: How many browsers at once; as many as there are processors when None.
+        workers: How many browsers at once; when None a third more than there are processors.
         settings: Where storage and browser are; the environment's when None.
     """
 
@@ -170,6 +170,7 @@ class Renderer:
             workers=workers or settings.render_workers,
             chromium_path=settings.chromium_path,
             memory=MemoryLimit(settings.render_memory_mb),
+            graphics=settings.render_graphics,
         )
 
     async def __aenter__(self) -> Self:
@@ -221,11 +222,6 @@ class Renderer:
         if on_spec is not None:
             on_spec(spec)
         job_id = new_id("job")
-        pictures: set[str] = set()
-
-        async def on_unit(unit: UnitResult) -> None:
-            pictures.update(unit.frame_hashes)
-
         job = RenderJob(
             spec,
             storage=self.storage,
@@ -233,7 +229,6 @@ class Renderer:
             job_id=job_id,
             user_id=_USER,
             on_progress=on_progress,
-            on_unit=on_unit,
         )
         result = await job.run()
         compared = 0
@@ -241,18 +236,13 @@ class Renderer:
             compared = await verify_sample(
                 result, spec=spec, storage=self.storage, executor=self._executor, user_id=_USER
             )
-        try:
-            await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInput(f"output {str(out)!r} cannot be written: {error.strerror or error}") from error
         await self.storage.get_file(result.video_key, out)
         if report is not None:
             prefix = render_prefix(_USER, job_id)
             for key in await self.storage.list(prefix):
                 if key != result.video_key:
                     await self.storage.get_file(key, report / key.removeprefix(prefix).lstrip("/"))
-        made = _rendered(result, spec, out, job_id, time.perf_counter() - started, compared)
-        return replace(made, still=made.frame_count > 1 and len(pictures) == 1)
+        return _rendered(result, spec, out, job_id, time.perf_counter() - started, compared)
 
 
 async def render(
@@ -268,7 +258,7 @@ async def render(
     Args:
         path: A folder with an index.html, a zip, a built Vite project, or an .html file.
         out: The video; its ending says the format where none is given. Replaced where it is there.
-        workers: How many browsers at once; as many as there are processors when None.
+        workers: How many browsers at once; when None a third more than there are processors.
         on_progress: Hears how far it is, a few times a second.
         **options: See `Options`.
 
@@ -376,6 +366,10 @@ async def render_rows(
 
 def _prepare(path: Path, out: Path, options: Options) -> tuple[Page, Wishes]:
     """Read what is on disk, and put together what is wanted."""
+    known = Options.__annotations__
+    for name in options:
+        if name not in known:
+            raise InvalidInput(f"there is no option {name!r}: give some of {', '.join(known)}")
     page = read_page(path, entry=options.get("entry"))
     tracks, files = read_sounds(options.get("audio", ()), page.bundle.files)
     wishes = Wishes(
@@ -417,11 +411,7 @@ def _check_out(out: Path) -> None:
     """Refuse what could not be written before anything is rendered for it."""
     if out.is_dir():
         raise InvalidInput(f"output {str(out)!r} is a folder: name a file in it")
-    folder = out.parent
-    while not folder.exists():
-        folder = folder.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise InvalidInput(f"output {str(out)!r} cannot be written: {folder} takes no files")
+    check_place(out.parent, what=f"output {str(out)!r}")
 
 
 def _rendered(
@@ -445,6 +435,7 @@ def _rendered(
         units_reused=len(units) if report.get("madeBefore") else cast("int", report["unitsReused"]),
         replayed=report["replayed"] is True,
         verified_frames=compared,
+        still=report.get("still") is True,
         warnings=tuple(cast("list[str]", report["pageWarnings"])),
         report=report,
     )

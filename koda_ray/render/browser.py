@@ -17,7 +17,10 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from koda_ray.errors import BrowserCrashed, PageError
+from koda_ray.owned import see_through
 from koda_ray.render.cdp import Connection, ProtocolSession
+from koda_ray.render.frames import FrameMemory
+from koda_ray.render.graphics import Graphics, software_graphics
 from koda_ray.render.isolation import (
     WorkFolder,
     browser_command,
@@ -26,10 +29,9 @@ from koda_ray.render.isolation import (
     sweep_dead_folders,
 )
 from koda_ray.render.memory import MemoryLimit, MemoryWatch
-from koda_ray.render.owned import see_through
 from koda_ray.render.programs import BrowserKind, find_browser
 
-__all__ = ["CHROMIUM_FLAGS", "Browser", "Target", "graphics_flags"]
+__all__ = ["CHROMIUM_FLAGS", "Browser", "Target"]
 
 CHROMIUM_FLAGS = (
     "--no-first-run",
@@ -90,22 +92,9 @@ _FRAME_FLAGS = (
 )
 _LAUNCH_TIMEOUT_S = 30.0
 _CLOSE_TIMEOUT_S = 5.0
+_CRASHED = "the page's process ended (killed, or out of memory)"
 _PIPE_BYTES = 1 << 20
 _WORDS_KEPT = 40
-_EGL_VENDORS = ("/usr/share/glvnd/egl_vendor.d/50_mesa.json", "/etc/glvnd/egl_vendor.d/50_mesa.json")
-
-
-def graphics_flags() -> tuple[str, ...]:
-    """Return how WebGL and the compositor draw here.
-
-    WebGL goes to Mesa's llvmpipe where it is installed: it takes about half of SwiftShader's time. A Chromium that was
-    built without OpenGL cannot use it and takes its SwiftShader then, if it may. The compositor stays in software,
-    because without a GPU it would only add a copy.
-    """
-    flags = ("--use-gl=angle", "--enable-unsafe-swiftshader", "--disable-gpu-compositing")
-    if any(Path(vendor).exists() for vendor in _EGL_VENDORS):
-        return (*flags, "--use-angle=gl-egl", "--ignore-gpu-blocklist")
-    return (*flags, "--use-angle=swiftshader")
 
 
 class _Process(asyncio.SubprocessProtocol):
@@ -121,8 +110,8 @@ class _Process(asyncio.SubprocessProtocol):
         self._exited = self._silent = False
 
     @classmethod
-    async def start(cls, command: Sequence[str]) -> _Process:
-        """Run a command whose standard input and output carry the protocol."""
+    async def start(cls, command: Sequence[str], inherited: Sequence[int] = ()) -> _Process:
+        """Run a command whose standard input and output carry the protocol, with more descriptors where named."""
         loop = asyncio.get_running_loop()
         theirs_in, ours_in = os.pipe()
         ours_out, theirs_out = os.pipe()
@@ -130,7 +119,12 @@ class _Process(asyncio.SubprocessProtocol):
             fcntl.fcntl(ours_out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         try:
             transport, self = await loop.subprocess_exec(
-                cls, *command, stdin=theirs_in, stdout=theirs_out, stderr=asyncio.subprocess.PIPE
+                cls,
+                *command,
+                stdin=theirs_in,
+                stdout=theirs_out,
+                stderr=asyncio.subprocess.PIPE,
+                pass_fds=tuple(inherited),
             )
         except BaseException:
             os.close(ours_in)
@@ -235,33 +229,57 @@ class Browser:
 
     Attributes:
         kind: The headless shell, which takes frames one by one, or the full browser.
+        graphics: What it draws with, from its start to its end.
+        frames: Where its raw frames are; None where pictures come as JPEG only.
         frames_painted: How many pictures it made.
         spoilt: Whether a page of it would not close: nobody should use it again.
     """
 
-    def __init__(self, process: _Process, folder: WorkFolder, kind: BrowserKind, memory: MemoryLimit) -> None:
+    def __init__(
+        self,
+        process: _Process,
+        folder: WorkFolder,
+        kind: BrowserKind,
+        memory: MemoryLimit,
+        graphics: Graphics,
+        frames: FrameMemory | None,
+    ) -> None:
         self._process = process
         self._folder = folder
         self._watch = MemoryWatch(process.pid, memory, self._on_too_much)
         self.kind: BrowserKind = kind
+        self.graphics = graphics
+        self.frames = frames
         self.frames_painted = 0
         self.spoilt = False
         self._closing: asyncio.Task[None] | None = None
         self._contexts: set[str] = set()
+        self._sessions: dict[str, ProtocolSession] = {}
+        self._crashed: set[str] = set()
 
     @classmethod
-    async def launch(cls, *, chromium_path: Path | None = None, memory: MemoryLimit | None = None) -> Self:
+    async def launch(
+        cls,
+        *,
+        chromium_path: Path | None = None,
+        memory: MemoryLimit | None = None,
+        graphics: Graphics | None = None,
+        timeout_s: float = _LAUNCH_TIMEOUT_S,
+    ) -> Self:
         """Start a browser without a network.
 
         Args:
             chromium_path: Use this binary.
             memory: How much it may use; its share of the machine's when None.
+            graphics: What it draws with, as `koda_ray.render.gpu.choose_graphics` chose; software when None.
+            timeout_s: How long it may take to answer.
 
         Raises:
             Missing: Chromium or bubblewrap is not there, or namespaces are refused.
-            BrowserCrashed: It ended before it answered.
+            BrowserCrashed: It ended before it answered, or did not answer in time.
         """
-        starting = asyncio.create_task(cls._start(chromium_path, memory or MemoryLimit()))
+        drawing = graphics or software_graphics()
+        starting = asyncio.create_task(cls._start(chromium_path, memory or MemoryLimit(), drawing, timeout_s))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -273,26 +291,41 @@ class Browser:
             raise
 
     @classmethod
-    async def _start(cls, chromium_path: Path | None, memory: MemoryLimit) -> Self:
+    async def _start(
+        cls, chromium_path: Path | None, memory: MemoryLimit, graphics: Graphics, timeout_s: float
+    ) -> Self:
         binary = find_browser(chromium_path)
         await asyncio.to_thread(check_isolation, binary.path)
         await asyncio.to_thread(sweep_dead_folders)
         folder = WorkFolder("browser")
+        frames: FrameMemory | None = None
         try:
             profile = folder.writable_by_browser("profile", binary.path)
-            command = await asyncio.to_thread(browser_command, binary.path, profile)
-            flags = [*_OUR_FLAGS, *CHROMIUM_FLAGS, *graphics_flags(), f"--user-data-dir={profile}"]
+            if graphics.interposer.library:
+                frames = FrameMemory(graphics.interposer.library, folder.path)
+            more = frames.arguments() if frames else ()
+            command = await asyncio.to_thread(
+                browser_command, binary.path, profile, devices=graphics.devices, more=more
+            )
+            flags = [*_OUR_FLAGS, *CHROMIUM_FLAGS, *graphics.flags, f"--user-data-dir={profile}"]
             flags += _FRAME_FLAGS if binary.kind == "shell" else ()
             flags += () if await asyncio.to_thread(nested_sandbox_works, binary.path) else ("--no-sandbox",)
-            process = await _Process.start([*command, *flags, "about:blank"])
+            inherited = (frames.descriptor,) if frames else ()
+            process = await _Process.start([*command, *flags, "about:blank"], inherited)
+            if frames:
+                frames.started()
         except BaseException:
             folder.close()
+            if frames:
+                frames.close()
             raise
-        self = cls(process, folder, binary.kind, memory)
+        self = cls(process, folder, binary.kind, memory, graphics, frames)
         try:
-            async with asyncio.timeout(_LAUNCH_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 await process.connection.send("Browser.getVersion")
                 process.connection.on("Target.targetCreated", self._on_target)
+                process.connection.on("Target.targetCrashed", self._on_crashed)
+                process.connection.on("Target.targetDestroyed", self._on_gone)
                 await process.connection.send(
                     "Target.setDiscoverTargets", {"discover": True, "filter": [{"type": "page"}]}
                 )
@@ -333,7 +366,9 @@ class Browser:
             parameters |= {"width": width, "height": height, "enableBeginFrameControl": True}
         target = str((await connection.send("Target.createTarget", parameters))["targetId"])
         attached = await connection.send("Target.attachToTarget", {"targetId": target, "flatten": True})
-        session = ProtocolSession(connection, str(attached["sessionId"]))
+        session = self._sessions[target] = ProtocolSession(connection, str(attached["sessionId"]))
+        if target in self._crashed:
+            session.end(_CRASHED)
         # nobody is there to be asked: what is not granted is refused at once
         connection.post("Browser.grantPermissions", {"permissions": [], "browserContextId": context})
         await connection.send("Browser.setDownloadBehavior", {"behavior": "deny", "browserContextId": context})
@@ -361,6 +396,8 @@ class Browser:
         self._process.close()
         await self._watch.close()
         await asyncio.to_thread(self._folder.close)
+        if self.frames is not None:
+            self.frames.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -383,6 +420,18 @@ class Browser:
             self._contexts.add(context)  # the first page of a context is ours
         else:
             self.connection.post("Target.closeTarget", {"targetId": info["targetId"]}).add_done_callback(_ignore)
+
+    def _on_crashed(self, event: Mapping[str, object]) -> None:
+        """End the calls to a page whose process has ended: nobody else would, as long as it is being opened."""
+        target = str(event.get("targetId"))
+        self._crashed.add(target)
+        if target in self._sessions:
+            self._sessions[target].end(_CRASHED)
+
+    def _on_gone(self, event: Mapping[str, object]) -> None:
+        target = str(event.get("targetId"))
+        self._crashed.discard(target)
+        self._sessions.pop(target, None)
 
 
 def _ignore(answer: asyncio.Future[dict[str, Any]]) -> None:

@@ -61,6 +61,7 @@ _TYPES = {
 # a picture's beginning, and what is in it where it moves; the last is any of them inside a text
 _MOVING = ((b"GIF8", b"NETSCAPE2.0"), (b"\x89PNG", b"acTL"), (b"RIFF", b"ANIM"), (b"\0\0\0", b"ftypavis"))
 _MOVING_TEXT = re.compile(rb"data:image/(?:gif|apng|webp|avif)")
+_MOVING_DRAWING = re.compile(rb"<(?:\w+:)?(?:animate|set)|@keyframes")
 _TEXTS = frozenset({".html", ".css", ".js", ".mjs", ".json", ".svg"})
 _HEAD_BYTES = 4096
 
@@ -100,6 +101,16 @@ class Bundle:
         """Whether a picture among the files, or inside one, may move by itself (GIF, APNG, WebP, AVIF)."""
         return any(_moves(path, data) for path, data in self.files.items())
 
+    @cached_property
+    def draws(self) -> bool:
+        """Whether a drawing (SVG) among the files, or inside one, may move by itself."""
+        return any(_draws(path, data) for path, data in self.files.items())
+
+    @cached_property
+    def sandboxes(self) -> bool:
+        """Whether a text among the files speaks of sandboxed frames, whose scripts may be off."""
+        return any(Path(path).suffix.lower() in _TEXTS and b"sandbox" in data for path, data in self.files.items())
+
     def pack(self) -> bytes:
         """Return the bundle as a zip whose bytes depend on the files alone."""
         buffer = io.BytesIO()
@@ -132,7 +143,9 @@ class Bundle:
                         raise InvalidInput(f"the zip unpacks to over {MAX_BUNDLE_BYTES} bytes")
                     files[entry.filename] = content
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-            raise InvalidInput(f"the bundle is not a readable zip: {error}") from error
+            raise InvalidInput(
+                f"the bundle is not a readable zip ({error}): make one of the folder of a built page"
+            ) from error
         return cls(files)
 
     @staticmethod
@@ -146,6 +159,13 @@ def _moves(path: str, data: bytes) -> bool:
     if Path(path).suffix.lower() in _TEXTS:
         return _MOVING_TEXT.search(data) is not None
     return any(data.startswith(begin) and mark in data[:_HEAD_BYTES] for begin, mark in _MOVING)
+
+
+def _draws(path: str, data: bytes) -> bool:
+    suffix = Path(path).suffix.lower()
+    if suffix == ".svg":
+        return _MOVING_DRAWING.search(data) is not None
+    return suffix in _TEXTS and b"data:image/svg" in data
 
 
 def _check_path(path: str) -> None:

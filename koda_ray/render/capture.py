@@ -17,12 +17,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from koda_ray.errors import PageError
+from koda_ray.owned import own, see_through
 from koda_ray.render.audio import check_audio
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.encode import Encoder, Image, unit_encoder
+from koda_ray.render.encode import Encoder, unit_encoder
+from koda_ray.render.frames import suits_raw
+from koda_ray.render.graphics import Graphics
 from koda_ray.render.isolation import WorkFolder
-from koda_ray.render.owned import own, see_through
+from koda_ray.render.matroska import Image
 from koda_ray.render.page import RenderPage
 from koda_ray.render.plan import run_of
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
@@ -30,19 +33,32 @@ from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
 from koda_ray.render.stored import write_unit
 from koda_ray.state.storage import sha256
 
-__all__ = ["capture_units", "image_of"]
+__all__ = ["capture_units", "image_of", "jpeg_quality"]
 
 _QUEUE_FRAMES = 4
 _HASH_DIGITS = 32
 
 
-def image_of(spec: RenderSpec) -> Image:
+def jpeg_quality(spec: RenderSpec) -> int:
+    """Return the quality of the JPEG pictures that travel, 1 to 100.
+
+    A draft's are a third as large as those of 95, which saves a few milliseconds of each; x264's fastest preset loses
+    more than they do.
+    """
+    return 80 if spec.effort == "draft" else 95
+
+
+def image_of(spec: RenderSpec, graphics: Graphics) -> Image:
     """Return how pictures travel from browser to encoder; what travels is what is hashed.
+
+    Raw where the browser hands over raw frames: no loss, and neither encoding nor decoding.
 
     JPEG 95 has the video's own halved colour planes and takes a third of PNG's time on a 1080p WebGL scene; after CRF
     18 it is 51 dB from the lossless original, where PNG is 57: neither can be seen.
     """
-    return "png" if spec.lossless else "jpeg"
+    if spec.lossless:
+        return "png"
+    return "raw" if graphics.interposer.library and suits_raw(*spec.picture) else "jpeg"
 
 
 async def capture_units(task: CaptureTask, browser: Browser, bundle: Bundle, *, hear: Hear | None = None) -> None:
@@ -73,9 +89,11 @@ class _Capture:
         self._browser = browser
         self._bundle = bundle
         self._hear = hear
-        self._image: Image = image_of(task.spec)
+        self._image: Image = image_of(task.spec, browser.graphics)
+        self._quality = jpeg_quality(task.spec)
         self._picture: tuple[bytes, str] | None = None
         self._finishing: asyncio.Task[None] | None = None
+        self._handed_over: Encoder | None = None
         self._ready_ms = 0.0
         self._page: RenderPage | None = None
 
@@ -132,6 +150,8 @@ class _Capture:
             if self._finishing is not None:
                 self._finishing.cancel()
                 await asyncio.gather(self._finishing, return_exceptions=True)
+            if self._handed_over is not None:  # a task that is cancelled before its first step closes nothing
+                await self._handed_over.close()
             if self._page is not None:
                 await self._page.close()
         finally:
@@ -140,8 +160,8 @@ class _Capture:
     async def _unit(self, page: RenderPage, unit: Unit, key: str, before: str | None, path: Path) -> None:
         """Capture a unit's frames, and leave its end to `_finish`."""
         started = time.perf_counter()
-        encoder = unit_encoder(self._task.spec, unit.frame_count, path, image=self._image)
-        handed_over = False
+        drawn_by = self._browser.graphics
+        encoder = unit_encoder(self._task.spec, unit.frame_count, path, image=self._image, encoder=drawn_by.encoder)
         try:
             await encoder.start()
             hashes = await self._pictures(page, unit, encoder)
@@ -163,10 +183,10 @@ class _Capture:
                 sought=page.contract,
                 warnings=page.problems.warnings,
             )
+            self._handed_over = encoder
             self._finishing = asyncio.create_task(self._finish(encoder, result))
-            handed_over = True
         finally:
-            if not handed_over:
+            if self._handed_over is not encoder:
                 await encoder.close()
 
     async def _finish(self, encoder: Encoder, result: UnitResult) -> None:
@@ -220,7 +240,7 @@ class _Capture:
         """Show a frame, and return its picture and the picture's hash."""
         spec = self._task.spec
         await page.go(frame, spec.fps, mode=mode)
-        image = await page.picture(image=self._image)
+        image = await page.picture(image=self._image, quality=self._quality)
         if spec.strict and (fatal := page.problems.fatal) is not None:
             where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal.file else ""
             raise PageError(

@@ -1,9 +1,10 @@
 """Jobs that render the same frames at the same time share them: each says which units it captures, and takes others.
 
-A claim is a small object in storage beside the units, one for each job. There is no lock: a claim is written, then all
-are read, and where two want a unit the earlier one has it. Clocks that differ can at worst make two jobs capture the
-same unit, which gives the same bytes under the same name. A job that died stops renewing its claim, and others take
-over what it had.
+A claim is a small object in storage beside the units, one for each job. There is no lock. A job writes what it wants,
+then reads what others want, and holds a unit only after it read that nobody else names it, and says so: of two, the
+one that wrote later reads the other's. Where both read the other's, the later in the order of time and name lets go,
+and the earlier waits for that, since the other may not have seen it. So clocks decide who has a unit, and never that
+two have. A job that died stops renewing its claim, and others take over what it had.
 """
 
 from __future__ import annotations
@@ -13,16 +14,35 @@ import contextlib
 import json
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
-from koda_ray.errors import KodaError
+from koda_ray.errors import KodaError, NotFound
 from koda_ray.render.patience import patiently
 from koda_ray.state.storage import Storage, claim_key, film_prefix
 
-__all__ = ["Claims"]
+__all__ = ["Claim", "Claims"]
 
 RENEW_S = 4.0
 STALE_S = 15.0
+_ASK_S = 0.05
+_LAST_S = 2.0
+
+
+@dataclass(frozen=True, order=True)
+class Claim:
+    """That a job wants a unit; claims are ordered by who comes first.
+
+    Args:
+        at: Since when, by its own clock.
+        job_id: Who.
+        held: Whether it has read that nobody else wants it.
+    """
+
+    at: float
+    job_id: str
+    held: bool = False
 
 
 class Claims:
@@ -40,7 +60,8 @@ class Claims:
         self._user_id = user_id
         self._job_id = job_id
         self._grid = grid
-        self._mine: dict[int, float] = {}
+        self._mine: dict[int, Claim] = {}
+        self._writing = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Claims:
@@ -49,6 +70,9 @@ class Claims:
 
     async def __aexit__(self, *_: object) -> None:
         if self._renewing is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_S):
+                    await self._writing.acquire()  # for good: what is written after it is removed would stay
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
         with contextlib.suppress(KodaError):  # it goes stale by itself
@@ -60,39 +84,52 @@ class Claims:
         Raises:
             StorageError: Storage failed.
         """
-        wanted = {unit: time.time() for unit in units if unit not in self._mine}
+        wanted = {unit: Claim(time.time(), self._job_id) for unit in units if unit not in self._mine}
         self._mine |= wanted
         await self._write()
-        taken = await self.others()
-        lost = {unit for unit, at in wanted.items() if unit in taken and taken[unit] <= (at, self._job_id)}
-        if lost:
+        taken: set[int] = set()
+        while wanted:
+            others = await self.others()
+            clear = {unit for unit in wanted if unit not in others}
+            lost = {
+                unit
+                for unit, claim in wanted.items()
+                if any(other.held or other < claim for other in others.get(unit, ()))
+            }
+            for unit in clear:
+                self._mine[unit] = replace(wanted[unit], held=True)
             for unit in lost:
-                self._mine.pop(unit, None)
-            await self._write()
-        return set(wanted) - lost
+                self.give_up(unit)
+            taken |= clear
+            wanted = {unit: claim for unit, claim in wanted.items() if unit not in clear | lost}
+            if clear or lost:
+                await self._write()
+            if wanted:  # by others too, who came later and may not have seen it: they hold it, or let go
+                await asyncio.sleep(_ASK_S)
+        return taken
 
     def give_up(self, unit: int) -> None:
         """Release a unit: it is stored, or will not be."""
         self._mine.pop(unit, None)
 
-    async def others(self) -> dict[int, tuple[float, str]]:
-        """Return what other living jobs claim: each unit with when and by whom.
+    async def others(self) -> dict[int, list[Claim]]:
+        """Return what other living jobs want or hold.
 
         Raises:
             StorageError: Storage failed.
         """
-        found: dict[int, tuple[float, str]] = {}
+        found: dict[int, list[Claim]] = {}
         keys = await patiently(lambda: self._storage.list(f"{film_prefix(self._user_id, self._grid)}/claims"))
         for key in keys:
             if key == self._key:
                 continue
-            with contextlib.suppress(KodaError, ValueError, KeyError, TypeError):
-                claim = cast("dict[str, object]", json.loads(await self._storage.get(key)))
-                if time.time() - float(cast("float", claim["at"])) > STALE_S:
+            with contextlib.suppress(NotFound, ValueError, KeyError, TypeError):
+                read = partial(self._storage.get, key)
+                said = cast("dict[str, object]", json.loads(await patiently(read)))
+                if time.time() - float(cast("float", said["at"])) > STALE_S:
                     continue
-                for unit, at in cast("dict[str, float]", claim["units"]).items():
-                    mine = (at, str(claim["job"]))
-                    found[int(unit)] = min(mine, found.get(int(unit), mine))
+                for unit, (at, held) in cast("dict[str, tuple[float, bool]]", said["units"]).items():
+                    found.setdefault(int(unit), []).append(Claim(float(at), str(said["job"]), held is True))
         return found
 
     @property
@@ -100,9 +137,10 @@ class Claims:
         return claim_key(self._user_id, self._grid, self._job_id)
 
     async def _write(self) -> None:
-        units = {str(unit): at for unit, at in self._mine.items()}
-        data = json.dumps({"job": self._job_id, "at": time.time(), "units": units}).encode()
-        await patiently(lambda: self._storage.put(self._key, data))
+        async with self._writing:  # in order: an older one must not come after a newer one
+            units = {str(unit): (claim.at, claim.held) for unit, claim in self._mine.items()}
+            data = json.dumps({"job": self._job_id, "at": time.time(), "units": units}).encode()
+            await patiently(lambda: self._storage.put(self._key, data))
 
     async def _renew(self) -> None:
         while True:

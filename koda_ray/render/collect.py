@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from koda_ray.errors import KodaError, RenderError
+from koda_ray.owned import all_or_cancel
 from koda_ray.render.claims import Claims
-from koda_ray.render.owned import all_or_cancel
 from koda_ray.render.plan import CostModel, next_units
 from koda_ray.render.progress import ProgressMeter
 from koda_ray.render.protocol import Captured, CaptureTask, Environment, Hear, RenderExecutor, UnitResult
@@ -195,16 +195,11 @@ class _Pass:
         self._missing: list[Unit] = []
         self._elsewhere: dict[int, Unit] = {}
         self._asking = asyncio.Lock()
+        self._lookups = asyncio.Semaphore(_LOOKUPS)
 
     async def run(self) -> list[UnitResult]:
         plan = plan_units(self._collector.spec)
-        gate = asyncio.Semaphore(_LOOKUPS)
-
-        async def look(unit: Unit) -> tuple[Unit, UnitResult | None]:
-            async with gate:
-                return unit, await self._collector.find(unit, self._mode)
-
-        for unit, found in await asyncio.gather(*map(look, plan)):
+        for unit, found in zip(plan, await self._look(plan), strict=True):
             if found is None:
                 self._missing.append(unit)
             else:
@@ -214,6 +209,15 @@ class _Pass:
                 workers = min(len(self._missing), self._collector.workers)
                 await all_or_cancel([self._work() for _ in range(workers)])
         return [self._done[unit.index] for unit in plan]
+
+    async def _look(self, units: Sequence[Unit]) -> list[UnitResult | None]:
+        """Look units up in storage, a bounded number at a time."""
+
+        async def look(unit: Unit) -> UnitResult | None:
+            async with self._lookups:
+                return await self._collector.find(unit, self._mode)
+
+        return await asyncio.gather(*map(look, units))
 
     async def _work(self) -> None:
         while self._missing or self._elsewhere:
@@ -227,11 +231,21 @@ class _Pass:
                 await self._collector.capture(mine, self._mode, self._hear)
 
     async def _mine(self, units: Sequence[Unit]) -> list[Unit]:
-        """Claim units; return the first run that is ours, and keep the rest for later."""
+        """Claim units; return the first run that is ours and still missing, and keep the rest for later.
+
+        Between the first look and the claim another job may have captured them and given its own claims up: so what was
+        claimed is looked up once more.
+        """
         ours = await self._claims.take(unit.index for unit in units)
         for unit in units:
             if unit.index not in ours:
                 self._elsewhere[unit.index] = unit
+        claimed = [unit for unit in units if unit.index in ours]
+        for unit, found in zip(claimed, await self._look(claimed), strict=True):
+            if found is not None:
+                ours.discard(unit.index)
+                self._claims.give_up(unit.index)
+                await self._found(found)
         run: list[Unit] = []
         for unit in units:
             if unit.index not in ours:
@@ -274,6 +288,7 @@ class _Pass:
             self._collector.meter.captured(told.unit, told.frames)
             return
         self._cost.stepped = not told.sought or self._mode == "replay"
+        self._collector.meter.captured(told.unit.index, told.unit.frame_count)  # the last counts may not have come
         self._cost.learn(told.unit.frame_count, told.timings_ms.get("capture", 0.0) / 1000)
         self._claims.give_up(told.unit.index)
         await self._there(told)

@@ -1,4 +1,4 @@
-"""Pictures into units: H.264, VP9 or ProRes, closed, exact, and the same bytes every time.
+"""Pictures into units: H.264 (x264, or NVENC on a GPU), VP9 or ProRes, closed, exact, the same bytes every time.
 
 A unit is one closed group of pictures in a file of its own: an mp4 (VP9 too: its timestamps are exact there, where
 webm rounds to milliseconds), or a webm where VP9 is transparent, which mp4 has no place for. Each encoder has one
@@ -9,22 +9,20 @@ of 100 units did). A machine's processors are busy with the pages of other units
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from koda_ray.errors import EncodeFailed
 from koda_ray.render import matroska
-from koda_ray.render.ffmpeg import PIPE_ENDED, command_line, ended, failed, is_full
+from koda_ray.render.ffmpeg import command_line, ended, failed, is_full, start
 from koda_ray.render.formats import FORMATS
+from koda_ray.render.graphics import H264Encoder
+from koda_ray.render.matroska import Image
 from koda_ray.render.pictures import PictureUnit
-from koda_ray.render.programs import find_program
+from koda_ray.render.pipe import PIPE_ENDED, Pipe
 from koda_ray.render.spec import RenderSpec
 
-__all__ = ["BT709", "ENCODER_VERSION", "Encoder", "Image", "UnitEncoder", "timescale", "unit_encoder", "unit_options"]
-
-Image = Literal["png", "jpeg"]
-"""How pictures travel from browser to encoder."""
+__all__ = ["BT709", "ENCODER_VERSION", "Encoder", "UnitEncoder", "timescale", "unit_encoder", "unit_options"]
 
 ENCODER_VERSION = "4"
 """Raised whenever encoded bytes may change; part of the environment's fingerprint."""
@@ -33,6 +31,9 @@ _THREADS = 1
 _FINISH_TIMEOUT_S = 300.0
 _SMALL_FROM_CRF = 24
 _TICKS = 1000
+_NVENC_PRESETS = {"draft": "p1", "fast": "p4"}
+_NVENC_LEAST, _NVENC_MOST = (145, 49), (4096, 4096)
+_VP9_SPEEDS = {"draft": 7, "fast": 4, "small": 2}
 _ONE_GROUP = 100_000
 """Frames between key frames: more than a unit has."""
 
@@ -46,13 +47,14 @@ _SAY_BT709 = "setparams=colorspace=bt709:color_primaries=bt709:color_trc=bt709:r
 _JPEG_TO_BT709 = "format=yuvj420p,colorspace=iall=bt470bg:irange=pc:all=bt709:range=tv:format=yuv420p:fast=1"
 
 
-def unit_options(spec: RenderSpec, frames: int, *, image: Image) -> dict[str, object]:
+def unit_options(spec: RenderSpec, frames: int, *, image: Image, encoder: H264Encoder = "libx264") -> dict[str, object]:
     """Return FFmpeg's output options for one unit of a video.
 
     Args:
         spec: The video; its format is not one that keeps pictures.
         frames: How many frames the unit has.
         image: How its pictures arrive.
+        encoder: Who encodes mp4 on this machine; libx264 does what NVENC cannot.
     """
     common: dict[str, object] = {
         # pictures that stand are repeated here, behind the conversion
@@ -79,15 +81,43 @@ def unit_options(spec: RenderSpec, frames: int, *, image: Image) -> dict[str, ob
             "vendor": "apl0",
             "flags": "+bitexact",
         }
+    hardware = encoder == "h264_nvenc" and _suits_nvenc(spec)
     return common | {
         "format": "mp4",
         "video_track_timescale": timescale(spec),
-        "vcodec": "libx264",
-        "preset": _x264_preset(spec),
         "g": _ONE_GROUP,
         "flags": "+cgop+bitexact",
+        **(_nvenc(spec) if hardware else _x264(spec)),
+    }
+
+
+def _x264(spec: RenderSpec) -> dict[str, object]:
+    return {
+        "vcodec": "libx264",
+        "preset": _x264_preset(spec),
         "x264-params": "open-gop=0:keyint=infinite:scenecut=40",
         **({"crf": spec.crf} if spec.bitrate_kbps is None else _bitrate(spec.bitrate_kbps)),
+    }
+
+
+def _suits_nvenc(spec: RenderSpec) -> bool:
+    """Whether NVENC takes pictures of this size and gives what was asked: it is neither lossless nor small."""
+    if spec.effort not in _NVENC_PRESETS or spec.lossless:
+        return False
+    sides = zip(_NVENC_LEAST, spec.picture, _NVENC_MOST, strict=True)
+    return all(least <= side <= most for least, side, most in sides)
+
+
+def _nvenc(spec: RenderSpec) -> dict[str, object]:
+    """Return NVENC's options: its scale of quality is H.264's own, and without B frames decoding has no delay."""
+    return {
+        "vcodec": "h264_nvenc",
+        "preset": _NVENC_PRESETS[spec.effort],
+        "tune": "hq",
+        "profile:v": "high",
+        "rc": "vbr",
+        "bf": 0,
+        **({"cq": spec.crf, "video_bitrate": 0} if spec.bitrate_kbps is None else _bitrate(spec.bitrate_kbps)),
     }
 
 
@@ -95,6 +125,8 @@ def _conversion(spec: RenderSpec, image: Image) -> str:
     """Return the filter that makes pictures what the encoder takes."""
     if image == "jpeg":
         return _JPEG_TO_BT709
+    if image == "raw":
+        return _SAY_BT709
     if spec.format == "mov":
         return f"{_PNG_TO_BT709},format={'yuva444p10le' if spec.alpha else 'yuv444p10le'},{_SAY_BT709}"
     return f"{_PNG_TO_BT709},format={'yuva420p' if spec.alpha else 'yuv420p'}"
@@ -104,8 +136,8 @@ def _vp9(spec: RenderSpec) -> dict[str, object]:
     options: dict[str, object] = {
         "vcodec": "libvpx-vp9",
         "g": _ONE_GROUP,
-        "deadline": "good",
-        "cpu-used": 2 if spec.effort == "small" else 4,
+        "deadline": "realtime" if spec.effort == "draft" else "good",
+        "cpu-used": _VP9_SPEEDS[spec.effort],
         "row-mt": 0,
         "flags": "+bitexact",
     }
@@ -136,10 +168,11 @@ def _x264_preset(spec: RenderSpec) -> str:
     """Return x264's preset.
 
     At one CRF "superfast" is closer to the original than "medium" (SSIM 0.9982 and 0.9978 on a WebGL scene, 0.9942 and
-    0.9941 on a page) in a third of the time; its files are twice as large.
+    0.9941 on a page) in a third of the time; its files are twice as large. "ultrafast" saves half of what is left, and
+    doubles them again.
     """
-    if spec.effort == "small":
-        return "medium"
+    if spec.effort != "fast":
+        return "medium" if spec.effort == "small" else "ultrafast"
     return "veryfast" if spec.crf >= _SMALL_FROM_CRF else "superfast"
 
 
@@ -163,7 +196,9 @@ class Encoder(Protocol):
         ...
 
 
-def unit_encoder(spec: RenderSpec, frames: int, target: Path, *, image: Image) -> Encoder:
+def unit_encoder(
+    spec: RenderSpec, frames: int, target: Path, *, image: Image, encoder: H264Encoder = "libx264"
+) -> Encoder:
     """Return what makes a unit's file of pictures: FFmpeg, or where the format keeps them, a plain archive.
 
     Args:
@@ -171,10 +206,11 @@ def unit_encoder(spec: RenderSpec, frames: int, target: Path, *, image: Image) -
         frames: How many frames the unit has.
         target: The file to write.
         image: What the pictures are.
+        encoder: As `unit_options`.
     """
     if FORMATS[spec.format].pictures:
         return PictureUnit(target)
-    return UnitEncoder(spec, frames, target, image=image)
+    return UnitEncoder(spec, frames, target, image=image, encoder=encoder)
 
 
 class UnitEncoder:
@@ -185,15 +221,20 @@ class UnitEncoder:
         frames: How many frames the unit has.
         target: The file to write.
         image: What the pictures are.
+        encoder: As `unit_options`.
     """
 
-    def __init__(self, spec: RenderSpec, frames: int, target: Path, *, image: Image) -> None:
-        options = unit_options(spec, frames, image=image)
+    def __init__(
+        self, spec: RenderSpec, frames: int, target: Path, *, image: Image, encoder: H264Encoder = "libx264"
+    ) -> None:
+        options = unit_options(spec, frames, image=image, encoder=encoder)
+        self._on_gpu = options.get("vcodec") == "h264_nvenc"
         self._arguments = command_line("pipe:", {"format": "matroska"}, str(target), options)
         self._fps = spec.fps
         self._header = matroska.header(*spec.picture, spec.fps, image)
         self._target = target
         self._process: asyncio.subprocess.Process | None = None
+        self._pipe: Pipe | None = None
         self._errors: asyncio.Task[bytes] | None = None
         self._count = 0
         self._last: bytes | None = None
@@ -205,13 +246,8 @@ class UnitEncoder:
         Raises:
             Missing: It is not installed.
         """
-        process = await asyncio.create_subprocess_exec(
-            find_program("ffmpeg"),
-            *self._arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        self._pipe = Pipe()
+        process = await start("ffmpeg", self._arguments, pipe=self._pipe, heard=False)
         assert process.stderr is not None
         self._process = process
         self._errors = asyncio.create_task(process.stderr.read())
@@ -221,21 +257,23 @@ class UnitEncoder:
         """Hand over the next picture; waits while FFmpeg is behind. The very object of the call before is not sent.
 
         Raises:
-            EncodeFailed: FFmpeg has ended.
+            EncodeFailed: FFmpeg has ended, or takes nothing any more.
         """
         index, self._count = self._count, self._count + 1
         if image is not self._last:
             self._last, self._sent = image, index
-            await self._send(matroska.picture(index, self._fps, image))
+            await self._send(matroska.lead(index, self._fps, len(image)), image)
 
-    async def _send(self, data: bytes) -> None:
-        process = self._running()
-        assert process.stdin is not None
+    async def _send(self, *parts: bytes) -> None:
+        self._running()
+        assert self._pipe is not None
         try:
-            process.stdin.write(data)
-            await process.stdin.drain()
+            for part in parts:
+                await self._pipe.write(part)
         except PIPE_ENDED:
             raise await self._failure() from None
+        except TimeoutError:
+            raise EncodeFailed("ffmpeg takes no pictures any more", retryable=True) from None
 
     async def finish(self) -> Path:
         """Wait until all pictures are encoded; return the unit's file.
@@ -244,11 +282,10 @@ class UnitEncoder:
             EncodeFailed: FFmpeg failed; code DISK_FULL where that is why.
         """
         process = self._running()
-        assert process.stdin is not None
+        assert self._pipe is not None
         if self._last is not None and self._sent < self._count - 1:  # the end has to be marked
-            await self._send(matroska.picture(self._count - 1, self._fps, self._last))
-        with contextlib.suppress(*PIPE_ENDED):
-            process.stdin.close()  # what is still to be sent is sent; the process ends after it
+            await self._send(matroska.lead(self._count - 1, self._fps, len(self._last)), self._last)
+        self._pipe.close()  # the process ends after what it was sent
         try:
             async with asyncio.timeout(_FINISH_TIMEOUT_S):
                 code = await process.wait()
@@ -263,8 +300,8 @@ class UnitEncoder:
         """End FFmpeg if it still runs; nothing happens after `finish`."""
         if self._process is not None:
             await ended(self._process)
-            if self._process.stdin is not None:
-                self._process.stdin.close()
+        if self._pipe is not None:
+            self._pipe.close()
         if self._errors is not None:
             await asyncio.wait({self._errors}, timeout=1)
             self._errors.cancel()
@@ -279,4 +316,7 @@ class UnitEncoder:
         assert self._errors is not None
         errors = await self._errors
         await process.wait()
-        return failed("ffmpeg", process.returncode, errors)
+        failure = failed("ffmpeg", process.returncode, errors)
+        # a GPU encodes so many at once: what others had may be free by the next try
+        failure.retryable = failure.retryable or (self._on_gpu and failure.code == EncodeFailed.code)
+        return failure

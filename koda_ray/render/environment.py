@@ -11,9 +11,10 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from koda_ray.render.browser import CHROMIUM_FLAGS, graphics_flags
+from koda_ray.render.browser import CHROMIUM_FLAGS
 from koda_ray.render.clock import clock_text
 from koda_ray.render.encode import ENCODER_VERSION
+from koda_ray.render.graphics import Graphics
 from koda_ray.render.page import CAPTURE_VERSION
 from koda_ray.render.programs import find_browser, find_program, version_of
 from koda_ray.render.protocol import Environment
@@ -25,11 +26,12 @@ _MESA_PATTERNS = ("libgallium*.so*", "dri/swrast_dri.so", "libEGL_mesa.so*", "li
 
 
 @cache
-def read_environment(chromium_path: Path | None = None) -> Environment:
+def read_environment(chromium_path: Path | None, graphics: Graphics) -> Environment:
     """Return what this machine renders with. Blocks for about 0.3 s on the first call.
 
     Args:
         chromium_path: The configured browser, if any.
+        graphics: What was chosen to draw and encode with.
 
     Raises:
         Missing: Browser or FFmpeg is not installed.
@@ -37,7 +39,7 @@ def read_environment(chromium_path: Path | None = None) -> Environment:
     binary = find_browser(chromium_path)
     chromium = f"{binary.kind} {version_of(str(binary.path), '--version')}"
     ffmpeg = version_of(find_program("ffmpeg"), "-version")
-    graphics = _graphics()
+    libraries = _graphics_libraries()
     fonts = _fonts()
     backend = "begin-frame" if binary.kind == "shell" else "screenshot"
     digest = hashlib.sha256()
@@ -47,23 +49,24 @@ def read_environment(chromium_path: Path | None = None) -> Environment:
         clock_text(),
         chromium,
         backend,
-        " ".join((*CHROMIUM_FLAGS, *graphics_flags())),
-        graphics,
+        " ".join((*CHROMIUM_FLAGS, *graphics.flags)),
+        libraries,
         ffmpeg,
         fonts,
+        *graphics.identity,
     ):
         digest.update(part.encode() + b"\0")
     return Environment(
         chromium=chromium,
         backend=backend,
-        graphics=graphics,
+        graphics=f"{graphics}, {libraries}",
         ffmpeg=ffmpeg,
         fonts=fonts,
         fingerprint=digest.hexdigest()[:32],
     )
 
 
-def _graphics() -> str:
+def _graphics_libraries() -> str:
     """Name Mesa's libraries by their real file names and sizes: their versions without starting a browser."""
     found: set[str] = set()
     for folder in (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu"), Path("/usr/lib64")):

@@ -8,9 +8,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
 from koda_ray.errors import EncodeFailed
+from koda_ray.render.pipe import PIPE_ENDED, Pipe
 from koda_ray.render.programs import find_program
 
-__all__ = ["PIPE_ENDED", "QUIETLY", "command_line", "ended", "failed", "is_full", "run"]
+__all__ = ["QUIETLY", "command_line", "ended", "failed", "is_full", "run", "start"]
 
 QUIETLY = ("-hide_banner", "-loglevel", "error", "-xerror", "-y")
 """How a command line of ours begins: without -xerror a full disk or a damaged frame is a word on stderr and exit code 0
@@ -18,9 +19,6 @@ QUIETLY = ("-hide_banner", "-loglevel", "error", "-xerror", "-y")
 
 _STDERR_CHARS = 1500
 _KILL_WAIT_S = 5.0
-
-PIPE_ENDED = (BrokenPipeError, ConnectionResetError, RuntimeError)
-"""What writing to a child that has ended raises; uvloop, which Ray's workers may run, says RuntimeError."""
 
 
 def command_line(
@@ -59,16 +57,11 @@ async def run(
         Missing: It is not installed.
         EncodeFailed: It exited with an error or took too long; code DISK_FULL where that is why.
     """
-    process = await asyncio.create_subprocess_exec(
-        find_program(program),
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL if feed is None else asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    fed = None if feed is None else (Pipe(), feed)
+    process = await start(program, arguments, pipe=fed[0] if fed else None)
     try:
         async with asyncio.timeout(timeout_s):
-            output, errors = await (process.communicate() if feed is None else _converse(process, feed))
+            output, errors = await (_converse(process, *fed) if fed else process.communicate())
     except TimeoutError:
         raise EncodeFailed(f"{program} did not end in {timeout_s:g} s", retryable=True) from None
     finally:
@@ -78,24 +71,54 @@ async def run(
     return output
 
 
-async def _converse(process: asyncio.subprocess.Process, feed: AsyncGenerator[bytes]) -> tuple[bytes, bytes]:
+async def start(
+    program: str, arguments: Sequence[str], *, pipe: Pipe | None = None, heard: bool = True
+) -> asyncio.subprocess.Process:
+    """Start ffmpeg or ffprobe; its words on standard error are for the caller to read.
+
+    Args:
+        program: ``ffmpeg`` or ``ffprobe``.
+        arguments: Without the program's name.
+        pipe: What it reads on standard input, if anything; closed where it does not start.
+        heard: Whether the caller reads what it writes to standard output.
+
+    Raises:
+        Missing: It is not installed.
+    """
+    with contextlib.ExitStack() as undo:
+        if pipe is not None:
+            undo.callback(pipe.close)
+        process = await asyncio.create_subprocess_exec(
+            find_program(program),
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL if pipe is None else pipe.reader,
+            stdout=asyncio.subprocess.PIPE if heard else asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        undo.pop_all()
+    if pipe is not None:
+        pipe.started()
+    return process
+
+
+async def _converse(
+    process: asyncio.subprocess.Process, pipe: Pipe, feed: AsyncGenerator[bytes]
+) -> tuple[bytes, bytes]:
     """Feed a child while what it says is read."""
-    reader, words, stdin = process.stdout, process.stderr, process.stdin
+    reader, words = process.stdout, process.stderr
     assert reader is not None
     assert words is not None
-    assert stdin is not None
 
     async def write() -> None:
         try:
             async with contextlib.aclosing(feed):
                 async for data in feed:
                     try:
-                        stdin.write(data)
-                        await stdin.drain()
+                        await pipe.write(data)
                     except PIPE_ENDED:
                         return  # it has ended, and says why
         finally:
-            stdin.close()
+            pipe.close()
 
     writer = asyncio.create_task(write())
     try:
@@ -105,6 +128,7 @@ async def _converse(process: asyncio.subprocess.Process, feed: AsyncGenerator[by
     finally:
         writer.cancel()
         await asyncio.wait({writer})
+        pipe.close()  # a task that is cancelled before its first step closes nothing
     return output, errors
 
 

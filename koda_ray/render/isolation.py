@@ -7,19 +7,31 @@ listen there); inside there is none but its own. It dies with the process that s
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from koda_ray.errors import Missing
 from koda_ray.render.programs import find_program
 
-__all__ = ["WorkFolder", "browser_command", "check_isolation", "nested_sandbox_works", "sweep_dead_folders"]
+__all__ = [
+    "WorkFolder",
+    "browser_command",
+    "check_isolation",
+    "nested_sandbox_works",
+    "own_folder",
+    "refusal",
+    "sweep_dead_folders",
+    "trial_arguments",
+]
 
 NOBODY = 65534
 _ROOT = "koda-render"
@@ -35,6 +47,8 @@ _READ_ONLY = (
     "/var/cache/fontconfig",
     "/opt/google",
 )
+# what a GPU's driver reads besides its device files: which it has, of what make, and which Vulkan driver is theirs
+_READ_BY_DRIVERS = ("/sys/dev/char", "/sys/devices", "/sys/bus/pci", "/sys/class/drm", "/etc/vulkan")
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
 _TRIAL_TIMEOUT_S = 20
 # Chromium's protocol lies on 3 and 4; a shell may name no others. Should the machine's memory end before a browser's
@@ -42,7 +56,7 @@ _TRIAL_TIMEOUT_S = 20
 _PROTOCOL_PIPES = 'exec 3<&0 4>&1 </dev/null >/dev/null; echo 900 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
 
 
-def browser_command(binary: Path, folder: Path) -> list[str]:
+def browser_command(binary: Path, folder: Path, *, devices: Sequence[Path] = (), more: Sequence[str] = ()) -> list[str]:
     """Return the command that runs a browser in isolation, to which the browser's arguments are added.
 
     The browser's protocol comes in on the command's standard input and goes out on its standard output.
@@ -50,12 +64,14 @@ def browser_command(binary: Path, folder: Path) -> list[str]:
     Args:
         binary: The browser.
         folder: The one folder it may write to: its profile, in the place where the caller knows it.
+        devices: A GPU's device files that it may use; with them come the parts of /sys that drivers read.
+        more: Further arguments of bubblewrap.
 
     Raises:
         Missing: bubblewrap is not installed, or the machine does not let it make namespaces.
     """
     command = ["/bin/sh", "-c", _PROTOCOL_PIPES, "sh", *_drop_user(binary), find_program("bwrap")]
-    command += _isolation_arguments(binary)
+    command += [*_isolation_arguments(binary), *_device_arguments(devices), *more]
     for extra in {binary.parent, binary.resolve().parent}:
         if not extra.is_relative_to("/usr"):
             command += ["--ro-bind", str(extra), str(extra)]
@@ -71,12 +87,7 @@ def _isolation_arguments(binary: Path) -> tuple[str, ...]:
     for path in _READ_ONLY:
         if Path(path).exists():
             arguments += ["--ro-bind", path, path]
-    for name in _LINKS:
-        top = Path("/", name)
-        if top.is_symlink():
-            arguments += ["--symlink", os.readlink(top), str(top)]
-        elif top.is_dir():
-            arguments += ["--ro-bind", str(top), str(top)]
+    arguments += _link_arguments()
     # a shared memory folder of its own: browsers of other jobs share the machine's
     arguments += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", "/dev/shm"]
     arguments += ["--clearenv", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin:/bin"]
@@ -84,6 +95,61 @@ def _isolation_arguments(binary: Path) -> tuple[str, ...]:
     # llvmpipe draws in the thread that asks: its helpers wait for each other where all processors have a page to draw
     arguments += ["--setenv", "LP_NUM_THREADS", "0"]
     return tuple(arguments)
+
+
+def _link_arguments() -> list[str]:
+    """Return what puts the names beside ``/usr`` where programs seek them."""
+    arguments: list[str] = []
+    for name in _LINKS:
+        top = Path("/", name)
+        if top.is_symlink():
+            arguments += ["--symlink", os.readlink(top), str(top)]
+        elif top.is_dir():
+            arguments += ["--ro-bind", str(top), str(top)]
+    return arguments
+
+
+def trial_arguments(*files: Path) -> tuple[str, ...]:
+    """Return bubblewrap's arguments for a first try: no network, and programs and some files where they lie.
+
+    Not the whole root: what others mount and unmount meanwhile, as an engine of containers does, would make it fail.
+    """
+    arguments = ["--unshare-user", "--unshare-net", "--unshare-pid", "--ro-bind", "/usr", "/usr", *_link_arguments()]
+    tops = {f"/{path.parts[1]}" for file in files for path in (file.absolute(), file.resolve())}
+    for top in sorted(tops - {"/usr", *(f"/{name}" for name in _LINKS)}):
+        if not Path(top).is_symlink():
+            arguments += ["--ro-bind", top, top]
+    return (*arguments, "--proc", "/proc")
+
+
+def _device_arguments(devices: Sequence[Path]) -> list[str]:
+    if not devices:
+        return []
+    read = [part for path in _READ_BY_DRIVERS if Path(path).exists() for part in ("--ro-bind", path, path)]
+    return [*read, *(part for path in devices for part in ("--dev-bind", str(path), str(path)))]
+
+
+def refusal(binary: Path, device: Path) -> str | None:
+    """Return why an isolated browser may not open a device file to read and write; None when it may.
+
+    It is opened as the browser would open it: by the same user, in the same isolation.
+
+    Raises:
+        Missing: bubblewrap is not installed.
+    """
+    isolated = (*_drop_user(binary), find_program("bwrap"), *_isolation_arguments(binary), *_device_arguments([device]))
+    try:
+        done = subprocess.run(
+            (*isolated, "/bin/sh", "-c", 'exec 3<>"$1"', "sh", str(device)),
+            capture_output=True,
+            text=True,
+            timeout=_TRIAL_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    said = done.stderr.strip().rpartition("\n")[2].rpartition(": ")[2]
+    return None if done.returncode == 0 else f"{said or 'it cannot be opened'}, for the user that browsers run as"
 
 
 @cache
@@ -99,10 +165,11 @@ def _drop_user(binary: Path) -> tuple[str, ...]:
     if setpriv is None:
         return ()
     drop = (setpriv, "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "--no-new-privs")
-    return drop if _runs((*drop, *_TRIAL, "test", "-x", str(binary))) else ()
+    return drop if _runs((*drop, *_trial(binary))) else ()
 
 
-_TRIAL = ("bwrap", "--unshare-user", "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc")
+def _trial(binary: Path) -> tuple[str, ...]:
+    return ("bwrap", *trial_arguments(binary), "test", "-x", str(binary))
 
 
 def _runs(command: tuple[str, ...]) -> bool:
@@ -123,9 +190,9 @@ def check_isolation(binary: Path) -> None:
             one; the message says what allows it.
     """
     find_program("bwrap")
-    if _drop_user(binary) or _runs((*_TRIAL, "test", "-x", str(binary))):
+    if _drop_user(binary) or _runs(_trial(binary)):
         return
-    if not _runs((*_TRIAL, "true")):
+    if not _runs(("bwrap", *trial_arguments(), "true")):
         raise Missing(
             "bubblewrap may not make namespaces here: in a container allow user namespaces (seccomp), on Ubuntu 24.04 "
             "add an AppArmor profile for bwrap or set kernel.apparmor_restrict_unprivileged_userns=0",
@@ -155,10 +222,7 @@ class WorkFolder:
     """
 
     def __init__(self, purpose: str) -> None:
-        root = _root()
-        root.mkdir(mode=0o711, parents=True, exist_ok=True)
-        if root.is_symlink() or root.stat().st_uid != os.geteuid():
-            raise Missing(f"{root} belongs to somebody else: remove it, or set TMPDIR to a folder of your own")
+        root = own_folder(_ROOT)
         owner = f"{_host()}-{os.getpid()}-{_start_time(os.getpid())}"
         self.path = Path(tempfile.mkdtemp(prefix=f"{owner}-{purpose}-", dir=root))
 
@@ -177,15 +241,40 @@ class WorkFolder:
 
 
 def sweep_dead_folders() -> int:
-    """Remove work folders whose owner is gone; return how many there were."""
+    """Remove work folders whose owner is gone, and end what works in them; return how many folders there were."""
     swept = 0
     root = _root()
     for folder in root.iterdir() if root.is_dir() else ():
         host, pid, started, *_ = (*folder.name.split("-"), "", "")
         if host == _host() and pid.isdecimal() and _start_time(int(pid)) != started:
+            _end_strays(folder)
             shutil.rmtree(folder, ignore_errors=True)
             swept += 1
     return swept
+
+
+def _end_strays(folder: Path) -> None:
+    """End the processes that name a folder: a bubblewrap killed while it starts leaves its inner half, which waits."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            if os.fsencode(folder) in (process / "cmdline").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def own_folder(name: str) -> Path:
+    """Return a folder of this user for temporary files, which others can walk but not read.
+
+    Args:
+        name: What its name begins with.
+
+    Raises:
+        Missing: Somebody else made one of that name.
+    """
+    folder = Path(tempfile.gettempdir()) / f"{name}-{os.geteuid()}"
+    folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        raise Missing(f"{folder} belongs to somebody else: remove it, or set TMPDIR to a folder of your own")
+    return folder
 
 
 def _root() -> Path:

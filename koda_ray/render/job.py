@@ -18,8 +18,8 @@ from typing import cast
 from pydantic import JsonValue
 
 from koda_ray.errors import KodaError, NotFound, RenderError
+from koda_ray.owned import all_or_cancel
 from koda_ray.render.collect import SeekingFails, UnitCollector, breaks
-from koda_ray.render.owned import all_or_cancel
 from koda_ray.render.patience import patiently
 from koda_ray.render.progress import ProgressMeter
 from koda_ray.render.protocol import (
@@ -215,6 +215,7 @@ class RenderJob:
             "frames": joined.frame_count,
             "durationS": joined.duration_s,
             "frameHash": _digest(units),
+            "still": joined.frame_count > 1 and len({frame for unit in units for frame in unit.frame_hashes}) == 1,
             "sha256": joined.sha256,
             "sizeBytes": joined.size_bytes,
             "quality": joined.quality,

@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from pydantic import JsonValue
 
 from koda_ray.errors import EncodeFailed, NotFound, QualityRejected
+from koda_ray.owned import all_or_cancel
 from koda_ray.render.audio import Sound, decode_audio
 from koda_ray.render.bundle import load_bundle
 from koda_ray.render.compare import compare_videos
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.isolation import WorkFolder, sweep_dead_folders
-from koda_ray.render.mux import join_units
-from koda_ray.render.owned import all_or_cancel
+from koda_ray.render.mux import join_units, list_units
 from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
 from koda_ray.render.quality import VideoFacts, check_video
-from koda_ray.render.sheet import make_sheet, make_thumbnail
+from koda_ray.render.sheet import make_sheet, make_thumbnail, seeks
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import sheet_key, thumbnail_key, unit_key, unit_meta_key, video_key
 
@@ -65,24 +66,39 @@ async def join_video(task: JoinTask) -> JoinResult:
             sounds = await decode_audio(task.spec, bundle, folder.path)
             timings["sound"] = _lap(lap)
             lap = time.perf_counter()
-        checksums = await join_units(task.spec, parts, video, sounds=sounds)
-        timings["join"] = _lap(lap)
-        lap = time.perf_counter()
         thumbnail, sheet = folder.path / "thumbnail.jpg", folder.path / "sheet.jpg"
         seen: dict[str, JsonValue] = {}
 
-        async def check() -> None:
+        async def check(checksums: tuple[str, ...]) -> None:
+            began = time.perf_counter()
             hashes = [digest for unit in task.units for digest in unit.frame_hashes]
             facts = await check_video(task.spec, video, hashes, checksums=checksums)
             seen.update(await _quality(task, video, facts, folder.path))
-            timings["check"] = _lap(lap)
+            timings["check"] = _lap(began)
 
-        async def still(make: Callable[[RenderSpec, Path, Path], Awaitable[None]], path: Path) -> None:
-            await make(task.spec, video, path)
-            timings[path.stem] = _lap(lap)
+        async def still(make: Callable[[RenderSpec, Path, Path], Awaitable[None]], source: Path, path: Path) -> None:
+            began = time.perf_counter()
+            await make(task.spec, source, path)
+            timings[path.stem] = _lap(began)
 
-        # each of them waits for a process of its own
-        await all_or_cancel([check(), still(make_thumbnail, thumbnail), still(make_sheet, sheet)])
+        async def join() -> None:
+            checksums = await join_units(task.spec, parts, video, sounds=sounds)
+            timings["join"] = _lap(lap)
+            looks: list[Coroutine[Any, Any, None]] = [check(checksums), still(make_thumbnail, video, thumbnail)]
+            if seeks(task.spec):
+                looks.append(still(make_sheet, video, sheet))
+            await all_or_cancel(looks)
+
+        # each of them waits for processes of its own, and the sheet takes longest where it is not sought
+        if FORMATS[task.spec.format].pictures:
+            await join()
+            await still(make_sheet, video, sheet)
+        elif seeks(task.spec):
+            await join()
+        else:
+            footage = folder.path / "units.ffconcat"
+            await asyncio.to_thread(list_units, task.spec, parts, footage)
+            await all_or_cancel([join(), still(make_sheet, footage, sheet)])
         lap = time.perf_counter()
         key = video_key(task.user_id, task.job_id, FORMATS[task.spec.format].extension)
         await task.storage.put_file(sheet_key(task.user_id, task.job_id), sheet)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from koda_ray.errors import BrowserCrashed, RenderError
+from koda_ray.owned import end_all, own
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle, load_bundle
 from koda_ray.render.capture import capture_units
 from koda_ray.render.environment import read_environment
+from koda_ray.render.gpu import choose_graphics, confirm_graphics
+from koda_ray.render.graphics import Graphics, GraphicsWish
 from koda_ray.render.join import join_video
-from koda_ray.render.memory import MemoryLimit
-from koda_ray.render.owned import end_all, own
+from koda_ray.render.memory import MemoryLimit, usual_browsers
 from koda_ray.render.probe import probe_page
+from koda_ray.render.programs import find_browser
 from koda_ray.render.protocol import (
     CaptureTask,
     Environment,
@@ -40,17 +42,25 @@ class LocalExecutor:
     """Renders in this process. Close it when done: it keeps browsers.
 
     Args:
-        workers: How many units at once; as many as there are processors when None.
+        workers: How many units at once; `usual_browsers` when None.
         chromium_path: The configured browser, if any.
         memory: How much a browser may use; its share of the machine's when None.
+        graphics: Whether a GPU is used.
     """
 
     def __init__(
-        self, *, workers: int | None = None, chromium_path: Path | None = None, memory: MemoryLimit | None = None
+        self,
+        *,
+        workers: int | None = None,
+        chromium_path: Path | None = None,
+        memory: MemoryLimit | None = None,
+        graphics: GraphicsWish = "auto",
     ) -> None:
-        self._workers = workers or os.cpu_count() or 1
+        self._workers = workers or usual_browsers()
         self._memory = (memory or MemoryLimit()).among(self._workers)
         self._chromium_path = chromium_path
+        self._wish: GraphicsWish = graphics
+        self._choosing = asyncio.Lock()
         self._gate = asyncio.Semaphore(self._workers)
         self._idle: list[Browser] = []
         self._bundles: dict[tuple[str, str], Bundle] = {}
@@ -63,7 +73,7 @@ class LocalExecutor:
 
     async def environment(self) -> Environment:
         """What this machine renders with."""
-        return await asyncio.to_thread(read_environment, self._chromium_path)
+        return await asyncio.to_thread(read_environment, self._chromium_path, await self._graphics())
 
     async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
         """Capture, encode and store units. Raises as `capture_units`."""
@@ -129,7 +139,19 @@ class LocalExecutor:
                     self._idle.append(browser)
 
     async def _launch(self) -> Browser:
-        return await Browser.launch(chromium_path=self._chromium_path, memory=self._memory)
+        graphics = await self._graphics()
+        browser = await Browser.launch(chromium_path=self._chromium_path, memory=self._memory, graphics=graphics)
+        try:
+            await confirm_graphics(browser)
+        except BaseException:
+            await browser.close()
+            raise
+        return browser
+
+    async def _graphics(self) -> Graphics:
+        """Return what all browsers draw with. However many start at once, one looks."""
+        async with self._choosing:
+            return await choose_graphics(find_browser(self._chromium_path).path, self._wish)
 
     async def _bundle(self, storage: Storage, user_id: str, content_hash: str) -> Bundle:
         key = (user_id, content_hash)
@@ -148,7 +170,8 @@ def check_environment(task: CaptureTask, environment: Environment) -> None:
     """
     if task.environment != environment.fingerprint:
         raise RenderError(
-            f"this worker renders with {environment.fingerprint} ({environment.chromium}), the video was begun with "
-            f"{task.environment}: give all render nodes the same browser, FFmpeg and fonts",
+            f"this worker renders with {environment.fingerprint} ({environment.chromium}; graphics: "
+            f"{environment.graphics}), the video was begun with {task.environment}: give all render nodes the same "
+            "browser, FFmpeg, fonts, C compiler and GPU; where only some have a GPU, set KODA_RENDER_GRAPHICS=software",
             retryable=True,
         )

@@ -12,7 +12,10 @@ import struct
 from fractions import Fraction
 from typing import Literal
 
-__all__ = ["TICKS_PER_S", "header", "picture"]
+__all__ = ["TICKS_PER_S", "Image", "header", "lead"]
+
+Image = Literal["png", "jpeg", "raw"]
+"""How pictures travel from browser to encoder; raw ones are planes of YUV 4:2:0, BT.709 in studio range."""
 
 TICKS_PER_S = 1_000_000
 """How finely times are written: FFmpeg's frame filter finds the frame from times that are half a tick off."""
@@ -21,7 +24,7 @@ _UNKNOWN = b"\x01\xff\xff\xff\xff\xff\xff\xff"
 _BITMAP_HEADER_BYTES = 40
 
 
-def header(width: int, height: int, fps: Fraction, image: Literal["png", "jpeg"]) -> bytes:
+def header(width: int, height: int, fps: Fraction, image: Image) -> bytes:
     """Return the beginning of a stream.
 
     Args:
@@ -34,7 +37,9 @@ def header(width: int, height: int, fps: Fraction, image: Literal["png", "jpeg"]
     if image == "png":
         fields = (_BITMAP_HEADER_BYTES, width, height, 1, 32, b"MPNG", 0, 0, 0, 0, 0)
         codec = [_element(0x86, b"V_MS/VFW/FOURCC"), _element(0x63A2, struct.pack("<IiiHH4sIiiII", *fields))]
-    sizes = _element(0xB0, _uint(width)) + _element(0xBA, _uint(height))
+    shape = _element(0xB0, _uint(width)) + _element(0xBA, _uint(height))
+    if image == "raw":
+        codec, shape = [_element(0x86, b"V_UNCOMPRESSED")], shape + _element(0x2EB524, b"I420")
     track = [
         _element(0xD7, _uint(1)),  # number
         _element(0x73C5, _uint(1)),  # UID
@@ -42,7 +47,7 @@ def header(width: int, height: int, fps: Fraction, image: Literal["png", "jpeg"]
         _element(0x9C, _uint(0)),  # no lacing
         _element(0x23E383, _uint(round(1_000_000_000 / fps))),  # duration of a frame, in ns
         *codec,
-        _element(0xE0, sizes),
+        _element(0xE0, shape),
     ]
     names = _element(0x4D80, b"koda") + _element(0x5741, b"koda")
     return b"".join(
@@ -57,15 +62,27 @@ def header(width: int, height: int, fps: Fraction, image: Literal["png", "jpeg"]
     )
 
 
-def picture(index: int, fps: Fraction, data: bytes) -> bytes:
-    """Return one picture, shown from frame ``index`` on."""
-    block = b"\x81\x00\x00\x80" + data  # track 1, at the cluster's time, a key frame
-    return _element(0x1F43B675, _element(0xE7, _uint(round(index * TICKS_PER_S / fps))) + _element(0xA3, block))
+def lead(index: int, fps: Fraction, data_bytes: int) -> bytes:
+    """Return what goes before the bytes of one picture, which is shown from frame ``index`` on.
+
+    Args:
+        index: The frame's.
+        fps: Frames per second.
+        data_bytes: How long the picture is.
+    """
+    time = _element(0xE7, _uint(round(index * TICKS_PER_S / fps)))
+    block = b"\x81\x00\x00\x80"  # track 1, at the cluster's time, a key frame
+    before = time + _begin(0xA3, len(block) + data_bytes) + block
+    return _begin(0x1F43B675, len(before) + data_bytes) + before
 
 
 def _element(identifier: int, data: bytes) -> bytes:
+    return _begin(identifier, len(data)) + data
+
+
+def _begin(identifier: int, data_bytes: int) -> bytes:
     name = identifier.to_bytes((identifier.bit_length() + 7) // 8, "big")
-    return name + (len(data) | 1 << 56).to_bytes(8, "big") + data
+    return name + (data_bytes | 1 << 56).to_bytes(8, "big")
 
 
 def _uint(value: int) -> bytes:

@@ -20,7 +20,7 @@ from koda_ray.render.pictures import feed_of, join_pictures
 from koda_ray.render.programs import find_program, version_of
 from koda_ray.render.spec import RenderSpec
 
-__all__ = ["CHECKSUM", "join_units"]
+__all__ = ["CHECKSUM", "join_units", "list_units"]
 
 CHECKSUM = "crc32"
 """FFmpeg's name for what the copied frames are compared by."""
@@ -53,9 +53,9 @@ async def join_units(
         await _make_gif(spec, units, target)
         return ()
     listing, sums = target.with_suffix(".ffconcat"), target.with_suffix(".sums")
-    await asyncio.to_thread(listing.write_text, _concat(spec, units))
+    await asyncio.to_thread(list_units, spec, units, listing)
     # frames are copied as they are: units of one encoder have one header, and the gate decodes some of each
-    inputs = ["-f", "concat", "-safe", "0", "-auto_convert", "0", "-i", str(listing)]
+    inputs = ["-auto_convert", "0", "-i", str(listing)]
     outputs = ["-map", "0:v:0", "-c:v", "copy", "-bsf:v", f"setts={_times(spec)}", *_container(spec)]
     if spec.audio:
         for sound in sounds:
@@ -69,13 +69,21 @@ async def join_units(
     return tuple(line.split(",")[5].strip() for line in lines if line[:1].isdecimal())
 
 
-def _concat(spec: RenderSpec, units: Sequence[tuple[Path, int]]) -> str:
+def list_units(spec: RenderSpec, units: Sequence[tuple[Path, int]], listing: Path) -> None:
+    """Write down units so that FFmpeg reads them as one video, as soon as they are there and before they are joined.
+
+    Args:
+        spec: The video; its units are not pictures.
+        units: Each unit's file and number of frames, in order.
+        listing: The file to write; links to the units lie beside it, under names that FFmpeg takes from a list.
+    """
     lines = ["ffconcat version 1.0"]
-    for path, frames in units:
+    for index, (path, frames) in enumerate(units):
+        link = listing.with_name(f"{listing.stem}-{index:06d}")
+        link.symlink_to(path.resolve())
         # the container's own duration leaves the last frame's out where frames are reordered
-        name = str(path).replace("'", "'\\''")
-        lines += [f"file '{name}'", f"duration {spec.seconds(frames):.9f}"]
-    return "\n".join(lines) + "\n"
+        lines += [f"file {link.name}", f"duration {spec.seconds(frames):.9f}"]
+    listing.write_text("\n".join(lines) + "\n")
 
 
 def _times(spec: RenderSpec) -> str:

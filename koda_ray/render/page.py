@@ -12,7 +12,7 @@ import base64
 import contextlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, cast
@@ -22,19 +22,24 @@ from koda_ray.errors import BrowserCrashed, InvalidInput, PageError, PageNotRead
 from koda_ray.render.browser import Browser, Target
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.cdp import NAVIGATED
-from koda_ray.render.clock import page_clock, worker_clock
+from koda_ray.render.clock import Moved, page_clock, unscripted_clock, worker_clock
+from koda_ray.render.frames import RAW_QUALITY
+from koda_ray.render.matroska import Image
 from koda_ray.render.problems import Problems, clean
 from koda_ray.render.serving import ORIGIN, BundleServer
 
-__all__ = ["CAPTURE_VERSION", "JPEG_QUALITY", "PageFacts", "RenderPage"]
+__all__ = ["CAPTURE_VERSION", "PageFacts", "RenderPage"]
 
-CAPTURE_VERSION = "6"
+CAPTURE_VERSION = "9"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
 
-JPEG_QUALITY = 95
+_JPEG_QUALITY = 95
 FRAME_TIMEOUT_S = 60.0
+OPEN_TIMEOUT_S = 60.0
 PENDING_TIMEOUT_S = 15.0
 _POLL_S = 0.01
+_TRANSITION = "a view transition"
+"""What the clock calls one that waits for its pictures."""
 _QUIET_ROUNDS = 3
 _GRACE_AFTER_ERROR_S = 2.0
 _BUSY_S = 2.0
@@ -44,6 +49,8 @@ _MAX_NAME_CHARS = 300
 _TICK_MS = 1000 / 60
 _FIRST_TICK_MS = 100_000.0
 _EXTRA_TICK_MS = 0.001
+_INJECT = "Page.addScriptToEvaluateOnNewDocument"
+_WORLD = "koda"
 _BACKGROUND = "Emulation.setDefaultBackgroundColorOverride"
 _CLEAR = {"r": 0, "g": 0, "b": 0, "a": 0}
 _WHITE = {"r": 255, "g": 255, "b": 255, "a": 1}
@@ -77,7 +84,8 @@ class RenderPage:
         self._zero_ms = _FIRST_TICK_MS  # the browser's time when the page's is 0
         self._now_ms = 0.0
         self._main_frame: str | None = None
-        self._last: tuple[str, bytes] | None = None
+        self._options: dict[str, object] = {}
+        self._last: tuple[str | bytes, bytes] | None = None
         self._still = False
         self._contract = False
         self._ready = False
@@ -88,7 +96,9 @@ class RenderPage:
         self._server = BundleServer(bundle, self.problems, self._on_journey)
         self._journeys = 0
         self._worker_source = ""
-        self._stirs = bundle.moves and browser.kind == "shell"
+        self._sandboxes = bundle.sandboxes
+        self._moves = bundle.moves
+        self._draws = bundle.draws
         self._background = _CLEAR
 
     @classmethod
@@ -120,39 +130,46 @@ class RenderPage:
 
         Raises:
             InvalidInput: The bundle has no such page.
-            BrowserCrashed: The browser ended.
+            BrowserCrashed: The browser ended, or does not answer.
         """
         if entry not in bundle.files:
             raise InvalidInput(f"the bundle has no {entry!r}: it has {', '.join(sorted(bundle.files)[:5])}")
-        target = await browser.new_target(width, height, scale=scale)
-        self = cls(browser, target, bundle)
         try:
-            await self._load(seed=seed, entry=entry, props=props, transparent=transparent)
-        except BaseException:
-            await self.close()
-            raise
+            async with asyncio.timeout(OPEN_TIMEOUT_S):
+                target = await browser.new_target(width, height, scale=scale)
+                self = cls(browser, target, bundle)
+                try:
+                    await self._load(seed=seed, entry=entry, props=props, transparent=transparent)
+                except BaseException:
+                    await self.close()
+                    raise
+        except TimeoutError:
+            raise BrowserCrashed(f"the page was not opened in {OPEN_TIMEOUT_S:g} s") from None
         return self
 
     async def _load(self, *, seed: int, entry: str, props: str, transparent: bool) -> None:
         session = self._session
-        session.on("Inspector.targetCrashed", self._on_crashed)
         session.on("Runtime.exceptionThrown", self.problems.on_exception)
         session.on("Runtime.consoleAPICalled", self.problems.on_console)
+        session.on("Log.entryAdded", self.problems.on_log)
         session.on("Page.frameNavigated", self._on_navigated)
         session.on("Page.javascriptDialogOpening", self._on_dialog)
         session.on("Target.detachedFromTarget", self._on_worker_gone)
         self._worker_source = worker_clock(seed)
+        moved = Moved(drawings=self._draws, pictures=self._moves and self._browser.kind == "full")
         self._background = _CLEAR if transparent else _WHITE
         if transparent:
             await session.send(_BACKGROUND, {"color": self._background})
         # sent together: the browser takes them in order
         for call in [
-            session.post("Inspector.enable"),
             session.post("Runtime.enable"),
+            session.post("Log.enable"),
             session.post("Page.enable"),
-            session.post("Page.addScriptToEvaluateOnNewDocument", {"source": page_clock(seed, props)}),
+            session.post(_INJECT, {"source": page_clock(seed, props, moved)}),
         ]:
             await call
+        if self._sandboxes:  # a world of its own in each frame takes as long as a tenth of a page's start
+            await session.send(_INJECT, {"source": unscripted_clock(seed, moved), "worldName": _WORLD})
         self._server.attach(session)
         session.on("Target.attachedToTarget", self._on_worker)
         await session.send("Target.setAutoAttach", _WORKERS)
@@ -215,6 +232,8 @@ class RenderPage:
         facts = cast("dict[str, object]", await self._before(deadline, "window.__kodaRender.begin()", timeout_s) or {})
         self._contract = facts.get("contract") is True
         self._zero_ms = math.ceil(self._ticks_ms)  # whatever moves by itself has begun before, or begins now
+        if facts.get("aside"):  # animations are aside of where they begin: the first frame moves them like all others
+            await self._pass(0, 1)
         self._ready = True
         return PageFacts(
             contract=self._contract,
@@ -266,39 +285,54 @@ class RenderPage:
             await self._pass(frame, fps)  # a canvas of a worker is not embedded before it was drawn once
         self._frame = frame
 
-    async def picture(self, *, image: Literal["png", "jpeg"] = "png") -> bytes:
-        """Paint and return the picture, as an encoded image of the picture's size.
+    async def picture(self, *, image: Image = "png", quality: int = _JPEG_QUALITY) -> bytes:
+        """Paint and return the picture, as an image of the picture's size.
 
         A frame that changed nothing gives the very object that the frame before gave: `is` tells them apart.
+
+        Args:
+            image: How it is encoded; raw only in a browser that hands over raw frames.
+            quality: Of a JPEG, 1 to 99.
 
         Raises:
             BrowserCrashed: It was not painted, or the browser ended.
         """
-        options: dict[str, object] = {"format": image, "optimizeForSpeed": True}
-        if image == "jpeg":
-            options["quality"] = JPEG_QUALITY
+        options: dict[str, object] = {"format": "png", "optimizeForSpeed": True}
+        if image != "png":
+            options |= {"format": "jpeg", "quality": RAW_QUALITY if image == "raw" else quality}
+        if options != self._options:  # what was kept is another kind of picture
+            self._options, self._last, self._still = options, None, False
         try:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
-                data = await (self._frame_shot(options) if self._browser.kind == "shell" else self._shot(options))
+                return await self._picture(options, raw=image == "raw")
         except TimeoutError:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_BUSY_S):
-                    await self._check_body()
+            await self._check_body()
             raise BrowserCrashed(f"frame {self._frame} was not painted in {FRAME_TIMEOUT_S:g} s") from None
+
+    async def _picture(self, options: dict[str, object], *, raw: bool) -> bytes:
+        data = await (self._frame_shot(options) if self._browser.kind == "shell" else self._shot(options))
         self._browser.frames_painted += 1
         last = self._last
-        if data is None and last is not None:
+        if data is None and last is not None and self._still:
             return last[1]
         if not isinstance(data, str) or not data:
             await self._check_body()
             raise BrowserCrashed(f"the browser gave no picture of frame {self._frame}")
-        if last is not None and last[0] == data:
+        picture = self._raw(data) if raw else data
+        if last is not None and last[0] == picture:
             if self._browser.kind == "shell":
                 await self._begin_frame()  # taking a picture counts as damage to the next frame
                 self._still = True
             return last[1]
-        self._last = (data, base64.b64decode(data))
+        self._last = (picture, picture if isinstance(picture, bytes) else base64.b64decode(picture))
         return self._last[1]
+
+    def _raw(self, data: str) -> bytes:
+        frames = self._browser.frames
+        picture = None if frames is None else frames.read(base64.b64decode(data))
+        if picture is None:
+            raise BrowserCrashed(f"the browser gave no raw picture of frame {self._frame}")
+        return picture
 
     async def _frame_shot(self, options: dict[str, object]) -> object:
         """Paint by a frame of our own; None when a page that stood still does so still, which costs next to nothing."""
@@ -306,10 +340,14 @@ class RenderPage:
             if not (await self._begin_frame()).get("hasDamage"):
                 return None
             self._still = False
-        return (await self._begin_frame(screenshot=options)).get("screenshotData")
+        data = (await self._begin_frame(screenshot=options)).get("screenshotData")
+        if data is None:  # a compositor that was too busy gives none, without a word
+            data = (await self._begin_frame(screenshot=options)).get("screenshotData")
+        return data
 
     async def _shot(self, options: dict[str, object]) -> object:
-        await self._evaluate("window.__kodaRender.painted()")
+        if not await self._evaluate("window.__kodaRender.painted()"):
+            return None
         return (await self._session.send("Page.captureScreenshot", options)).get("data")
 
     async def close(self) -> None:
@@ -319,9 +357,6 @@ class RenderPage:
                 await self._target.close()
         except (BrowserCrashed, TimeoutError):
             self._browser.spoilt = True
-
-    def _on_crashed(self, _event: Mapping[str, object]) -> None:
-        self._session.end("the page's process ended (killed, or out of memory)")
 
     def _on_dialog(self, _event: Mapping[str, object]) -> None:
         """Dismiss a dialog: nobody is there to answer, and the page stands until somebody does."""
@@ -334,7 +369,7 @@ class RenderPage:
             return
         self._server.arrived(str(frame.get("id")))
         if self._ready:
-            self._left_for = str(frame.get("url"))
+            self._left_for = str(frame.get("unreachableUrl") or frame.get("url"))
 
     def _on_journey(self, frame: str, url: str) -> None:
         """Note that the page is about to go somewhere, or to itself again; it may still be a download."""
@@ -355,8 +390,11 @@ class RenderPage:
     async def _check_body(self) -> None:
         """Say why there is no picture, where it is the page's fault."""
         self._check_there(self._frame, failed=True)
-        if await self._evaluate("document.body === null", frame=self._frame):
-            raise self._page_error("the page stopped its own loading, or left, before it had a body", frame=self._frame)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_BUSY_S):
+                if await self._evaluate("document.body === null", frame=self._frame):
+                    why = "the page stopped its own loading, or left, before it had a body"
+                    raise self._page_error(why, frame=self._frame)
 
     async def _step(self, frame: int, fps: Fraction | float) -> None:
         self._now_ms = float(frame * 1000 / fps)
@@ -375,8 +413,8 @@ class RenderPage:
         self._check_there(frame)
         if names := self._pending(pending):
             await self._arrive(frame, fps, names)
-        if self._stirs:
-            await self._stir()
+        if self._moves and self._browser.kind == "shell":
+            await self._in_time(frame, fps, self._stir())
 
     async def _arrive(self, frame: int, fps: Fraction | float, names: list[str], ask: str = "again") -> None:
         """Wait until what the frame asked for is there."""
@@ -389,7 +427,8 @@ class RenderPage:
                             f"frame {frame}: still waiting for {', '.join(names)} after {PENDING_TIMEOUT_S:g} s",
                             context={"frame": frame},
                         )
-                    await self._begin_frame(invisible=True)
+                    await self._begin_frame(invisible=_TRANSITION not in names)
+                    self._still = False  # what it changed may have been painted, and is no damage to the next frame
                     await asyncio.sleep(_POLL_S)
                     names = self._pending(await self._evaluate(f"window.__kodaRender.{ask}()", frame=frame))
         except TimeoutError:
@@ -397,9 +436,12 @@ class RenderPage:
 
     async def _pass(self, frame: int, fps: Fraction | float, *, invisible: bool = False) -> None:
         """Let the page run one frame that nobody looks at."""
+        await self._in_time(frame, fps, self._begin_frame(invisible=invisible))
+
+    async def _in_time(self, frame: int, fps: Fraction | float, work: Awaitable[object]) -> None:
         try:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
-                await self._begin_frame(invisible=invisible)
+                await work
         except TimeoutError:
             raise self._endless(frame, fps) from None
 
@@ -440,7 +482,7 @@ class RenderPage:
         return answer["result"].get("value")
 
     def _page_error(self, message: str, *, frame: int | None = None) -> PageError:
-        fatal = self.problems.fatal or (self.problems.all[-1] if self.problems.all else None)
+        fatal = self.problems.to_mend
         where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal and fatal.file else ""
         when = "" if frame is None else f"frame {frame}: "
         return PageError(

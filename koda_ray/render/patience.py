@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
-
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from koda_ray.errors import StorageError
 
 __all__ = ["PATIENCE_S", "patiently"]
 
 PATIENCE_S = 30.0
+_WAIT_S, _WAIT_MAX_S = 0.1, 2.0
 T = TypeVar("T")
 
 
@@ -20,23 +21,21 @@ async def patiently(call: Callable[[], Awaitable[T]], *, limit_s: float = PATIEN
 
     Args:
         call: Makes the call; it may be made several times.
-        limit_s: How long after the first failure it is tried again, in seconds.
+        limit_s: How long after the first call it is tried again, in seconds.
 
     Raises:
         StorageError: It failed to the end, or in a way that will not pass (a full disk).
     """
-    tries = AsyncRetrying(
-        retry=retry_if_exception(_may_pass),
-        stop=stop_after_delay(limit_s),
-        wait=wait_exponential(multiplier=0.1, max=2.0),
-        reraise=True,
-    )
-
-    async def attempt() -> T:
-        return await call()
-
-    return await tries(attempt)
+    end, wait_s = time.monotonic() + limit_s, _WAIT_S
+    while True:
+        try:
+            return await call()
+        except StorageError as error:
+            if not _may_pass(error) or time.monotonic() >= end:
+                raise
+        await asyncio.sleep(wait_s)
+        wait_s = min(_WAIT_MAX_S, wait_s * 2)
 
 
-def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, StorageError) and error.retryable and error.code != "DISK_FULL"
+def _may_pass(error: StorageError) -> bool:
+    return error.retryable and error.code != "DISK_FULL"

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from koda_ray.errors import EncodeFailed
+from koda_ray.owned import see_through
 from koda_ray.render import matroska
-from koda_ray.render.owned import see_through
 
 __all__ = ["PictureUnit", "feed_of", "frame_name", "join_pictures", "read_pictures", "sequence_feed"]
 
@@ -150,10 +150,12 @@ async def feed_of(units: Sequence[tuple[Path, int]], *, size: tuple[int, int], f
     last: tuple[int, bytes] | None = None
     while (shown := await asyncio.to_thread(next, pictures, None)) is not None:
         last = shown
-        yield matroska.picture(shown[0], fps, shown[1])
+        yield matroska.lead(shown[0], fps, len(shown[1]))
+        yield shown[1]
     end = sum(frames for _, frames in units) - 1
     if last is not None and last[0] < end:  # the end has to be marked
-        yield matroska.picture(end, fps, last[1])
+        yield matroska.lead(end, fps, len(last[1]))
+        yield last[1]
 
 
 async def join_pictures(units: Sequence[tuple[Path, int]], target: Path) -> None:
@@ -201,4 +203,6 @@ async def sequence_feed(
     yield matroska.header(*size, fps, "png")
     with await asyncio.to_thread(zipfile.ZipFile, path) as archive:
         for frame in frames:
-            yield matroska.picture(frame, fps, await asyncio.to_thread(archive.read, frame_name(frame)))
+            data = await asyncio.to_thread(archive.read, frame_name(frame))
+            yield matroska.lead(frame, fps, len(data))
+            yield data

@@ -56,6 +56,15 @@ class Problems:
         return self._fatal
 
     @property
+    def to_mend(self) -> PageProblem | None:
+        """What failed, as near to the project's own files as it is known: a runtime throws again what it caught."""
+        errors = [problem for problem in self._found if problem.kind in ("exception", "console")]
+        own = [problem for problem in errors if problem.file is not None and _is_own(problem.file)]
+        if self._fatal is not None and self._fatal.file is not None and (_is_own(self._fatal.file) or not own):
+            return self._fatal
+        return own[-1] if own else self._fatal or (self._found[-1] if self._found else None)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should hear of, in short: the first few problems."""
         messages = dict.fromkeys(problem.message[:_CAUSE_CHARS] for problem in self._found)
@@ -96,6 +105,12 @@ class Problems:
         text = " ".join(texts)
         frames = [*_stack_frames(text[:_MAX_READ_CHARS]), *_frames(event.get("stackTrace"))]
         self._report("console", text.partition("\n    at ")[0], frames)
+
+    def on_log(self, event: Mapping[str, object]) -> None:
+        """Take ``Log.entryAdded``: scripts that the browser would not run. Of files that are not there others tell."""
+        entry = _mapping(event.get("entry"))
+        if entry.get("level") == "error" and entry.get("source") in ("javascript", "security") and not self._full:
+            self._report("console", str(entry.get("text") or ""), [entry] if entry.get("url") else [])
 
     def _report(self, kind: ProblemKind, message: str, frames: Sequence[Mapping[str, object]]) -> PageProblem:
         lines: list[str] = []

@@ -12,7 +12,7 @@ from typing import Literal
 
 from koda_ray.errors import Missing
 
-__all__ = ["BrowserBinary", "BrowserKind", "find_browser", "find_program", "version_of"]
+__all__ = ["BrowserBinary", "BrowserKind", "check_programs", "find_browser", "find_program", "version_of"]
 
 BrowserKind = Literal["shell", "full"]
 
@@ -38,6 +38,20 @@ class BrowserBinary:
 
     path: Path
     kind: BrowserKind
+
+
+def check_programs(chromium_path: Path | None = None) -> None:
+    """Check that everything a video takes is installed here, before work is begun that would fail for it.
+
+    Args:
+        chromium_path: The configured browser, if any.
+
+    Raises:
+        Missing: Something is not; the message names its Debian package.
+    """
+    find_browser(chromium_path)
+    for name in ("ffmpeg", "ffprobe", "bwrap"):
+        find_program(name)
 
 
 def find_program(name: str) -> str:
@@ -68,7 +82,10 @@ def find_browser(configured: Path | None = None) -> BrowserBinary:
     """
     if configured is not None:
         if not os.access(configured, os.X_OK):
-            raise Missing(f"KODA_CHROMIUM_PATH={configured} is not an executable: install chromium-headless-shell")
+            raise Missing(
+                f"KODA_CHROMIUM_PATH={configured} is not an executable: name a Chromium, or leave it out for the one "
+                "that is found"
+            )
         return BrowserBinary(configured, "shell" if "headless" in configured.name else "full")
     shells = (*_SHELL_PATHS, *map(shutil.which, _SHELL_NAMES), *_downloaded())
     whole = (*_FULL_PATHS, *map(shutil.which, _FULL_NAMES))

@@ -30,7 +30,6 @@ __all__ = ["VideoFacts", "check_video", "probe_video"]
 _TIMEOUT_S = 600.0
 _LOOKS_PER_S = 4
 _LOOK_WIDTH, _LOOK_HEIGHT = 96, 54
-_FEW_LOOKS = 3
 _BLACK_LEVEL = 24
 _SEEN_ALPHA = 8
 _UNIFORM_SPREAD = 8
@@ -201,12 +200,12 @@ def _check_sound(spec: RenderSpec, facts: VideoFacts) -> None:
 async def _look_at(spec: RenderSpec, path: Path, *, sparingly: bool) -> list[str]:
     """Refuse what shows nothing, and return what is odd about the beginning.
 
-    The first frame of each unit tells nearly always; where those are few or show nothing, more are decoded.
+    The first frame of each unit tells nearly always; where those show nothing, more are decoded.
     """
     every = max(1, round(spec.fps / _LOOKS_PER_S))
     often = range(0, spec.frame_count, every)
     seen = await _looks(spec, path, None if sparingly and spec.format != "gif" else often)
-    if sparingly and (len(seen) < _FEW_LOOKS or all(map(_is_uniform, seen)) or _brightest(spec, seen) < _BLACK_LEVEL):
+    if sparingly and (all(map(_is_uniform, seen)) or _brightest(spec, seen) < _BLACK_LEVEL):
         seen = await _looks(spec, path, often)
     if (brightest := _brightest(spec, seen)) < _BLACK_LEVEL:
         if spec.alpha:

@@ -8,7 +8,7 @@ from koda_ray.render.ffmpeg import QUIETLY, run
 from koda_ray.render.looks import OVER_GREY, look
 from koda_ray.render.spec import RenderSpec, plan_units
 
-__all__ = ["make_sheet", "make_thumbnail", "sheet_frames"]
+__all__ = ["make_sheet", "make_thumbnail", "seeks", "sheet_frames"]
 
 _TIMEOUT_S = 600.0
 _THUMBNAIL_LONG_SIDE_PX = 1280
@@ -53,6 +53,11 @@ def sheet_frames(spec: RenderSpec) -> tuple[int, ...]:
     return tuple((2 * cell + 1) * total // (2 * count) for cell in range(count))
 
 
+def seeks(spec: RenderSpec) -> bool:
+    """Whether a sheet's frames are sought: quick in a joined video; in a list of units FFmpeg decodes those before."""
+    return len(plan_units(spec)) >= _CELLS and spec.format not in ("gif", "png") and not spec.alpha
+
+
 async def make_sheet(spec: RenderSpec, video: Path, target: Path) -> None:
     """Save the contact sheet as a JPEG: up to 4x3 frames (6x2 of an upright video), each with its time.
 
@@ -66,7 +71,7 @@ async def make_sheet(spec: RenderSpec, video: Path, target: Path) -> None:
     tile = f"tile={columns}x{rows}:padding={_GAP_PX}:margin={_GAP_PX}:color={_BACKGROUND}"
     scaled = f"{_scaled(spec, _CELL_LONG_SIDE_PX)},format=yuvj420p"
     output = ["-frames:v", "1", "-q:v", "4", *_JPEG, str(target)]
-    if len(plan_units(spec)) < _CELLS or spec.format in ("gif", "png") or spec.alpha:
+    if not seeks(spec):
         captioned = f"{scaled},{_caption(_OWN_TIME)},{tile}"
         if spec.format == "mp4" and spec.frame_count >= _CELLS * _LONG_CELL:
             # half the work: frames that no other needs are not decoded, and the next one that is will do

@@ -26,7 +26,8 @@ _SKIPPED = {"node_modules", "__MACOSX", "__pycache__"}
 _TEXTS = {".html", ".htm", ".css", ".js", ".mjs", ".json", ".svg", ".gltf", ".xml"}
 # any quoted or bracketed words that could be a path: what names no file is left alone
 _NAMES = re.compile(r"""["'`(=]\s*([^"'`()<>\s=][^"'`()<>\n]{0,300}?)\s*["'`)>]""")
-_SOURCES = re.compile(r"""<script[^>]+src\s*=\s*["'][^"']+\.(tsx?|jsx)["']""")
+_BARE_NAMES = re.compile(r"""=\s*([^"'`()<>\s=]{1,300})(?=[\s>])""")
+_SOURCES = re.compile(r"""<script[^>]+src\s*=\s*["']?[^"'\s>]+\.(tsx?|jsx)(?:[?#][^"'\s>]*)?["'\s>]""", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def read_page(path: Path, *, entry: str | None = None) -> Page:
         raise InvalidInput(f"{path} has {path.stat().st_size} bytes; at most {MAX_BUNDLE_BYTES} can be rendered")
     with path.open("rb") as file:
         if file.read(2) != b"PK":
-            raise InvalidInput(f"{path} is not a page: give a folder with an index.html, a zip, or an .html file")
+            why = "is not a zip" if path.suffix.lower() == ".zip" else "is not a page"
+            raise InvalidInput(f"{path} {why}: give a folder with an index.html, a zip, or an .html file")
     return unpack_page(path.read_bytes(), entry=entry, what=str(path))
 
 
@@ -78,7 +80,9 @@ def unpack_page(data: bytes, *, entry: str | None = None, what: str = "the zip")
     tops = {name.partition("/")[0] for name in files}
     if len(tops) == 1 and all("/" in name for name in files):
         files = {name.partition("/")[2]: body for name, body in files.items()}
-    if f"{_BUILT}/index.html" in files and _unbuilt(files.get("index.html")):
+    page = entry or "index.html"
+    is_project = entry is None and "package.json" in files
+    if f"{_BUILT}/{page}" in files and (is_project or _unbuilt(files.get(page))):
         files = {n.removeprefix(f"{_BUILT}/"): body for n, body in files.items() if n.startswith(f"{_BUILT}/")}
     return page_of(files, entry, what=what)
 
@@ -95,6 +99,8 @@ def page_of(files: Mapping[str, bytes], entry: str | None, *, what: str) -> Page
         entry = "index.html" if "index.html" in files else top[0] if len(top) == 1 else None
     if entry is None and pages:
         raise InvalidInput(f"{what} has no index.html: name the page by its entry, one of {', '.join(pages[:5])}")
+    if entry is not None and entry not in files and pages:
+        raise InvalidInput(f"{what} has no page {entry!r}: give as its entry one that it has, {', '.join(pages[:5])}")
     if entry is None or entry not in files:
         has = ", ".join(sorted(files)[:5]) or "nothing"
         raise InvalidInput(f"{what} has no {entry or 'index.html'} (it has {has}): give the folder of a built page")
@@ -168,7 +174,8 @@ def _is_below(path: Path, root: Path) -> bool:
 def _named(text: str, of: str, root: Path) -> list[str]:
     """Return the files below a root that a text names, as seen from its own file and from the root."""
     found: list[str] = []
-    for word in dict.fromkeys(match[1] for match in _NAMES.finditer(text)):
+    words = [match[1] for names in (_NAMES, _BARE_NAMES) for match in names.finditer(text)]
+    for word in dict.fromkeys(words):
         word = unquote(re.split("[?#]", word, maxsplit=1)[0]).strip()
         if not word or ":" in word or "\0" in word:
             continue

@@ -43,7 +43,7 @@ __all__ = [
 Preset = Literal["preview", "final", "720p", "1080p", "4k"]
 VideoFormat = Literal["mp4", "webm", "mov", "gif", "png"]
 """Container and codec: H.264, VP9, ProRes 4444, GIF, or PNG pictures in a zip."""
-Effort = Literal["fast", "small"]
+Effort = Literal["draft", "fast", "small"]
 """What the encoder saves: time, at a larger file, or bytes. The picture is as good with both."""
 CaptureMode = Literal["seek", "replay"]
 """How a unit's first frame is reached: by one seek, or by every frame before it without painting."""
@@ -159,7 +159,7 @@ class RenderSpec:
         alpha: Whether what the page leaves transparent stays so (webm, mov, gif, png).
         crf: Constant rate factor of H.264 (0 to 51, lower is better); VP9 uses an equivalent of it.
         bitrate_kbps: Aim at this many kilobits per second instead (mp4, webm).
-        effort: Whether the encoder saves time or bytes.
+        effort: Whether the encoder saves time or bytes; ``draft`` saves more time, at some of the picture's quality.
         seed: Seed of the page's random numbers.
         entry: The bundle's page.
         props: JSON text that the page finds as ``window.__kodaProps``.

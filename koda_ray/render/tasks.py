@@ -2,7 +2,8 @@
 
 A capture is a streaming task: it yields counts of frames while it works and each unit's facts once that is stored, both
 small; frames stay in the worker. Expected failures are yielded too, as values, so that they arrive as what they are.
-The job retries, because only it knows what is left to do and what may not be tried again.
+The job retries, because only it knows what is left to do and what may not be tried again. A task that has begun says
+that it is at work every few seconds; one that falls silent is lost, whatever Ray makes of it.
 
 A worker has the cluster's environment, which holds keys. While a task runs, those of our settings are out of it, so
 nothing that the task starts inherits them (browsers start from an empty environment besides). What remains is what a
@@ -18,9 +19,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import queue
-import threading
-import time
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -30,8 +28,9 @@ from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
 from koda_ray.config import SECRETS
 from koda_ray.errors import Cancelled, KodaError, Missing, RenderError
+from koda_ray.owned import end_all, own
+from koda_ray.render.graphics import GraphicsWish
 from koda_ray.render.memory import MemoryLimit
-from koda_ray.render.owned import end_all, own
 from koda_ray.render.protocol import (
     Captured,
     CaptureTask,
@@ -43,6 +42,7 @@ from koda_ray.render.protocol import (
     ProbeTask,
     UnitResult,
 )
+from koda_ray.render.telling import BEAT_S, told
 
 __all__ = ["CHROMIUM_RESOURCE", "URGENT_RESOURCE", "RayExecutor"]
 
@@ -52,17 +52,16 @@ CHROMIUM_RESOURCE = "chromium"
 URGENT_RESOURCE = "chromium_urgent"
 """How many more a node runs for what somebody waits for; without it, such work waits its turn."""
 
-CAPTURE_CPUS = 1
+CAPTURE_CPUS = 0.5
 CAPTURE_MEMORY_BYTES = 1024**3
 JOIN_CPUS = 1
 JOIN_MEMORY_BYTES = 512 * 1024**2
 MAX_RETRIES = 0
 
-_BACKGROUND_NICE = 19
-_TELL_EVERY_S = 0.5
-_POLL_S = 0.1
 _CANCEL_S = 4.0
 """How long a cancelled task may clean up before its process is killed: longer than a page and a browser take to end."""
+_SILENT_S = 6 * BEAT_S
+"""How long a task that has begun may say nothing before it is given up."""
 _LOST = "WORKER_LOST"
 _DONE = "done"
 T = TypeVar("T")
@@ -81,92 +80,33 @@ def _without_secrets() -> Generator[None]:
 def _run(
     work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]], *, background: bool = False
 ) -> Iterator[object]:
-    """Run a coroutine in a thread; yield what it tells, then what it returns or the KodaError that it raises.
-
-    The task itself stays in the main thread, where Ray's cancelling arrives; it then cancels the coroutine and waits
-    until its processes are gone.
-    """
     with _without_secrets():
-        yield from _tell(work, background=background)
+        yield from told(work, background=background)
 
 
-def _tell(
-    work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]], *, background: bool
+def _capture(
+    task: CaptureTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsWish
 ) -> Iterator[object]:
-    told: queue.SimpleQueue[object] = queue.SimpleQueue()
-    loop = asyncio.new_event_loop()
-    outcome: list[object] = []
-    main: list[asyncio.Task[object]] = []
-    over = threading.Event()
-    faults: list[Exception] = []
-
-    async def body() -> None:
-        main.append(cast("asyncio.Task[object]", asyncio.current_task()))
-        if over.is_set():  # cancelled before it began
-            return
-        try:
-            outcome.append(await work(told.put))
-        except KodaError as error:
-            outcome.append(error)
-        except Exception as error:  # a fault of ours: raised in the task itself, so that it is told
-            faults.append(error)
-
-    def thread() -> None:
-        if background:  # this thread alone, and what it starts: the process may do urgent work next
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICE)
-        with contextlib.suppress(asyncio.CancelledError), asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(body())
-
-    worker = threading.Thread(target=thread, name="render", daemon=True)
-    worker.start()
-    last = time.monotonic()
-    frames: Captured | None = None
-    try:
-        while worker.is_alive() or not told.empty():
-            value: object = None
-            with contextlib.suppress(queue.Empty):
-                value = told.get(timeout=_POLL_S)
-            if isinstance(value, Captured):
-                frames = value
-            elif value is not None:
-                frames = None
-                yield value
-            if frames is not None and time.monotonic() - last >= _TELL_EVERY_S:
-                last = time.monotonic()
-                yield frames
-                frames = None
-    finally:
-        over.set()
-        if worker.is_alive() and main:
-            with contextlib.suppress(RuntimeError):  # it ended meanwhile
-                loop.call_soon_threadsafe(main[0].cancel)
-        worker.join()
-    if faults:
-        raise faults[0]
-    if not outcome:
-        raise RuntimeError("the render worker's thread ended without an outcome")
-    yield outcome[0]
-
-
-def _capture(task: CaptureTask, chromium_path: Path | None, memory: MemoryLimit) -> Iterator[object]:
     from koda_ray.render.local import LocalExecutor
 
     async def work(tell: Callable[[object], None]) -> str:
         async def hear(told: Captured | UnitResult) -> None:
             tell(told)
 
-        async with LocalExecutor(workers=1, chromium_path=chromium_path, memory=memory) as local:
+        async with LocalExecutor(workers=1, chromium_path=chromium_path, memory=memory, graphics=graphics) as local:
             await local.capture(task, hear)
         return _DONE
 
     yield from _run(work, background=not task.urgent)
 
 
-def _probe(task: ProbeTask, chromium_path: Path | None, memory: MemoryLimit) -> Iterator[object]:
+def _probe(
+    task: ProbeTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsWish
+) -> Iterator[object]:
     from koda_ray.render.local import LocalExecutor
 
     async def work(_tell: Callable[[object], None]) -> ProbeReport:
-        async with LocalExecutor(workers=1, chromium_path=chromium_path, memory=memory) as local:
+        async with LocalExecutor(workers=1, chromium_path=chromium_path, memory=memory, graphics=graphics) as local:
             return await local.probe(task)
 
     yield from _run(work)
@@ -178,10 +118,14 @@ def _join(task: JoinTask) -> Iterator[object]:
     yield from _run(lambda _tell: join_video(task), background=not task.urgent)
 
 
-def _environment(chromium_path: Path | None) -> Iterator[object]:
-    from koda_ray.render.environment import read_environment
+def _environment(chromium_path: Path | None, graphics: GraphicsWish) -> Iterator[object]:
+    from koda_ray.render.local import LocalExecutor
 
-    yield from _run(lambda _tell: asyncio.to_thread(read_environment, chromium_path))
+    async def work(_tell: Callable[[object], None]) -> Environment:
+        async with LocalExecutor(workers=1, chromium_path=chromium_path, graphics=graphics) as local:
+            return await local.environment()
+
+    yield from _run(work)
 
 
 def _remote(
@@ -204,13 +148,19 @@ class RayExecutor:
         workers: How many units at once; the cluster's ``chromium`` resource when None.
         chromium_path: The configured browser, if any; the same on every node.
         memory: How much a browser may use; its share of its node's when None.
+        graphics: Whether nodes use their GPUs; with auto, all that render have the same or none.
 
     Raises:
         Missing: No node of the cluster has the ``chromium`` resource.
     """
 
     def __init__(
-        self, *, workers: int | None = None, chromium_path: Path | None = None, memory: MemoryLimit | None = None
+        self,
+        *,
+        workers: int | None = None,
+        chromium_path: Path | None = None,
+        memory: MemoryLimit | None = None,
+        graphics: GraphicsWish = "auto",
     ) -> None:
         cluster = cast("dict[str, float]", ray.cluster_resources())
         browsers = int(cluster.get(CHROMIUM_RESOURCE, 0))
@@ -222,6 +172,7 @@ class RayExecutor:
         self._workers = workers or browsers
         self._memory = (memory or MemoryLimit()).among(_browsers_of_a_node())
         self._chromium_path = chromium_path
+        self._graphics: GraphicsWish = graphics
         self._environment: Environment | None = None
         self._running: set[asyncio.Task[Any]] = set()
         own_slots = cluster.get(URGENT_RESOURCE, 0) >= 1
@@ -243,11 +194,18 @@ class RayExecutor:
         """How many units can be under way at once."""
         return self._workers
 
+    @property
+    def _with(self) -> tuple[Path | None, MemoryLimit, GraphicsWish]:
+        """What a task's browser is started with."""
+        return self._chromium_path, self._memory, self._graphics
+
     async def environment(self) -> Environment:
         """What the render nodes render with; asked of one of them."""
         if self._environment is None:
             self._environment = await self._result(
-                self._read_environment.remote(self._chromium_path), Environment, "reading the environment"
+                self._read_environment.remote(self._chromium_path, self._graphics),
+                Environment,
+                "reading the environment",
             )
         return self._environment
 
@@ -259,7 +217,8 @@ class RayExecutor:
         """
         first, last = task.units[0].index, task.units[-1].index
         what = f"unit {first}" if first == last else f"units {first} to {last}"
-        await self._result(self._captures[task.urgent].remote(task, self._chromium_path, self._memory), str, what, hear)
+        stream = self._captures[task.urgent].remote(task, *self._with)
+        await self._result(stream, str, what, hear)
 
     async def join(self, task: JoinTask) -> JoinResult:
         """Join, verify and store the video in a task. Raises as `koda_ray.render.join.join_video`."""
@@ -267,7 +226,7 @@ class RayExecutor:
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
         """Look at a page in a task. Raises as `koda_ray.render.probe.probe_page`."""
-        return await self._result(self._probe.remote(task, self._chromium_path, self._memory), ProbeReport, "the probe")
+        return await self._result(self._probe.remote(task, *self._with), ProbeReport, "the probe")
 
     async def cancel_all(self) -> None:
         """End every task of this executor with its processes."""
@@ -278,9 +237,10 @@ class RayExecutor:
 
     async def _follow(self, stream: Any, kind: type[T], what: str, hear: Hear | None) -> T:
         """Follow a task to its last value; cancelling this ends the task."""
+        patience: float | None = None  # it may wait for its turn as long as it takes
         try:
-            async for reference in stream:
-                value = await reference
+            while (value := await _read(stream, patience)) is not None:
+                patience = _SILENT_S
                 if isinstance(value, kind):
                     return value
                 if isinstance(value, KodaError):
@@ -291,6 +251,10 @@ class RayExecutor:
                     except BaseException:  # whoever listens has had enough
                         await _end(stream)
                         raise
+        except _Silent:
+            await _end(stream)
+            silent = f"{what}: its worker said nothing for {_SILENT_S:g} s"
+            raise RenderError(silent, code=_LOST, retryable=True) from None
         except asyncio.CancelledError:
             await _end(stream)
             raise
@@ -310,6 +274,34 @@ def _browsers_of_a_node() -> int:
     nodes = cast("list[dict[str, Any]]", ray.nodes())
     slots = (CHROMIUM_RESOURCE, URGENT_RESOURCE)
     return max(1, *(int(sum(node["Resources"].get(slot, 0) for slot in slots)) for node in nodes if node["Alive"]))
+
+
+class _Silent(Exception):
+    """A task that has begun says nothing any more."""
+
+
+async def _read(stream: Any, patience: float | None) -> object:
+    """Return what a task says next; None at its end.
+
+    Raises:
+        _Silent: It said nothing for so many seconds.
+        RayError: As Ray ended the task.
+    """
+
+    async def read() -> object:
+        async for reference in stream:
+            return await reference
+        return None
+
+    # Ray waits in a way of its own: it is left alone until time is up, and then for good
+    reading = asyncio.create_task(read())
+    try:
+        done, _ = await asyncio.wait({reading}, timeout=patience)
+        if not done:
+            raise _Silent
+        return reading.result()
+    finally:
+        reading.cancel()
 
 
 async def _end(stream: Any) -> None:

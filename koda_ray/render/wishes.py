@@ -45,7 +45,7 @@ class Wishes:
         alpha: Keep what the page leaves transparent.
         crf: Constant rate factor.
         bitrate_kbps: Kilobits per second instead of a rate factor.
-        effort: Whether the encoder saves time or bytes.
+        effort: Whether the encoder saves time or bytes; ``draft`` saves more time, at some of the picture's quality.
         seed: Seed of the page's random numbers.
         props: JSON text that the page finds as ``window.__kodaProps``.
         audio: Sound files of the bundle.
@@ -81,6 +81,10 @@ class Wishes:
             check_preset(self.preset)
         if self.fps is not None:
             frame_rate(self.fps)
+        if self.crf is not None and self.bitrate_kbps is not None:
+            raise InvalidInput(
+                f"crf {self.crf} and a bitrate of {self.bitrate_kbps} kbit/s: give one of them, quality or size"
+            )
         if self.duration_s is not None:
             # told before the page is opened, not after
             within_limit(self.preset, self.duration_s, trim=self.trim)

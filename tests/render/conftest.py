@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import tempfile
 import time
@@ -14,11 +15,13 @@ import pytest
 import pytest_asyncio
 
 from koda_ray.render import page
+from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle, read_folder, store_bundle
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
 
+FULL = Path("/usr/lib/chromium/chromium")
 PAGES = Path(__file__).parent / "pages"
 USER = "local"
 LEAK_DEADLINE_S = 10.0
@@ -34,6 +37,17 @@ def processes_of(folder: Path) -> set[str]:
     return found
 
 
+def without_parents_among(lines: set[str], others: set[str]) -> set[str]:
+    """Those that nothing among the others started: a full browser starts what it may need when it likes."""
+    known = {int(line.partition(":")[0]) for line in others}
+    found: set[str] = set()
+    for line in lines:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if not known & {parent.pid for parent in psutil.Process(int(line.partition(":")[0])).parents()}:
+                found.add(line)
+    return found
+
+
 @pytest.fixture(autouse=True)
 def _no_orphans() -> Iterator[None]:
     """After a test no browser, isolation or encoder works in a folder of ours, also none that lost its parents."""
@@ -41,7 +55,7 @@ def _no_orphans() -> Iterator[None]:
     before = processes_of(root)
     yield
     deadline = time.monotonic() + LEAK_DEADLINE_S
-    while (left := processes_of(root) - before) and time.monotonic() < deadline:
+    while (left := without_parents_among(processes_of(root) - before, before)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not left, left
 
@@ -62,6 +76,15 @@ async def local() -> AsyncIterator[LocalExecutor]:
         async with LocalExecutor(workers=2) as executor:
             await executor.warm()
             yield executor
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["shell", "full"])
+async def either(request: pytest.FixtureRequest) -> AsyncIterator[Browser]:
+    """The headless shell, and then the full browser, for all tests of a module that hold for both."""
+    if request.param == "full" and not FULL.exists():
+        pytest.skip("the full Chromium is not installed")
+    async with await Browser.launch(chromium_path=FULL if request.param == "full" else None) as running:
+        yield running
 
 
 async def put_page(storage: Storage, page: str | Bundle) -> str:

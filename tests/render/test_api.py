@@ -147,6 +147,7 @@ async def test_what_cannot_be_is_said_before_a_browser_starts(
         ("a.mp4", {"preset": "vhs"}, "vhs"),
         ("a.mp4", {"fps": 1000}, "1000"),
         ("a.mp4", {"size": (161, 90)}, "odd"),
+        ("a.mp4", {"duration_s": 1}, "no option 'duration_s': give some of duration, fps"),
         ("a.gif", {"audio": [str(card)]}, "no sound"),
         ("folder.mp4", {}, "is a folder"),
         ("card.html/a.mp4", {}, "cannot be written"),
@@ -170,6 +171,11 @@ async def test_what_the_page_does_wrong_is_told(tmp_path: Path) -> None:
         await render(page, tmp_path / "a.mp4")
     still = await render(page, tmp_path / "a.mp4", **SMALL)
     assert still.still and not still.warnings
+    assert (await render(page, tmp_path / "b.mp4", **SMALL)).still  # that was made before
+    (tmp_path / "wrong.html").write_text("<body style='background: #246'><script type=module src=app.txt></script>")
+    (tmp_path / "app.txt").write_text("document.body.remove()")
+    unrun = await render(tmp_path / "wrong.html", tmp_path / "a.mp4", **SMALL)
+    assert "Failed to load module script" in unrun.warnings[0]
     page.write_text(
         "<body style='background: #246'><img src='gone.png'><script src='https://cdn.test/gsap.js'></script>"
     )

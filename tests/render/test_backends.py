@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.state.storage import Storage
-from tests.render.conftest import USER, put_page, small
-
-FULL = Path("/usr/lib/chromium/chromium")
+from tests.render.conftest import FULL, USER, put_page, small
 
 
 @pytest.mark.browser

@@ -7,12 +7,14 @@ import os
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from koda_ray.render.bundle import load_bundle
 from koda_ray.render.capture import capture_units
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.page import RenderPage
+from koda_ray.render.problems import Problems
 from koda_ray.render.protocol import CaptureTask
 from koda_ray.render.spec import plan_units, unit_hash
 from koda_ray.state.storage import Storage
@@ -21,13 +23,11 @@ from tests.render.conftest import USER, put_page, small
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
-async def test_a_cancel_while_a_task_cleans_up_leaves_nothing(
-    storage: Storage, local: LocalExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def task_for(storage: Storage, local: LocalExecutor) -> CaptureTask:
     spec = small(await put_page(storage, "plain"))
     units = plan_units(spec)
     fingerprint = (await local.environment()).fingerprint
-    task = CaptureTask(
+    return CaptureTask(
         storage=storage,
         user_id=USER,
         job_id="job_1",
@@ -37,7 +37,13 @@ async def test_a_cancel_while_a_task_cleans_up_leaves_nothing(
         mode="seek",
         environment=fingerprint,
     )
-    bundle = await load_bundle(storage, USER, spec.bundle)
+
+
+async def test_a_cancel_while_a_task_cleans_up_leaves_nothing(
+    storage: Storage, local: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await task_for(storage, local)
+    bundle = await load_bundle(storage, USER, task.spec.bundle)
     closed: list[RenderPage] = []
     close = RenderPage.close
 
@@ -56,3 +62,21 @@ async def test_a_cancel_while_a_task_cleans_up_leaves_nothing(
             await running
     assert len(closed) == 1
     assert set(root.glob("*-units-*")) == before
+
+
+async def test_a_cancel_before_an_encoder_is_waited_for_ends_it(
+    storage: Storage, local: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await task_for(storage, local)
+    bundle = await load_bundle(storage, USER, task.spec.bundle)
+
+    def cancelled_there(_: Problems) -> tuple[str, ...]:
+        running.cancel()  # what follows without a pause is the encoder's being handed over
+        return ()
+
+    monkeypatch.setattr(Problems, "warnings", property(cancelled_there))
+    async with local._browser() as browser:  # pyright: ignore[reportPrivateUsage]
+        running = asyncio.create_task(capture_units(task, browser, bundle))
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert not [child for child in psutil.Process().children() if child.name() == "ffmpeg"]

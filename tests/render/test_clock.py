@@ -308,6 +308,24 @@ async def test_every_other_clock_of_a_page_stands_at_the_frames_time(browser: Br
     assert await value(page, "look()") == [0.4, 40, "undefined", None, "0.4", "2025-01-01T00:00:00.4Z"]
 
 
+async def test_what_timers_and_callbacks_see_and_begin_is_the_same_at_every_frame_rate(browser: Browser) -> None:
+    html = f"""{STYLE}<style>#a {{ animation: go 2s linear }} @keyframes go {{ to {{ margin-left: 200px }} }}
+    #b {{ width: 0; transition: width .2s linear }}</style><div id=a></div><div id=b></div><div id=c></div><script>
+    const px = (element, name) => Math.round(parseFloat(getComputedStyle(element)[name]));
+    const seen = window.seen = [], turned = window.turned = [];
+    requestAnimationFrame(function on(at) {{ seen.push([at, px(a, "marginLeft")]); requestAnimationFrame(on); }});
+    setInterval(() => {{ b.style.width = turned.length % 2 ? "0" : "100px"; turned.push(px(b, "width")); }}, 100);
+    setTimeout(() => c.animate([{{ width: "0px" }}, {{ width: "100px" }}], 1000), 150);
+    </script>"""
+    for fps in (5, 10, 30):
+        page = await opened(browser, html)
+        await page.go(fps, fps)
+        assert all(at == pytest.approx(10 * left, abs=6) for at, left in await value(page, "seen")), fps
+        assert await value(page, "turned") == [0, 50] * 5, fps
+        assert await value(page, "[px(b, 'width'), px(c, 'width')]") == [50, 85], fps
+        await page.close()
+
+
 async def test_scrolling_animations_stay_the_pages_own(browser: Browser) -> None:
     html = f"""{STYLE}<style>
     html {{ height: 480px; overflow: auto }}
@@ -358,3 +376,53 @@ async def test_animations_that_were_sought_or_turned_while_the_page_loaded_stay_
         await page.go(frame, FPS)
         time = frame / FPS
         assert await value(page, "look()") == pytest.approx([time, time + 0.4, 1 - time], abs=0.01)
+
+
+async def test_what_waits_for_its_size_to_stand_still_is_there_at_the_first_frame(browser: Browser) -> None:
+    """As canvases of React Three Fiber do; once time runs, such a wait takes its time again."""
+    page = await opened(
+        browser,
+        STYLE
+        + """<div id="box" style="width: 64px; height: 48px"></div><script>
+        window.seen = [];
+        let wait;
+        new ResizeObserver(([entry], observer) => {
+          seen.push([observer instanceof ResizeObserver, entry.contentRect.width]);
+          clearTimeout(wait);
+          wait = setTimeout(() => { box.style.background = `rgb(${entry.contentRect.width * 3}, 0, 0)`; }, 150);
+        }).observe(box);
+        setTimeout(() => { box.style.width = "32px"; }, 250);
+        setTimeout(() => { window.late = true; }, 50);
+        </script>""",
+    )
+    colours: list[str] = []
+    for frame in range(6):
+        await page.go(frame, FPS)
+        await page.picture()
+        colours.append(await value(page, "box.style.background"))
+    assert colours == ["rgb(192, 0, 0)"] * 5 + ["rgb(96, 0, 0)"]
+    assert await value(page, "seen") == [[True, 64], [True, 32]]
+    with pytest.raises(PageError, match="ResizeObserver"):
+        await page._evaluate("new ResizeObserver(3)")
+    await page.close()
+
+
+async def test_frames_that_come_later_begin_at_that_moment_however_long_they_take(browser: Browser) -> None:
+    """The browser loads and shows them in its own time; a document's time leaps when it is shown at last."""
+    inner = "<style>div { animation: go 1s linear } @keyframes go { to { margin-left: 100px } }</style><div></div>"
+    page = await opened(
+        browser,
+        STYLE
+        + """<script>setTimeout(() => { for (let i = 0; i < 30; i++) {
+          const frame = document.createElement("iframe");
+          frame.src = "inner.html";
+          document.body.append(frame);
+        } }, 400);</script>""",
+        **{"inner.html": inner},
+    )
+    await page.go(9, FPS)
+    await page.picture()
+    style = "one.getComputedStyle(one.document.querySelector('div'))"
+    shown = await value(page, f"Array.from(frames).map((one) => parseFloat({style}.marginLeft))")
+    assert shown == pytest.approx([50] * 30)
+    await page.close()

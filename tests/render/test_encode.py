@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import os
+import signal
 from collections.abc import AsyncGenerator
 from fractions import Fraction
 from io import BytesIO
@@ -15,7 +17,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from koda_ray.errors import EncodeFailed, QualityRejected
-from koda_ray.render import matroska
+from koda_ray.render import matroska, pipe
 from koda_ray.render.encode import UnitEncoder
 from koda_ray.render.ffmpeg import run
 from koda_ray.render.mux import join_units
@@ -181,6 +183,21 @@ async def test_a_child_that_ends_before_it_is_fed_says_why() -> None:
         )
 
 
+async def test_a_child_that_does_not_start_leaves_no_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def feed() -> AsyncGenerator[bytes]:
+        yield b"never asked for"
+
+    descriptors = set(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr("koda_ray.render.ffmpeg.find_program", lambda name: str(tmp_path / name))
+    with pytest.raises(FileNotFoundError):
+        await run("ffmpeg", [], timeout_s=60, feed=feed())
+    encoder = UnitEncoder(small(BUNDLE), 1, tmp_path / "unit", image="png")
+    with pytest.raises(FileNotFoundError):
+        await encoder.start()
+    await encoder.close()
+    assert set(os.listdir("/proc/self/fd")) == descriptors
+
+
 async def test_cancelling_kills_the_child() -> None:
     endless = ["-v", "error", "-re", "-f", "lavfi", "-i", "color", "-f", "null", "-"]
     task = asyncio.create_task(run("ffmpeg", endless, timeout_s=60))
@@ -228,3 +245,20 @@ async def test_a_damaged_video_is_refused(tmp_path: Path) -> None:
     video.write_bytes(b"nothing")
     with pytest.raises(EncodeFailed):
         await probe_video(video)
+
+
+async def test_an_ffmpeg_that_takes_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipe, "_STUCK_S", 0.5)
+    spec = small(BUNDLE, width=640, height=360)
+    encoder = UnitEncoder(spec, 400, tmp_path / "unit.mp4", image="png")
+    await encoder.start()
+    assert encoder._process is not None
+    try:
+        encoder._process.send_signal(signal.SIGSTOP)
+        with pytest.raises(EncodeFailed, match="takes no pictures any more") as caught:
+            for frame in range(400):
+                await encoder.write(picture(spec, frame) * 4)  # more than a pipe holds
+        assert caught.value.retryable
+    finally:
+        await encoder.close()
+    assert encoder._process.returncode == -signal.SIGKILL

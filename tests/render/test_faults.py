@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,21 +15,24 @@ import psutil
 import pytest
 
 from koda_ray.errors import BrowserCrashed, EncodeFailed, Missing, StorageError
-from koda_ray.render import isolation, programs
+from koda_ray.render import isolation, page, programs
 from koda_ray.render.browser import Browser
+from koda_ray.render.bundle import read_folder
 from koda_ray.render.encode import UnitEncoder
 from koda_ray.render.environment import read_environment
 from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.page import RenderPage
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, ProbeTask, UnitResult
 from koda_ray.render.stored import read_unit
 from koda_ray.state.storage import Storage
 from tests import disks
-from tests.render.conftest import USER, processes_of, put_page, small, until
+from tests.render.conftest import FULL, PAGES, USER, processes_of, put_page, small, until
 from tests.render.test_encode import picture
 
 pytestmark = pytest.mark.browser
+NEEDS_FULL = pytest.mark.skipif(not FULL.exists(), reason="the full Chromium is not installed")
 
 
 @pytest.fixture
@@ -203,6 +207,54 @@ async def test_a_browser_ends_also_when_whoever_closes_it_is_cut_off() -> None:
     with pytest.raises(asyncio.CancelledError):
         await closing
     assert not folder.exists() and not processes_of(folder)
+
+
+def kill_renderers() -> int:
+    """End the pages' processes of the browsers of this one; return how many there were."""
+    killed = 0
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "--type=renderer" in " ".join(process.cmdline()):
+                process.kill()
+                killed += 1
+    return killed
+
+
+@pytest.mark.parametrize("binary", [None, pytest.param(FULL, marks=NEEDS_FULL)], ids=["shell", "full"])
+async def test_a_page_whose_process_ends_while_it_is_opened_is_not_waited_for(binary: Path | None) -> None:
+    bundle = read_folder(PAGES / "plain")
+    async with await Browser.launch(chromium_path=binary) as browser:
+        began = time.monotonic()
+        await RenderPage.open(browser, bundle, width=160, height=90)
+        took_s = time.monotonic() - began
+    crashes = 0
+    for tenth in range(1, 12, 2):
+        async with await Browser.launch(chromium_path=binary) as browser, asyncio.timeout(60):
+            opening = asyncio.create_task(RenderPage.open(browser, bundle, width=160, height=90))
+            await asyncio.sleep(took_s * tenth / 10)
+            kill_renderers()
+            try:  # what was killed was perhaps not of use yet, and was replaced
+                await (await opening).wait_ready(20)
+            except BrowserCrashed as error:
+                crashes += "the page's process ended" in error.message
+    assert crashes
+
+
+async def test_a_page_that_nobody_opens_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "OPEN_TIMEOUT_S", 0.5)
+    async with await Browser.launch() as browser:
+        main = next(process for process in psutil.Process().children(recursive=True) if is_main(process))
+        main.suspend()
+        try:
+            with pytest.raises(BrowserCrashed, match=r"not opened in 0\.5 s"):
+                await RenderPage.open(browser, read_folder(PAGES / "plain"), width=160, height=90)
+        finally:
+            main.resume()
+
+
+def is_main(process: psutil.Process) -> bool:
+    """Whether a process is a browser's first inside its isolation."""
+    return VICTIMS["browser"](" ".join(process.cmdline()))
 
 
 @pytest.mark.parametrize("victim", VICTIMS)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from koda_ray.errors import Missing
@@ -74,4 +76,27 @@ def test_folders_of_dead_owners_are_swept_and_of_the_living_kept() -> None:
     assert mine.path.is_dir()
     assert elsewhere.is_dir()
     elsewhere.rmdir()
+    mine.close()
+
+
+@pytest.mark.sandbox
+def test_half_a_bubblewrap_is_ended_with_the_folder_of_whoever_started_it() -> None:
+    mine = WorkFolder("mine")
+    dead = mine.path.with_name(mine.path.name.replace(f"-{os.getpid()}-", "-999999999-"))
+    dead.mkdir()
+    waits, told = os.pipe(), os.pipe()
+    line = ["bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--ro-bind", "/usr", "/usr"]
+    line += ["--bind", str(dead), "/work", "--info-fd", str(told[1]), "--userns-block-fd", str(waits[0]), "true"]
+    with subprocess.Popen(line, pass_fds=(waits[0], told[1])) as outer:
+        about = b""
+        while not about.endswith(b"}\n"):
+            about += os.read(told[0], 4096)
+        inner = psutil.Process(json.loads(about)["child-pid"])
+        outer.kill()  # its inner half waits for it to say that the user namespace is made
+    for end in (*waits, *told):
+        os.close(end)
+    with pytest.raises(psutil.TimeoutExpired):
+        inner.wait(0.5)
+    assert sweep_dead_folders() == 1
+    inner.wait(10)
     mine.close()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from koda_ray.errors import BrowserCrashed, NotFound, PageError, QualityRejected, RenderError
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.programs import find_program
 from koda_ray.render.protocol import (
     CaptureTask,
     Environment,
@@ -26,7 +29,7 @@ from koda_ray.render.protocol import (
     UnitResult,
 )
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.storage import Storage, report_key, unit_key, unit_meta_key
+from koda_ray.state.storage import Storage, report_key, sheet_key, unit_key, unit_meta_key
 from tests.render.conftest import USER, put_page, small, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -126,6 +129,18 @@ async def test_a_replayed_page_shows_what_playing_it_shows(storage: Storage, loc
         units.sort(key=lambda unit: unit.unit.start)
         hashes[name] = [digest for unit in units for digest in unit.frame_hashes]
     assert hashes["units"][:10] == hashes["whole"]
+
+
+async def test_view_transitions_are_the_same_in_every_unit(storage: Storage) -> None:
+    """One begins with a picture of what was painted, on the way to a unit's first frame as well."""
+    found: set[object] = set()
+    for workers in (1, 3):
+        fresh = Storage(f"{storage.url}-{workers}")
+        async with LocalExecutor(workers=workers) as executor:
+            result = await render(small(await put_page(fresh, "transits"), duration_s=7.0), fresh, executor)
+        assert result.report["unstableUnits"] == []
+        found.add(result.frame_hash)
+    assert len(found) == 1
 
 
 async def test_a_layer_that_grows_is_as_sharp_in_every_unit(storage: Storage, local: LocalExecutor) -> None:
@@ -243,6 +258,30 @@ async def test_the_result_is_stored_with_its_report_and_thumbnail(
     assert {"capturing", "joining", "uploading"} <= {step.stage for step in progress}
     assert progress[-1].frames_done == progress[-1].frames_total == 25
     assert progress[-1].seconds_left == 0
+
+
+@pytest.mark.parametrize(("duration_s", "sought"), [(3.0, False), (12.0, True)])
+async def test_a_long_videos_sheet_is_sought_where_seeking_is_quick(
+    storage: Storage,
+    local: LocalExecutor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    duration_s: float,
+    sought: bool,
+) -> None:
+    """In a list of units FFmpeg decodes the unit before each frame that it seeks."""
+    asked = tmp_path / "asked"
+    shim = tmp_path / "bin/ffmpeg"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {asked}\nexec {find_program("ffmpeg")} "$@"\n')
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
+    spec = small(await put_page(storage, "plain"), duration_s=duration_s)
+    result = await render(spec, storage, local)
+    assert result.frame_count == duration_s * 10
+    assert (await storage.get(sheet_key(USER, "job_1"))).startswith(b"\xff\xd8")
+    (sheet,) = [line for line in asked.read_text().splitlines() if line.endswith("sheet.jpg")]
+    assert ("units.ffconcat" not in sheet, "-ss" in sheet) == (sought, sought)
 
 
 async def test_cancelling_ends_every_process(storage: Storage, local: LocalExecutor) -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import random
 import time
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 from koda_ray.errors import StorageError
 from koda_ray.render import claims as claims_module
+from koda_ray.render import gpu
 from koda_ray.render.claims import Claims
+from koda_ray.render.frames import Interposer
+from koda_ray.render.gpu import choose_graphics
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.patience import patiently
@@ -52,6 +59,121 @@ async def test_two_jobs_at_once_capture_each_unit_once(storage: Storage) -> None
     assert (results[0].frame_count, results[1].frame_count) == (50, 80)
     assert results[1].report["sha256"] == expected.report["sha256"]
     assert not [key for key in await storage.list(f"users/{USER}/films") if "/claims/" in key]
+
+
+async def test_a_job_that_looked_and_then_waited_finds_what_another_made_meanwhile(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = await put_page(storage, "plain")
+    async with Counting() as one, Counting() as two:
+        looked, take, made = asyncio.Event(), Claims.take, asyncio.Event()
+
+        async def late(self: Claims, units: Iterable[int]) -> set[int]:
+            if self._job_id == "job_2":  # pyright: ignore[reportPrivateUsage]
+                looked.set()
+                await made.wait()
+            return await take(self, units)
+
+        monkeypatch.setattr(Claims, "take", late)
+        second = asyncio.create_task(render(small(bundle, duration_s=4.0), storage, two, "job_2"))
+        await asyncio.wait_for(looked.wait(), 60)
+        await render(small(bundle, duration_s=3.0), storage, one, "job_1")
+        made.set()
+        assert (await second).frame_count == 40
+        assert (one.units, two.units) == ([0, 1, 2], [3])
+
+
+class Slow(Storage):
+    """Storage whose every call takes as long as its own dice say, before it happens and after."""
+
+    def __init__(self, url: str, seed: int) -> None:
+        super().__init__(url)
+        self._dice = random.Random(seed)
+
+    async def _some_time(self) -> None:
+        await asyncio.sleep(self._dice.choice((0, 0, 0.01, 0.05)))
+
+    async def put(self, key: str, data: bytes) -> None:
+        await self._some_time()
+        await super().put(key, data)
+        await self._some_time()
+
+    async def list(self, prefix: str) -> list[str]:
+        await self._some_time()
+        keys = await super().list(prefix)
+        await self._some_time()
+        return keys
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_however_slow_storage_is_one_job_has_each_unit(storage: Storage, seed: int) -> None:
+    dice = random.Random(seed)
+    jobs = [Claims(Slow(storage.url, seed * 10 + n), user_id=USER, job_id=f"job_{n}", grid="b" * 64) for n in range(4)]
+    wanted = [set(dice.sample(range(8), 5)) for _ in jobs]
+    async with contextlib.AsyncExitStack() as stack:
+        for job in jobs:
+            await stack.enter_async_context(job)
+        halves = [job.take(each) for job, units in zip(jobs, wanted, strict=True) for each in halved(units)]
+        taken = await asyncio.gather(*halves)
+    everything = [unit for units in taken for unit in units]
+    assert sorted(everything) == sorted(set().union(*wanted))
+    assert not await storage.list(f"users/{USER}/films")
+
+
+def halved(units: set[int]) -> tuple[list[int], list[int]]:
+    """As two workers of one job ask."""
+    ordered = sorted(units)
+    return ordered[::2], ordered[1::2]
+
+
+async def test_a_claim_that_is_written_late_yields_to_one_that_was_read_before(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, put = asyncio.Event(), Storage.put
+
+    async def late(self: Storage, key: str, data: bytes) -> None:
+        if "job_early" in key:
+            await held.wait()
+        await put(self, key, data)
+
+    monkeypatch.setattr(Storage, "put", late)
+    async with (
+        Claims(storage, user_id=USER, job_id="job_early", grid="c" * 64) as early,
+        Claims(storage, user_id=USER, job_id="job_late", grid="c" * 64) as after,
+    ):
+        first = asyncio.create_task(early.take([0]))
+        await asyncio.sleep(0)  # it has begun, with the earlier time
+        assert await after.take([0]) == {0}
+        held.set()
+        assert await first == set()
+
+
+async def test_a_claim_that_is_being_renewed_when_its_job_ends_is_not_left(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims_module, "RENEW_S", 0.02)
+    for _ in range(20):
+        async with Claims(storage, user_id=USER, job_id="job_1", grid="d" * 64) as claims:
+            await claims.take([0])
+            await asyncio.sleep(0.02)
+        assert not await storage.list(f"users/{USER}/films")
+
+
+async def test_executors_that_start_at_once_draw_alike_even_where_one_could_not_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = [(0.2, Interposer(None, "nothing came in time")), (0.0, Interposer(b"a library"))]
+
+    async def look(*_: object) -> Interposer:
+        wait_s, found = answers.pop(0)
+        await asyncio.sleep(wait_s)
+        return found
+
+    monkeypatch.setattr(gpu, "_chosen", {})
+    monkeypatch.setattr(gpu, "find_interposer", look)
+    nowhere = Path("/nowhere/chromium-headless-shell")
+    one, two = await asyncio.gather(choose_graphics(nowhere, "software"), choose_graphics(nowhere, "software"))
+    assert one == two == await choose_graphics(nowhere, "software")
 
 
 async def test_what_a_dead_job_claimed_is_taken_over(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,9 @@ def test_the_only_page_of_a_folder_is_the_page_and_one_of_many_is_named(tmp_path
     with pytest.raises(InvalidInput, match=r"one of intro\.html, outro\.html"):
         read_page(tmp_path)
     assert read_page(tmp_path, entry="outro.html").entry == "outro.html"
-    with pytest.raises(InvalidInput, match=r"has no nothing\.html"):
+    with pytest.raises(
+        InvalidInput, match=r"has no page 'nothing\.html': give as its entry one that it has, intro\.html"
+    ):
         read_page(tmp_path, entry="nothing.html")
 
 
@@ -68,15 +70,22 @@ def test_a_zip_and_a_zip_of_a_folder_are_the_same_page(tmp_path: Path, prefix: s
 
 
 def test_a_zip_of_a_project_is_its_dist(tmp_path: Path) -> None:
-    path = zipped(tmp_path, {"p/index.html": VITE, "p/package.json": "{}", "p/dist/index.html": HTML})
-    assert set(unpack_page(path.read_bytes()).bundle.files) == {"index.html"}
+    for source in (VITE, "<script type=module src=/src/main.tsx></script>", '<script src="/src/main.js"></script>'):
+        project = {"p/index.html": source, "p/package.json": "{}", "p/dist/index.html": HTML}
+        assert unpack_page(zipped(tmp_path, project).read_bytes()).bundle.files == {"index.html": HTML.encode()}
+    for source in ("<script type=module src=/src/main.tsx>", "<script type=module src='/src/main.jsx?v=1'>"):
+        with pytest.raises(InvalidInput, match="not built yet"):
+            unpack_page(zipped(tmp_path, {"index.html": source}).read_bytes())
 
 
 def test_an_html_file_brings_what_it_names_and_what_that_names(tmp_path: Path) -> None:
     put(
         tmp_path,
         {
-            "intro.html": '<link href="css/a.css?v=2"><script src="./app.js"></script><img src="my%20pic.png">',
+            "intro.html": '<link href="css/a.css?v=2"><script src="./app.js"></script><img src="my%20pic.png">'
+            "<img class=a src=bare.png width=9><img src=end.png>",
+            "bare.png": "png",
+            "end.png": "png",
             "css/a.css": "@font-face{src:url('../fonts/x.woff2')} body{background:url(bg.png)}",
             "css/bg.png": "png",
             "fonts/x.woff2": "font",
@@ -97,7 +106,7 @@ def test_an_html_file_brings_what_it_names_and_what_that_names(tmp_path: Path) -
     assert page.entry == "intro.html"
     assert set(page.bundle.files) == {
         "intro.html", "css/a.css", "css/bg.png", "fonts/x.woff2", "app.js", "data/rows.json", "data/deep.json",
-        "lib/more.mjs", "my pic.png", "frames/0.png", "frames/1.png", "clips/a.webm",
+        "lib/more.mjs", "my pic.png", "bare.png", "end.png", "frames/0.png", "frames/1.png", "clips/a.webm",
     }  # fmt: skip
 
 

@@ -11,7 +11,8 @@ import psutil
 import pytest
 import ray
 
-from koda_ray.errors import PageError, RenderError
+from koda_ray.errors import Missing, PageError, RenderError
+from koda_ray.render import tasks
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.memory import PAGE_MEMORY, MemoryLimit
@@ -21,7 +22,7 @@ from koda_ray.serve import ray_folder
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small, until
 
-pytestmark = [pytest.mark.ray, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +62,10 @@ async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_kil
 
     async def kill(progress: Progress) -> None:
         if progress.frames_done > 0 and not killed:
-            # the Ray worker process itself, in the middle of a unit
-            for process in mine("ray::_capture"):
-                if not killed:
+            # the Ray worker process itself, in the middle of a unit; its children bear its name until they are programs
+            workers = mine("ray::_capture")
+            for process in workers:
+                if not killed and process.parent() not in workers:
                     killed.append(process.pid)
                     process.kill()
 
@@ -80,6 +82,31 @@ async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_kil
     await put_page(calm, "plain")
     expected = await RenderJob(spec, storage=calm, executor=local, job_id="job_1", user_id=USER).run()
     assert (result.frame_hash, result.report["sha256"]) == (expected.frame_hash, expected.report["sha256"])
+
+
+async def test_a_task_that_falls_silent_is_given_up_and_done_again(
+    cluster: RayExecutor, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "_SILENT_S", 4.0)  # it tells of its frames twice a second
+    spec = small(await put_page(storage, "plain"), duration_s=10.0, fps=60)
+    held: list[psutil.Process] = []
+    before = mine("--user-data-dir")
+
+    async def hold(progress: Progress) -> None:
+        if progress.frames_done > 0 and not held:
+            workers = mine("ray::_capture")
+            held.append(next(process for process in workers if process.parent() not in workers))
+            held[0].suspend()
+
+    try:
+        async with asyncio.timeout(120):
+            job = RenderJob(spec, storage=storage, executor=cluster, job_id="job_1", user_id=USER, on_progress=hold)
+            result = await job.run()
+        assert result.frame_count == 600
+        assert "its worker said nothing for 4 s" in str(result.report["failures"])
+    finally:
+        held[0].resume()  # and ends its task, as it was told to
+    await until(lambda: mine("--user-data-dir") == before, seconds=20)
 
 
 async def test_failures_arrive_as_what_they_are(cluster: RayExecutor, storage: Storage) -> None:
@@ -134,7 +161,7 @@ async def test_a_preview_overtakes_a_final(cluster: RayExecutor, storage: Storag
         small(bundle, duration_s=2.0, fps=15), storage=storage, executor=cluster, job_id="preview", user_id=USER,
         on_unit=look, urgent=True,
     )  # fmt: skip
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         assert (await preview.run()).frame_count == 30
     assert not running.done() and shown[-1] < 3600
     # the final's browsers leave the processors to the preview's, where these tests do not do so themselves
@@ -176,3 +203,10 @@ async def test_a_page_that_uses_too_much_on_ray_ends_with_words_and_not_with_its
     with pytest.raises(PageError, match="may use 300 MiB") as caught:
         await RenderJob(spec, storage=storage, executor=executor, job_id="job_1", user_id=USER).run()
     assert caught.value.code == PAGE_MEMORY
+
+
+@pytest.mark.skipif(any(Path("/dev").glob("dri/renderD*")) or any(Path("/dev").glob("nvidia[0-9]*")), reason="a GPU")
+async def test_a_gpu_that_is_asked_for_has_to_be_on_the_nodes(cluster: RayExecutor) -> None:
+    with pytest.raises(Missing, match="KODA_RENDER_GRAPHICS=gpu and no GPU can be used here: no /dev/dri"):
+        await RayExecutor(graphics="gpu").environment()
+    assert "KODA_RENDER_GRAPHICS=software" in (await RayExecutor(graphics="software").environment()).graphics

@@ -81,6 +81,8 @@ def test_values_that_cannot_be_are_named() -> None:
         make_spec(Wishes(duration_s=0), bundle=BUNDLE, page=PAGE)
     with pytest.raises(InvalidInput, match="fps"):
         Wishes(fps=0.0)
+    with pytest.raises(InvalidInput, match="crf 20 and a bitrate of 800 kbit/s: give one"):
+        Wishes(crf=20, bitrate_kbps=800)
 
 
 def test_only_what_no_page_could_make_right_is_refused_at_once() -> None:

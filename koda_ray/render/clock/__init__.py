@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["clock_text", "page_clock", "worker_clock"]
+__all__ = ["Moved", "clock_text", "page_clock", "unscripted_clock", "worker_clock"]
 
-_PAGE = ("core.js", "media.js", "page.js")
+_PAGE = ("world.js", "core.js", "media.js", "canvas.js", "fonts.js", "films.js", "pictures.js", "page.js")
 _WORKER = ("core.js", "worker.js")
 # a page may put something else in their places, which would then wait for the clock that waits for it
 _KEPT = (
-    "const { Promise, Map, WeakMap, WeakRef, Set, Number, String, Object, Reflect, Math, URL, Blob, Uint8Array, Event, "
-    "ErrorEvent, DOMException, AbortController, MessageChannel } = globalThis;\n"
+    "const { Promise, Map, WeakMap, WeakRef, WeakSet, Set, Number, String, Object, Reflect, Math, URL, Blob, "
+    "Uint8Array, Uint32Array, Float32Array, Event, ErrorEvent, DOMException, AbortController, MessageChannel, Image, "
+    "DOMParser, XMLSerializer } "
+    "= globalThis;\n"
 )
 
 
-def page_clock(seed: int, props: str) -> str:
+@dataclass(frozen=True)
+class Moved:
+    """What moves by itself in pictures, and is moved by the script because the browser does so by a time of its own."""
+
+    drawings: bool = False
+    pictures: bool = False
+
+
+def page_clock(seed: int, props: str, moved: Moved | None = None) -> str:
     """Return the script that runs in a page, and in each frame of it, before any other.
 
     Args:
         seed: Of its random numbers.
         props: JSON that the page finds as ``window.__kodaProps``.
+        moved: Which pictures it moves.
     """
-    return _source(_PAGE).replace("__SEED__", str(seed)).replace("__PROPS__", props)
+    return _page(seed, moved, alone=False).replace("__PROPS__", props)
+
+
+def unscripted_clock(seed: int, moved: Moved | None = None) -> str:
+    """Return the script that moves frames whose own scripts are off, from an isolated world of each; others it leaves.
+
+    Args:
+        seed: Of its random numbers.
+        moved: Which pictures it moves.
+    """
+    return _page(seed, moved, alone=True).replace("__PROPS__", "{}")
 
 
 def worker_clock(seed: int) -> str:
@@ -38,6 +60,14 @@ def worker_clock(seed: int) -> str:
 def clock_text() -> str:
     """Return all of the scripts' text: pictures may change where it does."""
     return _source(_PAGE) + _source(_WORKER)
+
+
+def _page(seed: int, moved: Moved | None, *, alone: bool) -> str:
+    source = _source(_PAGE).replace("__SEED__", str(seed))
+    drawings, pictures = (moved.drawings, moved.pictures) if moved else (False, False)
+    for name, value in {"__ALONE__": alone, "__DRAWINGS__": drawings, "__PICTURES__": pictures}.items():
+        source = source.replace(name, str(value).lower())
+    return source
 
 
 @cache

@@ -6,7 +6,10 @@
 const kodaClock = (scope, SEED) => {
   const EPOCH_MS = 1735689600000; // 2025-01-01T00:00:00Z
   const MAX_TALKS = 16; // how often a page and its workers may answer each other within a frame
-  const native = { Date: scope.Date, Worker: scope.Worker, requestAnimationFrame: scope.requestAnimationFrame };
+  const native = {
+    Date: scope.Date, Worker: scope.Worker, requestAnimationFrame: scope.requestAnimationFrame,
+    setInterval: scope.setInterval, clearInterval: scope.clearInterval, // a worker that has not begun has none yet
+  };
   let now = 0; // milliseconds of virtual time
   const define = (target, name, get) => Object.defineProperty(target, name, { get, configurable: true });
 
@@ -99,7 +102,7 @@ const kodaClock = (scope, SEED) => {
   };
 
   // ---- timers and animation frames ------------------------------------------------------------------------------
-  let ids = 1, orders = 1, nesting = 0;
+  let ids = 1, orders = 1, nesting = 0, booting = true, measuring = false;
   const timers = new Map();
   // Earliest first, as a heap: a page may have a hundred thousand. What was cleared stays in it until it comes up.
   let queue = [];
@@ -129,7 +132,7 @@ const kodaClock = (scope, SEED) => {
   const addTimer = (callback, delay, args, repeat) => {
     const level = nesting + 1, wait = Math.max(repeat ? 1 : 0, Number(delay) || 0), id = ids++;
     const run = typeof callback === "function" ? callback : () => (0, eval)(String(callback));
-    const timer = { id, order: orders++, due: now + clamp(wait, level), wait, run, args, repeat, level };
+    const timer = { id, order: orders++, due: now + (measuring ? 0 : clamp(wait, level)), wait, run, args, repeat, level };
     timers.set(id, timer);
     if (queue.length > 2 * timers.size + 1000) requeue();
     else enqueue(timer);
@@ -162,13 +165,26 @@ const kodaClock = (scope, SEED) => {
   scope.requestAnimationFrame = (callback) => { const id = ids++; frames.set(id, callback); return id; };
   scope.cancelAnimationFrame = (id) => { frames.delete(id); };
 
+  // What a page puts off while it measures itself belongs to its loading, not to what it shows afterwards.
+  const measure = (run) => {
+    measuring = booting;
+    try { return run(); } finally { measuring = false; }
+  };
+
   const nextTimer = (limit) => {
     while (queue.length && timers.get(queue[0].id) !== queue[0]) dequeue();
     return queue.length && queue[0].due <= limit ? queue[0] : null;
   };
+  let passes = () => {}; // who hears that time passes: before, where something ran, and after
   const fireTimers = async (limit) => {
+    let ran = false;
     for (let timer = nextTimer(limit); timer; timer = nextTimer(limit)) {
-      now = Math.max(now, timer.due);
+      if (timer.due > now) {
+        if (ran) passes();
+        ran = false;
+        now = timer.due;
+        passes();
+      }
       dequeue();
       if (timer.repeat) {
         timer.level += 1;
@@ -181,10 +197,12 @@ const kodaClock = (scope, SEED) => {
       nesting = timer.level;
       const before = talks;
       call(timer.run, timer.args);
+      ran = true;
       nesting = 0;
       await task();
       if (talks !== before) await moveWorkers("time");
     }
+    if (ran) passes();
   };
   const fireFrames = async () => {
     const due = frames;
@@ -196,7 +214,7 @@ const kodaClock = (scope, SEED) => {
   };
 
   // While a scope loads, timers of no delay run: promises of libraries hang on them.
-  let booting = true, woken = false, talks = 0;
+  let woken = false, talks = 0;
   const wake = () => {
     if (!booting || woken) return;
     woken = true;
@@ -290,7 +308,7 @@ const kodaClock = (scope, SEED) => {
     await moveWorkers("begin");
   };
   return {
-    MARK, BASE, native, define, call, seed, soon, task, settle, fireTimers, fireFrames, move, moveTimers, moveFrame, moveTime, tick, begin,
-    now: () => now, workers: () => [...workers].filter((line) => line.answer).map((line) => line.name),
+    MARK, BASE, native, define, call, measure, seed, soon, task, settle, fireTimers, fireFrames, move, moveTimers, moveFrame, moveTime, tick, begin,
+    now: () => now, onPass: (run) => { passes = run; }, workers: () => [...workers].filter((line) => line.answer).map((line) => line.name),
   };
 };

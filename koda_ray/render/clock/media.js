@@ -1,6 +1,7 @@
 // Film and sound of a page: what plays, plays by the clock; at each frame every element is sought to its time.
 const kodaMedia = (clock, roots) => {
-  const LOOKS = 60; // after so many a film that shows nothing new is taken to have nothing new
+  const LOOKS = 120; // after so many a film that shows nothing new is taken to have nothing new
+  const AGAIN = [6, 20, 60]; // looks after which it is sought again: now and then nobody is told of a picture that is there
   const EARLY_S = 0.001; // past the beginning of a picture, so that no rounding shows the one before
   const proto = HTMLMediaElement.prototype;
   const own = (name) => Object.getOwnPropertyDescriptor(proto, name);
@@ -51,7 +52,9 @@ const kodaMedia = (clock, roots) => {
   };
   const late = (element, state) => {
     if (read(element, "seeking") || read(element, "readyState") < 2) return true;
-    return Boolean(state.awaited) && ++state.looks < LOOKS;
+    if (!state.awaited || ++state.looks >= LOOKS) return false;
+    if (AGAIN.includes(state.looks)) native.currentTime.set.call(element, state.shown);
+    return true;
   };
   Object.defineProperty(proto, "currentTime", {
     ...native.currentTime,

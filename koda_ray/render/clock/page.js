@@ -1,18 +1,23 @@
 // A page's clock, or that of a frame in it: what moves by itself in a browser is set to the frame's time instead. CSS
 // animations, transitions, Web Animations, SVG animations, film and sound; then it says what is still coming.
 ((clock) => {
-  const MAX_PENDING_NAMES = 8, MAX_CHARS = 4000;
-  const MIN_OFFSET_MS = 34; // an animation this young has run by itself since it began, not been set by the page
+  const MAX_PENDING_NAMES = 8, MAX_CHARS = 4000, MAX_ROUNDS = 16, NOTHING_MS = 2000;
+  const ASIDE_MS = 0.01;
+  const MIN_OFFSET_MS = 34; // an animation this much younger than our last look has run by itself, not been set by the page
   const native = {
     fetch: window.fetch.bind(window),
     raf: clock.native.requestAnimationFrame.bind(window),
+    setInterval: clock.native.setInterval.bind(window),
+    clearInterval: clock.native.clearInterval.bind(window),
     getAnimations: Document.prototype.getAnimations,
     shadowAnimations: ShadowRoot.prototype.getAnimations,
     currentTime: Object.getOwnPropertyDescriptor(Animation.prototype, "currentTime"),
     timelineTime: Object.getOwnPropertyDescriptor(AnimationTimeline.prototype, "currentTime").get,
     attachShadow: Element.prototype.attachShadow,
+    listen: EventTarget.prototype.addEventListener,
     length: Object.getOwnPropertyDescriptor(window, "length").get.bind(window),
   };
+  const { origin } = new URL(document.baseURI); // where its files are, also of a frame that is of no origin itself
   let loaded = false; // what is written after that is never complete, and there
   addEventListener("load", (event) => { if (event.target === document) loaded = true; }, true);
   window.__kodaProps = __PROPS__;
@@ -20,16 +25,24 @@
 
   // ---- roots ----------------------------------------------------------------------------------------------------
   const shadows = new Set();
-  const changed = new Set(); // what is new since it was looked at
+  const changed = new Map(); // what is new since it was looked at -> whether what lies beside it may be new too
+  const change = (node, whole) => changed.set(node, whole || changed.get(node) === true);
   const watcher = new MutationObserver((records) => collect(records));
-  const watch = (root) => watcher.observe(root, { subtree: true, childList: true, attributes: true, attributeFilter: ["class", "style"] });
+  const arrived = new WeakSet(); // frames in the page whose own page has come
+  const watch = (root) => {
+    watcher.observe(root, { subtree: true, childList: true, attributes: true, attributeFilter: ["class", "style"] });
+    native.listen.call(root, "load", (event) => {
+      if (event.target instanceof HTMLIFrameElement) arrived.add(event.target);
+      else if (pictures.isOurs(event.target)) event.stopImmediatePropagation();
+    }, true);
+  };
   watch(document);
   const known = new WeakSet();
   const know = (root) => {
     if (known.has(root)) return;
     known.add(root);
     shadows.add(new WeakRef(root));
-    changed.add(root);
+    change(root, true);
     watch(root);
   };
   Element.prototype.attachShadow = function attachShadow(options) {
@@ -46,7 +59,12 @@
     }
     return found;
   };
-  const media = kodaMedia(clock, roots);
+  const quietly = (run) => { // what we change ourselves is nothing new
+    collect(watcher.takeRecords());
+    run();
+    watcher.takeRecords();
+  };
+  const media = kodaMedia(clock, roots), pictures = kodaPictures(clock, native, roots, quietly);
 
   // ---- animations -----------------------------------------------------------------------------------------------
   const held = new Map(); // Animation -> {base: virtual time at its currentTime 0, last: what was set}
@@ -56,15 +74,30 @@
     set(time) { native.currentTime.set.call(this, time); put.set(this, time); },
   });
   const animations = () => roots().flatMap((root) => (root === document ? native.getAnimations : native.shadowAnimations).call(root));
+  const firstOf = ({ effect, playbackRate }) => { // where it is when it begins
+    const end = effect ? Number(effect.getComputedTiming().endTime) : Infinity;
+    return playbackRate < 0 && Number.isFinite(end) ? end : 0;
+  };
+  // A drawing's time has half of our digits: never less than the frame's, or what begins with it had not begun.
+  const digits = new Float32Array(1), bits = new Uint32Array(digits.buffer);
+  const single = (seconds) => {
+    digits[0] = seconds;
+    if (digits[0] < seconds) bits[0] += 1;
+    return digits[0];
+  };
+  let looked = 0; // where the document's own time was; that of a page that is not shown yet leaps when it is
   const syncAnimations = () => {
     const now = clock.now();
+    const present = Number(native.timelineTime.call(document.timeline) ?? 0), young = MIN_OFFSET_MS + present - looked;
+    looked = present;
     for (const animation of animations()) {
       if (animation.timeline !== document.timeline) continue; // it goes by scrolling, or by nothing
       const state = held.get(animation);
       const playing = animation.playState === "running";
       if (!playing && !(state && animation.playState === "finished")) continue; // paused by the page, or idle
       const at = Number(animation.currentTime ?? 0);
-      const offset = Math.abs(at) < MIN_OFFSET_MS ? 0 : at / (animation.playbackRate || 1);
+      const rate = animation.playbackRate || 1, first = firstOf(animation);
+      const offset = Number(put.get(animation) ?? (Math.abs(at - first) < young * Math.abs(rate) ? first : at)) / rate;
       if (!state) held.set(animation, { base: now - offset, set: null }); // it just began
       else if (playing && state.set !== null) state.base = now - at / (animation.playbackRate || 1); // played again
     }
@@ -78,9 +111,10 @@
       if (animation.playbackRate < 0 ? time <= 0 : Number.isFinite(end) && time >= end) {
         if (animation.playState !== "finished") animation.finish();
         state.set = null;
-      } else {
+      } else if (state.at !== time || state.set !== animation.currentTime || animation.playState !== "paused") {
         animation.pause();
         native.currentTime.set.call(animation, time);
+        state.at = time;
         state.set = animation.currentTime;
       }
     }
@@ -88,7 +122,7 @@
       for (const svg of root.querySelectorAll("svg")) {
         if (svg.ownerSVGElement || !svg.pauseAnimations) continue;
         svg.pauseAnimations();
-        svg.setCurrentTime(now / 1000);
+        svg.setCurrentTime(single(now / 1000));
       }
     }
   };
@@ -97,30 +131,55 @@
   // `will-change: transform` keeps a layer at the resolution it was first drawn with: blurred when it grows, and another
   // picture for a unit that begins later. `filter` makes the same stacking context and containing block without that.
   const HINTS = /\b(transform|scale|rotate|translate|perspective)\b/;
-  let looked = false;
+  let swept = false;
   const collect = (records) => {
-    for (const { target, type, addedNodes } of records) {
-      if (type === "attributes") changed.add(target);
-      else for (const node of addedNodes) if (node.nodeType === 1) changed.add(node);
+    for (const { target, attributeName, addedNodes } of records) {
+      if (attributeName) change(target, attributeName === "class" || pictures.mayName(target));
+      else for (const node of addedNodes) if (node.nodeType === 1) change(node, true);
     }
   };
-  const soften = (element) => {
+  const soften = (element, whole) => {
     if (element.shadowRoot) know(element.shadowRoot); // one that was written as HTML
-    if (element.style && HINTS.test(getComputedStyle(element).willChange)) {
-      element.style.setProperty("will-change", "filter", "important");
-    }
+    if (!element.style) return;
+    const style = getComputedStyle(element);
+    pictures.meet(element, style, whole);
+    if (HINTS.test(style.willChange)) element.style.setProperty("will-change", "filter", "important");
   };
   const sharpen = () => {
     collect(watcher.takeRecords());
-    if (!looked && document.documentElement) changed.add(document.documentElement);
-    looked = true;
-    for (const root of changed) { // what is found on the way is looked at too
-      soften(root);
-      for (const element of root.querySelectorAll("*")) soften(element);
+    if (!swept && document.documentElement) change(document.documentElement, true);
+    swept = true;
+    for (const [root, whole] of changed) { // what is found on the way is looked at too
+      soften(root, whole);
+      for (const element of root.querySelectorAll("*")) soften(element, whole);
     }
     changed.clear();
     watcher.takeRecords();
   };
+
+  // ---- layout ---------------------------------------------------------------------------------------------------
+  // Canvases of React Three Fiber and charts wait until their size stood still for some milliseconds: not in a video.
+  if (window.ResizeObserver) {
+    const { ResizeObserver } = window;
+    window.ResizeObserver = class extends ResizeObserver {
+      constructor(seen) { super(typeof seen === "function" ? function (...what) { return clock.measure(() => seen.apply(this, what)); } : seen); }
+    };
+    Object.defineProperty(window.ResizeObserver, "name", { value: "ResizeObserver" });
+  }
+
+  // ---- view transitions -----------------------------------------------------------------------------------------
+  // One begins with pictures of what was painted before and after: the frame waits until both were taken.
+  const transitions = new Set();
+  for (const { prototype } of [Document, Element]) {
+    const start = prototype.startViewTransition;
+    if (start) prototype.startViewTransition = function startViewTransition(...change) {
+      const transition = start.apply(this, change);
+      const there = () => clock.soon(() => transitions.delete(transition));
+      transitions.add(transition);
+      transition.ready.then(there, there);
+      return transition;
+    };
+  }
 
   // ---- what is still coming -------------------------------------------------------------------------------------
   const requests = new Map();
@@ -136,6 +195,9 @@
     this.addEventListener("loadend", () => requests.delete(this));
     try { return send.call(this, body); } catch (error) { requests.delete(this); throw error; }
   };
+  const HERE = ["data:", "blob:", `${origin}/`];
+  const ours = (frame) => frame.hasAttribute("srcdoc") || HERE.some((start) => frame.src.startsWith(start));
+  const isComing = (frame) => !arrived.has(frame) && frame.loading !== "lazy" && ours(frame); // what is refused never comes
   const short = (text) => String(text).slice(0, MAX_CHARS);
   const coming = () => {
     const names = [];
@@ -143,17 +205,16 @@
     for (const image of document.images) if (!image.complete && image.loading !== "lazy") names.push(`image ${image.currentSrc || image.src}`);
     if (document.fonts && document.fonts.status === "loading") names.push("fonts");
     for (const url of requests.values()) names.push(`request ${url}`);
+    for (const root of roots()) {
+      for (const frame of root === document ? document.getElementsByTagName("iframe") : root.querySelectorAll("iframe")) {
+        if (isComing(frame)) names.push(`the page of an iframe ${frame.src}`.trimEnd());
+      }
+    }
+    if (transitions.size) names.push("a view transition");
     names.push(...clock.workers(), ...media.pending());
     for (const { pending } of frames()) names.push(...pending());
     return names.slice(0, MAX_PENDING_NAMES).map(short);
   };
-  // Without it a shader is compiled when it is first used, before the picture is taken; with it, some time later.
-  const LATER = "KHR_parallel_shader_compile";
-  for (const { prototype } of [WebGLRenderingContext, WebGL2RenderingContext]) {
-    const { getExtension, getSupportedExtensions } = prototype;
-    prototype.getExtension = function (name) { return name === LATER ? null : getExtension.call(this, name); };
-    prototype.getSupportedExtensions = function () { return (getSupportedExtensions.call(this) || []).filter((name) => name !== LATER); };
-  }
   delete window.SharedWorker; // nobody could move its clock
   if (window.ServiceWorkerContainer) ServiceWorkerContainer.prototype.register = () => Promise.reject(new DOMException("service workers are off in a render", "SecurityError"));
   delete window.RTCPeerConnection; delete window.webkitRTCPeerConnection;
@@ -167,25 +228,71 @@
 
   // ---- frames in the page ---------------------------------------------------------------------------------------
   const bases = new WeakMap(); // a frame's clock -> what time it was here when the frame began
+  const moved = new WeakMap(); // and what time it was last moved to
+  const LOOK_MS = 20; // of real time
+  const strangers = new WeakMap(); // the window of a frame that nobody may look into -> what is said to it over a port
+  let heard = 0; // what frames and the page said to each other
+  const converse = (port) => {
+    const waiting = [];
+    let pending = ["the page of an iframe"];
+    const inner = { pending: () => pending };
+    for (const what of ["look", "bootTick", "begin", "frame", "rest", "again"]) {
+      inner[what] = (...given) => new Promise((resolve, reject) => {
+        waiting.push({ resolve, reject });
+        port.postMessage([what, ...given]);
+      });
+    }
+    port.onmessage = ({ data: [answer, names, failed] }) => {
+      pending = names;
+      const asked = waiting.shift();
+      if (failed) asked.reject(new Error(failed));
+      else asked.resolve(answer);
+    };
+    return inner;
+  };
+  addEventListener("message", (event) => {
+    heard += 1;
+    if (!event.isTrusted || !event.data || event.data[clock.MARK] !== "frame") return;
+    event.stopImmediatePropagation();
+    if (event.source && event.ports.length) strangers.set(event.source, converse(event.ports[0]));
+  }, true);
   const frames = () => {
     const found = [];
     for (let i = 0; i < native.length(); i++) {
+      const stranger = strangers.get(window[i]);
       try {
-        if (window[i].__kodaRender) found.push(window[i].__kodaRender);
-      } catch { continue; } // another origin's: nobody may look in
+        if (stranger || window[i].__kodaRender) found.push(stranger || window[i].__kodaRender);
+      } catch { continue; } // it has not said anything yet
     }
     return found;
   };
+  // One that is removed, or goes elsewhere, never answers.
+  const ask = (inner, what, ...given) => new Promise((resolve, reject) => {
+    const timer = native.setInterval(() => { if (!frames().includes(inner)) over(resolve)(null); }, LOOK_MS);
+    const over = (done) => (answer) => { native.clearInterval(timer); done(answer); };
+    inner[what](...given).then(over(resolve), over(reject));
+  });
+  const look = async () => { // what those say that they wait for is known only by asking
+    for (const inner of frames()) await ask(inner, "look");
+  };
   const beginFrames = async (all) => {
+    await look();
     for (const inner of frames()) {
-      if (bases.has(inner) && !all) continue;
+      if (!all && (bases.has(inner) || inner.pending().length)) continue; // one that still loads begins when it is there
       bases.set(inner, clock.now());
-      await inner.begin();
+      await ask(inner, "begin");
     }
   };
+  const waits = () => frames().some((inner) => !bases.has(inner) && !inner.pending().length); // one that is there to begin
   const moveFrames = async () => {
     await beginFrames(false);
-    for (const inner of frames()) await inner.frame(clock.now() - bases.get(inner)) ?? await inner.rest();
+    for (const inner of frames()) {
+      if (!bases.has(inner)) continue;
+      const time = clock.now() - bases.get(inner);
+      if (moved.get(inner) === time) { await ask(inner, "again"); continue; } // its callbacks run once a frame, however often we ask
+      moved.set(inner, time);
+      await ask(inner, "frame", time) ?? await ask(inner, "rest");
+    }
   };
 
   // ---- the page's own contract ----------------------------------------------------------------------------------
@@ -206,7 +313,8 @@
       return names.length ? ` (${names.slice(0, MAX_PENDING_NAMES).map(short).join(", ")})` : "";
     } catch { return ""; } // only some pages can say
   };
-  const status = () => {
+  const status = async () => {
+    await look();
     findContract();
     const pending = coming();
     const waits = contract && contract.ready === "pending";
@@ -220,7 +328,7 @@
   // A contract page that waits for a timer or a frame before it is ready gets them; its seek sets the state afterwards.
   const bootTick = async () => {
     await clock.tick();
-    for (const inner of frames()) await inner.bootTick();
+    for (const inner of frames()) await ask(inner, "bootTick");
   };
   // What began while the page loaded begins now; what the page put to another time keeps that.
   const beginAnimations = () => {
@@ -230,60 +338,104 @@
     for (const [animation, at] of begun) {
       const state = held.get(animation), rate = animation.playbackRate || 1;
       if (!state) continue;
-      const end = animation.effect ? Number(animation.effect.getComputedTiming().endTime) : Infinity;
-      const first = rate < 0 && Number.isFinite(end) ? end : 0; // where it is when it begins
+      const first = firstOf(animation);
       state.base = -(!put.has(animation) && Math.abs(at - first) < passed * Math.abs(rate) ? first : at) / rate;
     }
     syncAnimations();
+    // one that has only ever been held at its beginning may lie in another layer than later; the first frame puts it back
+    for (const [animation, state] of held) {
+      if (animation.playState !== "paused") continue;
+      native.currentTime.set.call(animation, state.at + ASIDE_MS);
+      Object.assign(state, { at: NaN, set: animation.currentTime });
+    }
   };
   const begin = async () => {
     findContract();
     await clock.begin();
+    kodaFonts.settle();
     sharpen();
     media.look();
     beginAnimations();
     media.rebase();
+    clock.onPass(syncAnimations); // what a timer begins begins then, and what it stops has gone as far
+    pictures.begin();
+    await pictures.place();
     await beginFrames(true);
     const koda = window.__koda || {};
     const number = (value) => (Number.isFinite(value) ? value : null);
     const size = koda.size || {};
-    return { contract: !!contract, duration: number(koda.duration), fps: number(koda.fps), width: number(size.width), height: number(size.height) };
+    const aside = held.size > 0 || frames().length > 0;
+    return { contract: !!contract, aside, duration: number(koda.duration), fps: number(koda.fps), width: number(size.width), height: number(size.height) };
+  };
+
+  const seekContract = async () => {
+    if (!contract) return;
+    const ms = clock.now();
+    clock.seed(ms * 1000 + 3);
+    let done = false;
+    const seek = Promise.resolve(contract.seek(ms / 1000)).finally(() => { done = true; });
+    seek.catch(() => {});
+    for (let i = 0; i < 64 && !done; i++) {
+      await clock.task();
+      if (!done && i % 4 === 3) { await clock.fireTimers(clock.now()); await clock.fireFrames(); }
+    }
+    await seek;
+    await clock.settle();
   };
 
   // Move to a time. The page's own callbacks first, then its contract, then everything the browser plays.
   const frame = async (ms) => {
+    kodaCanvas.next();
+    await pictures.prepare(ms);
     await clock.moveTimers(ms);
     media.place();
     return media.pending().length ? null : rest(); // what draws a film wants it to be there
   };
   const rest = async () => {
-    const ms = clock.now();
+    syncAnimations(); // callbacks see what this frame will show
     await clock.moveFrame();
-    if (contract) {
-      clock.seed(ms * 1000 + 3);
-      let done = false;
-      const seek = Promise.resolve(contract.seek(ms / 1000)).finally(() => { done = true; });
-      seek.catch(() => {});
-      for (let i = 0; i < 64 && !done; i++) {
-        await clock.task();
-        if (!done && i % 4 === 3) { await clock.fireTimers(clock.now()); await clock.fireFrames(); }
-      }
-      await seek;
-      await clock.settle();
-    }
+    await seekContract();
     return again();
   };
   // What arrived meanwhile (a frame's page, a film) has to be put to this time too.
   const again = async () => {
-    await moveFrames();
+    if (kodaFonts.settle()) await seekContract(); // a canvas, or what measured letters, had another font
+    for (let round = 0, before; round < MAX_ROUNDS; round++) {
+      before = heard;
+      await moveFrames();
+      if (!frames().length) break;
+      await clock.settle(); // what they say to the page, and the page to them
+      if (heard === before && !waits()) break;
+    }
     sharpen();
     syncAnimations();
     media.place();
-    return coming();
+    const names = coming(); // before: what arrives meanwhile has not been placed
+    if (waits()) names.push("the page of an iframe"); // it came in the last round
+    await pictures.place();
+    return names.length ? names : coming();
   };
   const api = {
-    status, bootTick, begin, frame, rest, again, films: media.pending, pending: coming,
-    painted: () => new Promise((resolve) => native.raf(() => native.raf(() => resolve(true)))),
+    look, status, bootTick, begin, frame, rest, again, films: media.pending, pending: coming,
+    painted: () => new Promise((resolve) => { // where there is nothing to paint, nothing ever is
+      const timer = native.setInterval(() => { if (!document.body) over(false); }, NOTHING_MS);
+      const over = (there) => { native.clearInterval(timer); resolve(there); };
+      native.raf(() => native.raf(() => over(true)));
+    }),
   };
   Object.defineProperty(window, "__kodaRender", { value: Object.freeze(api), enumerable: false });
+
+  // ---- a frame that the page around it may not look into --------------------------------------------------------
+  const isReached = () => { // by that page
+    try { return !kodaAlone && Boolean(parent.document); } catch { return false; }
+  };
+  if (parent !== window && !isReached()) {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = async ({ data: [what, ...given] }) => {
+      let answer = null, failed = "";
+      try { answer = await api[what](...given); } catch (error) { failed = short(error && error.message || error || "it threw nothing"); }
+      port1.postMessage([answer, coming(), failed]);
+    };
+    parent.postMessage({ [clock.MARK]: "frame" }, "*", [port2]);
+  }
 })(kodaClock(window, __SEED__));

@@ -22,7 +22,7 @@ from PIL import Image
 from koda_ray.config import Settings
 from koda_ray.render.bundle import Bundle
 
-__all__ = ["PAGES", "SCENES", "Scene"]
+__all__ = ["PAGES", "SCENES", "Scene", "template_file"]
 
 PAGES = Path(__file__).parent / "pages"
 GONE = "@gone"
@@ -79,6 +79,17 @@ def _text(path: Path, gone: bool) -> bytes:
 
 def _modules() -> Path:
     return Settings().node_modules_path.resolve()
+
+
+def template_file(name: str) -> bytes:
+    """Return a file of the template's packages, by the name that pages know it by."""
+    return (_modules() / _FILES[name]).read_bytes()
+
+
+_FILES = {
+    "three.module.js": "three/build/three.module.js",
+    "jetbrains-mono.woff2": "@fontsource-variable/jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2",
+}
 
 
 @cache
@@ -148,10 +159,8 @@ def _film() -> bytes:
 
 
 _MADE: dict[str, Callable[[], bytes]] = {
-    "three.module.js": lambda: (_modules() / "three/build/three.module.js").read_bytes(),
-    "jetbrains-mono.woff2": lambda: (
-        _modules() / "@fontsource-variable/jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2"
-    ).read_bytes(),
+    "three.module.js": lambda: template_file("three.module.js"),
+    "jetbrains-mono.woff2": lambda: template_file("jetbrains-mono.woff2"),
     "film.webm": _film,
     "moving.gif": lambda: _moving("GIF"),
     "moving.png": lambda: _moving("PNG"),
@@ -201,4 +210,10 @@ SCENES = (
     Scene("formats", (0, 6)),
     Scene("props", (2, 5), props=_PROPS),
     Scene("contract", (3, 16)),
+    Scene("fonts", (4, 12)),
+    Scene("clip-path", (4, 13)),
+    Scene("offset-path", (4, 14)),
+    Scene("layout", (3, 14)),
+    Scene("view-transition", (5, 9)),
+    Scene("react", (3, 11)),
 )

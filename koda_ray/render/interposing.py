@@ -1,0 +1,145 @@
+"""Whether a browser hands over raw frames here: the interposer is compiled, loaded, and looked at through a picture.
+
+Needed are a C compiler, libjpeg's header, and a Chromium that links the system's libjpeg, as Debian's does. What came
+of it is kept for as long as browser and source stay what they are: a later start of any process only looks at a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from koda_ray.errors import RenderError
+from koda_ray.render.browser import Browser
+from koda_ray.render.bundle import Bundle
+from koda_ray.render.frames import RAW_QUALITY, Interposer, interposer_digest, interposer_source
+from koda_ray.render.graphics import Graphics
+from koda_ray.render.isolation import own_folder
+from koda_ray.render.page import RenderPage
+
+__all__ = ["find_interposer"]
+
+_PACKAGES = "gcc libc6-dev libjpeg62-turbo-dev"
+_COMPILE_TIMEOUT_S = 60.0
+_TRY_S = 15.0
+_MAX_WORDS = 160
+_SIDE = 64
+# pure colours, and what BT.709 makes of them: Y, U, V
+_COLOURS = {"#f00": (63, 102, 240), "#0f0": (173, 42, 26), "#00f": (32, 240, 118), "#fff": (235, 128, 128)}
+
+
+async def find_interposer(binary: Path, graphics: Graphics) -> Interposer:
+    """Return the library through which a browser hands over raw frames; the first call on a machine takes a second.
+
+    Args:
+        binary: The browser.
+        graphics: What it draws with.
+
+    Raises:
+        Missing: bubblewrap is not there, or may not isolate.
+    """
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return Interposer(None, f"no C compiler: apt-get install {_PACKAGES}")
+    try:
+        seen = await asyncio.to_thread(binary.stat)
+    except OSError as error:
+        return Interposer(None, f"{binary}: {error.strerror}")
+    root = await asyncio.to_thread(own_folder, "koda-interposer")
+    told = f"{interposer_digest()} {binary} {seen.st_size} {seen.st_mtime_ns} {' '.join(graphics.flags)}"
+    library = root / f"interposer-{hashlib.sha256(told.encode()).hexdigest()[:16]}.so"
+    refused = library.with_suffix(".refused")
+    for path in (library, refused):
+        with contextlib.suppress(FileNotFoundError):
+            kept = await asyncio.to_thread(path.read_bytes)
+            return Interposer(kept) if path is library else Interposer(None, kept.decode())
+    try:
+        made = await _make(compiler, binary, graphics)
+    except _Trouble as trouble:  # another time it may work: nothing is kept
+        return Interposer(None, str(trouble))
+    kept = made.why.encode() if made.library is None else made.library
+    await asyncio.to_thread(_keep, refused if made.library is None else library, kept)
+    return made
+
+
+class _Trouble(Exception):
+    """It could not be compiled, or not be tried."""
+
+
+def _keep(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, also where others write it too."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(data)
+    os.replace(file.name, path)
+
+
+async def _make(compiler: str, binary: Path, graphics: Graphics) -> Interposer:
+    """Compile the library and try it."""
+    with tempfile.TemporaryDirectory(prefix="koda-compile-") as folder:
+        target = Path(folder, "frames.so")
+        await _compile(compiler, target)
+        made = Interposer(await asyncio.to_thread(target.read_bytes))
+    try:
+        async with asyncio.timeout(_TRY_S):
+            why = await _try(binary, replace(graphics, interposer=made))
+    except TimeoutError:
+        raise _Trouble(f"nothing came within {_TRY_S:g} s") from None
+    except RenderError as error:
+        raise _Trouble(error.message[:_MAX_WORDS]) from error
+    return Interposer(None, why) if why else made
+
+
+async def _compile(compiler: str, target: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(compiler, "-O2", "-fPIC", "-shared", "-x", "c", "-", "-o", str(target), "-ldl"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(_COMPILE_TIMEOUT_S):
+            _, said = await process.communicate(interposer_source())
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise _Trouble(f"{compiler} did not end in {_COMPILE_TIMEOUT_S:g} s") from None
+    if process.returncode:
+        errors = [line for line in said.decode(errors="replace").splitlines() if "error" in line]
+        raise _Trouble(
+            f"{compiler} cannot compile it (apt-get install {_PACKAGES}): "
+            f"{(errors or ['it said nothing'])[0][:_MAX_WORDS]}"
+        )
+
+
+async def _try(binary: Path, graphics: Graphics) -> str:
+    """Take a raw frame of four known colours; return what is wrong with it."""
+    fields = "".join(f'<i style="background:{colour}"></i>' for colour in _COLOURS)
+    page = (
+        "<!doctype html><style>body{margin:0;display:grid;grid:repeat(2,32px)/repeat(2,32px)}</style>"
+        f"<body>{fields}</body>"
+    )
+    bundle = Bundle({"index.html": page.encode()})
+    async with await Browser.launch(chromium_path=binary, graphics=graphics, timeout_s=_TRY_S) as browser:
+        shown = await RenderPage.open(browser, bundle, width=_SIDE, height=_SIDE)
+        await shown.wait_ready(_TRY_S)
+        await shown.go(0, Fraction(30))
+        assert browser.frames is not None
+        frame = browser.frames.read(await shown.picture(image="jpeg", quality=RAW_QUALITY))
+        await shown.close()
+    if frame is None:
+        return "the browser's JPEG encoder is its own"
+    chroma = _SIDE * _SIDE
+    for index, (colour, wanted) in enumerate(_COLOURS.items()):
+        x, y = (16 + 32 * (index % 2), 16 + 32 * (index // 2))
+        half = y // 2 * (_SIDE // 2) + x // 2
+        got = (frame[y * _SIDE + x], frame[chroma + half], frame[chroma + chroma // 4 + half])
+        if any(abs(one - two) > 1 for one, two in zip(got, wanted, strict=True)):
+            return f"{colour} came out as {got} in place of {wanted}"
+    return ""

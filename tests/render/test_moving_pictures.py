@@ -1,0 +1,118 @@
+"""Pictures that move by themselves show what the frame's time says, in the headless shell and in the full browser."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from koda_ray.render.browser import Browser
+from koda_ray.render.bundle import Bundle
+from koda_ray.render.page import RenderPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+FPS = 10
+PICTURES = 10
+SIDE = 16
+
+
+def moving(kind: str, *, loop: int = 0, duration_ms: int = 100) -> bytes:
+    """Ten pictures, each 20 brighter than the one before."""
+    first, *others = [Image.new("L", (SIDE, SIDE), 20 * n).convert("RGB") for n in range(PICTURES)]
+    data = io.BytesIO()
+    options: dict[str, object] = {"lossless": True} if kind == "WEBP" else {}
+    first.save(data, kind, save_all=True, append_images=others, duration=duration_ms, loop=loop, **options)
+    return data.getvalue()
+
+
+# grey by an animation, and by a style, of which a quarter is over when it begins
+BY_TAGS = """<animate attributeName="fill" from="#000000" to="#c8c8c8" begin="0:00:00" dur="1000ms"
+repeatCount="indefinite" calcMode="discrete" values="{}"/>"""
+BY_STYLE = """<style>rect { animation: go 1s -250ms infinite steps(10, end) }
+@keyframes go { from { fill: #000 } to { fill: #c8c8c8 } }</style>"""
+
+
+def drawing(inside: str) -> bytes:
+    greys = ";".join(f"#{20 * n:02x}{20 * n:02x}{20 * n:02x}" for n in range(PICTURES))
+    size = f'width="{SIDE}" height="{SIDE}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}><rect {size}>{inside.format(greys)}</rect></svg>'.encode()
+
+
+FILES = {
+    "a.gif": moving("GIF"),
+    "b.webp": moving("WEBP"),
+    "c.png": moving("PNG"),
+    "d.gif": moving("GIF", loop=1),  # played twice
+    "e.gif": moving("GIF", duration_ms=10),  # which browsers take for 100
+    "f.svg": drawing(BY_TAGS),
+    "g.svg": drawing(BY_STYLE.replace("{", "{{").replace("}", "}}")),
+    "frame.html": b"<!doctype html><style>* { margin: 0 } img { display: block }</style><img src=b.webp>",
+}
+SHOWN = """<img src=a.gif><img src=b.webp><img src=c.png><img src=d.gif><img src=e.gif>
+<div style="background: url(a.gif)"></div><div class=of-a-style></div>
+<iframe sandbox src=frame.html></iframe>
+<img src=f.svg><img src=g.svg><div style="background: url(f.svg)"></div>"""
+PAGE = f"""<!doctype html><style>* {{ margin: 0 }} body {{ display: flex }}
+img, div, iframe {{ width: {SIDE}px; height: {SIDE}px; border: 0; flex: none }}
+.of-a-style {{ background: url(b.webp) }}</style>{SHOWN}"""
+CONTRACT = "<script>window.__koda = { ready: Promise.resolve(), seek() {} }</script>"
+COUNT = 11
+LOOPED_TWICE, LATER = 3, 9
+
+
+async def opened(browser: Browser, html: str) -> RenderPage:
+    page = await RenderPage.open(
+        browser, Bundle({"index.html": html.encode(), **FILES}), width=SIDE * COUNT, height=SIDE
+    )
+    await page.wait_ready(20)
+    return page
+
+
+async def levels(page: RenderPage) -> list[float]:
+    """How bright each is, in units of 20."""
+    pixels = np.asarray(Image.open(io.BytesIO(await page.picture())).convert("L"))
+    return [pixels[2:-2, at * SIDE + 2 : (at + 1) * SIDE - 2].mean() / 20 for at in range(COUNT)]
+
+
+def expected(frame: int) -> list[int]:
+    every = [frame % PICTURES] * COUNT
+    every[LOOPED_TWICE] = frame % PICTURES if frame < 2 * PICTURES else PICTURES - 1
+    every[LATER] = (frame + 2) % PICTURES
+    return every
+
+
+async def test_each_goes_by_the_clock(either: Browser) -> None:
+    page = await opened(either, PAGE)
+    for frame in range(24):
+        await page.go(frame, FPS)
+        assert await levels(page) == pytest.approx(expected(frame), abs=0.2), frame
+    await page.close()
+
+
+@pytest.mark.parametrize("frames", [(0, 7, 23), (3,), (21,)])
+async def test_each_is_there_at_once_where_a_page_is_sought(either: Browser, frames: tuple[int, ...]) -> None:
+    page = await opened(either, PAGE + CONTRACT)
+    for frame in frames:
+        await page.go(frame, FPS)
+        assert await levels(page) == pytest.approx(expected(frame), abs=0.2), frame
+    await page.close()
+
+
+async def test_one_that_the_page_changes_is_the_one_that_it_wants(either: Browser) -> None:
+    change = """setTimeout(() => { document.images[0].src = "still.png"; document.images[1].src = "a.gif"; }, 300);
+    setTimeout(() => { document.querySelector(".of-a-style").className = ""; }, 500);"""
+    still = io.BytesIO()
+    Image.new("L", (SIDE, SIDE), 240).save(still, "PNG")
+    files = {"index.html": f"{PAGE}<script>{change}</script>".encode(), "still.png": still.getvalue(), **FILES}
+    page = await RenderPage.open(either, Bundle(files), width=SIDE * COUNT, height=SIDE)
+    await page.wait_ready(20)
+    for frame in range(8):
+        await page.go(frame, FPS)
+        wanted = [float(level) for level in expected(frame)]
+        wanted[0] = 12 if frame >= 3 else frame
+        wanted[6] = 12.75 if frame >= 5 else frame  # the page itself, which is white
+        assert await levels(page) == pytest.approx(wanted, abs=0.2), frame
+    await page.close()
