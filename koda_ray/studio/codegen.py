@@ -7,28 +7,49 @@ written. ``code_chunk`` events carry ``{path, offset, delta}`` and never the tex
 
 from __future__ import annotations
 
-import json
+import asyncio
+import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from typing import cast
 
-import jiter
 from pydantic import BaseModel, Field, JsonValue, ValidationError
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from pydantic_core import from_json
 
-from koda_ray.errors import InvalidInput, KodaError
+from koda_ray.agent.hooks import Hooks, Stop
+from koda_ray.agent.purse import Purse
+from koda_ray.errors import HookStopped, InvalidInput, KodaError
 from koda_ray.events import NewEvent
-from koda_ray.llm.base import Completed, Message, ModelEvent, ModelProvider, ModelRequest, TextBlock, TextDelta, Usage
+from koda_ray.llm.base import (
+    Completed,
+    Message,
+    ModelEvent,
+    ModelProvider,
+    ModelRequest,
+    ModelSwitched,
+    TextBlock,
+    TextDelta,
+    Usage,
+    substitutes_of,
+)
+from koda_ray.state.charges import Move
+from koda_ray.state.store import Batch
+from koda_ray.studio.folded import Folder
+from koda_ray.types import new_id
 
-__all__ = ["COALESCE_S", "CodeGenerator", "GeneratedFile", "GeneratedFiles", "parse_answer"]
+__all__ = ["COALESCE_S", "CodeGenerator", "GeneratedFile", "GeneratedFiles", "Written", "parse_answer"]
 
 COALESCE_S = 0.05
 ATTEMPTS = 3
 """Tries of one request when the stream breaks or the answer is not the JSON that was asked for."""
+_WAIT_S = 0.2
+"""The wait after the first is up to this long, in seconds; after the second, twice that."""
 
 Emit = Callable[[NewEvent], Awaitable[None]]
-OnUsage = Callable[[Usage], Awaitable[None]]
+OnUsage = Callable[[Usage, float | None], Awaitable[None]]
+Commit = Callable[[Batch], Awaitable[object]]
 
 
 class GeneratedFile(BaseModel):
@@ -43,6 +64,15 @@ class GeneratedFiles(BaseModel):
 
     files: list[GeneratedFile] = Field(max_length=200)
     summary: str = Field(default="", max_length=4000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """Files that were generated; ``charges`` say what they cost, and belong into the commit that keeps them."""
+
+    files: Sequence[GeneratedFile]
+    summary: str
+    charges: Sequence[Move] = ()
 
 
 def parse_answer(text: str) -> GeneratedFiles:
@@ -73,12 +103,25 @@ class CodeGenerator:
         provider: Who answers.
         model: The model's name.
         instructions: The system prompt, stable parts first.
+        purse: Pays for its answers; nothing is counted when None.
+        hooks: Who is heard before and after its model calls, the same as with the other agents; nobody when None.
     """
 
-    def __init__(self, *, provider: ModelProvider, model: str, instructions: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        *,
+        provider: ModelProvider,
+        model: str,
+        instructions: tuple[str, ...],
+        purse: Purse | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
         self._provider = provider
         self._model = model
         self._instructions = instructions
+        self._purse = purse
+        self._hooks = hooks
+        self._folder = Folder()
 
     async def generate(
         self,
@@ -87,35 +130,87 @@ class CodeGenerator:
         emit: Emit,
         on_usage: OnUsage | None = None,
         cause_id: str | None = None,
-    ) -> GeneratedFiles:
-        """Ask for files until a whole, valid answer came.
+        commit: Commit | None = None,
+    ) -> Written:
+        """Ask for files until a whole, valid answer came; answers that are neither cost nothing.
+
+        Args:
+            request: What is wanted, with all that it may need.
+            emit: Hears of files as they are written.
+            on_usage: Hears what the answer took, and its price in dollars where that is known.
+            cause_id: Whom the events are for.
+            commit: Stores what is reserved; nothing is counted when None.
 
         Raises:
             InvalidInput: CODEGEN_INVALID after three answers that were not the JSON asked for.
             ModelError: The provider failed for good.
+            BudgetExceeded: An answer is more than there is left; nothing was asked.
+            HookStopped: A hook ends it here; an answer that was there by then is paid for.
         """
-        text = json.dumps(request, ensure_ascii=False)
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(ATTEMPTS),
-            wait=wait_random_exponential(multiplier=0.2, max=5),
-            retry=retry_if_exception(_worth_another_try),
-            reraise=True,
-        ):
-            with attempt:
-                answer, usage = await self._stream(text, emit, cause_id)
-                if on_usage is not None:
-                    await on_usage(usage)
-                return parse_answer(answer)
-        raise AssertionError("unreachable: the last attempt returns or raises")
+        blocks, settled = self._folder.fold(request)
+        made = 0
+        while True:
+            made += 1
+            try:
+                return await self._attempt(blocks, settled, emit, cause_id, on_usage, commit)
+            except KodaError as error:
+                if made == ATTEMPTS or not _worth_another_try(error):
+                    raise
+            await asyncio.sleep(random.uniform(0.0, _WAIT_S * made))
 
-    async def _stream(self, text: str, emit: Emit, cause_id: str | None) -> tuple[str, Usage]:
+    async def _attempt(
+        self,
+        blocks: Sequence[TextBlock],
+        settled: int,
+        emit: Emit,
+        cause_id: str | None,
+        on_usage: OnUsage | None,
+        commit: Commit | None,
+    ) -> Written:
         request = ModelRequest(
             agent="code_generator",
             model=self._model,
             system=self._instructions,
-            messages=(Message(role="user", content=(TextBlock(type="text", text=text),)),),
+            messages=(Message(role="user", content=tuple(blocks)),),
+            volatile_blocks=1,
+            settled_blocks=settled,
+            discards=True,
         )
+        if self._hooks is not None:
+            heard = await self._hooks.before_model(request)
+            if isinstance(heard, Stop):
+                raise _stopped(heard)
+            request = heard
+        purse, call_id = self._purse if commit is not None else None, new_id("msg")
+        if purse is not None and commit is not None:
+            request = await purse.begin(call_id, request, commit, substitutes=substitutes_of(self._provider))
         parts: list[str] = []
+        try:
+            completed = used = await self._stream(request, emit, cause_id, parts)
+            if self._hooks is not None:
+                completed, stop = await self._hooks.after_model(request, completed)
+                if stop is not None:
+                    if purse is not None and commit is not None:
+                        await commit(Batch(charges=[purse.settle(call_id, request, used)[0]]))
+                    raise _stopped(stop)
+            parsed = parse_answer(_whole(completed))
+        except (Exception, asyncio.CancelledError) as error:
+            chars = sum(map(len, parts))
+            moves = purse.unanswered(call_id, request, error, chars=chars) if purse is not None else []
+            if moves and commit is not None:
+                with suppress(KodaError):  # what stays held is found by the next one who asks
+                    await commit(Batch(charges=moves))
+            raise
+        charges: list[Move] = []
+        cost_usd: float | None = None
+        if purse is not None:
+            settle, cost_usd = purse.settle(call_id, request, used)
+            charges.append(settle)
+        if on_usage is not None:
+            await on_usage(used.usage, cost_usd)
+        return Written(files=parsed.files, summary=parsed.summary, charges=charges)
+
+    async def _stream(self, request: ModelRequest, emit: Emit, cause_id: str | None, parts: list[str]) -> Completed:
         chunks = _Chunks(emit, cause_id)
         async with aclosing(cast("AsyncGenerator[ModelEvent]", self._provider.stream(request))) as events:
             async for event in events:
@@ -123,22 +218,32 @@ class CodeGenerator:
                     case TextDelta(text=delta):
                         parts.append(delta)
                         await chunks.arrived(parts)
+                    case ModelSwitched():
+                        parts.clear()
+                        chunks = _Chunks(emit, cause_id)
                     case Completed(stop_reason="max_tokens"):
                         raise InvalidInput(
                             "the answer was cut off at the limit of its length; ask for fewer files at once",
                             code="CODEGEN_TOO_LONG",
                         )
-                    case Completed(message=message, usage=usage):
+                    case Completed():
                         await chunks.flush(parts)
-                        whole = "".join(block["text"] for block in message.content if block["type"] == "text")
-                        return whole, usage
+                        return event
                     case _:
                         pass
         raise InvalidInput("the answer ended before it was complete", code="CODEGEN_INVALID")
 
 
-def _worth_another_try(error: BaseException) -> bool:
-    return isinstance(error, KodaError) and (error.retryable or error.code == "CODEGEN_INVALID")
+def _whole(completed: Completed) -> str:
+    return "".join(block["text"] for block in completed.message.content if block["type"] == "text")
+
+
+def _stopped(stop: Stop) -> HookStopped:
+    return HookStopped(f"a hook stopped the code generator: {stop.reason}")
+
+
+def _worth_another_try(error: KodaError) -> bool:
+    return error.retryable or error.code == "CODEGEN_INVALID"
 
 
 class _Chunks:
@@ -170,7 +275,7 @@ def _partial_files(text: str) -> list[tuple[str, str]]:
     if begin < 0:
         return []
     try:
-        value = cast("object", jiter.from_json(text[begin:].encode(), partial_mode="trailing-strings"))
+        value = cast("object", from_json(text[begin:].encode(), allow_partial="trailing-strings"))
     except ValueError:  # a fence after the object, or not JSON: the whole answer is judged when it is whole
         return []
     files = cast("dict[str, object]", value).get("files") if isinstance(value, dict) else None

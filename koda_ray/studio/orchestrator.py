@@ -1,8 +1,8 @@
 """The orchestrator: the agent that runs the workflow and never writes code.
 
 This module says what it knows (its prompt), what it can do (names from the one tool registry) and what it is shown of
-the session each time (the state block, which is never stored: it would be stale in the next turn and would break
-the prompt cache in the middle).
+the session each time. That is never stored: it would be stale in the next turn. What changes seldom stands before the
+conversation, what changes all the time after it, so that the prompt cache breaks in neither.
 """
 
 from __future__ import annotations
@@ -25,7 +25,18 @@ from koda_ray.tools.ui import ui_tools
 from koda_ray.tools.workbench import Workbench
 from koda_ray.types import NodeState
 
-__all__ = ["asset_path", "instructions", "opening", "orchestrator_tools", "request_context", "state_block"]
+__all__ = [
+    "asset_path",
+    "instructions",
+    "opening",
+    "orchestrator_tools",
+    "request_context",
+    "session_block",
+    "state_block",
+]
+
+
+_FEEDBACK_STEP = 10
 
 
 @cache
@@ -76,7 +87,18 @@ def request_context(state: NodeState, assets: Sequence[AssetRecord]) -> dict[str
     }
 
 
-def state_block(state: NodeState, assets: Sequence[AssetRecord]) -> str:
+def session_block(state: NodeState, assets: Sequence[AssetRecord]) -> str:
+    """Write the session block that ends the instructions: the wish, the choices made, the plan, older changes."""
+    block = {**request_context(state, assets), "feedback": list(state.feedback[: _settled(state)])}
+    return f"<session>{json.dumps(block, ensure_ascii=False)}</session>"
+
+
+def _settled(state: NodeState) -> int:
+    """Count the changes that stand in the session block: it is written anew for every ten, not for each."""
+    return len(state.feedback) // _FEEDBACK_STEP * _FEEDBACK_STEP
+
+
+def state_block(state: NodeState) -> str:
     """Write the state block that follows the newest message of each request."""
     todos: list[JsonValue] = []
     files: list[JsonValue] = []
@@ -85,7 +107,7 @@ def state_block(state: NodeState, assets: Sequence[AssetRecord]) -> str:
         files = list(state.execution.files)
     block: dict[str, JsonValue] = {
         "phase": state.phase,
-        **request_context(state, assets),
+        "feedback": list(state.feedback[_settled(state) :]),
         "question": state.question.model_dump(mode="json", by_alias=True) if state.question else None,
         "planAccepted": state.plan_accepted,
         "todos": todos,

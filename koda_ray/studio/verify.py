@@ -47,7 +47,7 @@ class Verified:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The end of the matter: a good bundle, or the problems that three corrections did not mend."""
+    """The end of the matter: a good bundle, or the problems that three corrections, or fewer, did not mend."""
 
     good: Verified | None
     problems: tuple[Problem, ...] = ()
@@ -61,7 +61,7 @@ class Verdict:
 
 
 Attempt = Callable[[], Awaitable["Verified | Sequence[Problem]"]]
-Correct = Callable[[Mapping[str, JsonValue]], Awaitable[None]]
+Correct = Callable[[Mapping[str, JsonValue]], Awaitable[bool]]
 
 
 async def correct_until_good(attempt: Attempt, correct: Correct) -> Verdict:
@@ -69,17 +69,15 @@ async def correct_until_good(attempt: Attempt, correct: Correct) -> Verdict:
 
     Args:
         attempt: Builds and probes; gives a `Verified`, or what went wrong.
-        correct: Has the code generator mend the files for a ``modify_existing`` request that holds ``errors``.
+        correct: Has the code generator mend the files for a ``modify_existing`` request that holds ``errors``; False
+            where that may not be, and then the problems stay.
     """
-    problems: Sequence[Problem] = ()
-    for corrections in range(MAX_CORRECTIONS + 1):
-        outcome = await attempt()
-        if isinstance(outcome, Verified):
-            return Verdict(good=outcome, corrections=corrections)
-        problems = outcome
-        if corrections < MAX_CORRECTIONS:
-            await correct(_request(problems))
-    return Verdict(good=None, problems=tuple(problems), corrections=MAX_CORRECTIONS)
+    corrections = 0
+    while not isinstance(outcome := await attempt(), Verified):
+        if corrections == MAX_CORRECTIONS or not await correct(_request(outcome)):
+            return Verdict(good=None, problems=tuple(outcome), corrections=corrections)
+        corrections += 1
+    return Verdict(good=outcome, corrections=corrections)
 
 
 def describe(problems: Sequence[Problem], *, most: int = 5) -> str:

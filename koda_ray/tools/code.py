@@ -7,13 +7,13 @@ go, and generated files may be removed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 
 from koda_ray.sandbox.base import Sandbox, Snapshot
 
-__all__ = ["TEMPLATE_OWNED", "THEATRE_STATE_PATH", "code_kept", "is_code", "is_template_owned"]
+__all__ = ["TEMPLATE_OWNED", "THEATRE_STATE_PATH", "code_kept", "diff_of", "is_code", "is_template_owned"]
 
 THEATRE_STATE_PATH = "src/theatre/state.json"
 """Keyframes: data that the person's editor in the live preview writes as well, at any moment."""
@@ -50,6 +50,18 @@ def is_code(path: str) -> bool:
     return f"{path}/".startswith("src/") or is_template_owned(path) or hidden or plain.suffix.lower() in _SUFFIXES
 
 
+def diff_of(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Show how files would change, in the unified form; a new one is all additions."""
+    from difflib import unified_diff  # needed seldom, and every session's process has this module
+
+    shown: list[str] = []
+    for path, text in sorted(after.items()):
+        old, new = before.get(path, "").splitlines(), text.splitlines()
+        names = (f"a/{path}" if path in before else "/dev/null", f"b/{path}")
+        shown += unified_diff(old, new, *names, lineterm="")
+    return "\n".join(shown)
+
+
 @asynccontextmanager
 async def code_kept(sandbox: Sandbox) -> AsyncGenerator[list[str]]:
     """Undo what happens to the project's code meanwhile; the list that is yielded names it afterwards, sorted."""
@@ -70,8 +82,20 @@ async def _put_back(sandbox: Sandbox, before: Snapshot) -> list[str]:
         return []
     # all of it as it was: a file that was moved is otherwise neither here nor there
     wanted = {path: data for path, data in before.changed.items() if is_code(path) or path == THEATRE_STATE_PATH}
+    above = {name for path in wanted for name in _with_parents(path)}
+    spared = {path for path in after.skipped if not is_code(path) and path not in above}  # of which nobody has a copy
     wanted |= {
-        path: after.changed.get(path, before.changed.get(path, b"")) for path in after.stamps if not is_code(path)
+        path: after.changed.get(path, before.changed.get(path, b""))
+        for path in after.stamps
+        if not is_code(path) and spared.isdisjoint(_with_parents(path))
     }
-    await sandbox.restore(wanted)
+    modes = {path: mode for path, mode in before.modes.items() if is_code(path)}
+    modes |= {path: mode for path, mode in after.modes.items() if not is_code(path)}
+    taken = wanted.keys() | spared
+    folders = [path for path in after.folders if taken.isdisjoint(_with_parents(path))]
+    await sandbox.restore(wanted, modes=modes, folders=folders, spared=sorted(spared))
     return sorted(written | missing)
+
+
+def _with_parents(path: str) -> list[str]:
+    return [path, *map(str, PurePosixPath(path).parents)]

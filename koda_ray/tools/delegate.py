@@ -7,15 +7,20 @@ means that its files survive the sandbox, and a call without one may run again: 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, Field, JsonValue
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import InvalidInput
-from koda_ray.tools.workbench import Workbench
+from koda_ray.state.store import Batch
+from koda_ray.tools.workbench import Generated, Workbench
 
-__all__ = ["delegate_tools"]
+__all__ = ["SUBAGENT_TOOLS", "delegate_tools"]
+
+SUBAGENT_TOOLS = ("sandbox_read_file", "sandbox_list_files")
+"""What a session's subagents may be given. They work beside the orchestrator and each other, so they change nothing."""
 
 
 class _GenerateInput(BaseModel):
@@ -32,16 +37,27 @@ class _GenerateInput(BaseModel):
 def delegate_tools(bench: Workbench) -> list[Tool]:
     """Make the tool that delegates writing code."""
 
+    def task_of(given: _GenerateInput) -> dict[str, JsonValue]:
+        return given.model_dump(mode="json", exclude_none=True, exclude_defaults=False)
+
+    async def proposed(given: _GenerateInput, call: ToolCall) -> str:
+        return await bench.propose(task_of(given), cause_id=call.id)
+
     async def generate_code(given: _GenerateInput, call: ToolCall) -> ToolOutcome:
-        task: dict[str, JsonValue] = given.model_dump(mode="json", exclude_none=True, exclude_defaults=False)
+        made: Generated | None = None
         try:
-            made = await bench.generate(task, cause_id=call.id)
-            batch = await bench.keep(made.files)
+            made = await bench.generate(task_of(given), cause_id=call.id)
+            batch = await bench.keep(made.files, task=task_of(given), shown=made.shown)
         except InvalidInput as error:
-            return ToolOutcome(content=f"{error.code}: {error.message}", is_error=True)
+            paid = Batch(charges=[*made.charges]) if made is not None else None
+            return ToolOutcome(content=f"{error.code}: {error.message}", is_error=True, batch=paid)
+        batch.charges.extend(made.charges)
         sizes = [(path, len(content.encode())) for path, content in sorted(made.files.items())]
         result = {"files": [{"path": p, "bytes": n} for p, n in sizes], "summary": made.summary}
         return ToolOutcome(content=json.dumps(result, ensure_ascii=False), batch=batch)
+
+    def written(given: Mapping[str, JsonValue], result: str) -> Mapping[str, str | None]:
+        return {str(file["path"]): None for file in json.loads(result)["files"]}
 
     return [
         Tool(
@@ -53,5 +69,8 @@ def delegate_tools(bench: Workbench) -> list[Tool]:
             effect="idempotent",
             run=generate_code,
             timeout_s=900,
+            files=written,
+            preview=proposed,
+            paths=("files",),  # the paths that it writes in the end are held to the rules before they are written
         )
     ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import posixpath
+from collections.abc import Mapping
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, JsonValue
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import InvalidInput, NotFound
@@ -55,6 +57,10 @@ def file_tools(bench: Workbench) -> list[Tool]:
         listed = {"files": files, "leftOut": len(entries) - len(files)}
         return ToolOutcome(content=json.dumps(listed, ensure_ascii=False))
 
+    def shown(given: Mapping[str, JsonValue], result: str) -> Mapping[str, str | None]:
+        read = json.loads(result)
+        return {} if read["truncated"] else {posixpath.normpath(str(given["path"])): str(read["content"])}
+
     return [
         Tool(
             name="sandbox_read_file",
@@ -63,6 +69,7 @@ def file_tools(bench: Workbench) -> list[Tool]:
             effect="pure",
             run=read_file,
             timeout_s=30,
+            files=shown,
         ),
         Tool(
             name="sandbox_list_files",

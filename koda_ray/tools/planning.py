@@ -51,6 +51,8 @@ def planning_tools(bench: Workbench) -> list[Tool]:
             effect="idempotent",
             run=set_todos,
             timeout_s=10,
+            guarded=False,
+            tracks=True,
         ),
         Tool(
             name="update_todo",
@@ -59,5 +61,7 @@ def planning_tools(bench: Workbench) -> list[Tool]:
             effect="idempotent",
             run=update_todo,
             timeout_s=10,
+            guarded=False,
+            tracks=True,
         ),
     ]

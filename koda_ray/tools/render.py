@@ -1,13 +1,13 @@
-"""Showing the result: a rendered preview, and the running page."""
+"""Showing the result: a rendered preview, the running page, and one frame of it."""
 
 from __future__ import annotations
 
 import json
 from contextlib import suppress
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
+from koda_ray.agent.toolkit import Agreement, Tool, ToolCall, ToolOutcome
 from koda_ray.commands import Fail, Previewed
 from koda_ray.errors import StorageError
 from koda_ray.state.store import Batch
@@ -20,11 +20,23 @@ class _NoInput(BaseModel):
     """Nothing to say."""
 
 
+class _PictureInput(BaseModel):
+    """One frame."""
+
+    seek_to: float = Field(default=0.0, ge=0, le=3600, description="Seconds from the start")
+    width: int = Field(default=1920, ge=16, le=4096)
+    height: int = Field(default=1080, ge=16, le=4096)
+
+
 def render_tools(bench: Workbench) -> list[Tool]:
     """Make the preview tools."""
 
     async def render_preview(given: _NoInput, call: ToolCall) -> ToolOutcome:
-        result = await bench.preview(cause_id=call.id)
+        result = await bench.preview(cause_id=call.id, agreed=call.agreed)
+        if isinstance(result, Agreement):
+            return ToolOutcome(content="", wants=result)
+        if isinstance(result, Failure) and result.mendable:
+            return ToolOutcome(content=f"{result.code}: {result.message}\n{result.details}", is_error=True)
         if isinstance(result, Failure):
             fail = Fail(message=result.message, code=result.code, details=result.details or None)
             batch = Batch()
@@ -39,6 +51,10 @@ def render_tools(bench: Workbench) -> list[Tool]:
     async def start_preview(given: _NoInput, call: ToolCall) -> ToolOutcome:
         return ToolOutcome(content=json.dumps({"streamUrl": await bench.start_stream()}))
 
+    async def screenshot(given: _PictureInput, call: ToolCall) -> ToolOutcome:
+        made = await bench.picture(given.seek_to, width_px=given.width, height_px=given.height)
+        return ToolOutcome.json({"imageUrl": made.url, "timestamp": made.at_s, "duration": made.duration_s})
+
     return [
         Tool(
             name="render_preview",
@@ -47,6 +63,7 @@ def render_tools(bench: Workbench) -> list[Tool]:
             input_model=_NoInput,
             effect="idempotent",
             run=render_preview,
+            paths=(),  # its corrections are held to the rules for generate_code
             timeout_s=3600,
         ),
         Tool(
@@ -56,5 +73,15 @@ def render_tools(bench: Workbench) -> list[Tool]:
             effect="idempotent",
             run=start_preview,
             timeout_s=60,
+            guarded=False,
+        ),
+        Tool(
+            name="sandbox_screenshot",
+            description="Take a picture of the page at one time, exactly as a render would show it. What keeps the "
+            "project from building or the page from getting there comes back as an error, with file and line.",
+            input_model=_PictureInput,
+            effect="pure",
+            run=screenshot,
+            timeout_s=180,
         ),
     ]

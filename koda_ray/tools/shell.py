@@ -44,7 +44,8 @@ def shell_tools(bench: Workbench) -> list[Tool]:
     async def run_command(given: _CommandInput, call: ToolCall) -> ToolOutcome:
         async with bench.code_kept() as (sandbox, put_back):
             try:
-                result = await sandbox.run(("sh", "-c", given.command), timeout_s=given.timeout_ms / 1000)
+                shell = ("sh", "-c", given.command)
+                result = await sandbox.run(shell, timeout_s=given.timeout_ms / 1000, network=True)
             except (CommandTimeout, CommandBlocked) as error:
                 result = error
         undone = _undone(put_back)
@@ -67,9 +68,9 @@ def shell_tools(bench: Workbench) -> list[Tool]:
     return [
         Tool(
             name="sandbox_run_command",
-            description="Run a shell command in the project's sandbox. There is no network, and packages are installed "
-            "already; use it to look, type-check (npx tsc --noEmit) or clean up. Code that a command writes is put "
-            "back: only generate_code writes code.",
+            description="Run a shell command in the project's sandbox. Packages are installed already, and at most "
+            "package registries can be reached; use it to look, type-check (npx tsc --noEmit) or clean up. Code that "
+            "a command writes is put back: only generate_code writes code.",
             input_model=_CommandInput,
             effect="unsafe",
             run=run_command,

@@ -86,6 +86,7 @@ def ui_tools(bench: Workbench) -> list[Tool]:
             effect="idempotent",
             run=set_thinking,
             timeout_s=10,
+            guarded=False,
         ),
         Tool(
             name="send_message",
@@ -94,6 +95,7 @@ def ui_tools(bench: Workbench) -> list[Tool]:
             effect="idempotent",
             run=send_message,
             timeout_s=10,
+            guarded=False,
         ),
         Tool(
             name="request_approval",

@@ -6,7 +6,7 @@ session and real parts (sandbox, files, browser) behind it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,30 +14,51 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from koda_ray import phases
+from koda_ray.agent.toolkit import Agreement
 from koda_ray.commands import Command
 from koda_ray.events import NewEvent
 from koda_ray.sandbox.base import Sandbox
+from koda_ray.state.charges import Move
 from koda_ray.state.store import Batch
 from koda_ray.types import NodeState, Preview, now
 
-__all__ = ["Failure", "Generated", "Workbench", "moved"]
+__all__ = ["Failure", "Generated", "Picture", "Workbench", "moved"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Generated:
-    """What the code generator answered: complete files by path, and one sentence about them."""
+    """What the code generator answered: complete files by path, and one sentence about them.
+
+    ``charges`` say what the answer cost, to be committed with what is made of it; ``shown`` that a person has seen the
+    files and agreed.
+    """
 
     files: Mapping[str, str]
     summary: str
+    charges: Sequence[Move] = ()
+    shown: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Work that ended without a result, as a value: the message is for a person, the details for whoever mends it."""
+    """Work that ended without a result, as a value: the message is for a person, the details for whoever mends it.
+
+    ``mendable`` says that agents go on with it; otherwise a person has to.
+    """
 
     code: str
     message: str
     details: str = ""
+    mendable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A stored picture of the page: where it is got, the time it shows, and how long the page says it lasts."""
+
+    url: str
+    at_s: float
+    duration_s: float | None
 
 
 class Workbench(Protocol):
@@ -71,15 +92,28 @@ class Workbench(Protocol):
         """Ask the code generator, streaming ``code_chunk`` events."""
         ...
 
-    async def keep(self, files: Mapping[str, str]) -> Batch:
-        """Write generated files and store the project with them; refuses the template's own.
+    async def propose(self, task: Mapping[str, JsonValue], *, cause_id: str) -> str:
+        """Ask the code generator and show what it would change, as a diff; `generate` then gives the same files."""
+        ...
+
+    async def keep(
+        self, files: Mapping[str, str], *, task: Mapping[str, JsonValue] | None = None, shown: bool = False
+    ) -> Batch:
+        """Write what was generated for a task and store the project; refuses the template's files and forbidden ones.
 
         The batch holds the checkpoint's pointer and says what was written, for the caller's own commit.
         """
         ...
 
-    async def preview(self, *, cause_id: str) -> Preview | Failure:
-        """Build, probe, correct and render; ``cause_id`` names the same job when it runs again."""
+    async def preview(self, *, cause_id: str, agreed: str = "") -> Preview | Failure | Agreement:
+        """Build, probe, correct and render; ``cause_id`` names the same job when it runs again.
+
+        A correction that a person has to agree to is shown to them first; ``agreed`` names the one that they have.
+        """
+        ...
+
+    async def picture(self, at_s: float, *, width_px: int, height_px: int) -> Picture:
+        """Take a picture of the page at a time, inside the sandbox, and store it."""
         ...
 
     async def start_stream(self) -> str:

@@ -17,8 +17,9 @@ from PIL import Image
 from playwright.async_api import Browser, Page, Route, async_playwright
 
 from koda_ray.config import Settings
-from koda_ray.render.browser import CHROMIUM_FLAGS, graphics_flags
+from koda_ray.render.browser import CHROMIUM_FLAGS
 from koda_ray.render.bundle import Bundle
+from koda_ray.render.graphics import software_graphics
 from koda_ray.render.programs import find_browser
 from tests import services
 from tests.template.building import Builds, make_project
@@ -109,7 +110,7 @@ async def viewer() -> AsyncGenerator[Viewer]:
     # not the synchronous interface: it keeps a loop running in this thread, in which no other test can run its own
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=executable, args=["--no-sandbox", *CHROMIUM_FLAGS, *graphics_flags()]
+            executable_path=executable, args=["--no-sandbox", *CHROMIUM_FLAGS, *software_graphics().flags]
         )
         yield Viewer(browser)
         await browser.close()

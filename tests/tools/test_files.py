@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from koda_ray.agent.runner import MAX_RESULT_CHARS
+from koda_ray.agent.toolkit import BoundCall
 from koda_ray.tools.files import MAX_LISTED
 from tests.actors.script import GOOD_FILES
 from tests.tools.conftest import Tools
@@ -66,3 +67,18 @@ async def test_a_long_list_says_how_much_it_leaves_out(tools: Tools) -> None:
 async def test_a_directory_that_cannot_be_listed_is_named(tools: Tools, path: str, code: str) -> None:
     listed = await tools.call("sandbox_list_files", path=path)
     assert listed.is_error and listed.retryable and code in listed.content
+
+
+async def test_a_path_rule_sees_a_file_however_the_tool_is_told_to_find_it(tools: Tools) -> None:
+    await tools.keep({"src/secret.ts": "export const key = 1;\n"})
+    await tools.studio.say(tools.session, "permissions", rules=[{"decision": "deny", "path": "src/secret*"}])
+
+    def decided(path: str) -> str:
+        bound = tools.toolkit.bind("sandbox_read_file", {"path": path})
+        assert isinstance(bound, BoundCall), bound
+        return tools.session._permissions().decide(bound, {"path": path}).decision
+
+    for path in ("src/secret.ts", "/home/user/project/src/secret.ts", "./src//secret.ts"):
+        assert "key = 1" in (await tools.call("sandbox_read_file", path=path)).content  # the very same file
+        assert decided(path) == "deny"
+    assert decided("/home/user/project/src/App.tsx") == "allow"

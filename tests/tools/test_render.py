@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import io
+
 import httpx
 import pytest
+from PIL import Image
 
+from koda_ray.state.storage import picture_key, sha256
 from tests.actors.script import GOOD_FILES
 from tests.tools.conftest import Tools
 
@@ -20,3 +24,16 @@ async def test_the_live_page_is_started_once_and_shows_the_project(tools: Tools)
     async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=endpoint.socket_path)) as client:
         page = await client.get(f"http://preview{endpoint.base}src/App.tsx")
     assert page.status_code == 200 and "useCurrentTime" in page.text
+
+
+@pytest.mark.browser
+async def test_a_picture_of_one_time_is_stored_and_can_be_got(tools: Tools) -> None:
+    await tools.keep(GOOD_FILES)
+    made = await tools.json("sandbox_screenshot", seek_to=0.5, width=320, height=180)
+    assert made["timestamp"] == 0.5 and made["duration"] > 0
+    digest = made["imageUrl"].rpartition("/")[2]
+    assert made["imageUrl"] == f"/v1/sessions/{tools.session.session_id}/pictures/{digest}"
+    core = tools.session._core
+    stored = await tools.studio.storage.get(picture_key(core.user_id, core.project_id, core.session_id, digest))
+    assert sha256(stored) == digest
+    assert Image.open(io.BytesIO(stored)).size == (320, 180)

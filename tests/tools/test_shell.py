@@ -98,6 +98,19 @@ async def test_code_that_a_command_writes_is_put_back_and_named(tools: Tools, co
     assert await checkpoint.read_file(tools.studio.storage, manifest, "src/App.tsx") == APP.encode()
 
 
+async def test_what_no_checkpoint_holds_outlives_code_that_is_put_back(tools: Tools) -> None:
+    await tools.keep(GOOD_FILES)
+    sandbox = await tools.sandbox()
+    made = await sandbox.run(
+        ("sh", "-c", "mkdir -p public/a && truncate -s 300M public/a/film && ln -s film public/a/l")
+    )
+    assert made.exit_code == 0, made.stderr
+    ran = await tools.call("sandbox_run_command", command="echo x > src/App.tsx; rm public/a/l; ln -s film public/a/m")
+    assert "as they were before: src/App.tsx" in json.loads(ran.content)["putBack"]
+    assert (await sandbox.snapshot()).skipped == {"public/a/film": "large", "public/a/m": "link"}
+    assert await sandbox.read_file("src/App.tsx") == APP.encode()
+
+
 async def test_nothing_is_saved_while_a_command_runs(tools: Tools) -> None:
     await tools.keep(GOOD_FILES)
     sandbox = await tools.sandbox()

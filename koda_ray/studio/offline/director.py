@@ -34,17 +34,19 @@ class OfflineDirector:
     name = "offline director: fixed vocabulary, no model"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Answer a request of either agent.
+        """Answer a request of either agent; it cannot sum a conversation up.
 
         Raises:
             ModelError: The code generator's request is not the JSON object it has to be; the message says what is
                 missing. The same request fails again.
         """
+        if request.agent.endswith("/summary"):
+            raise ModelError("The offline director sums nothing up: its prompts are shortened by rule alone.")
         blocks: list[Block] = []
         if request.agent == "code_generator":
             text, calls = await asyncio.to_thread(answer_request, _last_text(request)), ()
         else:
-            turn = await asyncio.to_thread(next_turn, request.messages)
+            turn = await asyncio.to_thread(next_turn, request.messages, request.system)
             text, calls = turn.text, turn.calls
         if text:
             blocks.append({"type": "text", "text": text})
@@ -67,7 +69,7 @@ class OfflineDirector:
 
 def _last_text(request: ModelRequest) -> str:
     for message in reversed(request.messages):
-        for block in reversed(message.content):
-            if message.role == "user" and block["type"] == "text":
-                return block["text"]
+        texts = [block["text"] for block in message.content if block["type"] == "text"]
+        if message.role == "user" and texts:
+            return "\n".join(texts)
     raise ModelError("The code generator's request holds no text; send one user message with a JSON object.")

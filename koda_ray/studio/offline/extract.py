@@ -58,10 +58,12 @@ class Length:
 
 
 _NOT_A_LENGTH = r"(?<!every )(?<!each )(?<!after )(?<!per )(?<!first )(?<!last )(?<!at )"
+_MINUTE_WORDS = "minutes?|mins?|minuten?|minutos?|minut[oi]"
+_SECOND_WORDS = "seconds?|secs?|sec|s|sekunden?|secondes?|segundos?|second[oi]"
 _LENGTHS: tuple[tuple[re.Pattern[str], float], ...] = (
     (re.compile(rf"(?<![\w.:])(-?\s?{_NUM})(?:\s+and\s+a\s+half)?[\s-]*(?:hours?|hrs?)\b", re.I), 3600.0),
-    (re.compile(rf"{_NOT_A_LENGTH}(?<![\w.:])(-?\s?{_NUM})[\s-]*(?:minutes?|mins?)\b", re.I), 60.0),
-    (re.compile(rf"{_NOT_A_LENGTH}(?<![\w.:$€£])(-?\s?{_NUM})[\s-]*(?:seconds?|secs?|sec|s)\b(?!['’])", re.I), 1.0),
+    (re.compile(rf"{_NOT_A_LENGTH}(?<![\w.:])(-?\s?{_NUM})[\s-]*(?:{_MINUTE_WORDS})\b", re.I), 60.0),
+    (re.compile(rf"{_NOT_A_LENGTH}(?<![\w.:$€£])(-?\s?{_NUM})[\s-]*(?:{_SECOND_WORDS})\b(?!['’])", re.I), 1.0),
     (re.compile(rf"({_CJK_NUM})\s*時間"), 3600.0),
     (re.compile(rf"({_CJK_NUM})\s*(?:分間|分(?!の|け)|分钟)"), 60.0),
     (re.compile(rf"({_CJK_NUM})\s*(?:秒間|秒|초)"), 1.0),

@@ -282,8 +282,19 @@ def _family(brief: Brief) -> tuple[Palette, ...]:
     return PALETTES[brief.style]
 
 
+def _dark_one_below(brief: Brief) -> Brief:
+    """Take the dark one of several named colours as the ground of dark words: "dark blue and gold" is gold on blue."""
+    if brief.background is None and brief.style == "cinematic" and brief.subject in ("title", "logo", "kinetic"):
+        for dark in brief.colours:
+            bright = tuple(colour for colour in brief.colours if contrast(colour, dark) >= 3.0)
+            if to_oklch(dark)[0] < 0.38 and bright:
+                return replace(brief, background=dark, colours=bright, accent=bright[0])
+    return brief
+
+
 def palette_for(brief: Brief) -> Palette:
     """Return the brief's palette: its style's, picked by the seed, with the asked colours in place."""
+    brief = _dark_one_below(brief)
     family = _family(brief)
     order = [family[(brief.seed // 7 + brief.variant + i) % len(family)] for i in range(len(family))]
     palette = order[0]

@@ -30,6 +30,7 @@ __all__ = ["Call", "SessionView", "Turn", "next_turn", "read_state"]
 
 _MAX_ATTEMPTS = 3
 _STATE = re.compile(r"<state>\s*(\{.*\})\s*</state>", re.S)
+_SESSION = re.compile(r"<session>\s*(\{.*\})\s*</session>", re.S)
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ class SessionView:
     files: tuple[str, ...]
 
 
-def read_state(messages: Sequence[Message]) -> SessionView:
-    """Read the newest ``<state>`` block; what it lacks is taken as not there yet.
+def read_state(messages: Sequence[Message], system: Sequence[str] = ()) -> SessionView:
+    """Read the ``<session>`` block and the newest ``<state>`` block; what they lack is taken as not there yet.
 
     Without a block the conversation's first words are the prompt, so that the director also answers a bare request.
     """
@@ -85,6 +86,9 @@ def read_state(messages: Sequence[Message]) -> SessionView:
                 raw = _object(found.group(1))
             elif not first_words:
                 first_words = block["text"]
+    about = _SESSION.search(system[-1]) if system else None
+    known = _object(about.group(1)) if about else {}
+    raw = known | raw | {"feedback": [*_list(known.get("feedback")), *_list(raw.get("feedback"))]}
     plan = raw.get("plan")
     todos = [_mapping(t) for t in _list(raw.get("todos"))]
     return SessionView(
@@ -174,16 +178,17 @@ class _Calls:
         return Turn(text, tuple(self._made))
 
 
-def next_turn(messages: Sequence[Message]) -> Turn:
+def next_turn(messages: Sequence[Message], system: Sequence[str] = ()) -> Turn:
     """Decide the next assistant message of the orchestrator.
 
     Args:
         messages: The conversation; the last user message holds a ``<state>`` block.
+        system: The instructions; the last part may be a ``<session>`` block.
 
     Returns:
         Tools to run, or words alone where nothing is left to do.
     """
-    view = read_state(messages)
+    view = read_state(messages, system)
     past = _exchanges(messages)
     calls = _Calls(messages)
     approvals = [e for e in past if e.call.name == "request_approval" and e.result is not None]

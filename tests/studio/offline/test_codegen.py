@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from koda_ray.errors import ModelError
 from koda_ray.studio.offline import generate_files, make_plan, parse_brief
 from koda_ray.studio.offline.codegen import answer_request, film_of
+from koda_ray.studio.offline.colour import contrast, to_oklch
 from koda_ray.studio.offline.motion import EASINGS, Score
+from koda_ray.studio.offline.palette import palette_for
 from tests.studio.offline.prompts import PROMPTS
 
 BALL = "Create a bouncing ball animation, playful"
@@ -93,6 +95,14 @@ def test_a_few_other_words_give_another_look() -> None:
     films = [generate_files(request(f"bouncing ball number {n}, playful")) for n in range(12)]
     looks = {files["src/theme.ts"] + files["src/scenes/MainScene.tsx"] for files in films}
     assert len(looks) >= 9
+
+
+@pytest.mark.parametrize("colours", ["dark blue and gold", "gold and navy"])
+def test_the_dark_one_of_two_colours_lies_below_the_words(colours: str) -> None:
+    palette = palette_for(parse_brief(f"cinematic title 'The Last Voyage', {colours}"))
+    assert 250 < to_oklch(palette.ground)[2] < 290 and to_oklch(palette.ground)[1] > 0.05  # blue
+    assert 60 < to_oklch(palette.accent)[2] < 100 and contrast(palette.accent, palette.ground) > 3  # gold
+    assert contrast(palette.ink, palette.ground) > 4.5
 
 
 @pytest.mark.parametrize(
