@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal, cast
 
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
+from koda_ray.actors.permits import permissions_of
 from koda_ray.actors.project import Project
 from koda_ray.actors.renders import Renders
+from koda_ray.agent.paths import paths_in
+from koda_ray.agent.toolkit import Agreement
 from koda_ray.commands import Think, Wrote
-from koda_ray.errors import InvalidPath, KodaError, Missing, NotFound, StorageError
+from koda_ray.errors import (
+    BudgetExceeded,
+    InvalidInput,
+    InvalidPath,
+    KodaError,
+    Missing,
+    NotFound,
+    PageError,
+    PageNotReady,
+    StorageError,
+)
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Usage
 from koda_ray.render.bundle import Bundle, store_bundle
@@ -22,14 +36,14 @@ from koda_ray.render.protocol import PageProblem, ProbeTask, RenderExecutor
 from koda_ray.render.spec import RenderSpec
 from koda_ray.sandbox.base import PreviewEndpoint, Sandbox
 from koda_ray.sandbox.build import build
-from koda_ray.sandbox.policy import writable
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.sandbox.policy import readable, writable
+from koda_ray.state.storage import Storage, bundle_key, picture_key, proposal_key, sha256
 from koda_ray.state.store import Batch
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import request_context
-from koda_ray.studio.verify import Problem, Verified, correct_until_good, describe
-from koda_ray.tools.code import code_kept, is_template_owned
-from koda_ray.tools.workbench import Failure, Generated
+from koda_ray.studio.verify import Problem, Verdict, Verified, correct_until_good, describe
+from koda_ray.tools.code import code_kept, diff_of, is_template_owned
+from koda_ray.tools.workbench import Failure, Generated, Picture
 from koda_ray.types import MAX_DURATION_S, NodeState, Preview
 
 __all__ = ["BUILD_TIMEOUT_S", "SessionBench"]
@@ -78,40 +92,75 @@ class SessionBench:
         return await self._project.checkpoint(trigger)
 
     async def generate(self, task: Mapping[str, JsonValue], *, cause_id: str) -> Generated:
-        """Ask the code generator, with all the files it may need to see."""
+        """Ask the code generator, with all the files it may need to see; what was proposed is not made anew."""
+        if (proposal := await self._proposal(_digest_of(task, cause_id))) is not None:
+            return proposal[0]
         request: dict[str, JsonValue] = {k: v for k, v in task.items() if k != "files"}
         request["targets"] = task.get("files") or []
         request |= request_context(self.state, await self._project.place_assets())
         request["files"] = cast("JsonValue", await self._project.use(self._read_written))
-        answer = await self._generator.generate(request, emit=self.emit, on_usage=self._usage, cause_id=cause_id)
-        return Generated(files={file.path: file.content for file in answer.files}, summary=answer.summary)
+        answer = await self._generator.generate(
+            request, emit=self.emit, on_usage=self._usage, cause_id=cause_id, commit=self._core.commit
+        )
+        files = {file.path: file.content for file in answer.files}
+        return Generated(files=files, summary=answer.summary, charges=answer.charges)
 
-    async def _usage(self, usage: Usage) -> None:
+    async def propose(self, task: Mapping[str, JsonValue], *, cause_id: str) -> str:
+        """Have files generated and kept aside for the call, and show what they would change, as a diff."""
+        made = await self.generate(task, cause_id=cause_id)
+        kept = {"files": dict(made.files), "summary": made.summary, "task": dict(task)}
+        await self._storage.put(self._proposal_key(_digest_of(task, cause_id)), json.dumps(kept).encode())
+        if made.charges:
+            await self._core.commit(Batch(charges=[*made.charges]))
+
+        async def read(sandbox: Sandbox) -> dict[str, str]:
+            return await _read_texts(sandbox, made.files)
+
+        return diff_of(await self._project.use(read), made.files)
+
+    async def _proposal(self, digest: str) -> tuple[Generated, dict[str, JsonValue]] | None:
+        """Read what was proposed and shown, and for which task."""
+        key = self._proposal_key(digest)
+        if not await self._storage.exists(key):
+            return None
+        kept = json.loads(await self._storage.get(key))
+        return Generated(files=kept["files"], summary=kept["summary"], shown=True), kept["task"]
+
+    def _proposal_key(self, digest: str) -> str:
+        return proposal_key(self._core.user_id, self._core.project_id, self._core.session_id, digest)
+
+    async def _usage(self, usage: Usage, cost_usd: float | None) -> None:
         data: dict[str, JsonValue] = {
             "agent": "code_generator",
             "inputTokens": usage.input_tokens,
             "outputTokens": usage.output_tokens,
             "cacheReadTokens": usage.cache_read_tokens,
             "cacheWriteTokens": usage.cache_write_tokens,
+            "costUsd": cost_usd,
         }
         await self.emit(NewEvent(type="usage", data=data))
 
     async def _read_written(self, sandbox: Sandbox) -> dict[str, str]:
         execution = self.state.execution
-        found: dict[str, str] = {}
-        for path in execution.files if execution else ():
-            with contextlib.suppress(NotFound):  # a command may have removed it
-                found[path] = (await sandbox.read_file(path)).decode("utf-8", errors="replace")
-        return found
+        return await _read_texts(sandbox, execution.files if execution else ())
 
-    async def keep(self, files: Mapping[str, str]) -> Batch:
+    async def keep(
+        self, files: Mapping[str, str], *, task: Mapping[str, JsonValue] | None = None, shown: bool = False
+    ) -> Batch:
         """Write generated files and store the project with them; the batch holds the pointer and says what was written.
 
         With the first files there is something to see, so the live preview is announced with them, whether or not
         the agents start it: it starts when somebody opens it.
 
+        Args:
+            files: Their text, by path.
+            task: What they were generated for; the session's rules look at it together with each path.
+            shown: A person has seen them and agreed.
+
         Raises:
             InvalidPath: A path leaves the project or belongs to the template; nothing was written.
+            InvalidInput: NOT_ALLOWED, a rule forbids a path, or wants a person to agree who was not asked; nothing was
+                written.
         """
         data: dict[str, bytes] = {}
         for path, content in files.items():
@@ -122,6 +171,7 @@ class SessionBench:
                     "src/theatre, src/App.tsx or public/",
                     context={"path": clean},
                 )
+            self._allow(clean, task or {}, shown=shown)
             data[clean] = content.encode()
         batch = await self._project.keep(data, "files")
         execution = self.state.execution
@@ -130,6 +180,21 @@ class SessionBench:
         if data:
             batch.moves.append(Wrote(tuple((path, len(body)) for path, body in sorted(data.items()))))
         return batch
+
+    def _allow(self, path: str, task: Mapping[str, JsonValue], *, shown: bool) -> None:
+        """Refuse a path that the rules do not let the code generator write: it chooses its paths itself."""
+        verdict = permissions_of(self.state).judge("generate_code", task, changes=False, paths=[path])
+        if verdict.decision == "deny":
+            way_out = "leave this file as it is"
+        elif verdict.decision == "ask" and not shown and path not in _named(task):
+            way_out = "name this file in `files`, and the person is asked"
+        else:
+            return
+        raise InvalidInput(
+            f"{path} may not be written: {verdict.reason}; nothing was written; {way_out}",
+            code="NOT_ALLOWED",
+            context={"path": path},
+        )
 
     @asynccontextmanager
     async def code_kept(self) -> AsyncGenerator[tuple[Sandbox, list[str]]]:
@@ -147,6 +212,31 @@ class SessionBench:
         sandbox = self._project.held
         return None if sandbox is None else await sandbox.start_preview()
 
+    async def picture(self, at_s: float, *, width_px: int, height_px: int) -> Picture:
+        """Take a picture of the page at a time, with the clock and the flags of a render, and store it.
+
+        Raises:
+            SandboxError: CAPTURE_FAILED or SEEK_FAILED, with what is wrong in the project.
+        """
+        # few sessions take pictures: those that do not need not hold what it takes
+        from koda_ray.render.browser import CHROMIUM_FLAGS
+        from koda_ray.render.clock import Moved, page_clock, unscripted_clock, worker_clock
+        from koda_ray.sandbox.screenshot import PageClock, screenshot
+
+        clock = PageClock(
+            page=page_clock(1, "{}", Moved(drawings=True)),
+            unscripted=unscripted_clock(1),
+            worker=worker_clock(1),
+            flags=CHROMIUM_FLAGS,
+        )
+        made = await self._project.use(
+            lambda sandbox: screenshot(sandbox, at_s, clock=clock, width_px=width_px, height_px=height_px)
+        )
+        core, digest = self._core, hashlib.sha256(made.png).hexdigest()
+        await self._storage.put(picture_key(core.user_id, core.project_id, core.session_id, digest), made.png)
+        url = f"/v1/sessions/{core.session_id}/pictures/{digest}"
+        return Picture(url=url, at_s=made.at_s, duration_s=made.duration_s)
+
     async def start_stream(self) -> str:
         """Start the dev server and announce where people ask for a link to it."""
         await self.endpoint()
@@ -160,33 +250,84 @@ class SessionBench:
     def _stream_ready(self) -> NewEvent:
         return NewEvent(type="stream_ready", data={"url": self._stream_url})
 
-    async def preview(self, *, cause_id: str) -> Preview | Failure:
-        """Build, probe, correct and render the preview."""
+    async def preview(self, *, cause_id: str, agreed: str = "") -> Preview | Failure | Agreement:
+        """Build, probe and render the preview, with what fails corrected, as far as the session's rules allow.
 
-        async def correct(request: Mapping[str, JsonValue]) -> None:
+        A correction that a person is to be asked about is made, kept aside and shown to them.
+        """
+        made: list[Preview | Failure] = []
+        refused: list[str] = []
+        wanted: list[Agreement] = []
+
+        async def attempt() -> Verified | Sequence[Problem]:
+            found = await self._attempt()
+            if not isinstance(found, Verified):
+                return found
+            rendered = await self._rendered(found, cause_id=cause_id)
+            if isinstance(rendered, Problem):  # at a time that was not tried
+                return [rendered]
+            made.append(rendered)
+            return found
+
+        async def correct(request: Mapping[str, JsonValue]) -> bool:
+            verdict = permissions_of(self.state).judge("generate_code", request, changes=True, paths=paths_in(request))
+            if verdict.decision == "deny":
+                refused.append(verdict.reason)
+                return False
             errors = cast("list[dict[str, JsonValue]]", request["errors"])
             place = next((str(e["file"]) for e in errors if e["file"]), "the project")
             await self._core.commit(Batch(moves=[Think(f"Correcting {place}")]))
-            try:
-                made = await self.generate(request, cause_id=cause_id)
-                await self._core.commit(await self.keep(made.files))
-            except InvalidPath as error:
-                await self._core.commit(Batch(moves=[Think(error.message)]))
+            if verdict.decision == "ask":
+                diff = await self.propose(request, cause_id=cause_id)
+                reason = f"to mend {place} ({errors[0]['message']}): {verdict.reason}"
+                wanted.append(Agreement(key=_digest_of(request, cause_id), reason=reason, shown=diff))
+                return False
+            forbidden = await self._corrected(await self.generate(request, cause_id=cause_id), request)
+            refused.extend(forbidden)
+            return not forbidden
 
+        if agreed:
+            refused.extend(await self._correct_as_agreed(agreed))
         await self._core.commit(Batch(moves=[Think("Building and trying the page")]))
         try:
-            verdict = await correct_until_good(self._attempt, correct)
+            verdict = await correct_until_good(attempt, correct)
         except (Missing, StorageError) as error:  # nothing that agents could mend: they are not asked to go in circles
             return Failure(code=error.code, message=error.message)
-        if verdict.good is None:
-            return Failure(
-                code=verdict.code,
-                message=f"after {verdict.corrections} corrections the animation still fails: "
-                + describe(verdict.problems, most=1),
-                details=describe(verdict.problems),
-            )
-        good = verdict.good
-        job_id = "job_" + hashlib.sha256(f"{cause_id}:{good.bundle}".encode()).hexdigest()[:32]
+        if verdict.good is not None:
+            return made[-1]
+        return wanted[-1] if wanted else _failure(verdict, refused)
+
+    async def _correct_as_agreed(self, digest: str) -> Sequence[str]:
+        """Write what a person has seen and agreed to, whatever is wrong with the page by now; once.
+
+        Returns:
+            Why that is forbidden since then; nothing where it is not.
+        """
+        if (proposal := await self._proposal(digest)) is None:
+            return ()
+        forbidden = await self._corrected(*proposal)
+        await self._storage.delete(self._proposal_key(digest))
+        return forbidden
+
+    async def _corrected(self, answer: Generated, request: Mapping[str, JsonValue]) -> Sequence[str]:
+        """Write a correction.
+
+        Returns:
+            Why a rule forbids that; nothing where it was written, or where its paths are no good and another is needed.
+        """
+        try:
+            batch = await self.keep(answer.files, task=request, shown=answer.shown)
+        except InvalidInput as error:
+            await self._core.commit(Batch(moves=[Think(error.message)], charges=[*answer.charges]))
+            return [error.message] if error.code == "NOT_ALLOWED" else []
+        batch.charges.extend(answer.charges)
+        await self._core.commit(batch)
+        return []
+
+    async def _rendered(self, good: Verified, *, cause_id: str) -> Preview | Failure | Problem:
+        """Render the preview of a page; what is the page's own fault can be mended."""
+        named = f"{self._core.session_id}:{cause_id}:{good.bundle}"  # a fork has calls of the same ids
+        job_id = "job_" + hashlib.sha256(named.encode()).hexdigest()[:32]
         spec = RenderSpec.from_preset(
             "preview",
             bundle=good.bundle,
@@ -196,6 +337,10 @@ class SessionBench:
         )
         try:
             result = await self._renders.run(spec, job_id=job_id, kind="preview", cause_id=cause_id)
+        except BudgetExceeded:
+            raise
+        except (PageError, PageNotReady) as error:
+            return _render_problem(error)
         except KodaError as error:
             return Failure(code=error.code, message=error.message)
         base = f"/v1/sessions/{self._core.session_id}"
@@ -255,11 +400,65 @@ class SessionBench:
         )
 
 
+async def _read_texts(sandbox: Sandbox, paths: Iterable[str]) -> dict[str, str]:
+    """Read those of some files that are there: a command may have removed one."""
+    found: dict[str, str] = {}
+    for path in paths:
+        with contextlib.suppress(NotFound):
+            found[path] = (await sandbox.read_file(path)).decode("utf-8", errors="replace")
+    return found
+
+
+def _digest_of(task: Mapping[str, JsonValue], cause_id: str) -> str:
+    """Name what is generated for a task of a call."""
+    return sha256(json.dumps([cause_id, dict(task)], sort_keys=True).encode())
+
+
+def _failure(verdict: Verdict, refused: Sequence[str]) -> Failure:
+    """Say why there is no preview; agents go on with what they were not let mend here."""
+    if refused:
+        return Failure(
+            code=verdict.code,
+            message=f"the animation fails, and mending it here is not allowed: {refused[-1]}. Call generate_code "
+            "with modify_existing for what is named below",
+            details=describe(verdict.problems),
+            mendable=True,
+        )
+    return Failure(
+        code=verdict.code,
+        message=f"after {verdict.corrections} corrections the animation still fails: "
+        + describe(verdict.problems, most=1),
+        details=describe(verdict.problems),
+    )
+
+
+def _named(task: Mapping[str, JsonValue]) -> set[str]:
+    """Return the files that a task names, as they are written."""
+    found: set[str] = set()
+    for path in cast("list[str]", task.get("files") or []):
+        with contextlib.suppress(InvalidPath):
+            found.add(readable(path))
+    return found
+
+
 def _digest(files: Mapping[str, bytes]) -> str:
     whole = hashlib.sha256()
     for path, data in sorted(files.items()):
         whole.update(f"{path}\0{len(data)}\0".encode() + data)
     return whole.hexdigest()
+
+
+def _render_problem(error: PageError | PageNotReady) -> Problem:
+    """Read what a render says of a page, with the place in its source where that is known."""
+    stage: Literal["ready", "page"] = "ready" if isinstance(error, PageNotReady) else "page"
+    file, line, column = (error.context.get(name) for name in ("file", "line", "column"))
+    return Problem(
+        stage=stage,
+        message=error.message,
+        file=file if isinstance(file, str) else None,
+        line=line if isinstance(line, int) else None,
+        column=column if isinstance(column, int) else None,
+    )
 
 
 def _page_problem(problem: PageProblem) -> Problem:

@@ -8,20 +8,22 @@ of the same transaction; what it means for running work happens after it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
 from pydantic import JsonValue
 
 from koda_ray import phases
+from koda_ray.agent.approvals import announced
 from koda_ray.commands import ApprovalMove, CancelJob, Effect, Emit, ReleaseSandbox, StopWork
 from koda_ray.errors import Fenced, NotFound
-from koda_ray.events import NewEvent
+from koda_ray.events import Envelope, NewEvent
+from koda_ray.state.past import Change, Past
 from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, SessionRecord, Store
 from koda_ray.types import NodeState, Todo, new_id, now
 
-__all__ = ["After", "SessionCore"]
+__all__ = ["After", "SessionCore", "bead_of", "payload_of"]
 
 After = StopWork | CancelJob | ReleaseSandbox
 """Effects that follow a commit."""
@@ -101,28 +103,65 @@ class SessionCore:
             batch.events = [*batch.events, *(_event(effect) for effect in effects if isinstance(effect, Emit))]
             moves = [effect for effect in effects if isinstance(effect, ApprovalMove)]
             if moves:
-                batch.approvals = [*batch.approvals, *await self._approvals(moves, state, batch)]
-                batch.events = [*batch.events, *(_approval_event(approval) for approval in batch.approvals)]
+                moved = await self._approvals(moves, state, batch)
+                batch.approvals = [*batch.approvals, *moved]
+                batch.events = [*batch.events, *(announced(approval) for approval in moved)]
             batch.moves = []
-            writing = asyncio.ensure_future(self._write(batch, effects))
-            try:
-                await asyncio.shield(writing)
-            except asyncio.CancelledError:
-                # whoever is cancelled while writing must not leave memory and database apart
-                await asyncio.wait({writing})
-                raise
+            await _seen_through(self._write(batch, effects))
+
+    async def rewind(self, point: str, plan: Callable[[Past], tuple[Change, tuple[Effect, ...]]]) -> None:
+        """Put the session back to a point of its past, in one transaction.
+
+        Args:
+            point: As `koda_ray.state.past.HistoryStore.rewind` takes it.
+            plan: Pure: says what the session becomes, and what follows from that.
+
+        Raises:
+            Fenced: A newer activation owns the session; nothing was written.
+            NotFound: There is no such point; nothing was written.
+        """
+        async with self._lock:
+            if self._lost:
+                raise Fenced(f"session {self.session_id}: a newer activation than {self.epoch} owns it")
+            await _seen_through(self._write_rewind(point, plan))
 
     async def _write(self, batch: Batch, effects: list[Effect]) -> None:
         try:
             envelopes = await self.store.commit(self.session_id, self.epoch, batch)
         except (Fenced, NotFound):  # a newer activation has taken over, or the session was deleted
-            self._lost = True
-            self._fenced()
+            self._lose()
             raise
         if batch.state is not None:
             self._state = batch.state
         if batch.checkpoint is not None:
             self.checkpoint_id = batch.checkpoint.id
+        self._follow(envelopes, effects)
+
+    async def _write_rewind(self, point: str, plan: Callable[[Past], tuple[Change, tuple[Effect, ...]]]) -> None:
+        effects: list[Effect] = []
+
+        def planned(past: Past) -> Change:
+            change, more = plan(past)
+            effects[:] = more
+            return change
+
+        try:
+            change, envelopes = await self.store.rewind(self.session_id, self.epoch, point, planned)
+        except Fenced:
+            self._lose()
+            raise
+        if change is not None:
+            self._state = change.state
+            pointer = await self.store.latest_checkpoint(self.session_id)
+            self.checkpoint_id = None if pointer is None else pointer.id
+            self._follow(envelopes, effects)
+
+    def _lose(self) -> None:
+        self._lost = True
+        self._fenced()
+
+    def _follow(self, envelopes: Sequence[Envelope], effects: Sequence[Effect]) -> None:
+        """Take in that a commit went through, and do what follows from it."""
         if envelopes:
             self.seq = envelopes[-1].seq
         for effect in effects:
@@ -140,22 +179,11 @@ class SessionCore:
         if old == new:
             return []
         known = {todo.id: todo for todo in old}
-        return [self._bead(todo, place) for place, todo in enumerate(new) if known.get(todo.id) != todo]
-
-    def _bead(self, todo: Todo, place: int) -> BeadRecord:
-        at = now()
-        return BeadRecord(
-            id=f"{self.session_id}:{todo.id}",
-            session_id=self.session_id,
-            user_id=self.user_id,
-            type="task",
-            title=todo.label,
-            status=_BEAD_STATUS[todo.status],  # type: ignore[arg-type]
-            position=place,
-            data={"todoId": todo.id},
-            created_at=at,
-            closed_at=at if todo.status == "done" else None,
-        )
+        return [
+            bead_of(todo, place, session_id=self.session_id, user_id=self.user_id)
+            for place, todo in enumerate(new)
+            if known.get(todo.id) != todo
+        ]
 
     async def _approvals(self, moves: list[ApprovalMove], state: NodeState, batch: Batch) -> list[ApprovalRecord]:
         pending = {a.kind: a for a in await self.store.approvals(self.session_id, pending=True)}
@@ -173,7 +201,7 @@ class SessionCore:
                         session_id=self.session_id,
                         user_id=self.user_id,
                         kind=move.kind,
-                        payload=_payload(move.kind, state),
+                        payload=payload_of(move.kind, state),
                         status="pending",
                         call_id=waits,
                         created_at=at,
@@ -185,17 +213,38 @@ class SessionCore:
         return changed
 
 
-def _payload(kind: str, state: NodeState) -> dict[str, JsonValue]:
+async def _seen_through(writing: Coroutine[object, object, None]) -> None:
+    """Write to the end: whoever is cancelled meanwhile must not leave memory and database apart."""
+    task = asyncio.ensure_future(writing)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
+
+
+def bead_of(todo: Todo, place: int, *, session_id: str, user_id: str) -> BeadRecord:
+    """Make the bead of a todo."""
+    at = now()
+    return BeadRecord(
+        id=f"{session_id}:{todo.id}",
+        session_id=session_id,
+        user_id=user_id,
+        type="task",
+        title=todo.label,
+        status=_BEAD_STATUS[todo.status],  # type: ignore[arg-type]
+        position=place,
+        data={"todoId": todo.id},
+        created_at=at,
+        closed_at=at if todo.status == "done" else None,
+    )
+
+
+def payload_of(kind: str, state: NodeState) -> dict[str, JsonValue]:
+    """Return what a person is shown who is asked about a state's question, plan or preview."""
     shown = {"question": state.question, "plan": state.plan, "preview": state.preview}[kind]
     return cast("dict[str, JsonValue]", shown.model_dump(mode="json", by_alias=True)) if shown is not None else {}
 
 
 def _event(effect: Emit) -> NewEvent:
     return NewEvent(type=effect.type, data=dict(effect.data))
-
-
-def _approval_event(approval: ApprovalRecord) -> NewEvent:
-    data: dict[str, JsonValue] = {"approvalId": approval.id, "kind": approval.kind}
-    if approval.status == "pending":
-        return NewEvent(type="approval_requested", data={**data, "payload": approval.payload})
-    return NewEvent(type="approval_resolved", data={**data, "status": approval.status, "answer": approval.answer})

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import ray
@@ -76,12 +76,28 @@ async def start_janitor(settings: Settings) -> None:
 
 
 class RayDirectory:
-    """Implements the API's ``SessionDirectory`` with Ray actors."""
+    """Implements the API's ``SessionDirectory`` with Ray actors.
 
-    def __init__(self, settings: Settings, *, store: Store, storage: Storage, sandboxes: SandboxProvider) -> None:
+    Args:
+        settings: For the actors.
+        store: The database.
+        storage: Where sessions keep files.
+        sandboxes: Makes what ends their sandboxes, once one is deleted: that asks the database.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: Store,
+        storage: Storage,
+        sandboxes: Callable[[], Awaitable[SandboxProvider]],
+    ) -> None:
         self._public = public_settings(settings)
         self._store = store
-        self._removal = Removal(store=store, storage=storage, sandboxes=sandboxes)
+        self._storage = storage
+        self._sandboxes = sandboxes
+        self._removal: Removal | None = None
         self._source = secrets.token_hex(8)
         self._room = asyncio.Lock()
 
@@ -144,6 +160,8 @@ class RayDirectory:
                 async with asyncio.timeout(END_TIMEOUT_S):
                     await handle.close.remote()
             await asyncio.to_thread(_kill, handle, no_restart=True)
+        if self._removal is None:
+            self._removal = Removal(store=self._store, storage=self._storage, sandboxes=await self._sandboxes())
         await self._removal.finish(closed)
 
     async def wake_render(self, job_id: str) -> bool:

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import os
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import ray
 from pydantic import JsonValue
 
 from koda_ray.actors.followers import Followers
+from koda_ray.actors.frugal import Frugal, give_back
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced, Unavailable
 from koda_ray.logs import get_logger
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from koda_ray.actors.session import Session
     from koda_ray.actors.standalone import StandaloneRender
     from koda_ray.render.tasks import RayExecutor
-    from koda_ray.sandbox.base import PreviewEndpoint
+    from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
     from koda_ray.state.store import CommandRecord, Store
 
 __all__ = [
@@ -62,9 +62,12 @@ SESSION_OPTIONS: dict[str, Any] = {
 START_S = 60.0
 """How long a session may take to start, in seconds, before its process gives up and ends."""
 _ANSWERED_S = 10.0
+_ASKED_S = 5.0
+_SENT_S = 0.5
 _AGAIN_S = 1.0
 _AGAIN_MAX_S = 30.0
 T = TypeVar("T")
+W = TypeVar("W")
 _log = get_logger()
 JANITOR_OPTIONS: dict[str, Any] = {**SESSION_OPTIONS, "name": JANITOR, "max_restarts": -1, "max_concurrency": 8}
 
@@ -83,18 +86,110 @@ def render_name(job_id: str) -> str:
     return f"{RENDER_PREFIX}{job_id}"
 
 
-def _give_back() -> None:
-    """Return to the system what importing, starting and working took and freed again (glibc keeps it otherwise)."""
-    gc.collect()
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-
-
 def _host() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-class _SessionHost:
+async def _executor(settings: Settings) -> RayExecutor:
+    from koda_ray.render.memory import MemoryLimit
+    from koda_ray.render.tasks import RayExecutor
+
+    # asks the cluster, which blocks
+    return await asyncio.to_thread(
+        lambda: RayExecutor(
+            workers=settings.render_workers,
+            chromium_path=settings.chromium_path,
+            memory=MemoryLimit(settings.render_memory_mb),
+            graphics=settings.render_graphics,
+        )
+    )
+
+
+class _Host(Frugal, Generic[W]):
+    """A process for one piece of work: it starts it, answers what it is asked about it, and ends with it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self._what = what
+        self._leaving: asyncio.Task[None] | None = None
+        self._me = cast("Any", ray.get_runtime_context()).current_actor
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._asked = asyncio.Event()
+        self._told = False  # why it did not start
+        self._answered_at = 0.0
+        self._starting = asyncio.get_running_loop().create_task(self._start())
+        self._starting.add_done_callback(self._started)
+
+    async def _open(self) -> W:
+        """Start the work."""
+        raise NotImplementedError
+
+    async def _end(self, work: W) -> None:
+        """End the work, if it has not ended."""
+        raise NotImplementedError
+
+    async def _start(self) -> W:
+        try:
+            async with asyncio.timeout(START_S):
+                return await self._open()
+        except TimeoutError as error:
+            raise Unavailable(f"{self._what} could not be started within {START_S:.0f} s") from error
+
+    def _started(self, starting: asyncio.Task[W]) -> None:
+        error = None if starting.cancelled() else starting.exception()
+        if error is not None:
+            _log.warning(f"{self._what} did not start", error=f"{type(error).__name__}: {error}")
+            self._ended()
+
+    async def _work(self) -> W:
+        """Return the work once it is started.
+
+        Raises:
+            Fenced: It did not start, and somebody has been told why: whoever asks now is for the next process.
+        """
+        self._asked.set()
+        if self._told:
+            raise self._fenced()
+        try:
+            return await asyncio.shield(self._starting)
+        except Exception:
+            self._told = True
+            raise
+
+    def _fenced(self) -> Fenced:
+        return Fenced(f"{self._what} is leaving this process; ask again", retryable=True)
+
+    def _ended(self) -> None:
+        """The work needs this process no longer."""
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self._leave())
+
+    async def _leave(self) -> None:
+        try:
+            await self._end(await asyncio.shield(self._starting))
+        except Exception:
+            with contextlib.suppress(TimeoutError):  # whoever had it started may be about to ask, and is to hear why
+                async with asyncio.timeout(_ASKED_S):
+                    await self._asked.wait()
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=_ANSWERED_S)
+        # Ray sends an answer a moment after it was given, and what is killed sends none
+        await asyncio.sleep(self._answered_at + _SENT_S - time.monotonic())
+        # Ray's own way out of an actor keeps its name for two seconds more, in which nobody can activate it anew
+        await asyncio.to_thread(_kill, self._me, no_restart=True)
+
+    async def _answer(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run a call; this process does not end before it is answered."""
+        task = asyncio.get_running_loop().create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        try:
+            return await task
+        finally:
+            self._answered_at = time.monotonic()
+
+
+class _SessionHost(_Host["Session"]):
     """One session's process.
 
     Args:
@@ -103,90 +198,36 @@ class _SessionHost:
     """
 
     def __init__(self, session_id: str, settings: Mapping[str, object]) -> None:
+        super().__init__(f"session {session_id}")
         self._session_id = session_id
         self._settings = dict(settings)
-        self._leaving: asyncio.Task[None] | None = None
-        self._me = cast("Any", ray.get_runtime_context()).current_actor
         self._executor: RayExecutor | None = None
         self._followers = Followers(self._watched)
-        self._calls: set[asyncio.Task[Any]] = set()
-        self._told = False
-        self._starting = asyncio.get_running_loop().create_task(self._start())
-        self._starting.add_done_callback(self._started)
-
-    def _started(self, starting: asyncio.Task[Session]) -> None:
-        error = None if starting.cancelled() else starting.exception()
-        if error is not None:
-            _log.warning("session did not start", session_id=self._session_id, error=f"{type(error).__name__}: {error}")
-            self._ended()
-
-    async def _start(self) -> Session:
-        try:
-            async with asyncio.timeout(START_S):
-                return await self._open()
-        except TimeoutError as error:
-            raise Unavailable(f"session {self._session_id} could not be started within {START_S:.0f} s") from error
 
     async def _open(self) -> Session:
         from koda_ray.actors.parts import open_parts
         from koda_ray.actors.session import Session
-        from koda_ray.render.memory import MemoryLimit
-        from koda_ray.render.tasks import RayExecutor
 
         settings = Settings.model_validate(self._settings)
-        # asks the cluster, which blocks
-        self._executor = executor = await asyncio.to_thread(
-            lambda: RayExecutor(
-                workers=settings.render_workers,
-                chromium_path=settings.chromium_path,
-                memory=MemoryLimit(settings.render_memory_mb),
-            )
-        )
-        parts = await open_parts(settings, executor=executor, host=_host(), rested=_give_back, ended=self._ended)
+        self._executor = executor = await _executor(settings)
+        parts = await open_parts(settings, executor=executor, host=_host(), rested=give_back, ended=self._ended)
         session = Session(self._session_id, parts)
         await session.start()
-        _give_back()
+        give_back()
         gc.freeze()  # what is there now stays: later collections need not look at it
         return session
 
     async def _session(self) -> Session:
-        leaving = Fenced(f"session {self._session_id} is leaving this process; ask again", retryable=True)
-        if self._told:  # why it did not start has been answered; whoever asks now is for the next process
-            raise leaving
-        try:
-            session = await asyncio.shield(self._starting)
-        except Exception:
-            self._told = True
-            raise
+        session = await self._work()
         if session.closed:
-            raise leaving
+            raise self._fenced()
         return session
 
-    def _ended(self) -> None:
-        """The session needs this process no longer."""
-        if self._leaving is None:
-            self._leaving = asyncio.get_running_loop().create_task(self._leave())
-
-    async def _leave(self) -> None:
-        with contextlib.suppress(Exception):
-            await self._end(await asyncio.shield(self._starting))
+    async def _end(self, work: Session) -> None:
+        await work.close()
         await self._followers.close()
-        if self._calls:  # they have their answers: let them be sent
-            await asyncio.wait(self._calls, timeout=_ANSWERED_S)
-        # Ray's own way out of an actor keeps its name for two seconds more, in which nobody can activate the session
-        await asyncio.to_thread(_kill, self._me, no_restart=True)
-
-    async def _end(self, session: Session) -> None:
-        await session.close()
         if self._executor is not None:  # a session that was fenced does not wait for its renders
             await self._executor.cancel_all()
-
-    async def _answer(self, call: Coroutine[Any, Any, T]) -> T:
-        """Run a call; this process does not end before it is answered."""
-        task = asyncio.get_running_loop().create_task(call)
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
-        return await task
 
     async def ping(self) -> int:
         """Wait until the session is active; returns the process id."""
@@ -237,7 +278,7 @@ class _SessionHost:
         return {"uss_mb": info.uss / 2**20, "rss_mb": info.rss / 2**20}
 
 
-class _RenderHost:
+class _RenderHost(_Host["StandaloneRender"]):
     """The process of one render of its own; it ends with the render.
 
     Args:
@@ -246,80 +287,43 @@ class _RenderHost:
     """
 
     def __init__(self, job_id: str, settings: Mapping[str, object]) -> None:
+        super().__init__(f"render {job_id}")
         self._job_id = job_id
         self._settings = dict(settings)
-        self._leaving: asyncio.Task[None] | None = None
-        self._calls: set[asyncio.Task[Any]] = set()
-        self._me = cast("Any", ray.get_runtime_context()).current_actor
-        self._starting = asyncio.get_running_loop().create_task(self._start())
-        self._starting.add_done_callback(self._started)
 
-    def _started(self, starting: asyncio.Task[StandaloneRender]) -> None:
-        error = None if starting.cancelled() else starting.exception()
-        if error is not None:
-            _log.warning("render did not start", job_id=self._job_id, error=f"{type(error).__name__}: {error}")
-            self._ended()
-
-    async def _start(self) -> StandaloneRender:
+    async def _open(self) -> StandaloneRender:
         from koda_ray.actors.parts import open_store
         from koda_ray.actors.standalone import StandaloneRender
-        from koda_ray.render.memory import MemoryLimit
-        from koda_ray.render.tasks import RayExecutor
+        from koda_ray.agent.purse import Purse
         from koda_ray.state.storage import Storage
 
         settings = Settings.model_validate(self._settings)
-        async with asyncio.timeout(START_S):
-            executor = await asyncio.to_thread(
-                lambda: RayExecutor(
-                    workers=settings.render_workers,
-                    chromium_path=settings.chromium_path,
-                    memory=MemoryLimit(settings.render_memory_mb),
-                )
-            )
-            render = StandaloneRender(
-                self._job_id,
-                store=await open_store(settings),
-                storage=Storage.from_settings(settings),
-                executor=executor,
-                lease_s=settings.lease_s,
-                ended=self._ended,
-            )
-            await render.start()
-        _give_back()
+        render = StandaloneRender(
+            self._job_id,
+            executor=await _executor(settings),
+            store=await open_store(settings),
+            storage=Storage.from_settings(settings),
+            lease_s=settings.lease_s,
+            ended=self._ended,
+            purse=Purse(None, monthly=settings.user_budget),
+        )
+        await render.start()
+        give_back()
         return render
 
-    def _ended(self) -> None:
-        if self._leaving is None:
-            self._leaving = asyncio.get_running_loop().create_task(self._leave())
-
-    async def _leave(self) -> None:
-        await asyncio.wait({self._starting})
-        with contextlib.suppress(Exception):
-            await self._starting.result().close()
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=_ANSWERED_S)
-        await asyncio.to_thread(_kill, self._me, no_restart=True)
-
-    async def _answer(self, call: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.get_running_loop().create_task(call)
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
-        return await task
+    async def _end(self, work: StandaloneRender) -> None:
+        await work.close()
 
     async def ping(self) -> int:
         """Wait until the render is under way; returns the process id."""
-
-        async def call() -> int:
-            await asyncio.shield(self._starting)
-            return os.getpid()
-
-        return await self._answer(call())
+        await self._answer(self._work())
+        return os.getpid()
 
     async def stop(self) -> None:
         """End the work with its processes: its row says already that it is cancelled."""
 
         async def call() -> None:
-            await (await asyncio.shield(self._starting)).stop()
+            await (await self._work()).stop()
 
         await self._answer(call())
 
@@ -327,15 +331,16 @@ class _RenderHost:
         """Stop working and give the row up, for whoever takes it up next."""
 
         async def call() -> None:
-            await (await asyncio.shield(self._starting)).close()
+            await (await self._work()).close()
 
         await self._answer(call())
 
 
-class _JanitorHost:
+class _JanitorHost(Frugal):
     """The janitor's process: wakes what owes work, and clears away what nobody owns."""
 
     def __init__(self, settings: Mapping[str, object]) -> None:
+        super().__init__()
         self._settings = dict(settings)
         self._running = asyncio.get_running_loop().create_task(self._run())
 
@@ -344,13 +349,29 @@ class _JanitorHost:
         from koda_ray.actors.janitor import Janitor
         from koda_ray.actors.parts import open_store, sandbox_provider
         from koda_ray.actors.sweep import Sweep
+        from koda_ray.sandbox.providers import Providers
+        from koda_ray.sandbox.service import other_providers
+        from koda_ray.sandbox.unfinished import clear_own
         from koda_ray.state.storage import Storage
 
         settings = Settings.model_validate(self._settings)
         store = await _persist(lambda: open_store(settings))
-        sandboxes = sandbox_provider(settings)
+        deployment = await store.deployment()
+        sandboxes = sandbox_provider(settings, deployment=deployment)
         storage = Storage.from_settings(settings)
-        directory = RayDirectory(settings, store=store, storage=storage, sandboxes=sandboxes)
+        providers = Providers(settings, store)
+        others: list[SandboxProvider] = []
+
+        async def same() -> SandboxProvider:
+            return sandboxes
+
+        async def other_sandboxes() -> list[SandboxProvider]:
+            named = {row.provider for row in await store.sandboxes()}
+            known = [other.name for other in others]
+            others.extend(other_providers(settings, sandboxes, deployment=deployment, named=named, known=known))
+            return others
+
+        directory = RayDirectory(settings, store=store, storage=storage, sandboxes=same)
         sweep = Sweep(
             store=store,
             storage=storage,
@@ -363,8 +384,10 @@ class _JanitorHost:
             wake_render=directory.wake_render,
             finish=directory.finish,
             sandboxes=sandboxes,
+            other_sandboxes=other_sandboxes,
             settings=settings,
             sweep=sweep.step,
+            own=lambda: clear_own(store, providers),
         )
         await janitor.run()
 

@@ -1,34 +1,36 @@
 """Whatever owes work is woken, and whatever nobody owns is cleared away; a loop over the database, nothing more.
 
 A session sleeps through nothing, nor does a render of its own: one that owes work and whose lease has run out is
-activated, whoever let it fall and however often the cluster's head was started anew. Each is woken in a task of its
-own, so one that hangs holds up none of the others; one that cannot be woken is tried again after longer and longer
-pauses.
+activated, whoever let it fall and however often the cluster's head was started anew. So is one that left files in a
+sandbox, since nobody else saves them. Each is woken in a task of its own, so one that hangs holds up none of the
+others; one that cannot be woken is tried again after longer and longer pauses.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
 from koda_ray.config import Settings
-from koda_ray.errors import KodaError, NotFound
+from koda_ray.errors import KodaError, Missing, NotFound, SandboxError
+from koda_ray.events import EPHEMERAL_KEPT
 from koda_ray.logs import get_logger
 from koda_ray.render.isolation import sweep_dead_folders
-from koda_ray.sandbox.base import SandboxProvider
-from koda_ray.sandbox.service import SandboxService
-from koda_ray.state.store import SessionRecord, Store
+from koda_ray.sandbox.base import SandboxInfo, SandboxProvider
+from koda_ray.sandbox.service import REAP_GRACE_S, SandboxService
+from koda_ray.state.store import SandboxRecord, SessionRecord, Store
 from koda_ray.types import now
 
-__all__ = ["CLEAR_S", "EVENTS_KEPT", "PAUSE_MAX_S", "WAKES", "WAKE_S", "Janitor"]
+__all__ = ["CHARGES_OPEN", "CLEAR_S", "PAUSE_MAX_S", "WAKES", "WAKE_S", "Janitor"]
 
 CLEAR_S = 60.0
 """Between two clearings, in seconds."""
-EVENTS_KEPT = timedelta(days=1)
-"""How long events that a later one makes worthless are kept."""
+CHARGES_OPEN = timedelta(hours=6)
+"""What was reserved and not touched for so long belongs to a process that is gone: nothing that goes on is so quiet."""
 WAKES = 16
 """How many sessions are woken at once."""
 WAKE_S = 60.0
@@ -57,8 +59,10 @@ class Janitor:
         wake_render: Has a render of its own worked on, by its job's id, and says whether there was room for it.
         finish: Removes what a closed session left.
         sandboxes: Lists and destroys sandboxes.
+        other_sandboxes: Finds the providers that make none any more, whose sandboxes may still be there.
         settings: Intervals.
         sweep: Removes a little of what nobody has used for days.
+        own: Removes what people made for themselves that was never finished, or whose time is over.
         wake_s: How long waking one may take, in seconds.
     """
 
@@ -69,9 +73,11 @@ class Janitor:
         wake: Callable[[str], Awaitable[None]],
         finish: Callable[[SessionRecord], Awaitable[None]],
         sandboxes: SandboxProvider,
+        other_sandboxes: Callable[[], Awaitable[Sequence[SandboxProvider]]] | None = None,
         settings: Settings,
         wake_render: Callable[[str], Awaitable[bool]] | None = None,
         sweep: Callable[[], Awaitable[object]] | None = None,
+        own: Callable[[], Awaitable[list[str]]] | None = None,
         wake_s: float = WAKE_S,
     ) -> None:
         self._store = store
@@ -79,7 +85,9 @@ class Janitor:
         self._wake_render = wake_render
         self._finish = finish
         self._sweep = sweep
+        self._own = own
         self._sandboxes = sandboxes
+        self._other_sandboxes = other_sandboxes
         self._settings = settings
         self._wake_s = wake_s
         self._waking: dict[str, asyncio.Task[None]] = {}
@@ -89,6 +97,7 @@ class Janitor:
     async def run(self) -> None:
         """Go round until cancelled. What cannot be helped is logged and tried again the next time."""
         clearing: asyncio.Task[object] | None = None
+        warming = asyncio.create_task(_logged(SandboxService(self._sandboxes).keep_warm(), "keep sandboxes ready"))
         clock = asyncio.get_running_loop().time
         cleared = clock() - CLEAR_S
         try:
@@ -101,6 +110,8 @@ class Janitor:
         finally:
             if clearing is not None:
                 clearing.cancel()
+            warming.cancel()
+            await asyncio.wait({warming})
             await self.close()
 
     async def close(self) -> None:
@@ -117,7 +128,6 @@ class Janitor:
         Returns:
             The ids of those that this call has begun with; waking them goes on in the background.
         """
-        loop = asyncio.get_running_loop()
         found = await self._store.owed(now(), limit=_OWED_AT_ONCE)
         owed: list[tuple[str, Callable[[str], Awaitable[object]]]]
         owed = [(work.id, self._wake) for work in found if work.kind == "session"]
@@ -125,16 +135,18 @@ class Janitor:
             # the longest waiting first, and no more than could be begun
             renders = [work.id for work in found if work.kind == "job"][:WAKES]
             owed += [(job_id, self._wake_render) for job_id in renders]
-        forgotten = loop.time() - 2 * PAUSE_MAX_S
+        forgotten = asyncio.get_running_loop().time() - 2 * PAUSE_MAX_S
         self._failures = {name: found for name, found in self._failures.items() if found.not_before > forgotten}
-        begun: list[str] = []
-        for work_id, wake in owed:
-            failures = self._failures.get(work_id)
-            if work_id in self._waking or (failures is not None and failures.not_before > loop.time()):
-                continue
-            self._waking[work_id] = loop.create_task(self._wake_one(work_id, wake))
-            begun.append(work_id)
-        return begun
+        return [work_id for work_id, wake in owed if self._begin(work_id, wake)]
+
+    def _begin(self, work_id: str, wake: Callable[[str], Awaitable[object]]) -> bool:
+        """Begin to wake one, in the background, unless that is under way or its pause is not over."""
+        loop = asyncio.get_running_loop()
+        failures = self._failures.get(work_id)
+        if work_id in self._waking or (failures is not None and failures.not_before > loop.time()):
+            return False
+        self._waking[work_id] = loop.create_task(self._wake_one(work_id, wake))
+        return True
 
     async def _wake_one(self, work_id: str, wake: Callable[[str], Awaitable[object]]) -> None:
         kind = "job_id" if wake is self._wake_render else "session_id"
@@ -159,39 +171,96 @@ class Janitor:
     async def clear(self) -> list[str]:
         """Finish deletions, destroy sandboxes that are provably ours and that nobody needs, drop what is worthless.
 
+        A session that sleeps while a sandbox has its files is woken: it saves them, and destroys the sandbox itself.
+
         Returns:
-            The ids of the sandboxes that were destroyed.
+            The ids of the sandboxes that were destroyed, and of people's images that were never finished.
         """
         for closed in await self._store.closed_sessions():
             await _logged(self._finish(closed), "finish a deletion", session_id=closed.id)
-        gone = await _logged(self._reap(), "clear sandboxes") or []
+        gone = [] if self._own is None else await _logged(self._own(), "clear what people made") or []
+        gone += await _logged(self._reap(), "clear sandboxes") or []
         # what render workers that were killed left on this machine; elsewhere the next render clears it away
         await _logged(asyncio.to_thread(sweep_dead_folders), "clear temporary folders")
-        await self._store.prune_events(now() - EVENTS_KEPT)
+        await self._store.prune_events(now() - EPHEMERAL_KEPT)
+        await self._store.close_charges(now() - CHARGES_OPEN)
         if self._sweep is not None:
             await _logged(self._sweep(), "sweep storage")
         return gone
 
     async def _reap(self) -> list[str]:
-        found = await self._sandboxes.list()
-        needed = [info.id for info in found if await self._needed(info.session_id, info.id)]
-        gone = await SandboxService(self._sandboxes).reap(needed)
-        for sandbox_id in gone:
+        gone = await self._reap_at(self._sandboxes)
+        for provider in () if self._other_sandboxes is None else await self._other_sandboxes():
+            with suppress(SandboxError, Missing):  # its engine is away, and with it whatever it may have
+                gone += await self._reap_at(provider)
+        return gone
+
+    async def _reap_at(self, provider: SandboxProvider) -> list[str]:
+        found = await provider.list()
+        gone = await self._reap_of(provider, found)
+        for sandbox_id in (*gone, *await self._never_made(provider, {info.id for info in found})):
             await self._store.sandbox_destroyed(sandbox_id)
         return gone
 
-    async def _needed(self, session_id: str, sandbox_id: str) -> bool:
-        """Whether a living session, or one that owes work, has this sandbox."""
+    async def _reap_of(self, provider: SandboxProvider, found: Sequence[SandboxInfo]) -> list[str]:
+        rows = [row for row in await self._store.sandboxes() if row.provider == provider.name]
+        listed = {name for info in found for name in (info.id, info.provider_id)}
+        needed = [row for row in rows if listed & {row.id, row.provider_id} and await self._used(row)]
+        ids = [row.id for row in needed] + [info.id for info in found if await self._has(info.session_id, info.id)]
+        at_provider = {row.provider_id for row in needed if row.provider_id}
+        gone = set(await SandboxService(provider).reap(ids, live_provider_ids=at_provider))
+        # one whose record is lost is listed under another id than its row's
+        ended = {info.provider_id for info in found if info.id in gone}
+        return sorted(gone | {row.id for row in rows if row.provider_id in ended})
+
+    async def _used(self, row: SandboxRecord) -> bool:
+        """Whether a sandbox may still be used: by its session, or as a person's own until its time is over."""
+        if row.session_id is None:
+            return not row.expired_at(now())
+        return await self._has(row.session_id, row.id)
+
+    async def _never_made(self, provider: SandboxProvider, found: Collection[str]) -> list[str]:
+        """Find rows of sandboxes that do not exist: whoever wrote one was killed before it made it, or ended it."""
+        before = now() - timedelta(seconds=REAP_GRACE_S)
+        here = await provider.place()
+        return [
+            row.id
+            for row in await self._store.sandboxes()
+            if row.session_id is not None  # a person's own are put right by whoever lists them
+            and row.provider == provider.name
+            and (here.is_where(row.place, row.host) or not row.place)  # on another machine it may well be
+            and row.id not in found
+            and row.created_at < before
+            and not await self._is_used_soon(row.session_id, row.id)
+        ]
+
+    async def _has(self, session_id: str | None, sandbox_id: str) -> bool:
+        """Whether a session has this sandbox. One that sleeps is woken: what is in it may be nowhere else."""
+        session = await self._owner(session_id, sandbox_id)
+        if session is None:
+            return False
+        asleep = session.lease_until is None or session.lease_until < now()
+        if asleep and session.owes is None:
+            self._begin(session.id, self._wake)
+        return True
+
+    async def _owner(self, session_id: str | None, sandbox_id: str) -> SessionRecord | None:
+        """Return the session that has this sandbox."""
+        if session_id is None:
+            return None
         try:
             session = await self._store.get_session(session_id)
         except NotFound:
+            return None
+        return session if session.state.sandbox_id == sandbox_id else None
+
+    async def _is_used_soon(self, session_id: str, sandbox_id: str) -> bool:
+        """Whether a session that lives, or owes work, has this sandbox, so that it finds out by itself."""
+        session = await self._owner(session_id, sandbox_id)
+        if session is None:
             return False
-        if session.state.sandbox_id != sandbox_id:
-            return False
-        held = session.lease_until is not None and session.lease_until > now() - timedelta(
-            seconds=self._settings.idle_timeout_s
-        )
-        return held or session.owes is not None
+        let_go = now() - timedelta(seconds=self._settings.idle_timeout_s)
+        return session.owes is not None or (session.lease_until is not None and session.lease_until > let_go)
 
 
 async def _logged(work: Awaitable[_T], what: str, **names: str) -> _T | None:

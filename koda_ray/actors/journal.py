@@ -1,7 +1,8 @@
 """The agents' history and ledger, kept in the session's store under its fence.
 
 It also notes what the agents have been told: a change that was asked for counts as seen from the first answer whose
-request could hold it. Until then a finished preview does not end the work.
+request could hold it. Until then a finished preview does not end the work. And where a call has to wait for a person's
+agreement, so does the session.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from typing import cast
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
-from koda_ray.commands import Deliver
+from koda_ray.commands import AskAgreement, Deliver
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Block
-from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
+from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, MessageRecord, ToolCallRecord
+from koda_ray.types import PendingCall
 
-__all__ = ["SessionJournal"]
+__all__ = ["ORCHESTRATOR", "SessionJournal"]
+
+ORCHESTRATOR = "orchestrator"
+"""The agent that a person talks to; what subagents say is for it alone."""
 
 
 def _last_words(message: MessageRecord) -> str | None:
@@ -27,8 +32,19 @@ def _last_words(message: MessageRecord) -> str | None:
     return "\n\n".join(block["text"] for block in blocks if block["type"] == "text").strip() or None
 
 
+def _pending(approval: ApprovalRecord) -> PendingCall:
+    about = approval.payload
+    return PendingCall(
+        approval_id=approval.id,
+        call_id=approval.call_id or "",
+        agent=str(about["agent"]),
+        name=str(about["name"]),
+        reason=str(about["reason"]),
+    )
+
+
 class SessionJournal:
-    """Implements `koda_ray.agent.transcript.Journal` for one session."""
+    """Implements `koda_ray.agent.subagents.BeadJournal` for one session."""
 
     def __init__(self, core: SessionCore) -> None:
         self._core = core
@@ -46,9 +62,15 @@ class SessionJournal:
         """Read the ledger."""
         return await self._core.store.tool_calls(self._core.session_id)
 
+    async def beads(self) -> list[BeadRecord]:
+        """Read the session's beads: its todos, and its subagents."""
+        return await self._core.store.beads(self._core.session_id)
+
     async def commit(self, batch: Batch) -> None:
         """Commit under the fence."""
-        answers = [message for message in batch.messages if message.role == "assistant"]
+        asked = [each for each in batch.approvals if each.kind == "tool_call" and each.status == "pending"]
+        batch.moves = [*batch.moves, *(AskAgreement(_pending(approval)) for approval in asked)]
+        answers = [each for each in batch.messages if each.role == "assistant" and each.agent == ORCHESTRATOR]
         for answer in answers:
             if (words := _last_words(answer)) is not None:
                 data: dict[str, JsonValue] = {"role": "assistant", "content": words}

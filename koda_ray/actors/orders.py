@@ -9,7 +9,8 @@ from pydantic.alias_generators import to_camel
 
 from koda_ray import commands
 from koda_ray.errors import InvalidInput
-from koda_ray.types import RenderOptions, new_id
+from koda_ray.state.past import UNDO
+from koda_ray.types import Budget, RenderOptions, SessionPermissions, new_id
 
 __all__ = ["ORDER_NAMES", "parse_order"]
 
@@ -39,11 +40,33 @@ class _Text(_Body):
     text: str
 
 
+class _Approve(_Body):
+    approval_id: str
+    arguments: dict[str, JsonValue] | None = None
+
+
+class _Refuse(_Body):
+    approval_id: str
+    reason: str = ""
+
+
+class _Rewind(_Body):
+    to: str | None = None
+    undo: bool = False
+
+
+def _rewind(body: Mapping[str, JsonValue]) -> commands.Rewind:
+    said = _Rewind.model_validate(body)
+    if said.undo == (said.to is not None):
+        raise InvalidInput("rewind: say either where to (to: a message, a checkpoint or a head) or undo", context={})
+    return commands.Rewind(UNDO if said.undo else str(said.to))
+
+
 def _render(body: Mapping[str, JsonValue]) -> commands.Command:
     return commands.Render(RenderOptions.model_validate(body), new_id("job"))
 
 
-_PARSERS: dict[str, Callable[[Mapping[str, JsonValue]], commands.Command]] = {
+_PARSERS: dict[str, Callable[[Mapping[str, JsonValue]], commands.Command | commands.Rewind]] = {
     "start": lambda body: commands.Start(_Start.model_validate(body).prompt),
     "answer": lambda body: commands.Answer(**_Answer.model_validate(body).model_dump()),
     "accept": lambda body: (_Nothing.model_validate(body), commands.Accept(new_id("job")))[1],
@@ -53,11 +76,16 @@ _PARSERS: dict[str, Callable[[Mapping[str, JsonValue]], commands.Command]] = {
     "cancel": lambda body: (_Nothing.model_validate(body), commands.Cancel())[1],
     "retry": lambda body: (_Nothing.model_validate(body), commands.Retry())[1],
     "render": _render,
+    "approve": lambda body: commands.Approve(**_Approve.model_validate(body).model_dump()),
+    "refuse": lambda body: commands.Refuse(**_Refuse.model_validate(body).model_dump()),
+    "permissions": lambda body: commands.SetPermissions(SessionPermissions.model_validate(body)),
+    "rewind": _rewind,
+    "budget": lambda body: commands.Allow(Budget.model_validate(body)),
 }
 ORDER_NAMES = tuple(_PARSERS)
 
 
-def parse_order(name: str, body: Mapping[str, JsonValue]) -> commands.Command:
+def parse_order(name: str, body: Mapping[str, JsonValue]) -> commands.Command | commands.Rewind:
     """Read a person's command.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from koda_ray.actors.session import SessionParts
+from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.config import Settings
 from koda_ray.llm.base import ModelProvider
 from koda_ray.render.protocol import RenderExecutor
@@ -17,18 +18,18 @@ __all__ = ["model_provider", "open_parts", "open_store", "sandbox_provider"]
 
 async def open_store(settings: Settings) -> Store:
     """Connect to the database, bringing its schema up to date."""
-    from koda_ray.state.sql import SqlStore
+    from koda_ray.state.stores import store_from
 
-    store = SqlStore.from_settings(settings)
+    store = store_from(settings, processes="many")
     await store.open()
     return store
 
 
-def sandbox_provider(settings: Settings) -> SandboxProvider:
-    """Choose the sandbox provider."""
+def sandbox_provider(settings: Settings, *, deployment: str) -> SandboxProvider:
+    """Choose the sandbox provider of a deployment (``Store.deployment``)."""
     from koda_ray.sandbox.service import provider_from
 
-    return provider_from(settings)
+    return provider_from(settings, deployment=deployment)
 
 
 def model_provider(settings: Settings) -> ModelProvider:
@@ -55,15 +56,20 @@ async def open_parts(
         host: This process, for the session's row.
         rested: Called when the session's work has come to rest.
         ended: Called once the session is over.
+
+    Raises:
+        InvalidInput: A hook that the settings name is none.
     """
+    store = await open_store(settings)
     return SessionParts(
         settings=settings,
-        store=await open_store(settings),
+        store=store,
         storage=Storage.from_settings(settings),
-        sandboxes=sandbox_provider(settings),
+        sandboxes=sandbox_provider(settings, deployment=await store.deployment()),
         provider=model_provider(settings),
         executor=executor,
         host=host,
         rested=rested,
         ended=ended,
+        hooks=NamedHooks(settings.hook_names).of,
     )

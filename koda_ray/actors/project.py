@@ -2,25 +2,29 @@
 
 A sandbox may go at any moment; what counts is in storage. The row of a sandbox is written before the sandbox is
 made, so one that was begun and never finished is still found and removed. A checkpoint stores blobs, then the
-manifest; its pointer is committed by whoever asked, together with the outcome that it protects.
+manifest; its pointer is committed by whoever asked, together with the outcome that it protects. What could not be read
+stays as it was saved before, and is told. A sandbox that could not be saved is kept: it is the only copy there is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
-from koda_ray.errors import KodaError, SandboxNotFound
+from koda_ray.actors.spending import SandboxMinutes
+from koda_ray.errors import Fenced, KodaError, NotFound, SandboxNotFound
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.sandbox.base import FileStamp, Sandbox, SandboxProvider
+from koda_ray.sandbox.base import UNREAD, FileStamp, Sandbox, SandboxProvider, Skip, is_unread
 from koda_ray.state import checkpoint
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import AssetRecord, Batch, CheckpointRecord, SandboxRecord
@@ -32,8 +36,26 @@ __all__ = ["Project"]
 
 _ROUTINE = frozenset({"heartbeat", "writes"})
 """Triggers that look for what was missed: where there is nothing, there is nothing to tell."""
+_EXTEND_AFTER = 1 / 3
+"""The part of a sandbox's lifetime after which it is extended; two more tries fit into the rest."""
+_SKIPS_TOLD = 20
+"""How many of the files that a checkpoint left out are named in its event."""
+_PATH_TOLD = 200
 T = TypeVar("T")
 _log = get_logger()
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """Everything of a project that a checkpoint holds; ``modes``, ``folders`` and ``skipped`` are a snapshot's."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    modes: Mapping[str, int] = field(default_factory=dict[str, int])
+    folders: tuple[str, ...] = ()
+    skipped: Mapping[str, Skip] = field(default_factory=dict[str, Skip])
+
+    def is_unread(self, path: str) -> bool:
+        return is_unread(path, self.skipped)
 
 
 class Project:
@@ -44,7 +66,9 @@ class Project:
         provider: Makes sandboxes.
         storage: Where checkpoints and assets lie.
         debounce_s: How long after the last write a checkpoint is taken, in seconds.
+        lifetime_s: How long a sandbox is to live on from each extension, in seconds.
         spawn: Runs something in the background, owned by the session.
+        minutes: Counts how long a sandbox is there.
     """
 
     def __init__(
@@ -54,22 +78,30 @@ class Project:
         provider: SandboxProvider,
         storage: Storage,
         debounce_s: float,
+        lifetime_s: float,
         spawn: Callable[[Coroutine[object, object, None]], asyncio.Task[None]],
+        minutes: SandboxMinutes,
     ) -> None:
         self._core = core
         self._provider = provider
         self._storage = storage
         self._debounce_s = debounce_s
+        self._lifetime_s = lifetime_s
         self._spawn = spawn
+        self._minutes = minutes
         self._later: asyncio.Task[None] | None = None
         self._sandbox: Sandbox | None = None
         self._manifest: checkpoint.Manifest | None = None
         self._taken: checkpoint.Manifest | None = None
         self._stamps: dict[str, FileStamp] | None = None
-        self._files: dict[str, bytes] = {}
+        self._tree = _Tree()
+        self._skips_told: Mapping[str, Skip] = {}
+        self._failure_told = False
         self._placed: set[str] = set()
+        self._extend_at = 0.0
         self._acquiring = asyncio.Lock()
         self._saving = asyncio.Lock()
+        self._keeping = asyncio.Lock()
 
     @property
     def alive(self) -> bool:
@@ -81,13 +113,23 @@ class Project:
         """The sandbox that this process holds; it may have ended."""
         return self._sandbox
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a sandbox, held or left by an activation before this."""
+        return self._sandbox is not None or self._core.state.sandbox_id is not None
+
     async def sandbox(self) -> Sandbox:
-        """Return the sandbox, making and filling one when there is none."""
+        """Return the sandbox, making and filling one when there is none.
+
+        Raises:
+            BudgetExceeded: There is no time left for one.
+        """
         async with self._acquiring:
             if self._sandbox is not None and await self._sandbox.is_alive():
                 return self._sandbox
-            self._stamps, self._files = None, {}
+            self._forget_files()
             self._sandbox = await self._reconnect() or await self._create()
+            self._extend_at = 0.0
             return self._sandbox
 
     async def use(self, work: Callable[[Sandbox], Awaitable[T]]) -> T:
@@ -97,7 +139,21 @@ class Project:
         except SandboxNotFound:
             return await work(await self.sandbox())
 
-    async def _reconnect(self) -> Sandbox | None:
+    async def extend(self) -> None:
+        """Have the sandbox's provider let it live on, where that is due: a model may think longer than it would.
+
+        Nothing happens where there is no sandbox, or nobody ends it by itself.
+        """
+        sandbox = self._sandbox
+        if sandbox is None or time.monotonic() < self._extend_at:
+            return
+        self._extend_at = time.monotonic() + self._lifetime_s * _EXTEND_AFTER
+        with suppress(SandboxNotFound):  # whoever uses it next makes another
+            if await sandbox.extend(self._lifetime_s) is None and sandbox is self._sandbox:
+                self._extend_at = math.inf
+
+    async def _reconnect(self, *, to_work: bool = True) -> Sandbox | None:
+        """Take up the sandbox that an activation before this left; its time counts on where there is to be work."""
         known = self._core.state.sandbox_id
         if known is None:
             return None
@@ -111,7 +167,10 @@ class Project:
         except SandboxNotFound:
             await self._mark_destroyed(known)
             return None
-        await self._core.commit(Batch(), patch={"sandbox_status": "ready"})
+        charges = [self._minutes.begin(known)] if to_work else []
+        await self._core.commit(Batch(charges=[*charges]), patch={"sandbox_status": "ready"})
+        if to_work:
+            self._minutes.ready(known, await self._core.store.charges(self._core.session_id))
         return sandbox
 
     async def _command_cut_off(self) -> bool:
@@ -131,7 +190,7 @@ class Project:
             yield
 
     async def _create(self) -> Sandbox:
-        at = now()
+        at, place = now(), await self._provider.place()
         row = SandboxRecord(
             id=new_id("sbx"),
             session_id=self._core.session_id,
@@ -140,16 +199,19 @@ class Project:
             provider_id=None,
             status="creating",
             created_at=at,
+            place=place.id,
+            host=place.words,
         )
         await self._core.commit(
-            Batch(sandboxes=[row], events=[_sandbox_event(row.id, "creating")]),
+            Batch(sandboxes=[row], events=[_sandbox_event(row.id, "creating")], charges=[self._minutes.begin(row.id)]),
             patch={"sandbox_id": row.id, "sandbox_status": "creating"},
         )
         sandbox = await self._provider.create(
             sandbox_id=row.id, session_id=self._core.session_id, user_id=self._core.user_id
         )
+        self._minutes.ready(row.id)
         restored = await self._restore(sandbox)
-        ready = replace(row, provider_id=sandbox.id, status="ready")
+        ready = replace(row, provider_id=sandbox.provider_id, status="ready")
         await self._core.commit(
             Batch(sandboxes=[ready], events=[_sandbox_event(row.id, "ready", restored)]),
             patch={"sandbox_status": "ready"},
@@ -158,16 +220,19 @@ class Project:
 
     async def _restore(self, sandbox: Sandbox) -> int:
         """Fill a new sandbox from the newest checkpoint and the uploaded assets; returns how many files came back."""
-        pointer = await self._core.store.latest_checkpoint(self._core.session_id)
         count = 0
-        if pointer is not None:
-            self._manifest = await checkpoint.load(self._storage, pointer.manifest_key)
+        self._manifest = await self._newest()
+        if self._manifest is not None:
             files = await checkpoint.read_files(self._storage, self._manifest)
-            await sandbox.restore(files)
+            await sandbox.restore(files, modes=self._manifest.modes, folders=self._manifest.folders)
             count = len(files)
         self._placed.clear()
         await self._place(sandbox)
         return count
+
+    async def _newest(self) -> checkpoint.Manifest | None:
+        pointer = await self._core.store.latest_checkpoint(self._core.session_id)
+        return None if pointer is None else await checkpoint.load(self._storage, pointer.manifest_key)
 
     async def _place(self, sandbox: Sandbox) -> None:
         """Write uploaded files that are not in the sandbox yet."""
@@ -212,24 +277,37 @@ class Project:
         async with self._saving:
             if self._taken is not None and self._taken.id == self._core.checkpoint_id:
                 self._manifest = self._taken  # its pointer was committed: from here on it is what is saved
-            files = await self._collect(sandbox)
+            tree = await self._collect(sandbox)
+            unread = not UNREAD.isdisjoint(tree.skipped.values())
+            if self._manifest is None and unread:
+                self._manifest = await self._newest()  # that holds what could still be read then
             at = now()
             state = self._core.state.model_copy(
-                update={"theatre_state": _theatre_state(files), "sandbox_id": None, "sandbox_status": None}
+                update={"theatre_state": _theatre_state(tree.files), "sandbox_id": None, "sandbox_status": None}
             )
             manifest, key = await checkpoint.save(
                 self._storage,
                 user_id=self._core.user_id,
                 project_id=self._core.project_id,
                 session_id=self._core.session_id,
-                files=files,
+                files=tree.files,
+                modes=tree.modes,
+                folders=tree.folders,
                 state=state,
                 event_seq=self._core.seq,
                 previous=self._manifest,
+                kept=tree.is_unread if unread else None,
             )
-            told: dict[str, JsonValue] = {"trigger": trigger, "files": len(files), "checkpointId": manifest.id}
+            told: dict[str, JsonValue] = {"trigger": trigger, "files": len(manifest.files), "checkpointId": manifest.id}
+            news, self._skips_told = bool(tree.skipped) and tree.skipped != self._skips_told, tree.skipped
+            left_out = _left_out(tree.skipped)
+            if tree.skipped:
+                told |= {"skippedCount": len(tree.skipped), "skipped": left_out}
+            if news:
+                session_id, count = self._core.session_id, len(tree.skipped)
+                _log.warning("files are in no checkpoint", session_id=session_id, count=count, skipped=left_out)
             if manifest is self._manifest:
-                quiet = trigger in _ROUTINE
+                quiet = trigger in _ROUTINE and not news
                 return Batch(events=[] if quiet else [_checkpoint_event({**told, "unchanged": True})])
             self._taken = manifest
             pointer = CheckpointRecord(
@@ -239,8 +317,8 @@ class Project:
                 manifest_key=key,
                 trigger=trigger,
                 event_seq=self._core.seq,
-                file_count=len(files),
-                total_bytes=sum(len(data) for data in files.values()),
+                file_count=len(manifest.files),
+                total_bytes=manifest.total_bytes,
                 created_at=at,
             )
             return Batch(checkpoint=pointer, events=[_checkpoint_event(told)])
@@ -250,31 +328,42 @@ class Project:
 
         async def read(sandbox: Sandbox) -> dict[str, bytes]:
             async with self._saving:
-                return await self._collect(sandbox)
+                return dict((await self._collect(sandbox)).files)
 
         return await self.use(read)
 
-    async def _collect(self, sandbox: Sandbox) -> dict[str, bytes]:
-        """Read what changed since the last time; the rest is remembered."""
-        snapshot = await sandbox.snapshot(known=self._stamps)
-        files = {path: data for path, data in self._files.items() if path in snapshot.stamps}
-        self._files = files | snapshot.changed
+    async def _collect(self, sandbox: Sandbox) -> _Tree:
+        """Read what changed since the last time; the rest is remembered, and so is what cannot be read any more."""
+        snapshot, before = await sandbox.snapshot(known=self._stamps), self._tree
+        files = {path: data for path, data in before.files.items() if path in snapshot.stamps}
+        modes = {path: mode for path, mode in before.modes.items() if is_unread(path, snapshot.skipped)}
+        folders = [path for path in before.folders if is_unread(path, snapshot.skipped)]
+        self._tree = _Tree(
+            files=files | snapshot.changed,
+            modes=modes | dict(snapshot.modes),
+            folders=tuple(sorted({*folders, *snapshot.folders})),
+            skipped=snapshot.skipped,
+        )
         self._stamps = snapshot.stamps
-        return dict(self._files)
+        return self._tree
+
+    def _forget_files(self) -> None:
+        self._stamps, self._tree = None, _Tree()
 
     async def save(self, trigger: str) -> None:
         """Take a checkpoint of a sandbox that is there, and commit its pointer."""
-        sandbox = self._sandbox
-        if sandbox is None:
-            return
-        try:
-            batch = await self._take(sandbox, trigger)
-        except SandboxNotFound:
-            return  # what was in it was saved before; the next use makes another
-        if batch.checkpoint is not None:
-            await self._core.commit(batch, patch={"last_checkpoint": batch.checkpoint.created_at})
-        elif batch.events:
-            await self._core.commit(batch)
+        async with self._keeping:
+            sandbox = self._sandbox
+            if sandbox is None:
+                return
+            try:
+                batch = await self._take(sandbox, trigger)
+            except SandboxNotFound:
+                return  # what was in it was saved before; the next use makes another
+            if batch.checkpoint is not None:
+                await self._core.commit(batch, patch={"last_checkpoint": batch.checkpoint.created_at})
+            elif batch.events:
+                await self._core.commit(batch)
 
     async def write(self, files: Mapping[str, bytes]) -> None:
         """Write files, and save once nothing more has been written for a while."""
@@ -289,46 +378,107 @@ class Project:
         await self.save("writes")
 
     async def release(self, trigger: str) -> None:
-        """Save, then destroy the sandbox. The sandbox goes even when saving fails; what failed is logged.
+        """Save, then destroy the sandbox. One that could not be saved is kept: what is in it may be nowhere else.
 
-        One that an activation before this left behind is saved too: an edit in the live preview may be nowhere else.
+        One that an activation before this left behind is saved too, for the same reason.
+
+        Raises:
+            KodaError: It could not be saved, which the person is told once; the next release tries again.
         """
         async with self._acquiring:
-            sandbox_id = self._core.state.sandbox_id
-            if self._sandbox is None and sandbox_id is None:
-                return
-            try:
+            await self._release(trigger)
+
+    async def leave(self, trigger: str) -> None:
+        """Release for the last time in this process: what could not be saved is left to the next activation."""
+        try:
+            await self.release(trigger)
+        except (Fenced, NotFound):
+            raise
+        except KodaError:
+            self.forget()
+
+    @asynccontextmanager
+    async def put_away(self, trigger: str) -> AsyncGenerator[None]:
+        """Save and destroy the sandbox, and hold back the next one and every save for as long as the block runs.
+
+        What the block makes the newest checkpoint is what the next sandbox is filled from.
+
+        Raises:
+            KodaError: As `release`; the block did not run.
+        """
+        async with self._acquiring:
+            await self._release(trigger)
+            async with self._keeping:
+                yield
+                self._manifest = self._taken = None
+                self._forget_files()
+
+    async def _release(self, trigger: str) -> None:
+        sandbox_id = self._core.state.sandbox_id
+        if not self.is_open:
+            return
+        left = self._sandbox is None
+        try:
+            if self._sandbox is None:
+                self._forget_files()
+                self._sandbox = await self._reconnect(to_work=False)
                 if self._sandbox is None:
-                    self._stamps, self._files = None, {}
-                    self._sandbox = await self._reconnect()
-                    if self._sandbox is None:
-                        return  # it was lost, or never held the project: nothing is left of it
-                await self.save(trigger)
-            except KodaError as error:
-                _log.warning("checkpoint failed", session_id=self._core.session_id, trigger=trigger, code=error.code)
-            if self._sandbox is not None:
-                await self._sandbox.destroy()
-                self._sandbox = None
-            elif sandbox_id is not None:
-                await self._provider.destroy(sandbox_id)
-            if sandbox_id is not None:
-                await self._mark_destroyed(sandbox_id)
+                    return  # it was lost, or never held the project: nothing is left of it
+            await self.save(trigger)
+        except (Fenced, NotFound):
+            raise
+        except KodaError as error:
+            if left:
+                self._sandbox = None  # whoever wants to work in it takes it up anew: its time counts from then on
+            await self._tell_kept(trigger, error)
+            raise
+        self._failure_told = False
+        if (sandbox := self.held) is None:
+            return  # let go of meanwhile: it is another activation's now
+        await sandbox.destroy()
+        self._sandbox = None
+        if sandbox_id is not None:
+            await self._mark_destroyed(sandbox_id)
+
+    async def _tell_kept(self, trigger: str, error: KodaError) -> None:
+        session_id = self._core.session_id
+        _log.warning("a sandbox is kept unsaved", session_id=session_id, trigger=trigger, code=error.code)
+        if self._failure_told:
+            return
+        failed: dict[str, JsonValue] = {"trigger": trigger, "failed": True}
+        failed |= {"code": error.code, "message": error.message}
+        with suppress(KodaError):  # the database may be away too: then the next try tells
+            await self._core.emit(_checkpoint_event(failed))
+            self._failure_told = True
 
     def forget(self) -> None:
         """Let go of the sandbox without touching it: another activation owns it now."""
         self._sandbox = None
+        self._minutes.forget()
 
     async def _mark_destroyed(self, sandbox_id: str) -> None:
         rows = await self._core.store.sandboxes(session_id=self._core.session_id)
         gone = [replace(row, status="destroyed") for row in rows if row.id == sandbox_id]
         await self._core.commit(
-            Batch(sandboxes=gone, events=[_sandbox_event(sandbox_id, "destroyed")]),
+            Batch(
+                sandboxes=gone,
+                events=[_sandbox_event(sandbox_id, "destroyed")],
+                charges=self._minutes.end(sandbox_id),
+            ),
             patch={"sandbox_id": None, "sandbox_status": "destroyed"},
         )
 
 
 def _checkpoint_event(data: dict[str, JsonValue]) -> NewEvent:
     return NewEvent(type="checkpoint", data=data)
+
+
+def _left_out(skipped: Mapping[str, Skip]) -> list[JsonValue]:
+    """Name the first few that a checkpoint does not hold, and why."""
+    return [
+        {"path": "".join(char if char.isprintable() else "?" for char in path[:_PATH_TOLD]), "why": why}
+        for path, why in sorted(skipped.items())[:_SKIPS_TOLD]
+    ]
 
 
 def _sandbox_event(sandbox_id: str, status: str, restored: int | None = None) -> NewEvent:

@@ -1,5 +1,8 @@
 """Taking away everything that is a deleted session's, in an order that can be cut off anywhere and gone on with.
 
+A session that was made of another one shares what the two name alike: manifests, uploaded files, finished renders.
+Those go with whoever names them last.
+
 The session's row is closed first, and its rows go last: until then they say what else has to go. So a crash midway
 leaves a closed session, which nobody sees, and which the janitor finishes.
 
@@ -15,9 +18,16 @@ from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.state.storage import Storage, bundle_prefix, render_prefix, session_prefix, shared_prefixes
 from koda_ray.state.store import JobRecord, SessionRecord, Store
 
-__all__ = ["Removal", "remove_render"]
+__all__ = ["Removal", "remove_render", "results_of"]
 
 _MANY = 10_000
+
+
+def results_of(job: JobRecord) -> set[str]:
+    """Return under which prefixes a job's results lie: its own, and that of the job whose video it shows."""
+    key = (job.result or {}).get("videoKey")
+    shown = {key.rpartition("/")[0]} if isinstance(key, str) else set[str]()
+    return {render_prefix(job.user_id, job.id), *shown}
 
 
 async def remove_render(job: JobRecord, *, store: Store, storage: Storage) -> None:
@@ -54,10 +64,19 @@ class Removal:
         """
         for box in await self._store.sandboxes(session_id=closed.id, live=False):
             await self._sandboxes.destroy(box.id)
-        for asset in await self._store.assets(user_id=closed.user_id, session_id=closed.id):
-            await self._storage.delete(asset.key)
         alone = await self._renders(closed)
-        await self._storage.delete_prefix(session_prefix(closed.user_id, closed.project_id, closed.id))
+        named = await self._store.named_keys(closed.id)
+        own = session_prefix(closed.user_id, closed.project_id, closed.id)
+        shared = {key for key, is_shared in named.items() if is_shared}
+        for key in named.keys() - shared:
+            if not key.startswith(f"{own}/"):
+                await self._storage.delete(key)
+        if any(key.startswith(f"{own}/") for key in shared):
+            for stored in await self._storage.look_below(own):
+                if stored.key not in shared:
+                    await self._storage.delete(stored.key)
+        else:
+            await self._storage.delete_prefix(own)
         if alone and not await self._store.list_sessions(closed.user_id, limit=1):
             for prefix in shared_prefixes(closed.user_id):
                 await self._storage.delete_prefix(prefix)
@@ -68,10 +87,12 @@ class Removal:
         leaving = {row.id for row in await self._store.closed_sessions(limit=_MANY)}
         jobs = await self._store.list_jobs(user_id=closed.user_id)
         others = {str(job.spec.get("bundle")) for job in jobs if job.session_id not in leaving}
+        shown = {prefix for job in jobs if job.session_id not in leaving for prefix in results_of(job)}
         for job in jobs:
             if job.session_id != closed.id:
                 continue
-            await self._storage.delete_prefix(render_prefix(closed.user_id, job.id))
+            for prefix in results_of(job) - shown:
+                await self._storage.delete_prefix(prefix)
             bundle = job.spec.get("bundle")
             if isinstance(bundle, str) and bundle not in others:
                 for chunk in await self._store.chunks(job.id):

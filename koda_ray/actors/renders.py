@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
-from koda_ray.errors import Cancelled, KodaError, NotFound
+from koda_ray.actors.spending import RenderMinutes
+from koda_ray.agent.purse import Purse
+from koda_ray.errors import BudgetExceeded, Cancelled, KodaError, NotFound
 from koda_ray.events import NewEvent
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
+from koda_ray.state.charges import ChargeRecord, Move, Refund, Settle
 from koda_ray.state.storage import Storage, unit_key
 from koda_ray.state.store import Batch, ChunkRecord, JobRecord, JobStatus
 from koda_ray.types import now
@@ -26,6 +30,7 @@ from koda_ray.types import now
 __all__ = ["PROGRESS_S", "Renders"]
 
 _CANCEL_S = 30.0
+_NEVER = "never finished"
 PROGRESS_S = 0.4
 """Progress is announced no more often than this, in seconds, except when the stage changes."""
 
@@ -33,8 +38,9 @@ PROGRESS_S = 0.4
 class Renders:
     """Runs the render jobs of one session."""
 
-    def __init__(self, core: SessionCore, *, storage: Storage, executor: RenderExecutor) -> None:
+    def __init__(self, core: SessionCore, *, storage: Storage, executor: RenderExecutor, purse: Purse) -> None:
         self._core = core
+        self._purse = purse
         self._storage = storage
         self._executor = executor
         self._ended: dict[str, asyncio.Event] = {}
@@ -46,6 +52,7 @@ class Renders:
 
         Raises:
             KodaError: What the job could not get over; its row says so too.
+            BudgetExceeded: There is no time left for it; what is rendered stays, and running it again goes on.
         """
         at = now()
         row = JobRecord(
@@ -60,7 +67,9 @@ class Renders:
             created_at=at,
             updated_at=at,
         )
-        watch = _Watch(self._core, row, spec, cause_id)
+        known = await self._core.store.charges(self._core.session_id)
+        minutes = RenderMinutes(self._purse, job_id=job_id, spec=spec, charges=known)
+        watch = _Watch(self._core, row, cause_id, minutes=minutes, purse=self._purse)
         start: dict[str, JsonValue] = {
             "jobId": job_id,
             "quality": kind,
@@ -76,20 +85,27 @@ class Renders:
             if job.status in ("queued", "running") and job.id != job_id
         ]
         begin = NewEvent(type="render_start", data=start, cause_id=cause_id)
-        await self._core.commit(Batch(jobs=[*stale, row], events=[begin]))
+        never = _left([charge for charge in known if charge.id != job_id])
+        await self._core.commit(Batch(jobs=[*stale, row], events=[begin], charges=[*never, minutes.begin()]))
         ended = self._ended[job_id] = asyncio.Event()
         try:
-            return await self._run(spec, row, watch, cause_id)
-        except asyncio.CancelledError:
+            return await self._run(spec, row, watch, cause_id, minutes)
+        except asyncio.CancelledError:  # a process that ends in order leaves it for the next one, as one that is killed
             if not self._core.lost:
                 cancelled = replace(row, status="cancelled", updated_at=now())
-                await asyncio.shield(self._core.commit(Batch(jobs=[cancelled])))
+                await asyncio.shield(self._core.commit(Batch(jobs=[cancelled], charges=[minutes.pause()])))
             raise
         finally:
             ended.set()
             self._ended.pop(job_id, None)
 
-    async def _run(self, spec: RenderSpec, row: JobRecord, watch: _Watch, cause_id: str | None) -> RenderResult:
+    async def left(self) -> list[Move]:
+        """End the charges of renders that nobody goes on with; none is to be under way."""
+        return _left(await self._core.store.charges(self._core.session_id))
+
+    async def _run(
+        self, spec: RenderSpec, row: JobRecord, watch: _Watch, cause_id: str | None, minutes: RenderMinutes
+    ) -> RenderResult:
         job_id, kind = row.id, row.kind
         job = RenderJob(
             spec,
@@ -104,10 +120,15 @@ class Renders:
         )
         try:
             result = await job.run()
+        except BudgetExceeded:
+            waits = replace(row, status="cancelled", updated_at=now())
+            await self._core.commit(Batch(jobs=[waits], charges=[minutes.pause()]))
+            raise
         except KodaError as error:
             status: JobStatus = "cancelled" if isinstance(error, Cancelled) else "failed"
             failure: dict[str, JsonValue] = {"code": error.code, "message": error.message}
-            await self._core.commit(Batch(jobs=[replace(row, status=status, error=failure, updated_at=now())]))
+            over = replace(row, status=status, error=failure, updated_at=now())
+            await self._core.commit(Batch(jobs=[over], charges=[Refund(id=job_id, reason=error.code)]))
             raise
         done = _result(result)
         await self._core.commit(
@@ -116,6 +137,7 @@ class Renders:
                 events=[
                     NewEvent(type="render_complete", data={"jobId": job_id, "quality": kind, **done}, cause_id=cause_id)
                 ],
+                charges=[minutes.end()],
             )
         )
         return result
@@ -140,17 +162,24 @@ class Renders:
             job = await self._core.store.get_job(job_id)
         except NotFound:  # it never began
             return
-        if job.status in ("queued", "running"):
-            await self._core.commit(Batch(jobs=[replace(job, status="cancelled", updated_at=now())]))
+        known = await self._core.store.charges(self._core.session_id)
+        left = _left([charge for charge in known if charge.id == job_id])
+        over = [replace(job, status="cancelled", updated_at=now())] if job.status in ("queued", "running") else []
+        if over or left:
+            await self._core.commit(Batch(jobs=over, charges=left))
 
 
 class _Watch:
     """Turns a job's callbacks into rows and events."""
 
-    def __init__(self, core: SessionCore, row: JobRecord, spec: RenderSpec, cause_id: str | None) -> None:
+    def __init__(
+        self, core: SessionCore, row: JobRecord, cause_id: str | None, *, minutes: RenderMinutes, purse: Purse
+    ) -> None:
         self._core = core
         self._row = row
         self._cause_id = cause_id
+        self._minutes = minutes
+        self._purse = purse
         self._last = 0.0
         self._stage = ""
 
@@ -189,7 +218,19 @@ class _Watch:
             worker=unit.worker,
             created_at=now(),
         )
-        await self._core.commit(Batch(chunks=[chunk]))
+        await self._core.commit(Batch(chunks=[chunk], charges=self._minutes.unit(unit)))
+        found = await self._purse.used_up(self._core.store, self._core.user_id, ("render",))
+        if found is not None and not unit.reused:
+            raise found.error()
+
+
+def _left(known: Sequence[ChargeRecord]) -> list[Move]:
+    """Settle renders at what they have used; they were paused, or their process has died."""
+    open_ = [charge for charge in known if charge.kind == "render" and charge.status == "reserved"]
+    return [
+        Settle(id=charge.id, kind="render", reason=_NEVER) if charge.spent else Refund(id=charge.id, reason=_NEVER)
+        for charge in open_
+    ]
 
 
 def _rounded(value: float | None) -> float | None:

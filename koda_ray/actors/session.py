@@ -11,8 +11,8 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from pydantic import JsonValue
@@ -20,24 +20,35 @@ from pydantic import JsonValue
 from koda_ray import phases
 from koda_ray.actors.bench import SessionBench
 from koda_ray.actors.core import After, SessionCore
-from koda_ray.actors.journal import SessionJournal
+from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
 from koda_ray.actors.orders import parse_order
+from koda_ray.actors.permits import permissions_of
 from koda_ray.actors.project import Project
 from koda_ray.actors.renders import Renders
+from koda_ray.actors.spending import SandboxMinutes, purse_of
+from koda_ray.actors.subagents import session_subagents
 from koda_ray.actors.work import Work
+from koda_ray.agent.hooks import Hook, Hooks
+from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import Limits
 from koda_ray.agent.loop import AgentLoop
+from koda_ray.agent.named_hooks import HookedSession
+from koda_ray.agent.permissions import Permissions
+from koda_ray.agent.purse import STOPPED
 from koda_ray.agent.toolkit import Toolkit
 from koda_ray.commands import (
     Accept,
     Answer,
+    Approve,
     Cancel,
     CancelJob,
     Command,
+    Refuse,
     Reject,
     ReleaseSandbox,
     RequestChanges,
     Retry,
+    Rewind,
     Say,
     Start,
     StopWork,
@@ -49,10 +60,11 @@ from koda_ray.llm.base import ModelProvider
 from koda_ray.logs import get_logger
 from koda_ray.render.protocol import RenderExecutor
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
+from koda_ray.state.charges import Release
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import AssetRecord, Batch, CommandRecord, Store
 from koda_ray.studio.codegen import CodeGenerator
-from koda_ray.studio.orchestrator import instructions, opening, orchestrator_tools, state_block
+from koda_ray.studio.orchestrator import instructions, opening, orchestrator_tools, session_block, state_block
 from koda_ray.types import NodeState, new_id, now
 
 __all__ = ["Session", "SessionParts"]
@@ -68,7 +80,7 @@ class SessionParts:
     """What a session is made with.
 
     ``host`` names the process in its row; ``rested`` is called when its work has come to rest, ``ended`` once it is
-    over.
+    over; ``hooks`` says who is heard before and after its agents' model and tool calls.
     """
 
     settings: Settings
@@ -80,6 +92,7 @@ class SessionParts:
     host: str
     rested: Callable[[], None]
     ended: Callable[[], None]
+    hooks: Callable[[HookedSession], Sequence[Hook]] = field(default=lambda _: ())
 
 
 class Session:
@@ -98,6 +111,8 @@ class Session:
         self._todos_done = 0
         self._setbacks = 0
         self._not_before = 0.0
+        self._putting_away: asyncio.Task[None] | None = None
+        self._put_away_at = 0.0
 
     async def start(self) -> None:
         """Take the session over, and take up whatever it owes.
@@ -110,20 +125,32 @@ class Session:
         self._core = SessionCore(
             store=parts.store, record=record, after=self._after, changed=self._committed, fenced=self._fenced
         )
+        state = record.state
+        hooks = parts.hooks(
+            HookedSession(session_id=self.session_id, user_id=state.user_id, project_id=state.project_id)
+        )
+        self._purse = purse_of(self._core, settings)
+        self._minutes = SandboxMinutes(self._purse, every_s=settings.lease_s)
         self._project = Project(
             self._core,
             provider=parts.sandboxes,
             storage=parts.storage,
             debounce_s=settings.debounce_s,
+            lifetime_s=settings.sandbox_lifetime_s,
             spawn=self._spawn,
+            minutes=self._minutes,
         )
-        self._renders = Renders(self._core, storage=parts.storage, executor=parts.executor)
+        self._renders = Renders(self._core, storage=parts.storage, executor=parts.executor, purse=self._purse)
         self._bench = SessionBench(
             self._core,
             project=self._project,
             renders=self._renders,
             generator=CodeGenerator(
-                provider=parts.provider, model=settings.codegen_model, instructions=instructions("code_generator")
+                provider=parts.provider,
+                model=settings.codegen_model,
+                instructions=instructions("code_generator"),
+                purse=self._purse,
+                hooks=Hooks(hooks, self._core.emit),
             ),
             executor=parts.executor,
             storage=parts.storage,
@@ -131,21 +158,44 @@ class Session:
         )
         self._journal = SessionJournal(self._core)
         self._assets: list[AssetRecord] = []
-        self._agents = AgentLoop(
-            agent="orchestrator",
+        tools = orchestrator_tools(self._bench)
+        crew = session_subagents(
+            self._core,
+            self._journal,
+            tools=tools,
+            provider=parts.provider,
+            model=settings.subagent_model,
+            permissions=self._permissions,
+            purse=self._purse,
+            hooks=hooks,
+        )
+        orchestrator = AgentLoop(
+            agent=ORCHESTRATOR,
             provider=parts.provider,
             model=settings.orchestrator_model,
             system=instructions("orchestrator"),
-            toolkit=Toolkit(orchestrator_tools(self._bench)),
-            journal=self._journal,
+            toolkit=Toolkit([*tools, *crew.tools(ORCHESTRATOR, 0)]),
+            journal=crew,
             session_id=self.session_id,
             user_id=record.user_id,
+            epoch=record.epoch,
             context=self._context,
-            limits=LIMITS,
+            briefing=lambda: session_block(self.state, self._assets),
+            todo=self._next_todo,
+            limits=replace(LIMITS, context_tokens=settings.context_tokens),
+            permissions=self._permissions,
+            hooks=hooks,
+            purse=self._purse,
         )
-        await self._core.emit(NewEvent(type="activated", data={"host": parts.host, "epoch": record.epoch}))
+        self._agents = Lead(orchestrator, crew)
+        activated = NewEvent(type="activated", data={"host": parts.host, "epoch": record.epoch})
+        dead = Release(kinds=("model",), reason="its process ended")
+        await self._core.commit(Batch(events=[activated], charges=[dead]))
         self._spawn(self._heartbeat())
         self._kick()
+
+    def _permissions(self) -> Permissions:
+        return permissions_of(self.state)
 
     @property
     def state(self) -> NodeState:
@@ -178,10 +228,16 @@ class Session:
                 return before
             self._active_at = time.monotonic()
             command = parse_order(name, body)
-            phases.apply(self.state, command, now())  # refused before anything is stopped
+            # refused before anything is stopped
+            if isinstance(command, Rewind):
+                await self._parts.store.past(self.session_id, point=command.point)
+            else:
+                phases.apply(self.state, command, now())
             try:
-                if isinstance(command, Cancel):
-                    await self._hold_work()
+                if isinstance(command, Rewind):
+                    return await self._rewind(command, name=name, body=body, key=key)
+                if _stops(command, self.state):
+                    await self._hold_work(STOPPED)
                 return await self._record(command, name=name, body=body, key=key, user_id=user_id)
             finally:
                 self._held = False
@@ -205,15 +261,55 @@ class Session:
         await self._tell(command, Batch(moves=[command], command=record, touch=True))
         return record
 
+    async def _rewind(self, order: Rewind, *, name: str, body: Mapping[str, JsonValue], key: str) -> CommandRecord:
+        """Stop what is under way, save what is in the sandbox, and put the session back.
+
+        Killed before the one transaction, nothing has happened but that; killed after it, the next sandbox is filled
+        from the files of that time.
+        """
+        from koda_ray.actors.timeline import put_back  # most sessions never go back, and each would pay for it
+
+        asked = CommandRecord(
+            id=new_id("cmd"),
+            session_id=self.session_id,
+            user_id=self._core.user_id,
+            key=key,
+            name=name,
+            body=dict(body),
+            result={},
+            created_at=now(),
+        )
+        await self._hold_work(STOPPED)
+        async with self._project.put_away("rewind"):
+            await self._core.rewind(order.point, lambda past: put_back(past, command=asked, at=now()))
+        await self._agents.reload()
+        if left := await self._renders.left():
+            await self._core.commit(Batch(charges=left))
+        recorded = await self._parts.store.find_command(self.session_id, key)
+        assert recorded is not None
+        return recorded
+
     async def _tell(self, command: Command, batch: Batch) -> None:
         """Commit a command together with what the agents hear of it."""
-        waits = await self._agents.waiting()
-        asked = self.state.phase in ("question", "plan") and self.state.owes is None
+        pending = {call.approval_id: call.call_id for call in phases.pending_calls(self.state)}
+        if isinstance(command, Approve):
+            await self._agents.approve(pending[command.approval_id], command.arguments, batch)
+            return
+        if isinstance(command, Refuse):
+            await self._agents.reject(pending[command.approval_id], command.reason, batch)
+            return
+        if _stops(command, self.state):
+            batch.charges = [*batch.charges, *await self._renders.left()]
+            await self._agents.abandon("The person cancelled.", batch)
+            return
+        waits = await self._agents.waiting() if self.state.paused is None else None
+        asked = self.state.phase in ("question", "plan") and self.state.owes is None and not pending
         if waits is not None and asked and (result := _result(command)) is not None:
             await self._agents.resolve(waits.id, json.dumps(result, ensure_ascii=False), batch)
             return
-        if isinstance(command, Cancel):
-            await self._agents.abandon("The person cancelled.", batch)
+        paused = self.state.paused is not None
+        if paused:  # about money, which does not concern the agents
+            await self._core.commit(batch)
             return
         words = _words(command, self.state)
         if words is None:
@@ -255,7 +351,11 @@ class Session:
 
     def _context(self) -> str:
         self._journal.telling()
-        return state_block(self.state, self._assets)
+        return state_block(self.state)
+
+    def _next_todo(self) -> str:
+        execution = self.state.execution if self.state.phase == "executing" else None
+        return next((todo.label for todo in execution.todos if todo.status != "done"), "") if execution else ""
 
     def _committed(self) -> None:
         """After each commit: look at what is owed, and save when a todo is done."""
@@ -299,19 +399,20 @@ class Session:
         with contextlib.suppress(RuntimeError):  # the event loop is closing
             asyncio.get_running_loop().call_soon(self._kick)
 
-    async def _hold_work(self) -> None:
+    async def _hold_work(self, word: str | None = None) -> None:
         """End the work under way, and let none begin until the command that follows is recorded."""
         self._held = True
         work = self._work
         if work is not None and not work.done():
-            work.cancel()
+            work.cancel(word)
             await asyncio.wait({work})
+        await self._agents.close()
 
     def _after(self, effect: After) -> None:
         match effect:
             case StopWork():
                 if self._work is not None and not self._work.done():
-                    self._work.cancel()
+                    self._work.cancel(STOPPED)
             case CancelJob(job_id=job_id):
                 self._spawn(self._renders.cancelled(job_id))
             case ReleaseSandbox(linger=False):
@@ -341,12 +442,32 @@ class Session:
             if time.monotonic() - saved_at >= settings.heartbeat_s:
                 saved_at = time.monotonic()
                 self._spawn(self._project.save("heartbeat"))
-            if self._is_idle():
+            if not self._is_idle():
+                continue
+            if not self._project.is_open:
                 self._parts.ended()
                 return
+            self._put_away("idle")
+
+    def _put_away(self, trigger: str) -> None:
+        """Have the sandbox saved and destroyed. One that cannot be saved is kept, and tried again with the heartbeats.
+
+        Nobody asks for it to live on meanwhile: where its provider ends it by itself, that is when this ends.
+        """
+        busy = self._putting_away is not None and not self._putting_away.done()
+        if not busy and time.monotonic() >= self._put_away_at:
+            self._put_away_at = time.monotonic() + self._parts.settings.heartbeat_s
+            self._putting_away = self._spawn(self._project.release(trigger))
 
     async def _keep_lease(self) -> None:
-        await self._core.commit(Batch(lease_until=self._lease()))
+        moves = self._minutes.going()
+        await self._core.commit(Batch(lease_until=self._lease(), charges=moves))
+        if self.state.owes is not None or self._watchers:
+            self._spawn(self._project.extend())
+        if not moves or self.state.owes is not None:  # whoever works finds out at the next step
+            return
+        if await self._purse.used_up(self._parts.store, self._core.user_id, ("sandbox",)) is not None:
+            self._put_away("budget")
 
     async def _try(self, work: Coroutine[object, object, None]) -> None:
         """Do something that is done again soon: what fails is logged, and the next round goes on."""
@@ -360,7 +481,8 @@ class Session:
     def _is_idle(self) -> bool:
         if self.state.owes is not None or (self._work is not None and not self._work.done()):
             return False
-        if self._watchers and self.state.phase in ("question", "plan", "preview"):
+        waits = self.state.phase in ("question", "plan", "preview") or self.state.approval is not None
+        if self._watchers and waits:
             return False
         return time.monotonic() - self._active_at >= self._parts.settings.idle_timeout_s
 
@@ -374,7 +496,10 @@ class Session:
         self._parts.ended()
 
     async def close(self) -> None:
-        """End this activation: stop work, save, destroy the sandbox, give the lease up. May be called twice."""
+        """End this activation: stop work, save, destroy the sandbox, give the lease up. May be called twice.
+
+        A sandbox that cannot be saved is left as it is: the janitor wakes the session again to save it.
+        """
         if self._closed:
             await self._end_tasks()
             return
@@ -382,7 +507,7 @@ class Session:
         await self._hold_work()
         await self._end_tasks()
         try:
-            await self._project.release("idle")
+            await self._project.leave("idle")
             await self._core.emit(NewEvent(type="passivated", data={"epoch": self._core.epoch}))
             await self._parts.store.release(self.session_id, self._core.epoch)
         except (Fenced, NotFound):
@@ -395,6 +520,7 @@ class Session:
             task.cancel()
         if others:
             await asyncio.wait(others)
+        await self._agents.close()
 
     def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._guard(work))
@@ -412,6 +538,19 @@ class Session:
             _log.warning("background task failed", session_id=self.session_id, code=error.code, error=error.message)
         except Exception:
             _log.exception("background task failed", session_id=self.session_id)
+
+
+def _stops(command: Command, state: NodeState) -> bool:
+    """Whether a person ends the work: says so, or answers so when asked whether it should go on."""
+    match command:
+        case Cancel():
+            return True
+        case Answer(option_id=phases.STOP):
+            return state.paused is not None or phases.is_stuck(state)
+        case Say(text=text):
+            return state.paused is not None and text.strip() == phases.STOP
+        case _:
+            return False
 
 
 def _result(command: Command) -> dict[str, JsonValue] | None:
@@ -436,6 +575,8 @@ def _words(command: Command, state: NodeState) -> str | None:
     match command:
         case Start(prompt=prompt):
             return opening(state.model_copy(update={"prompt": prompt or state.prompt}))
+        case Answer(option_id=phases.STOP) if state.question is not None and state.question.reason == "stuck":
+            return None
         case Answer(option_id=option_id, text=text):
             return text or f"My answer: {option_id}"
         case Accept() if state.phase == "plan":

@@ -16,14 +16,18 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from koda_ray.errors import Cancelled, Fenced, KodaError, NotFound, RenderError
+from koda_ray.actors.spending import RenderMinutes
+from koda_ray.agent.purse import Purse
+from koda_ray.errors import BudgetExceeded, Cancelled, Fenced, KodaError, NotFound, RenderError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
+from koda_ray.owned import end_all
 from koda_ray.render.asking import ask_page
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.render.wishes import PageSays, Wishes, make_spec, needs_page
+from koda_ray.state.charges import Move, Refund
 from koda_ray.state.storage import Storage, unit_key
 from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus, Store
 from koda_ray.types import now
@@ -54,6 +58,7 @@ class StandaloneRender:
         executor: Who renders.
         lease_s: How long the row is held without a sign of life, in seconds.
         ended: Called once when there is nothing more to do here.
+        purse: What its user may use in a month; without limit when None.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class StandaloneRender:
         executor: RenderExecutor,
         lease_s: float,
         ended: Callable[[], None],
+        purse: Purse | None = None,
     ) -> None:
         self.job_id = job_id
         self._store = store
@@ -72,6 +78,8 @@ class StandaloneRender:
         self._executor = executor
         self._lease = timedelta(seconds=lease_s)
         self._ended = ended
+        self._purse = purse or Purse(None)
+        self._minutes: RenderMinutes | None = None
         self._lock = asyncio.Lock()
         self._row: JobRecord | None = None
         self._running: asyncio.Task[None] | None = None
@@ -121,13 +129,14 @@ class StandaloneRender:
             # whichever ends first: the work, or the lease because somebody else has the row
             await asyncio.wait({work, beat}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (work, beat):
-                task.cancel()
-            outcomes = await asyncio.gather(work, beat, return_exceptions=True)
-            for outcome in outcomes:
-                if isinstance(outcome, Exception) and not isinstance(outcome, KodaError):
-                    _log.error("render ended by an error of our own", job_id=self.job_id, error=repr(outcome))
-            self._ended()
+            try:
+                await end_all((work, beat))  # also where it is stopped while it ends
+            finally:
+                for task in (work, beat):
+                    error = None if task.cancelled() else task.exception()
+                    if error is not None and not isinstance(error, KodaError):
+                        _log.error("render ended by an error of our own", job_id=self.job_id, error=repr(error))
+                self._ended()
 
     async def _keep_lease(self) -> None:
         while True:
@@ -147,7 +156,7 @@ class StandaloneRender:
             except Fenced:
                 raise
             except Cancelled:
-                await self._write("cancelled", events=[_state("cancelled")])
+                await self._write("cancelled", events=[_state("cancelled")], charges=self._used())
             except KodaError as error:
                 await self._fail(error)
             except Exception as error:
@@ -172,7 +181,10 @@ class StandaloneRender:
             "format": spec.format,
         }
         order: dict[str, JsonValue] = {**row.spec, "spec": spec.to_json()}
-        await self._write(spec=order, events=[NewEvent(type="render_start", data={"jobId": self.job_id, **start})])
+        known = await self._store.charges(self.job_id)
+        self._minutes = RenderMinutes(self._purse, job_id=self.job_id, spec=spec, charges=known)
+        began = NewEvent(type="render_start", data={"jobId": self.job_id, **start})
+        await self._write(spec=order, events=[began], charges=[self._minutes.begin()])
         job = RenderJob(
             spec,
             storage=self._storage,
@@ -184,9 +196,13 @@ class StandaloneRender:
             urgent=cast("dict[str, JsonValue]", row.spec["request"]).get("preset") == "preview",
         )
         made = await job.run()
-        done: dict[str, JsonValue] = {**_result(made, spec), "warnings": made.report["pageWarnings"]}
+        done = _result(made, spec)
         complete = NewEvent(type="render_complete", data={"jobId": self.job_id, **done})
-        await self._write("succeeded", result=done, progress={"percent": 100.0}, events=[complete, _state("succeeded")])
+        told = [complete, _state("succeeded")]
+        await self._write("succeeded", result=done, progress={"percent": 100.0}, events=told, charges=self._used())
+
+    def _used(self) -> list[Move]:
+        return [] if self._minutes is None else [self._minutes.end()]
 
     async def _plan(self, row: JobRecord) -> RenderSpec:
         """Return the video as planned before, or plan it: what was decided once stays so through every crash."""
@@ -205,7 +221,10 @@ class StandaloneRender:
     async def _fail(self, error: KodaError) -> None:
         data: dict[str, JsonValue] = {"code": error.code, "message": error.message}
         told = NewEvent(type="error", data={"jobId": self.job_id, **data})
-        await self._write("failed", error=data, events=[told, _state("failed")])
+        charges: list[Move] = [Refund(id=self.job_id, reason=error.code)]
+        if isinstance(error, BudgetExceeded):  # what was rendered until then is kept, and the next one finds it
+            charges = self._used() if await self._store.charges(self.job_id) else []
+        await self._write("failed", error=data, events=[told, _state("failed")], charges=charges)
 
     async def _progress(self, progress: Progress) -> None:
         if progress.stage == self._stage and time.monotonic() - self._told_at < _TELL_EVERY_S:
@@ -238,7 +257,10 @@ class StandaloneRender:
             worker=unit.worker,
             created_at=now(),
         )
-        await self._write(chunks=[chunk])
+        await self._write(chunks=[chunk], charges=[] if self._minutes is None else self._minutes.unit(unit))
+        found = await self._purse.used_up(self._store, row.user_id, ("render",))
+        if found is not None and not unit.reused:
+            raise found.error()
 
     async def _write(
         self,
@@ -250,6 +272,7 @@ class StandaloneRender:
         error: dict[str, JsonValue] | None = None,
         chunks: Sequence[ChunkRecord] = (),
         events: Sequence[NewEvent] = (),
+        charges: Sequence[Move] = (),
     ) -> None:
         """Write the row with what changed, and what announces it, in one transaction; renews the lease."""
         async with self._lock:
@@ -265,7 +288,7 @@ class StandaloneRender:
                 error=row.error if error is None else error,
                 updated_at=at,
             )
-            writing = asyncio.ensure_future(self._store.update_job(new, chunks=chunks, events=events))
+            writing = asyncio.ensure_future(self._store.update_job(new, chunks=chunks, events=events, charges=charges))
             try:
                 await asyncio.shield(writing)
             except asyncio.CancelledError:
@@ -297,4 +320,6 @@ def _result(result: RenderResult, spec: RenderSpec) -> dict[str, JsonValue]:
         "format": spec.format,
         "fileSize": result.size_bytes,
         "frameHash": result.frame_hash,
+        "still": result.report.get("still") is True,
+        "warnings": result.report["pageWarnings"],
     }

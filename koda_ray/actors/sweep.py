@@ -16,6 +16,7 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from itertools import groupby
 
+from koda_ray.actors.removal import results_of
 from koda_ray.errors import InvalidPath, KodaError, NotFound
 from koda_ray.logs import get_logger
 from koda_ray.state.storage import (
@@ -157,8 +158,13 @@ class Sweep:
         try:
             await self._store.get_job(job_id)
         except NotFound:
-            return await self._remove(prefix, limit)
+            if prefix not in await self._shown_results(user_id):
+                return await self._remove(prefix, limit)
         return 1
+
+    async def _shown_results(self, user_id: str) -> set[str]:
+        """Return the folders of results that some job shows: that of a deleted session's may be a fork's as well."""
+        return {prefix for job in await self._store.list_jobs(user_id=user_id) for prefix in results_of(job)}
 
     async def _remove(self, prefix: str, limit: datetime) -> int:
         """Remove a folder, unless somebody has come to use it meanwhile."""

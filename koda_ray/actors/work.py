@@ -13,15 +13,19 @@ from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
 from koda_ray.actors.renders import Renders
-from koda_ray.agent.loop import AgentLoop, LoopOutcome
-from koda_ray.commands import Fail, Finished
-from koda_ray.errors import Fenced, InvalidTransition, KodaError, RenderError
+from koda_ray.actors.spending import pause_for
+from koda_ray.agent.lead import Lead
+from koda_ray.agent.limits import LoopOutcome
+from koda_ray.budgets import Exceeded
+from koda_ray.commands import Ask, Fail, Finished
+from koda_ray.errors import BudgetExceeded, Fenced, InvalidTransition, KodaError, RenderError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
+from koda_ray.phases import STOP, at_rest
 from koda_ray.render.spec import Preset, RenderSpec
 from koda_ray.state.store import Batch
 from koda_ray.studio.orchestrator import opening
-from koda_ray.types import NodeState, Output, RenderOptions
+from koda_ray.types import NodeState, Option, Output, Question, RenderOptions
 
 __all__ = ["MAX_NUDGES", "Work", "final_spec"]
 
@@ -29,6 +33,7 @@ MAX_NUDGES = 2
 """How often agents that stop short are told what is still owed."""
 MAX_LOWER = 2
 """How often a failed final render is tried again at lower quality."""
+_WHY_CHARS = 400
 _log = get_logger()
 
 _OWED = {
@@ -41,19 +46,22 @@ _OWED = {
 class Work:
     """One session's work, a piece at a time."""
 
-    def __init__(self, core: SessionCore, *, loop: AgentLoop, renders: Renders) -> None:
+    def __init__(self, core: SessionCore, *, loop: Lead, renders: Renders) -> None:
         self._core = core
         self._loop = loop
         self._renders = renders
 
     async def run(self) -> None:
-        """Do what is owed until nothing is; what cannot be done becomes the error phase."""
+        """Do what is owed until nothing is; what cannot be done becomes the error phase, or a question about money."""
         while (owes := self._core.state.owes) is not None:
             try:
-                if owes == "render_final":
-                    await self._render_final()
-                else:
-                    await self._run_agents()
+                try:
+                    if owes == "render_final":
+                        await self._render_final()
+                    else:
+                        await self._run_agents()
+                except BudgetExceeded as error:
+                    await self._core.commit(Batch(moves=[pause_for(Exceeded.by(error))]))
             except Fenced:
                 raise
             except InvalidTransition:
@@ -67,6 +75,11 @@ class Work:
                 await self._fail(f"an internal error ended the work: {type(error).__name__}", "INTERNAL", str(error))
 
     async def _fail(self, message: str, code: str, details: str | None = None) -> None:
+        """End in the error phase; what fails when all is done, such as the last words, takes nothing back."""
+        state = self._core.state
+        if at_rest(state):
+            _log.warning("failed at rest", session_id=self._core.session_id, phase=state.phase, code=code)
+            return
         await self._core.commit(Batch(moves=[Fail(message=message, code=code, details=details)]))
 
     async def _run_agents(self) -> None:
@@ -77,16 +90,34 @@ class Work:
             outcome = await self._loop.run()
             if self._core.state.owes not in _OWED:
                 return
+            if outcome.exceeded is not None:
+                raise outcome.exceeded.error()
             if outcome.kind == "suspended":
                 await self._carry_on(outcome)
             elif outcome.kind == "end_turn" and nudges < MAX_NUDGES:
                 nudges += 1
                 await self._loop.add_user(_OWED[owes or "execute"])
-            else:
-                said = f": {outcome.text}" if outcome.text else ""
-                code = "AGENT_STUCK" if outcome.kind == "stuck" else "AGENT_STOPPED"
-                await self._fail(f"the agents stopped before they were done{said[:500]}", code)
+            elif outcome.kind == "stopped":
+                await self._fail(
+                    f"the agents were stopped before they were done: {outcome.text[:500]}", "AGENT_STOPPED"
+                )
                 return
+            else:
+                await self._ask_how_to_go_on(outcome)
+                return
+
+    async def _ask_how_to_go_on(self, outcome: LoopOutcome) -> None:
+        """Put it to the person: going on alone would only cost more."""
+        why = outcome.text[:_WHY_CHARS] if outcome.kind != "end_turn" else "I stopped before I was done"
+        question = Question(
+            text=f"I do not get on by myself: {why}. How shall I go on? Say what to do differently, or choose.",
+            options=(
+                Option(id="go-on", label="Try another way", description="I look at it again from the start"),
+                Option(id=STOP, label="Leave it as it is", description="Nothing that was made is lost"),
+            ),
+            reason="stuck",
+        )
+        await self._core.commit(Batch(moves=[Ask(question)]))
 
     async def _carry_on(self, outcome: LoopOutcome) -> None:
         """Answer a call that waits for a person who has spoken already."""

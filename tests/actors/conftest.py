@@ -12,6 +12,7 @@ import pytest
 
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.session import Session, SessionParts
+from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.config import Settings
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.base import ModelProvider
@@ -38,7 +39,7 @@ class Studio:
         )
         self.store = SqlStore(self.settings.database_path)
         self.storage = Storage.from_settings(self.settings)
-        self.sandboxes = sandbox_provider(self.settings)
+        self.sandboxes = sandbox_provider(self.settings, deployment="dep_test")
         self.executor = executor
         self.sessions: list[Session] = []
         self.ended = 0
@@ -74,8 +75,9 @@ class Studio:
 
     async def activate(self, session_id: str, provider: ModelProvider, **settings: object) -> Session:
         """Activate a session in this process."""
+        chosen = self.settings.model_copy(update=settings)
         parts = SessionParts(
-            settings=self.settings.model_copy(update=settings),
+            settings=chosen,
             store=self.store,
             storage=self.storage,
             sandboxes=self.sandboxes,
@@ -84,6 +86,7 @@ class Studio:
             host="test:0",
             rested=lambda: None,
             ended=self._ended,
+            hooks=NamedHooks(chosen.hook_names).of,
         )
         session = Session(session_id, parts)
         await session.start()

@@ -12,7 +12,7 @@ from typing import Any
 from koda_ray.phases import scene_bounds
 from tests.llm.server import Answer, Call, Say, reply
 
-__all__ = ["APP", "GOOD_FILES", "files_answer", "good_code", "plan_of", "state_of", "studio_model"]
+__all__ = ["APP", "GOOD_FILES", "files_answer", "good_code", "plan_of", "state_of", "studio_model", "wanted_of"]
 
 Json = dict[str, Any]
 Code = Callable[[Json], dict[str, str]]
@@ -52,10 +52,17 @@ def good_code(request: Json) -> dict[str, str]:
     return {"src/components/Note.tsx": f"export const note = {json.dumps(request.get('description') or '')};\n"}
 
 
+def wanted_of(request: Json) -> Json:
+    """Read the code generator's request, which comes in pieces."""
+    return json.loads("\n".join(block["text"] for block in request["messages"][0]["content"]))
+
+
 def state_of(request: Json) -> Json:
-    """Read the state block of an orchestrator's request."""
-    text = request["messages"][-1]["content"][-1]["text"]
-    return json.loads(text.removeprefix("<state>").removesuffix("</state>"))
+    """Read the session and state blocks of an orchestrator's request."""
+    session, state = request["system"][-1]["text"], request["messages"][-1]["content"][-1]["text"]
+    read = json.loads(session.removeprefix("<session>").removesuffix("</session>"))
+    newer = json.loads(state.removeprefix("<state>").removesuffix("</state>"))
+    return {**read, **newer, "feedback": [*read["feedback"], *newer["feedback"]]}
 
 
 def plan_of(duration: float = 2.0) -> Json:
@@ -88,7 +95,7 @@ def studio_model(
 
     def respond(request: Json) -> Answer:
         if not request.get("tools"):
-            wanted = json.loads(request["messages"][0]["content"][0]["text"])
+            wanted = wanted_of(request)
             return reply(files_answer(code(wanted)), delta_chars=80, pause_s=pause_s)
         answer = _orchestrate(request, asks=asks, scenes=scenes, duration=duration)
         return reply(*(answer if isinstance(answer, list) else [answer]), delta_chars=400, pause_s=pause_s)

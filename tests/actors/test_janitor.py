@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -19,8 +20,11 @@ from koda_ray.actors.removal import Removal
 from koda_ray.actors.sweep import Sweep
 from koda_ray.config import Settings
 from koda_ray.errors import NotFound, StorageError
-from koda_ray.sandbox.base import Sandbox
+from koda_ray.sandbox.base import Sandbox, SandboxProvider
+from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.service import REAP_GRACE_S
+from koda_ray.sandbox.unfinished import clear_own
 from koda_ray.state import checkpoint
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, asset_key, bundle_key, unit_key, video_key
@@ -41,7 +45,7 @@ class House:
         )  # fmt: skip
         self.store = SqlStore(self.settings.database_path)
         self.storage = Storage.from_settings(self.settings)
-        self.sandboxes = sandbox_provider(self.settings)
+        self.sandboxes = sandbox_provider(self.settings, deployment="dep_test")
         self.removal = Removal(store=self.store, storage=self.storage, sandboxes=self.sandboxes)
         self.woken: list[str] = []
         self._janitors: list[Janitor] = []
@@ -56,7 +60,9 @@ class House:
         *,
         wake_render: Callable[[str], Awaitable[bool]] | None = None,
         sweep: Callable[[], Awaitable[object]] | None = None,
+        own: Callable[[], Awaitable[list[str]]] | None = None,
         wake_s: float = 30.0,
+        others: Callable[[], Awaitable[Sequence[SandboxProvider]]] | None = None,
     ) -> Janitor:
         made = Janitor(
             store=self.store,
@@ -64,8 +70,10 @@ class House:
             wake_render=wake_render,
             finish=self.removal.finish,
             sandboxes=self.sandboxes,
+            other_sandboxes=others,
             settings=self.settings,
             sweep=sweep,
+            own=own,
             wake_s=wake_s,
         )
         self._janitors.append(made)
@@ -141,7 +149,7 @@ async def test_renders_of_their_own_are_woken_the_longest_waiting_first_until_th
     waiting = {job.id for job in jobs} - {held.id, *begun}
     await janitor.wake_owed()
     (left,) = waiting
-    await house.until(lambda: left not in janitor._waking)
+    await house.until(lambda: not janitor._waking)
     assert [work.id for work in await house.store.owed(now())] == [left]
     begun.pop()
     await janitor.wake_owed()  # it was not given a pause for finding no room
@@ -200,12 +208,99 @@ async def test_sandboxes_that_nobody_needs_go_and_the_others_stay(house: House) 
     left = await house.sandbox(await house.session(lease=SOON), named=False)
     forgotten = await house.session(owes=False, lease=-timedelta(days=1))
     asleep = await house.sandbox(forgotten)
+    put_away = await house.session(owes=False)
+    unsaved = await house.sandbox(put_away)
     gone = await house.session(owes=False, lease=SOON)
     deleted = await house.sandbox(gone)
     await house.store.delete_session(gone.id, user_id=gone.user_id)
-    assert set(await house.janitor().clear()) == {left.id, asleep.id, deleted.id}
-    assert {info.id for info in await house.sandboxes.list()} == {held.id, owing.id, young.id}
-    assert [row.status for row in await house.store.sandboxes(session_id=forgotten.id, live=False)] == ["destroyed"]
+    assert set(await house.janitor().clear()) == {left.id, deleted.id}
+    assert {info.id for info in await house.sandboxes.list()} == {held.id, owing.id, young.id, asleep.id, unsaved.id}
+    assert [row.status for row in await house.store.sandboxes(session_id=forgotten.id, live=False)] == ["ready"]
+    # whoever left files in one is woken to save them, whether its process was killed or could not save them itself
+    await house.until(lambda: set(house.woken) == {forgotten.id, put_away.id})
+    assert await house.janitor().clear() == [] and len(house.woken) == 2
+
+
+@pytest.mark.sandbox
+async def test_a_sandbox_waits_for_a_session_that_cannot_be_woken(house: House) -> None:
+    asleep = await house.session(owes=False, lease=-timedelta(days=1))
+    box = await house.sandbox(asleep)
+    tried: list[str] = []
+
+    async def wake(session_id: str) -> None:
+        tried.append(session_id)
+        raise StorageError("the database is locked")
+
+    janitor = house.janitor(wake)
+    for count in (1, 2):
+        async with asyncio.timeout(10):
+            while len(tried) < count:
+                assert await janitor.clear() == []
+                await asyncio.sleep(0.01)
+    assert [info.id for info in await house.sandboxes.list()] == [box.id]
+
+
+@pytest.mark.sandbox
+async def test_of_peoples_own_only_what_is_unfinished_or_over_here_goes(house: House, tmp_path: Path) -> None:
+    """They have no session that could say whether they are needed: their rows do, with a lease while they are made."""
+    providers = Providers(house.settings, house.store)
+    house.sandboxes = await providers.get("local")
+    place, over = await house.sandboxes.place(), now() - timedelta(seconds=1)
+
+    async def own(status: Literal["creating", "ready"], expires_at: datetime | None, *, made: bool = True) -> str:
+        sandbox_id = f"sbx_{int((time.time() - 2 * REAP_GRACE_S) * 1000):012x}{secrets.token_hex(10)}"
+        row = replace(
+            records.own_sandbox(), id=sandbox_id, status=status, expires_at=expires_at, place=place.id,
+            host=place.words,
+        )  # fmt: skip
+        await house.store.put_sandbox(row)
+        if made:
+            await house.sandboxes.create(sandbox_id=sandbox_id, session_id="", user_id="ann")
+        return sandbox_id
+
+    async def elsewhere() -> str:
+        row = replace(records.own_sandbox(), expires_at=over)  # in another place
+        await house.store.put_sandbox(row)
+        return row.id
+
+    ready, making = await own("ready", None), await own("creating", now() + SOON)
+    half, never = await own("creating", over), await own("creating", over, made=False)
+    ended = await own("ready", over)
+    away = await elsewhere()
+    image = replace(records.image(), expires_at=over, place=place.id, host=place.words)
+    await house.store.put_image(image)
+    copy = house.settings.sandbox_path / await house.store.deployment() / "images" / f".{image.id}"
+    copy.mkdir(parents=True)
+    janitor = house.janitor(own=lambda: clear_own(house.store, providers))
+    assert set(await janitor.clear()) == {half, never, ended, image.id}
+    assert {info.id for info in await house.sandboxes.list()} == {ready, making}
+    assert {row.id for row in await house.store.own_sandboxes()} == {ready, making, away}
+    assert await house.store.images() == [] and not copy.exists()
+
+
+@pytest.mark.sandbox
+async def test_one_whose_record_is_lost_is_its_rows_by_what_its_provider_calls_it(house: House) -> None:
+    """As a container that was made ahead, whose labels say another id than the row that it was handed out to."""
+    place = await house.sandboxes.place()
+    row = replace(records.own_sandbox(), status="ready", place=place.id, host=place.words)
+    ahead = f"sbx_{int((time.time() - 2 * REAP_GRACE_S) * 1000):012x}{secrets.token_hex(10)}"
+    made = await house.sandboxes.create(sandbox_id=ahead, session_id="", user_id="ann")
+    row = replace(row, provider_id=made.provider_id)
+    await house.store.put_sandbox(row)
+    assert await house.janitor().clear() == []
+    await house.store.put_sandbox(replace(row, expires_at=now()))
+    assert set(await house.janitor().clear()) == {ahead, row.id}
+    assert await house.sandboxes.list() == [] and await house.store.own_sandboxes() == []
+
+
+async def test_a_sessions_row_of_another_machine_is_left_to_that_machine(house: House) -> None:
+    session = await house.session(owes=False, lease=SOON)
+    here = await house.sandboxes.place()
+    old = replace(records.sandbox(session), created_at=now() - timedelta(days=1), place=here.id, host=here.words)
+    away = replace(old, id=new_id("sbx"), place="elsewhere", host="build7:/srv/koda")
+    await house.store.commit(session.id, session.epoch, Batch(sandboxes=[old, away]))
+    await house.janitor().clear()
+    assert [row.id for row in await house.store.sandboxes()] == [away.id]
 
 
 # --- deletion -------------------------------------------------------------------------------------------------------
@@ -280,3 +375,48 @@ async def test_storage_is_swept_with_each_clearing(house: House) -> None:
     )
     await house.janitor(sweep=sweep.step).clear()
     assert await house.storage.list() == []
+
+
+# --- what was cut off -----------------------------------------------------------------------------------------------
+
+
+async def test_a_row_whose_sandbox_was_never_made_is_closed_and_one_on_its_way_is_not(house: House) -> None:
+    session = await house.session(owes=False, lease=SOON)
+    old, young = (replace(records.sandbox(session), id=new_id("sbx"), status="creating") for _ in range(2))
+    old = replace(old, created_at=now() - timedelta(seconds=2 * REAP_GRACE_S), provider=house.sandboxes.name)
+    young = replace(young, created_at=now(), provider=house.sandboxes.name)
+    elsewhere = replace(old, id=new_id("sbx"), provider="e2b")  # this janitor cannot look there
+    wanted = await house.session(lease=SOON)
+    held = replace(old, id=new_id("sbx"), session_id=wanted.id, user_id=wanted.user_id)
+    state = wanted.state.model_copy(update={"sandbox_id": held.id})
+    await house.store.commit(session.id, session.epoch, Batch(sandboxes=[old, young, elsewhere]))
+    await house.store.commit(wanted.id, wanted.epoch, Batch(sandboxes=[held], state=state))
+    await house.janitor().clear()
+    assert {row.id for row in await house.store.sandboxes()} == {young.id, elsewhere.id, held.id}
+
+
+async def test_what_a_provider_left_that_is_not_taken_any_more_goes_too(house: House, tmp_path: Path) -> None:
+    """``auto`` took local while the engine was away; now it is back, and takes all new ones."""
+    left = await house.sandbox(await house.session(lease=SOON), named=False)
+    session = await house.session(owes=False, lease=SOON)
+    held = await house.sandbox(session)
+    former = house.sandboxes
+    there = await former.place()
+    ended = replace(records.sandbox(session), id=new_id("sbx"), created_at=now() - timedelta(days=1))
+    ended = replace(ended, provider=former.name, place=there.id, host=there.words)
+    await house.store.commit(session.id, session.epoch, Batch(sandboxes=[ended]))
+    house.sandboxes = LocalProvider.of(
+        house.settings.model_copy(update={"sandbox_path": tmp_path / "elsewhere"}), deployment="dep_test"
+    )
+    back: list[SandboxProvider] = []
+
+    async def others() -> list[SandboxProvider]:
+        return back
+
+    janitor = house.janitor(others=others)
+    assert await janitor.clear() == []
+    back.append(former)  # it comes back while the janitor runs
+    assert await janitor.clear() == [left.id]
+    assert [info.id for info in await former.list()] == [held.id]
+    assert [row.id for row in await house.store.sandboxes()] == [held.id], "nor a row of what has ended there by itself"
+    house.sandboxes = former

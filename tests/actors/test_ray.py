@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import os
 import signal
 import sqlite3
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -24,12 +26,13 @@ from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, NotFound, StorageError, Unavailable
 from koda_ray.render.tasks import CHROMIUM_RESOURCE
+from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.serve import ray_folder
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from tests.state import records
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +62,11 @@ class Place:
             self.settings,
             store=self.store,
             storage=Storage.from_settings(self.settings),
-            sandboxes=sandbox_provider(self.settings),
+            sandboxes=self.sandboxes,
         )
+
+    async def sandboxes(self) -> SandboxProvider:
+        return sandbox_provider(self.settings, deployment=await self.store.deployment())
 
     async def until(self, done: Callable[[], bool], *, limit_s: float = 30) -> None:
         deadline = time.monotonic() + limit_s
@@ -166,7 +172,7 @@ async def test_followers_of_several_servers_are_added_up(place: Place) -> None:
     session = await records.new_session(place.store)
     other = RayDirectory(
         place.settings, store=place.store, storage=Storage.from_settings(place.settings),
-        sandboxes=sandbox_provider(place.settings),
+        sandboxes=place.sandboxes,
     )  # fmt: skip
     await place.directory.watch(session.id, 1)  # sleeps, and goes on sleeping
     assert await place.directory.shown(session_id=session.id, user_id=session.user_id) is None
@@ -177,3 +183,34 @@ async def test_followers_of_several_servers_are_added_up(place: Place) -> None:
     for servers, count in ((place.directory, 2), (other, 3), (place.directory, 0)):
         await servers.watch(session.id, count)
     assert await handle.watch.remote(source="a third", watchers=1) == 4
+
+
+UNWANTED = {
+    "aiohttp", "alembic", "anthropic", "anyio", "botocore", "docker", "e2b", "fastapi", "fsspec", "google.genai",
+    "httpx", "jiter", "modal", "numpy", "openai", "PIL", "playwright", "psycopg", "pydantic.v1", "ray.dashboard",
+    "ray.serve", "rich", "s3fs", "sqlalchemy.dialects.postgresql", "sqlalchemy.orm", "starlette", "tenacity", "typer",
+    "uvicorn", "websockets",
+}  # fmt: skip
+"""What not every session needs; see `koda_ray.actors.frugal`."""
+MOST_MB = 77
+"""What a session's process may take when it has planned; opening a project and rendering it adds 2 MB, and 80 is the
+limit."""
+
+
+async def test_a_sessions_process_is_small_and_can_still_load_anything(place: Place) -> None:
+    session = await records.new_session(place.store, prompt="Create a bouncing ball animation, playful")
+    given: dict[str, Any] = {"session_id": session.id, "user_id": session.user_id, "name": "start", "body": {}}
+    await place.directory.submit(**given, key="k")
+    async with asyncio.timeout(60):
+        while (state := (await place.store.get_session(session.id)).state).phase != "plan" or state.owes is not None:
+            await asyncio.sleep(0.05)
+    handle = ray.get_actor(session_name(session.id), namespace=NAMESPACE)
+    loaded: dict[str, bool] = await handle.__ray_call__.remote(
+        lambda _: {name: module is not None for name, module in sys.modules.items()}
+    )
+    assert "koda_ray.actors.session" in loaded
+    assert UNWANTED & loaded.keys() == set()
+    assert all(loaded.values()), "what was hidden from Ray can be imported again"
+    assert await handle.__ray_call__.remote(lambda _: importlib.import_module("starlette").__name__) == "starlette"
+    used_mb = psutil.Process(await place.pid(session.id)).memory_full_info().uss / 2**20
+    assert used_mb < MOST_MB

@@ -42,6 +42,7 @@ async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_projec
         connect = studio.sandboxes.connect
         destroy = studio.sandboxes.destroy
         list = studio.sandboxes.list
+        place = studio.sandboxes.place
 
         def __init__(self) -> None:
             self.cut = True
@@ -71,7 +72,7 @@ async def test_a_sandbox_lost_between_writing_and_saving_gets_the_files_again(st
     project = session._project
     usual, lost = project._collect, []
 
-    async def lose_once(sandbox: Sandbox) -> dict[str, bytes]:
+    async def lose_once(sandbox: Sandbox) -> Any:
         if not lost:
             lost.append(sandbox.id)
             await studio.sandboxes.destroy(sandbox.id)
@@ -199,6 +200,52 @@ async def test_a_sandbox_left_by_a_dead_process_is_saved_before_it_is_destroyed(
     manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
     assert b"edited" in await checkpoint.read_file(studio.storage, manifest, "src/theatre/state.json")
     assert set(GOOD_FILES) <= set(manifest.files)
+
+
+SCRIPT = "scripts/go.sh"
+KINDS = {
+    SCRIPT: b"#!/bin/sh\necho ran\n",
+    "public/noise.bin": bytes(range(256)) * 16,
+    "src/scenes/日本 ü.tsx": "export const 題 = 1;\n".encode(),
+}
+
+
+async def everything(session: Session) -> tuple[dict[str, bytes], Mapping[str, int], tuple[str, ...]]:
+    """What a session's sandbox holds, told by the sandbox itself."""
+    taken = await (await session._project.sandbox()).snapshot()
+    return taken.changed, taken.modes, taken.folders
+
+
+async def test_a_lost_sandbox_comes_back_with_all_that_a_disk_knows_of_files(studio: Studio) -> None:
+    session = await studio.at_rest()
+    await write(session, {"src/components/Gone.tsx": "export {};"})
+    box = await session._project.sandbox()
+    await box.write_files(KINDS)
+    made = await box.run(("sh", "-c", f"chmod 755 {SCRIPT}; chmod 400 public/noise.bin; mkdir -p 'src/空/b'"))
+    assert made.exit_code == 0, made.stderr
+    await box.remove("src/components/Gone.tsx")
+    before = await everything(session)
+    await session._project.save("writes")
+    await studio.sandboxes.destroy(box.id)
+
+    assert await everything(session) == before
+    files, modes, folders = before
+    assert files.items() >= KINDS.items() and "src/components/Gone.tsx" not in files
+    assert modes == {SCRIPT: 0o755, "public/noise.bin": 0o400} and folders == ("src/空/b",)
+    again = await session._project.sandbox()
+    assert again.id != box.id
+    assert (await again.run((SCRIPT,))).stdout == "ran\n"
+    # what has come back is what is saved: nothing is stored anew for it
+    saved = await studio.store.latest_checkpoint(session.session_id)
+    await session._project.save("writes")
+    assert await studio.store.latest_checkpoint(session.session_id) == saved
+    # a mode alone is a change, and so is a folder; who takes over has both
+    await again.run(("chmod", "-x", SCRIPT))
+    await session._project.save("writes")
+    await again.run(("rmdir", "src/空/b"))
+    await session.close()
+    heir = await studio.activate(session.session_id, studio.model(studio_model()))
+    assert await everything(heir) == (files, {"public/noise.bin": 0o400}, ("src/空",))
 
 
 def test_the_template_stays_as_it_is() -> None:

@@ -25,7 +25,7 @@ from koda_ray.studio.offline import OfflineDirector
 from koda_ray.types import new_id, now
 from tests.actors.conftest import Studio
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
-from tests.llm.server import Answer, Reply
+from tests.llm.server import Answer, ApiError, Reply, results
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
@@ -96,6 +96,9 @@ STUCK = APP.replace(
 )
 
 
+ONCE = APP.replace("  return (", "  if (time > 0.9 && time < 0.96) throw new Error('the dot slipped');\n  return (", 1)
+
+
 def line_of(words: str, source: str) -> int:
     return next(number for number, text in enumerate(source.splitlines(), 1) if words in text)
 
@@ -105,6 +108,8 @@ def line_of(words: str, source: str) -> int:
     [
         pytest.param(BROKEN, "build", line_of("useCurrentTime(;", BROKEN), 'Unexpected ";"', id="does not compile"),
         pytest.param(THROWING, "page", line_of("the dot is lost", THROWING), "Error: the dot is lost", id="throws"),
+        # at one frame of the preview, which no try of the page comes to
+        pytest.param(ONCE, "page", line_of("the dot slipped", ONCE), "Error: the dot slipped", id="throws once"),
     ],
 )
 async def test_an_error_is_corrected_from_its_file_its_line_and_its_words(
@@ -166,6 +171,28 @@ async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retrie
     mended = True
     await studio.say(session, "retry")
     assert (await studio.until(session, "preview")).error is None
+
+
+async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(studio: Studio) -> None:
+    usual, refused = studio_model(), asyncio.Event()
+
+    def respond(request: dict[str, Any]) -> Answer:
+        if request.get("tools") and not refused.is_set() and results(request, "render_preview"):
+            loop.call_soon_threadsafe(refused.set)
+            return ApiError(400, "invalid_request_error", "no words left")
+        return usual(request)
+
+    loop = asyncio.get_running_loop()
+    session = await studio.open("a dot", respond)
+    await to_preview(studio, session)
+    async with asyncio.timeout(30):
+        await refused.wait()
+        while session._work is not None and not session._work.done():
+            await asyncio.sleep(0.02)
+    await studio.say(session, "message", text="make it red")
+    state = await studio.until(session, "preview")
+    assert state.error is None and await studio.events(session, "error") == []
+    assert b"#EF4444" in (await session._project.files())["src/App.tsx"]
 
 
 async def test_rejecting_a_plan_asks_and_changing_it_plans_again(studio: Studio) -> None:
@@ -270,10 +297,10 @@ async def test_generated_code_cannot_replace_the_template(studio: Studio) -> Non
     session = await studio.open("a dot", studio_model(code))
     await studio.until(session, "plan")
     await studio.say(session, "accept")
-    failed = await studio.until(session, "error", "preview")
+    asked = await studio.until(session, "question", "preview")  # the same file again and again: how to go on
     calls = await studio.store.tool_calls(session.session_id)
     result = next(c.result for c in calls if c.name == "generate_code")
-    assert isinstance(result, dict) and "belongs to the template" in str(result["content"]), failed
+    assert isinstance(result, dict) and "belongs to the template" in str(result["content"]), asked
 
 
 async def test_a_stream_that_breaks_half_way_is_asked_again(studio: Studio) -> None:

@@ -198,3 +198,14 @@ async def test_a_bundle_that_is_stored_again_counts_as_used(
     assert await sweep_of(store, disk_storage, clock).step() == [key.rpartition("/")[0]]
     await store_bundle(disk_storage, "ann", page)
     assert await disk_storage.exists(key)
+
+
+async def test_a_result_that_a_fork_shows_outlives_the_job_that_made_it(
+    store: SqlStore, disk_storage: Storage, clock: Clock
+) -> None:
+    shown, other = video_key("ann", "job_gone", "mp4"), video_key("ann", "job_gone_too", "mp4")
+    await put(disk_storage, shown, other)
+    await store.create_job(replace(records.job(), result={"videoKey": shown}, status="succeeded"))
+    clock.at += PAGES * 2
+    assert await sweep_of(store, disk_storage, clock).step() == [other.rpartition("/")[0]]
+    assert await disk_storage.exists(shown)

@@ -1,0 +1,185 @@
+"""What is in a sandbox and in no checkpoint is never let go, and what a checkpoint leaves out is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koda_ray.actors.session import Session
+from koda_ray.errors import QuotaExceeded, StorageError
+from koda_ray.sandbox.base import Sandbox
+from koda_ray.sandbox.reading import MAX_ENTRIES
+from koda_ray.state import checkpoint
+from koda_ray.state.storage import Storage
+from tests.actors.conftest import Studio
+from tests.actors.script import APP, GOOD_FILES, studio_model
+
+pytestmark = [pytest.mark.sandbox]
+
+FILM = "public/film.bin"
+EDIT = "src/theatre/state.json"
+
+
+async def write(session: Session, files: Mapping[str, str]) -> Sandbox:
+    """Write files as the code generator's tool does; returns where they lie."""
+    await session._core.commit(await session._bench.keep(files))
+    return await session._project.sandbox()
+
+
+async def saved(studio: Studio, session: Session) -> checkpoint.Manifest:
+    pointer = await studio.store.latest_checkpoint(session.session_id)
+    assert pointer is not None
+    return await checkpoint.load(studio.storage, pointer.manifest_key)
+
+
+async def failures(studio: Studio, session: Session) -> list[dict[str, Any]]:
+    return [event for event in await studio.events(session, "checkpoint") if event.get("failed")]
+
+
+async def sh(box: Sandbox, script: str) -> None:
+    done = await box.run(("sh", "-c", script), timeout_s=60)
+    assert done.exit_code == 0, done.stderr
+
+
+# --- saving fails -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_falls_asleep_only_once_storage_takes_its_files(studio: Studio, small_disk: Path) -> None:
+    studio.storage = Storage(str(small_disk))
+    row = await studio.row(phase="executing", owes=None, execution={}, plan_accepted=True)
+    quick = {"idle_timeout_s": 0.3, "lease_s": 0.3, "heartbeat_s": 0.2}
+    session = await studio.activate(row, studio.model(studio_model()), **quick)
+    session._active_at += 3600  # somebody works on it
+    box = await write(session, GOOD_FILES)
+    (small_disk / "filler").write_bytes(b"x" * (3 << 20))
+    await box.write_files({EDIT: b'{"only": "here"}', FILM: bytes(2 << 20)})
+    tries = 0
+    usual = studio.storage.put_many
+
+    async def counted(objects: Mapping[str, bytes]) -> None:
+        nonlocal tries
+        tries += 1
+        await usual(objects)
+
+    studio.storage.put_many = counted  # type: ignore[method-assign]
+    session._active_at -= 7200
+    async with asyncio.timeout(30):
+        while tries < 6:
+            await asyncio.sleep(0.02)
+    (failed,) = await failures(studio, session)
+    assert (failed["trigger"], failed["code"]) == ("idle", "DISK_FULL") and "full" in failed["message"]
+    assert studio.ended == 0 and session.state.sandbox_status == "ready"
+    assert [info.id for info in await studio.sandboxes.list()] == [box.id]
+    assert await box.read_file(EDIT) == b'{"only": "here"}'
+
+    (small_disk / "filler").unlink()
+    async with asyncio.timeout(30):
+        while studio.ended == 0:
+            await asyncio.sleep(0.02)
+    assert await studio.sandboxes.list() == []
+    assert (await saved(studio, session)).files.keys() >= {EDIT, FILM, *GOOD_FILES}
+
+
+async def test_a_process_that_ends_while_storage_is_full_leaves_the_sandbox_to_the_next(
+    studio: Studio, small_disk: Path
+) -> None:
+    studio.storage = Storage(str(small_disk))
+    session = await studio.at_rest()
+    box = await write(session, GOOD_FILES)
+    (small_disk / "filler").write_bytes(b"x" * (3 << 20))
+    await box.write_files({EDIT: b'{"only": "here"}', FILM: bytes(2 << 20)})
+    with pytest.raises(StorageError):
+        await session._project.release("destroy")
+    with pytest.raises(StorageError):
+        await studio.say(session, "rewind", to=(await saved(studio, session)).id)
+    assert await box.read_file(EDIT) == b'{"only": "here"}'
+    await session.close()
+    row = await studio.store.get_session(session.session_id)
+    assert (row.status, row.state.sandbox_id) == ("suspended", box.id)
+    assert len(await failures(studio, session)) == 1
+    (small_disk / "filler").unlink()
+    heir = await studio.activate(session.session_id, studio.model(studio_model()))
+    await heir.close()
+    assert await studio.sandboxes.list() == []
+    assert EDIT in (await saved(studio, heir)).files
+
+
+async def test_a_project_of_too_many_files_is_kept_until_there_are_fewer(studio: Studio) -> None:
+    session = await studio.at_rest()
+    box = await write(session, GOOD_FILES)
+    await box.write_files({EDIT: b'{"only": "here"}'})
+    many = f"require('fs').mkdirSync('public/many', {{recursive: true}}); for (let i = 0; i <= {MAX_ENTRIES}; i++) "
+    made = await box.run(("node", "-e", f"{many} require('fs').writeFileSync(`public/many/${{i}}`, '')"), timeout_s=60)
+    assert made.exit_code == 0, made.stderr
+    with pytest.raises(QuotaExceeded):
+        await session._project.release("idle")
+    await session.close()
+    (failed,) = await failures(studio, session)
+    assert failed["code"] == "QUOTA_EXCEEDED" and str(MAX_ENTRIES) in failed["message"]
+    heir = await studio.activate(session.session_id, studio.model(studio_model()))
+    again = await heir._project.sandbox()
+    assert again.id == box.id and await again.read_file(EDIT) == b'{"only": "here"}'
+    await sh(again, "rm -r public/many")
+    await heir.close()
+    assert await studio.sandboxes.list() == []
+    assert EDIT in (await saved(studio, heir)).files
+
+
+# --- files that no checkpoint holds -----------------------------------------------------------------------------------
+
+
+async def test_what_is_left_out_is_told_and_what_was_saved_of_it_stays(studio: Studio) -> None:
+    session = await studio.at_rest()
+    box = await write(session, GOOD_FILES)
+    await box.write_files({FILM: b"short"})
+    await sh(box, "chmod 700 public/film.bin")
+    await session._project.save("writes")
+    assert "skipped" not in (await studio.events(session, "checkpoint"))[-1]
+    await sh(box, f"truncate -s 300M {FILM} && ln -s App.tsx src/alias.tsx")
+
+    left_out = [{"path": FILM, "why": "large"}, {"path": "src/alias.tsx", "why": "link"}]
+    told = len(await studio.events(session, "checkpoint"))
+    for _ in range(2):  # a heartbeat that finds nothing else to save tells of it too, once
+        await session._project.save("heartbeat")
+    (event,) = (await studio.events(session, "checkpoint"))[told:]
+    assert (event["skippedCount"], event["skipped"], event["unchanged"]) == (2, left_out, True)
+
+    # a process that never read the file keeps what is stored of it
+    heir = await studio.activate(session.session_id, studio.model(studio_model()))
+    assert (await heir._project.sandbox()).id == box.id
+    await box.write_files({"src/App.tsx": APP.encode() + b"\n"})
+    await heir._project.save("writes")
+    manifest = await saved(studio, heir)
+    assert (await studio.events(heir, "checkpoint"))[-1]["skipped"] == left_out
+    assert await checkpoint.read_file(studio.storage, manifest, FILM) == b"short"
+    assert manifest.files[FILM].mode == 0o700
+    # and where it is really gone, so it is in the checkpoint
+    await sh(box, f"rm {FILM}")
+    await heir._project.save("writes")
+    assert FILM not in (await saved(studio, heir)).files
+
+
+async def test_many_that_are_left_out_are_counted_and_a_few_named(studio: Studio) -> None:
+    session = await studio.at_rest()
+    box = await write(session, GOOD_FILES)
+    await sh(box, "mkdir -p public/links && for i in $(seq 100); do ln -s x \"public/links/$(printf '\\033')$i\"; done")
+    await session._project.save("writes")
+    event = (await studio.events(session, "checkpoint"))[-1]
+    assert event["skippedCount"] == 100 and len(event["skipped"]) == 20
+    assert all(str(each["path"]).isprintable() for each in event["skipped"])
+
+
+async def test_modes_of_folders_come_back(studio: Studio) -> None:
+    session = await studio.at_rest()
+    box = await write(session, GOOD_FILES)
+    await sh(box, "mkdir -p public/open/in && echo x > public/open/in/x")
+    await sh(box, "chmod 777 public/open && chmod 700 src/scenes")
+    await session.close()
+    heir = await studio.activate(session.session_id, studio.model(studio_model()))
+    again = await heir._project.sandbox()
+    looked = await again.run(("find", "public/open", "src/scenes", "-type", "d", "-printf", "%m %p\n"))
+    assert sorted(looked.stdout.splitlines()) == ["700 src/scenes", "755 public/open/in", "777 public/open"]

@@ -1,0 +1,288 @@
+"""What a session's agents may do by themselves: what waits for a person, what they see of it, and what then runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from koda_ray.agent.toolkit import BoundCall
+from koda_ray.errors import InvalidInput, InvalidTransition
+from koda_ray.state import checkpoint
+from koda_ray.state.store import ApprovalRecord
+from tests.actors.conftest import Studio
+from tests.actors.script import APP, GOOD_FILES, studio_model, wanted_of
+from tests.llm.server import Answer, reply, results
+from tests.tools.conftest import Tools
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
+
+ASK = {"mode": "ask", "rules": []}
+
+
+async def executing(studio: Studio, respond: Any = None, permissions: Any = ASK) -> Any:
+    session = await studio.activate(await studio.row(permissions=permissions), studio.model(respond or studio_model()))
+    await studio.until(session, "plan")
+    await studio.say(session, "accept")
+    return session
+
+
+async def pending(studio: Studio, session: Any) -> ApprovalRecord:
+    """Wait until a tool call waits, and read its approval."""
+    await studio.until(session, "executing")
+    waits = session.state.approval
+    assert waits is not None
+    (found,) = await studio.store.approvals(session.session_id, pending=True)
+    assert (found.id, found.call_id, found.kind) == (waits.approval_id, waits.call_id, "tool_call")
+    return found
+
+
+async def files(studio: Studio, session: Any) -> dict[str, bytes]:
+    pointer = await studio.store.latest_checkpoint(session.session_id)
+    if pointer is None:
+        return {}
+    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
+    return dict(await checkpoint.read_files(studio.storage, manifest))
+
+
+async def test_a_write_waits_with_a_diff_survives_its_process_and_runs_as_it_was_shown(studio: Studio) -> None:
+    generated: list[str] = []
+
+    def respond(request: dict[str, Any]) -> Answer:
+        if not request.get("tools"):
+            generated.append(wanted_of(request)["task"])
+        return studio_model()(request)
+
+    session = await executing(studio, respond)
+    asked = await pending(studio, session)
+    assert asked.payload["name"] == "generate_code" and asked.payload["proposed"] == {"task": "initial_setup"}
+    shown = str(asked.payload["shown"])
+    assert "+++ b/src/App.tsx" in shown
+    assert "\n+      <Layer>" in shown and generated == ["initial_setup"]
+    assert APP.encode() not in (await files(studio, session)).values()
+    events = await studio.events(session, "approval_requested")
+    assert [event.get("callId") for event in events].count(asked.call_id) == 1
+
+    await session.close()  # nothing is owed meanwhile: nobody takes it up again
+    assert (await studio.store.get_session(session.session_id)).owes is None
+    again = await studio.activate(session.session_id, studio.model(respond))
+    assert await pending(studio, again) == asked
+    with pytest.raises(InvalidTransition, match="generate_code waits for your agreement"):
+        await studio.say(again, "changes", feedback="red")
+    await studio.say(again, "approve", approvalId=asked.id)
+    await studio.event(again, "file_written")
+    assert generated == ["initial_setup"]  # what was shown is what was written
+    assert (await files(studio, again))["src/App.tsx"] == APP.encode()
+    asked = await pending(studio, again)  # the next one
+    await studio.say(again, "permissions", mode="auto")
+    assert again.state.approval is not None  # what waits already waits on
+    await studio.say(again, "approve", approvalId=asked.id)
+    state = await studio.until(again, "preview")
+    assert state.permissions.mode == "auto"
+    calls = await studio.store.tool_calls(session.session_id)
+    assert {call.attempt for call in calls if call.name == "generate_code"} == {1}
+
+
+async def test_changed_arguments_run_and_a_refusal_is_read(studio: Studio) -> None:
+    heard: list[str] = []
+
+    def respond(request: dict[str, Any]) -> Answer:
+        if request.get("tools"):
+            heard[:] = [result["content"] for result in results(request, "generate_code")]
+            if any("REJECTED" in text for text in heard):
+                return reply("They do not want it.")
+        return studio_model()(request)
+
+    session = await executing(studio, respond)
+    first = await pending(studio, session)
+    with pytest.raises(InvalidInput, match="task"):
+        await studio.say(session, "approve", approvalId=first.id, arguments={"task": "paint"})
+    assert session.state.approval is not None
+    changed = {"task": "initial_setup", "description": "with a shadow"}
+    await studio.say(session, "approve", approvalId=first.id, arguments=changed)
+    second = await pending(studio, session)
+    assert "input of this call was changed" in heard[0]
+    approval = next(a for a in await studio.store.approvals(session.session_id) if a.id == first.id)
+    assert approval.payload["proposed"] == {"task": "initial_setup"}
+    assert approval.answer == {"approved": changed, "edited": True}
+    (call,) = [c for c in await studio.store.tool_calls(session.session_id) if c.id == first.call_id]
+    assert call.input == {"name": None, "scene": None, "files": [], "change": None, **changed}  # what the tool got
+
+    before = await files(studio, session)
+    await studio.say(session, "refuse", approvalId=second.id, reason="no second scene")
+    asked = await studio.until(session, "question")  # the agents stop, and the person is asked how to go on
+    assert asked.question is not None and asked.question.reason == "stuck"
+    assert "no second scene" in heard[1] and await files(studio, session) == before
+    with pytest.raises(InvalidTransition, match="no tool call waits"):
+        await studio.say(session, "approve", approvalId=second.id)
+    await studio.say(session, "answer", optionId="stop")
+    assert (session.state.phase, session.state.owes) == ("plan", None)
+
+
+async def test_cancel_gives_a_waiting_call_up(studio: Studio) -> None:
+    session = await executing(studio)
+    asked = await pending(studio, session)
+    await studio.say(session, "cancel")
+    assert (session.state.phase, session.state.approval) == ("plan", None)
+    approval = next(a for a in await studio.store.approvals(session.session_id) if a.id == asked.id)
+    assert approval.status == "superseded"
+    told = [e for e in await studio.events(session, "approval_resolved") if e["approvalId"] == asked.id]
+    assert len(told) == 1
+    await studio.say(session, "accept")
+    assert (await pending(studio, session)).id != asked.id
+
+
+async def test_rules_forbid_and_readonly_changes_nothing(studio: Studio) -> None:
+    heard: list[str] = []
+
+    def respond(request: dict[str, Any]) -> Answer:
+        if request.get("tools") and (told := results(request, "generate_code")):
+            heard.append(told[-1]["content"])
+            return reply("I may not.")
+        return studio_model()(request)
+
+    for given in ({"mode": "readonly"}, {"rules": [{"decision": "deny", "tool": "generate_*"}]}):
+        session = await executing(studio, respond, given)
+        asked = await studio.until(session, "question")
+        assert asked.question is not None and asked.question.owes == "execute"
+        assert "NOT_ALLOWED" in heard[-1] and "src/App.tsx" not in await files(studio, session)
+        assert asked.execution is not None and asked.execution.todos  # the list is no change of the project
+
+
+SECRET = {"src/components/Note.tsx": "export {};\n", "src/secret.ts": "export {};\n"}
+
+
+@pytest.mark.parametrize(("decision", "way_out"), [("deny", "leave this file"), ("ask", "name this file in `files`")])
+async def test_what_the_generator_writes_is_held_to_the_rules_whatever_the_call_named(
+    studio: Studio, decision: str, way_out: str
+) -> None:
+    session = await studio.at_rest(studio_model(lambda _: SECRET))
+    tools = Tools.of(session, studio)
+    await studio.say(session, "permissions", rules=[{"decision": decision, "path": "src/secret*"}])
+    refused = await tools.call("generate_code", task="create_scene", scene=1)
+    assert refused.is_error and refused.content.startswith("NOT_ALLOWED: src/secret.ts ")
+    assert f"({decision} path='src/secret*')" in refused.content and way_out in refused.content
+    assert await files(studio, session) == {}
+    assert session.state.execution is not None and session.state.execution.files == ()
+    costs = [charge for charge in await studio.store.charges(session.session_id) if charge.kind == "model"]
+    assert [charge.status for charge in costs] == ["settled"]  # it was made, and is paid
+
+    # a call that names it is asked about before it runs, or refused
+    given = {"task": "modify_existing", "files": ["/home/user/project/src/secret.ts"], "change": "a key"}
+    generate = tools.toolkit.bind("generate_code", given)
+    assert isinstance(generate, BoundCall) and session._permissions().decide(generate, given).decision == decision
+    if decision == "ask":
+        await tools.json("generate_code", **given)
+        assert "src/secret.ts" in await files(studio, session)
+
+
+async def test_files_that_a_person_saw_are_written_whatever_the_call_named(studio: Studio) -> None:
+    session = await studio.at_rest(studio_model(lambda _: SECRET))
+    await studio.say(session, "permissions", rules=[{"decision": "ask", "path": "src/secret*"}])
+    task = {"task": "create_scene", "scene": 1}
+    assert "+++ b/src/secret.ts" in await session._bench.propose(task, cause_id="call_1")
+    made = await session._bench.generate(task, cause_id="call_1")
+    assert made.shown
+    await session._core.commit(await session._bench.keep(made.files, task=task, shown=made.shown))
+    assert "src/secret.ts" in await files(studio, session)
+
+
+@pytest.mark.parametrize(
+    ("permissions", "asked_for"),
+    [
+        ({"mode": "auto", "rules": [{"decision": "deny", "tool": "generate_*", "path": "src/App.tsx"}]}, 0),
+        ({"mode": "auto", "rules": [{"decision": "deny", "path": "src/secret*"}]}, 1),
+    ],
+)
+async def test_a_preview_rewrites_nothing_that_a_person_is_to_be_asked_about(
+    studio: Studio, permissions: dict[str, Any], asked_for: int
+) -> None:
+    requests: list[dict[str, Any]] = []
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        requests.append(request)
+        return {"src/App.tsx": APP, "src/secret.ts": "export {};\n"}
+
+    session = await studio.at_rest(studio_model(code))
+    tools = Tools.of(session, studio)
+    await tools.keep({**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"})
+    before = await files(studio, session)
+    await studio.say(session, "permissions", **permissions)
+    failed = await tools.call("render_preview")
+    assert failed.is_error and failed.content.startswith("BUILD_FAILED: ") and "not allowed" in failed.content
+    assert "src/App.tsx" in failed.content and "nowhere" in failed.content and "Call generate_code" in failed.content
+    assert await files(studio, session) == before and len(requests) == asked_for
+    assert session.state.phase == "executing"  # the agents go on, and ask
+
+
+async def test_a_correction_waits_with_its_diff_and_is_written_as_it_was_shown(studio: Studio) -> None:
+    corrections: list[dict[str, Any]] = []
+    broken = {**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"}
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        if not request.get("errors"):
+            return broken
+        corrections.append(request)
+        if len(corrections) == 1:
+            return {"src/App.tsx": "import './elsewhere';\n"}
+        return {"src/App.tsx": APP}
+
+    rules = [
+        {"decision": "ask", "tool": "generate_code", "arguments": {"task": "modify_existing"}},
+    ]
+    session = await executing(studio, studio_model(code), {"mode": "auto", "rules": rules})
+    first = await pending(studio, session)
+    assert first.payload["name"] == "render_preview" and "src/App.tsx" in str(first.payload["reason"])
+    assert "-import './nowhere';\n+import './elsewhere';" in str(first.payload["shown"])
+    assert (await files(studio, session))["src/App.tsx"] == broken["src/App.tsx"].encode() and len(corrections) == 1
+
+    await session.close()
+    again = await studio.activate(session.session_id, studio.model(studio_model(code)))
+    assert await pending(studio, again) == first
+    await studio.say(again, "approve", approvalId=first.id)
+    second = await pending(studio, again)
+    assert second.call_id == first.call_id and second.id != first.id
+    assert "-import './elsewhere';" in str(second.payload["shown"]) and len(corrections) == 2
+    assert (await files(studio, again))["src/App.tsx"] == b"import './elsewhere';\n"
+    await studio.say(again, "approve", approvalId=second.id)
+    await studio.until(again, "preview")
+    assert (await files(studio, again))["src/App.tsx"] == APP.encode() and len(corrections) == 2
+    (call,) = [c for c in await studio.store.tool_calls(session.session_id) if c.name == "render_preview"]
+    assert (call.status, call.attempt) == ("succeeded", 1), "to ask is no attempt"
+
+
+async def test_what_was_agreed_to_is_written_though_the_fault_is_told_in_other_words_by_then(studio: Studio) -> None:
+    corrections: list[dict[str, Any]] = []
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        if not request.get("errors"):
+            return {**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"}
+        corrections.append(request)
+        return {"src/App.tsx": APP}
+
+    rules = [{"decision": "ask", "tool": "generate_code", "arguments": {"task": "modify_existing"}}]
+    session = await executing(studio, studio_model(code), {"mode": "auto", "rules": rules})
+    asked = await pending(studio, session)
+    await session._project.use(lambda sandbox: sandbox.write_files({"src/App.tsx": b"\n\nimport './nobody';\n"}))
+    await studio.say(session, "approve", approvalId=asked.id)
+    await studio.until(session, "preview")
+    assert (await files(studio, session))["src/App.tsx"] == APP.encode() and len(corrections) == 1
+
+
+async def test_a_correction_that_is_refused_is_not_written_and_the_agents_read_why(studio: Studio) -> None:
+    heard: list[str] = []
+    broken = {**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"}
+
+    def respond(request: dict[str, Any]) -> Answer:
+        if request.get("tools") and (told := results(request, "render_preview")):
+            heard.append(told[-1]["content"])
+            return reply("They do not want it.")
+        return studio_model(lambda asked: {"src/App.tsx": APP} if asked.get("errors") else broken)(request)
+
+    rules = [{"decision": "ask", "tool": "generate_code", "arguments": {"task": "modify_existing"}}]
+    session = await executing(studio, respond, {"mode": "auto", "rules": rules})
+    asked = await pending(studio, session)
+    await studio.say(session, "refuse", approvalId=asked.id, reason="I do it by hand")
+    await studio.until(session, "question")
+    assert "REJECTED" in heard[0] and "wanted to do next; that was not done. I do it by hand" in heard[0]
+    assert (await files(studio, session))["src/App.tsx"] == broken["src/App.tsx"].encode()
