@@ -29,9 +29,11 @@ from koda_ray.client import KodaClient
 from koda_ray.commands import Command
 from koda_ray.console.exits import Exit
 from koda_ray.events import NewEvent
-from koda_ray.types import NodeState
+from koda_ray.types import Budget, NodeState
 from koda_ray.wire import PageRender
+from tests.disks import small
 from tests.serve.test_sessions import until
+from tests.serve.test_usage import charge
 from tests.serve.world import CODE, VIDEO, World, free_port, reached, world
 
 PROMPT = "Create a bouncing ball animation, playful"
@@ -118,7 +120,8 @@ async def test_create_yes_makes_and_saves_everything(shell: Shell) -> None:
 
 
 async def test_the_folder_is_named_by_the_prompt(shell: Shell) -> None:
-    assert (await shell("demo", "Count down from 5")).status == Exit.DONE
+    ran = await shell("demo", "Count down from 5")
+    assert ran.status == Exit.DONE and "make it twice as fast" in ran.out and "ball" not in ran.out
     assert (shell.folder / "out/count-down-from-5/video.mp4").exists()
 
 
@@ -206,6 +209,26 @@ async def test_files_that_koda_did_not_make_are_never_replaced(shell: Shell, cli
     assert (shell.folder / "other/video.mp4").exists()
 
 
+async def test_a_folder_that_takes_no_files_is_refused_before_anything_is_made(
+    shell: Shell, client: KodaClient
+) -> None:
+    (shell.folder / "note.txt").write_text("mine")
+    ran = await shell("create", PROMPT, "--yes", "--out", "note.txt/made")
+    assert ran.status == Exit.USAGE and "'note.txt/made' cannot be written" in ran.err
+    assert not (await client.sessions()).sessions
+
+
+async def test_a_full_disk_loses_nothing_and_the_way_to_the_video_is_told(shell: Shell, client: KodaClient) -> None:
+    with small(shell.folder / "disk", 0.02) as disk:
+        (disk / "before").write_bytes(bytes(16_000))
+        ran = await shell("create", PROMPT, "--yes", "--out", "disk/made")
+        assert ran.status == Exit.FAILED and "disk/made could not be written: the disk is full" in ran.err, ran.err
+        assert [path.name for path in disk.rglob("*")] in (["before"], ["before", "made"], ["made", "before"])
+    (command,) = re.findall(r"koda (save ses_\w+ --out) FOLDER", ran.err)
+    assert (await shell(*command.split(), "other")).status == Exit.DONE
+    assert (shell.folder / "other/video.mp4").exists()
+
+
 async def test_a_save_that_is_cut_short_leaves_the_folder_as_it_was(
     koda: World, shell: Shell, client: KodaClient
 ) -> None:
@@ -259,6 +282,27 @@ async def test_one_step_at_a_time(koda: World, shell: Shell, client: KodaClient)
     deleted = await shell("delete", session_id)
     assert deleted.status == 0 and deleted.out == f"deleted {session_id}\n"
     assert (await shell("show", session_id)).status == Exit.NOT_FOUND
+
+
+async def test_what_agents_may_do_is_set_when_a_session_is_made_and_later(
+    shell: Shell, client: KodaClient, tmp_path: Path
+) -> None:
+    session = (await shell("new", "Create a bouncing ball", "--mode", "ask")).out.strip()
+    assert (await client.session(session)).state.permissions.mode == "ask"
+    (tmp_path / "rules.json").write_text('[{"decision": "deny", "path": "src/koda/*"}]')
+    assert (await shell("permissions", session, "--rules", "@rules.json")).status == 0
+    assert (await shell("permissions", session, "--mode", "readonly")).status == 0
+    now = (await client.session(session)).state.permissions
+    assert now.mode == "readonly" and now.rules[0].path == "src/koda/*"
+    assert (await shell("approvals", session, "--pending")).status == 0
+    for words, says in (
+        (("permissions", session, "--mode", "loud"), "--mode"),
+        (("permissions", session, "--rules", "[{"), "--rules"),
+        (("permissions", session, "--rules", "@none.json"), "none.json"),
+        (("accept", session, "--arguments", "[1]"), "--arguments"),
+    ):
+        refused = await shell(*words)
+        assert refused.status == Exit.USAGE and says in refused.err
 
 
 async def test_a_failure_is_told_and_can_be_taken_up_again(koda: World, shell: Shell, client: KodaClient) -> None:
@@ -414,6 +458,8 @@ async def test_leaving_at_a_question(shell: Shell, client: KodaClient) -> None:
         (["show", "ses_unknown"], Exit.NOT_FOUND, "ses_unknown"),
         (["accept", "ses_unknown"], Exit.NOT_FOUND, "ses_unknown"),
         (["nonsense"], Exit.USAGE, "nonsense"),
+        (["create", "a", "red", "ball", "--yes"], Exit.USAGE, "koda create 'a red ball'"),
+        (["resume", "ses_1", "make", "it", "Ada's"], Exit.USAGE, """koda resume ses_1 'make it Ada'"'"'s'"""),
     ],
 )
 async def test_what_goes_wrong_is_one_clear_line(shell: Shell, words: list[str], status: Exit, says: str) -> None:
@@ -422,11 +468,35 @@ async def test_what_goes_wrong_is_one_clear_line(shell: Shell, words: list[str],
     assert "Traceback" not in ran.err and len(ran.err) < 1000
 
 
+@pytest.mark.parametrize("words", [["list"], ["serve"], ["sandbox", "list"], ["render", "."]])
+async def test_a_wrong_setting_is_one_clear_line_whoever_reads_it(shell: Shell, words: list[str]) -> None:
+    environment = {**shell.environment(), "KODA_SERVER": "", "KODA_PORT": "80000"}
+    (shell.folder / "index.html").write_text("<p>")
+    ran = await asyncio.to_thread(
+        subprocess.run, [*KODA, *words], cwd=shell.folder, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == Exit.USAGE, ran.stderr
+    assert "KODA_PORT" in ran.stderr and "'80000'" in ran.stderr and len(ran.stderr.splitlines()) == 1
+
+
 async def test_no_server(shell: Shell) -> None:
     dead = await shell("accept", "ses_1", KODA_SERVER=f"http://127.0.0.1:{free_port()}")
     assert dead.status == Exit.NO_SERVER and "koda serve" in dead.err
     none = await shell("accept", "ses_1", KODA_SERVER="", KODA_RUNFILE="none.json")
     assert none.status == Exit.NO_SERVER and "koda serve --background" in none.err
+
+
+async def test_an_empty_prompt_starts_no_server(shell: Shell) -> None:
+    ran = await shell("create", " ", KODA_SERVER="", KODA_RUNFILE="none.json")
+    assert ran.status == Exit.USAGE and "the prompt is empty" in ran.err
+    assert "starting" not in ran.err and not (shell.folder / "server.log").exists()
+
+
+async def test_a_missing_browser_is_said_before_a_server_is_started(shell: Shell) -> None:
+    alone = {"KODA_SERVER": "", "KODA_RUNFILE": "none.json", "KODA_CHROMIUM_PATH": "/nowhere/chromium"}
+    ran = await shell("create", PROMPT, "--yes", **alone)
+    assert ran.status == Exit.MISSING and "KODA_CHROMIUM_PATH=/nowhere/chromium is not an executable" in ran.err
+    assert "starting" not in ran.err and not (shell.folder / "server.log").exists()
 
 
 async def test_new_prints_nothing_but_the_id(shell: Shell) -> None:
@@ -446,6 +516,24 @@ async def test_sessions_can_be_read_without_a_server(shell: Shell, client: KodaC
     assert json.loads(empty.out) == {"sessions": [], "next": None}
 
 
+async def test_events_are_printed_a_line_each_until_there_are_no_more(shell: Shell, client: KodaClient) -> None:
+    session_id = (await shell("new", PROMPT)).out.strip()
+    following = asyncio.create_task(shell("events", session_id, "--channel", "control", "--channel", "monitor"))
+    while (await client.session(session_id)).state.phase != "question":
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(1)
+    await client.delete(session_id)
+    ran = await asyncio.wait_for(following, 20)
+    told = [json.loads(line) for line in ran.out.splitlines()]
+    assert ran.status == Exit.DONE and {event["channel"] for event in told} == {"control"}
+    assert [event["data"]["phase"] for event in told if event["type"] == "state_change"][-1] == "question"
+    seqs = [event["seq"] for event in told]
+    assert seqs == sorted(set(seqs)) != list(range(1, len(seqs) + 1)), "progress is left out"
+    wrong = await shell("events", session_id, "--channel", "news")
+    assert wrong.status == Exit.USAGE and "there is no channel 'news'; the channels are progress" in wrong.err
+    assert (await shell("events", session_id)).status == Exit.NOT_FOUND
+
+
 async def test_a_servers_renders_are_listed_cancelled_and_deleted(
     koda: World, shell: Shell, client: KodaClient, tmp_path: Path
 ) -> None:
@@ -453,6 +541,7 @@ async def test_a_servers_renders_are_listed_cancelled_and_deleted(
     (tmp_path / "page" / "index.html").write_text("<h1>hello</h1>")
     made = [(await client.render_page(tmp_path / "page", PageRender(duration=1.0, seed=seed))).id for seed in (1, 2)]
     assert (await shell("cancel", made[0])).out == "cancelled\n"
+    assert (await shell("events", made[0])).status == Exit.DONE  # it is over, so they come to an end
     listed = [line.split("\t")[:2] for line in (await shell("renders")).out.splitlines()]
     assert listed == [[made[1], "queued"], [made[0], "cancelled"]]
     first = json.loads((await shell("renders", "--limit", "1", "--json")).out)
@@ -463,6 +552,31 @@ async def test_a_servers_renders_are_listed_cancelled_and_deleted(
     assert (await shell("delete", made[0])).out == f"deleted {made[0]}\n"
     assert (await shell("delete", made[0])).status == Exit.NOT_FOUND
     assert len((await client.page_renders()).renders) == 1
+
+
+async def test_what_was_used_is_shown_with_its_limits_and_limits_are_set(
+    koda: World, shell: Shell, client: KodaClient
+) -> None:
+    koda.directory.hold.add("analyze")
+    made = (await client.create(PROMPT, budget=Budget(cost_usd=2))).session_id
+    await charge(koda, made)
+    shown = [line.split("\t") for line in (await shell("usage", made)).out.splitlines()]
+    assert shown == [
+        ["tokens", "1,200", "50 held"],
+        ["models", "$0.0123", "of $2.0000"],
+        ["sandbox", "1.50 min", ""],
+        ["rendering", "0.00 min", ""],
+    ]
+    alone = {"KODA_SERVER": "", "KODA_RUNFILE": "none.json", "KODA_USER_BUDGET_TOKENS": "5000"}
+    assert (await shell("usage", **alone)).out.splitlines()[0] == "tokens\t1,200\tof 5,000, 50 held"
+    assert json.loads((await shell("usage", made, "--json", **alone)).out)["budget"]["costUsd"] == 2
+    assert (await shell("usage", made, "--month", "2026-01")).status == Exit.USAGE
+    for where in ({}, alone):
+        assert (await shell("usage", "--month", "soon", **where)).status == Exit.USAGE
+    assert (await shell("budget", made)).status == Exit.USAGE
+    assert (await shell("budget", made, "--cost-usd", "-1")).status == Exit.USAGE
+    assert (await shell("budget", made, "--cost-usd", "3", "--tokens", "900")).status == 0
+    assert (await client.session(made)).state.budget == Budget(cost_usd=3, tokens=900)
 
 
 async def test_keys_are_made_listed_and_revoked(koda: World, shell: Shell) -> None:
@@ -487,7 +601,7 @@ async def test_keys_are_made_listed_and_revoked(koda: World, shell: Shell) -> No
 
 
 @pytest.mark.parametrize(
-    "module", ["koda_ray.cli", "koda_ray.console.job", "koda_ray.client", "koda_ray.console.offline"]
+    "module", ["koda_ray.cli", "koda_ray.console.job", "koda_ray.client", "koda_ray.console.offline", "koda_ray.agent"]
 )
 def test_the_command_line_is_light(module: str) -> None:
     heavy = ("ray", "fastapi", "starlette", "anthropic", "playwright", "uvicorn")
@@ -496,7 +610,37 @@ def test_the_command_line_is_light(module: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("words", [[], ["sandbox"]])
+async def test_help_says_of_each_command_what_it_does_and_cuts_no_sentence(shell: Shell, words: list[str]) -> None:
+    ran = await shell(*words, "--help", COLUMNS="80", TERMINAL_WIDTH="80")
+    assert ran.status == Exit.DONE and "..." not in ran.out.partition("Commands:")[2]
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
 def test_help_names_the_exit_statuses() -> None:
     done = subprocess.run([*KODA, "--help"], capture_output=True, text=True, check=True)
     assert "Exit status" in done.stdout and "130 interrupted" in done.stdout
     assert "Usage: koda [" in done.stdout
+
+
+async def test_a_session_is_put_back_and_forked(koda: World, shell: Shell) -> None:
+    made = (await shell("new", PROMPT, "--style", "playful")).out.strip()
+    async with KodaClient(koda.url) as client:
+        await until(client, made, "plan")
+        await koda.directory.checkpoint(made, {"a.txt": b"1"})
+        await client.accept(made)
+        await until(client, made, "preview")
+        listed = await shell("history", made)
+        first = next(line.split("\t") for line in listed.out.splitlines())
+        assert first[0].startswith("ckp_") and first[1] == "checkpoint" and first[4] == "test"
+        back = await shell("rewind", made, first[0])
+        assert back.status == 0 and back.out.startswith("plan:"), back
+        undone = await shell("rewind", made, "--undo")
+        assert undone.status == 0 and undone.out.startswith("preview:"), undone
+        forked = (await shell("fork", made, first[0])).out.strip()
+        assert (await client.session(forked)).state.forked_from == made
+        assert (await client.session(forked)).state.phase == "plan"
+        for words in (["rewind", made], ["rewind", made, first[0], "--undo"], ["rewind", made, "msg_1"]):
+            refused = await shell(*words)
+            assert refused.status != 0 and refused.err, words
+        assert "history" in (await shell("fork", made, "msg_1")).err

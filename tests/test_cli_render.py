@@ -25,6 +25,7 @@ from koda_ray.console.exits import Exit
 from koda_ray.console.pages import read_bitrate, read_size, usual_out
 from koda_ray.errors import InvalidInput
 from koda_ray.render.presets import PRESET_NAMES
+from tests.disks import small
 
 KODA = [sys.executable, "-P", "-m", "koda_ray"]
 PAGE = """<!doctype html><style>body{margin:0;background:#123} i{position:absolute;width:20px;height:20px;
@@ -140,6 +141,17 @@ def test_an_interrupt_ends_every_process_and_the_same_command_goes_on(folder: Pa
     assert json.loads(second.out)["unitsReused"] >= 1
 
 
+@pytest.mark.browser
+def test_a_disk_that_is_full_is_told_with_the_videos_name(folder: Path) -> None:
+    with small(folder / "disk", 0.02) as disk:
+        (disk / "before").write_bytes(bytes(20 * 1024))
+        ran = koda(folder, "render", "page", *SMALL, "-o", "disk/a.mp4")
+        assert [path.name for path in disk.iterdir()] == ["before"]
+    assert ran.status == Exit.FAILED and "Traceback" not in ran.err
+    assert "disk/a.mp4 could not be written: the disk is full" in ran.err
+    assert koda(folder, "render", "page", *SMALL, "-o", "a.mp4").status == Exit.DONE
+
+
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
@@ -159,6 +171,16 @@ def test_what_cannot_be_is_one_line_and_a_status(folder: Path, words: tuple[str,
     ran = koda(folder, "render", *words)
     assert ran.status == status, ran.err
     assert says in " ".join(ran.err.split()) and "Traceback" not in ran.err
+
+
+def test_what_is_named_and_is_not_there_is_told_with_the_way_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "page.zip").write_text("half a download")
+    ran = koda(folder, "render", "page.zip", *SMALL)
+    assert ran.status == Exit.USAGE and "page.zip is not a zip: give" in ran.err
+    monkeypatch.setenv("KODA_CHROMIUM_PATH", str(folder / "chrome"))
+    ran = koda(folder, "render", "page", *SMALL)
+    assert ran.status == Exit.MISSING and f"KODA_CHROMIUM_PATH={folder}/chrome is not an executable" in ran.err
+    assert "leave it out" in ran.err
 
 
 def test_sizes_rates_and_names_are_read() -> None:

@@ -16,7 +16,7 @@ def test_with_nothing_set_everything_is_on_this_machine() -> None:
     assert (settings.storage_provider, settings.database_provider, settings.sandbox_provider) == (
         "local",
         "sqlite",
-        "local",
+        "auto",
     )
     assert settings.database_path == Path("data/koda.db")
 
@@ -35,6 +35,9 @@ def test_one_variable_moves_all_data(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         ({"STORAGE_PROVIDER": "r2"}, "R2_BUCKET"),
         ({"DATABASE_PROVIDER": "postgres"}, "DATABASE_URL"),
         ({"DATABASE_PROVIDER": "turso"}, "TURSO_URL"),
+        ({"DATABASE_PROVIDER": "json"}, "DATABASE_URL=json:PATH"),
+        ({"DATABASE_URL": "json:"}, "json:PATH"),
+        ({"DATABASE_PROVIDER": "postgres", "DATABASE_URL": "json:x"}, "two databases: drop one"),
         ({"KODA_DIRECTOR": "anthropic"}, "ANTHROPIC_API_KEY"),
     ],
 )
@@ -47,8 +50,35 @@ def test_half_a_setting_is_refused_with_the_way_out(
         Settings()
 
 
+def test_values_that_are_none_of_a_variables_own_are_named_and_secrets_are_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KODA_PORT", "80000")
+    monkeypatch.setenv("KODA_DIRECTOR", "somebody")  # the models' defaults hang on it, and are not to blame
+    with pytest.raises(InvalidInput) as raised:
+        Settings()
+    assert set(raised.value.context) == {"KODA_PORT", "KODA_DIRECTOR"}
+    assert "KODA_PORT: " in raised.value.message and "it is '80000'" in raised.value.message
+    assert "leave it out" in raised.value.message and "\n" not in raised.value.message
+    with pytest.raises(InvalidInput) as raised:
+        Settings.model_validate({"ANTHROPIC_API_KEY": 1234567, "KODA_PORT": 1, "KODA_DIRECTOR": "auto"})
+    assert "ANTHROPIC_API_KEY: " in raised.value.message and "1234567" not in raised.value.message
+
+
 def test_secrets_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-very-secret")
     settings = Settings()
     assert not settings.uses_offline_director
     assert "very-secret" not in repr(settings) and "very-secret" not in settings.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("url", "folder"),
+    [("json:store", "store"), ("json:/var/koda", "/var/koda"), ("json:///var/koda", "/var/koda"), (None, None)],
+)
+def test_a_folder_of_json_is_named_by_its_url(
+    monkeypatch: pytest.MonkeyPatch, url: str | None, folder: str | None
+) -> None:
+    if url is not None:
+        monkeypatch.setenv("DATABASE_URL", url)
+    assert Settings().json_store_path == (None if folder is None else Path(folder))

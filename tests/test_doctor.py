@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from koda_ray import doctor
 from koda_ray.config import REPO_ROOT, Settings
-from koda_ray.doctor import Examination, Finding, machine, programs, services
+from koda_ray.doctor import Examination, Finding, containers, machine, programs, services
 from koda_ray.wire import Health
 
 
@@ -138,12 +138,32 @@ def test_a_bubblewrap_that_leaves_the_network_open(settings: Settings, tools: Pa
     assert found[0].status == ("ok" if interfaces == {"lo"} else "missing")
 
 
+def test_without_an_engine_sandboxes_are_local_unless_docker_is_asked_for(settings: Settings, tmp_path: Path) -> None:
+    nobody = {"docker_host": f"unix://{tmp_path}/nobody.sock"}
+    found, chosen = containers.containers(Examination(settings.model_copy(update=nobody)))
+    assert (chosen.name, chosen.status) == ("Sandbox provider", "ok")
+    assert chosen.detail.startswith("local, because no Docker engine answers at unix:") and "auto" in chosen.detail
+    assert found.status == "ok" and "sandboxes are local" in found.detail and "nobody.sock" in found.detail
+    asked = settings.model_copy(update={**nobody, "sandbox_provider": "docker"})
+    (found,) = containers.containers(Examination(asked))
+    assert found.status == "missing" and "docker.io" in found.remedy and "SANDBOX_PROVIDER=local" in found.remedy
+    assert containers.containers(Examination(settings.model_copy(update={"sandbox_provider": "local"}))) == []
+
+
 def test_a_folder_that_cannot_be_written(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file in the way")
     found = services.places(Examination(settings))
     assert [finding.status for finding in found] == ["missing", "missing"]
     assert str(settings.database_path) in found[0].detail and "DATABASE_PATH" in found[0].remedy
     assert "STORAGE_PATH" in found[1].remedy
+
+
+def test_a_store_that_no_server_can_use_is_named(settings: Settings, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    found = services.places(Examination(settings.model_copy(update={"database_url": SecretStr(f"json:{folder}")})))
+    database = only(found, "database")
+    assert database.status == "warning" and str(folder) in database.detail and "SQLite" in database.remedy
+    assert not folder.exists()
 
 
 def test_what_was_there_stays(settings: Settings) -> None:
@@ -158,6 +178,22 @@ def test_keys_are_shown_as_set_or_unset_only(settings: Settings, capsys: pytest.
     doctor.run(secret, checks=(services.settings, services.agents))
     shown = capsys.readouterr().out
     assert "ANTHROPIC_API_KEY set" in shown and "R2_SECRET_KEY unset" in shown and "very-secret" not in shown
+
+
+def test_agents_whose_models_lack_their_package_are_told_how_to_get_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"gemini_api_key": SecretStr("a-key"), "director": "gemini", "orchestrator_model": "gemini-1"}
+    chosen = settings.model_copy(update={**asked, "codegen_model": "gemini-1", "subagent_model": "gemini-1"})
+    monkeypatch.setitem(sys.modules, "google.genai", None)
+    (finding,) = services.agents(Examination(chosen))
+    assert (finding.status, finding.remedy) == ("missing", "pip install 'koda-ray[gemini]'")
+
+
+def test_hooks_that_are_named_have_to_be_there(settings: Settings) -> None:
+    chosen = settings.model_copy(update={"hooks": "koda_ray.agent.hooks:Nobody"})
+    *_, finding = services.agents(Examination(chosen))
+    assert (finding.name, finding.status) == ("hooks", "missing") and "koda_ray.agent.hooks:Nobody" in finding.detail
 
 
 def test_settings_that_contradict_each_other_are_explained(
@@ -257,3 +293,30 @@ def test_it_needs_neither_ray_nor_a_server_and_never_imports_ray(tmp_path: Path)
         [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.endswith("False 0\n")
+
+
+def test_its_json_is_one_document_and_what_is_logged_stays_out_of_it(tmp_path: Path) -> None:
+    environment = {**os.environ, "KODA_PORT": "0", "KODA_PREVIEW_PORT": "0"}
+    command = [sys.executable, "-P", "-m", "koda_ray", "doctor", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert {finding["status"] for finding in json.loads(done.stdout)["findings"]} <= {"ok", "warning", "missing"}
+    assert "sandbox provider chosen" not in done.stderr
+
+
+def _pages(folder: Path, *, small: str, whole: str) -> Path:
+    choices = ("always", "inherit", "madvise", "never")
+    (folder / "hugepages-64kB").mkdir(parents=True)
+    (folder / "hugepages-64kB" / "enabled").write_text(" ".join(f"[{w}]" if w == small else w for w in choices) + "\n")
+    (folder / "enabled").write_text(" ".join(f"[{w}]" if w == whole else w for w in choices if w != "inherit") + "\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("small", "whole", "good"),
+    [("always", "never", True), ("inherit", "always", True), ("inherit", "madvise", False), ("never", "always", False)],
+)
+def test_pages_that_cost_time_are_told_with_the_command(tmp_path: Path, small: str, whole: str, good: bool) -> None:
+    found = machine.page_sizes(_pages(tmp_path / "pages", small=small, whole=whole))
+    assert found is not None and found.status == "ok"
+    assert ("sudo tee" in found.detail) is not good
+    assert machine.page_sizes(tmp_path / "an-older-kernel") is None

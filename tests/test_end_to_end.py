@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import pytest_asyncio
 from PIL import Image, ImageDraw
@@ -26,6 +27,7 @@ from koda_ray.types import NodeState, RenderOptions, SessionOptions
 from tests import leaks
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.ray,
     pytest.mark.sandbox,
     pytest.mark.browser,
@@ -203,6 +205,12 @@ async def test_a_japanese_prompt_becomes_japanese_words(studio: Studio) -> None:
     shown = video[18].astype(int)
     ink = np.abs(shown - np.median(shown.reshape(-1, 3), axis=0)).sum(axis=-1) > 150
     assert 0.005 < ink.mean() < 0.4, "no words stand on the ground"
+
+
+async def test_a_sessions_process_stays_small(studio: Studio) -> None:
+    state = await studio.work["japanese"]
+    process = psutil.Process(await studio.server.session_pid(state.session_id))
+    assert process.memory_full_info().uss / 2**20 < 80
 
 
 async def test_the_impossible_is_refused_with_a_way_out_that_works(studio: Studio) -> None:

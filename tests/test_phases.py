@@ -9,29 +9,49 @@ from hypothesis import strategies as st
 from koda_ray import commands
 from koda_ray.commands import (
     Accept,
+    Allow,
     Answer,
+    Approve,
     Ask,
+    AskAgreement,
     Cancel,
     Command,
     Deliver,
     Fail,
     Finished,
     MoveTodo,
+    Pause,
     Previewed,
     Propose,
+    PutBack,
+    Refuse,
     Reject,
     Render,
     RequestChanges,
     Retry,
     Say,
+    SetPermissions,
     SetTodos,
     Start,
     Think,
     Wrote,
 )
 from koda_ray.errors import InvalidInput, InvalidTransition
-from koda_ray.phases import apply, check
-from koda_ray.types import NodeState, Option, Output, Plan, Preview, Question, RenderOptions, Scene, Todo
+from koda_ray.phases import STOP, apply, check
+from koda_ray.types import (
+    Budget,
+    NodeState,
+    Option,
+    Output,
+    PendingCall,
+    Plan,
+    Preview,
+    Question,
+    RenderOptions,
+    Scene,
+    SessionPermissions,
+    Todo,
+)
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SCENES = tuple(
@@ -41,6 +61,21 @@ SCENES = tuple(
 PLAN = Plan(scenes=SCENES, total_duration=5, style="playful")
 QUESTION = Question(
     text="Which style?", options=(Option(id="playful", label="Playful"), Option(id="smooth", label="Smooth"))
+)
+
+STUCK = Question(
+    text="I am going in circles. How should I go on?",
+    options=(Option(id="go-on", label="Try another way"), Option(id=STOP, label="Leave it")),
+    reason="stuck",
+)
+CALL = PendingCall(approval_id="apr_1", call_id="cal_1", agent="orchestrator", name="generate_code")
+
+
+MORE = Question(
+    text="The budget is used up. Go on?",
+    options=(Option(id="more", label="Go on with more"), Option(id="stop", label="Stop")),
+    custom_input=False,
+    reason="budget",
 )
 
 
@@ -63,7 +98,9 @@ def walk(state: NodeState, *commands: Command) -> NodeState:
 WORDS = st.sampled_from(["make it red", "twice as fast", "", "   ", "赤く", "x" * 20_001])
 COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(Start, st.one_of(st.none(), WORDS)),
-    st.builds(Answer, st.sampled_from([None, "playful", "nonsense"]), st.one_of(st.none(), WORDS)),
+    st.builds(
+        Answer, st.sampled_from([None, "playful", "nonsense", "go-on", "more", STOP]), st.one_of(st.none(), WORDS)
+    ),
     st.builds(Accept, st.sampled_from(["job_1", "job_2", ""])),
     st.builds(Reject, WORDS),
     st.builds(RequestChanges, WORDS),
@@ -71,7 +108,12 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.just(Cancel()),
     st.just(Retry()),
     st.builds(Render, st.just(RenderOptions(resolution="720p", fps=30)), st.sampled_from(["job_1", "job_2"])),
-    st.just(Ask(QUESTION)),
+    st.sampled_from([Ask(QUESTION), Ask(STUCK)]),
+    st.just(AskAgreement(CALL)),
+    st.just(AskAgreement(CALL.model_copy(update={"approval_id": "apr_2"}))),
+    st.builds(Approve, st.sampled_from(["apr_1", "apr_2"])),
+    st.builds(Refuse, st.just("apr_1"), WORDS),
+    st.builds(SetPermissions, st.builds(SessionPermissions, mode=st.sampled_from(["auto", "ask"]))),
     st.sampled_from([Propose(PLAN), Propose(PLAN.model_copy(update={"total_duration": 9.0}))]),
     st.just(SetTodos((Todo(id="t1", label="Set up"), Todo(id="t2", label="Scene 1")))),
     st.builds(MoveTodo, st.sampled_from(["t1", "t2", "t9"]), st.sampled_from(["pending", "active", "done"])),
@@ -84,9 +126,22 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
         st.sampled_from(["job_1", "job_2"]),
         st.sampled_from(["/video", None]),
     ),
+    st.builds(
+        Pause, st.just(MORE), st.just("cost"), st.just("ses_1"), st.just(1_000_000), st.sampled_from([2_000_000, None])
+    ),
+    st.builds(Allow, st.sampled_from([Budget(cost_usd=1), Budget(cost_usd=5), Budget(tokens=9)])),
     st.builds(Fail, st.just("it broke"), st.just("BUILD_FAILED"), st.booleans()),
 )
-A_WAY_OUT: list[Command] = [Say("other"), Start("ball"), Accept("job_9"), Cancel(), Retry(), RequestChanges("x")]
+A_WAY_OUT: list[Command] = [
+    Answer("more"),
+    Say("other"),
+    Approve("apr_1"),
+    Start("ball"),
+    Accept("job_9"),
+    Cancel(),
+    Retry(),
+    RequestChanges("x"),
+]
 
 
 @settings(max_examples=400, deadline=None)
@@ -102,7 +157,7 @@ def test_no_sequence_of_commands_reaches_an_invalid_state(said: list[Command]) -
         assert check(new) == [], command
         if new.owes is not None and new.owes != state.owes:
             assert any(isinstance(e, commands.Emit) and e.type == "state_change" for e in effects)
-        if state.owes == "render_final" and new.owes != "render_final" and not isinstance(command, Finished):
+        if state.owes == "render_final" and new.owes != "render_final" and not isinstance(command, Finished | Pause):
             assert any(isinstance(e, commands.CancelJob) for e in effects), "a render nobody waits for must be ended"
         state = new
 
@@ -123,11 +178,32 @@ def test_every_reachable_state_can_be_left(said: list[Command]) -> None:
         except (InvalidTransition, InvalidInput):
             continue
         # words that only wait to be heard are no way out
-        if (new.phase, new.owes) != (state.phase, state.owes):
+        if (new.phase, new.owes, new.approval) != (state.phase, state.owes, state.approval):
             taken.append(command)
     assert taken, f"no way out of {state.phase} owing {state.owes}"
     if state.owes is not None:
         assert apply(state, Cancel(), AT)[0].owes is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(COMMANDS, max_size=25), st.data())
+def test_a_session_that_is_put_back_is_what_it_was_at_rest(said: list[Command], data: st.DataObject) -> None:
+    states = [fresh(prompt="a bouncing ball", owes="analyze", sandbox_id=None)]
+    for command in said:
+        try:
+            states.append(apply(states[-1], command, AT)[0])
+        except (InvalidTransition, InvalidInput):
+            continue
+    now, past = states[-1].model_copy(update={"sandbox_id": "sbx_1"}), data.draw(st.sampled_from(states))
+    new, effects = apply(now, PutBack(past), AT)
+    assert check(new) == [] and new.owes is None and new.sandbox_id == "sbx_1"
+    assert (commands.StopWork() in effects) == (now.owes is not None)
+    assert any(isinstance(e, commands.CancelJob) for e in effects) == (now.owes == "render_final")
+    if past.owes is None and past.approval is None and past.paused is None:
+        kept = {"sandbox_id": "sbx_1", "updated_at": AT, "permissions": now.permissions, "budget": now.budget}
+        assert new == past.model_copy(update=kept)
+    if new != now or effects:
+        assert isinstance(told := effects[-1], commands.Emit) and told.type == "state_change"
 
 
 def test_the_usual_way_ends_complete() -> None:
@@ -243,3 +319,93 @@ def test_cancelling_another_render_leaves_the_finished_video() -> None:
     assert (again.phase, again.owes) == ("preview", "render_final")
     kept = walk(again, Cancel())
     assert (kept.phase, kept.output) == ("complete", url)
+
+
+def test_a_call_that_waits_for_agreement_holds_the_work_until_it_is_decided() -> None:
+    working = walk(fresh(prompt="a ball"), Start(), Propose(PLAN), Accept(""))
+    waits = walk(working, AskAgreement(CALL))
+    assert waits.owes is None and waits.approval == CALL.model_copy(update={"owes": "execute"})
+    for command in (Accept("job_1"), RequestChanges("red"), Retry()):
+        with pytest.raises(InvalidTransition, match="generate_code waits for your agreement"):
+            apply(waits, command, AT)
+    with pytest.raises(InvalidTransition, match="the call that waits is apr_1"):
+        apply(waits, Approve("apr_2"), AT)
+    for decided in (walk(waits, Approve("apr_1")), walk(waits, Refuse("apr_1", "no"))):
+        assert (decided.phase, decided.owes, decided.approval) == ("executing", "execute", None)
+    said = walk(waits, Say("use blue"))
+    assert said.feedback == ("use blue",) and said.approval == waits.approval
+    assert walk(waits, Cancel()).phase == "plan"
+    with pytest.raises(InvalidTransition, match="no tool call waits"):
+        apply(working, Approve("apr_1"), AT)
+
+
+def test_calls_that_wait_are_decided_in_any_order_and_the_work_goes_on_after_the_last() -> None:
+    working = walk(fresh(prompt="a ball"), Start(), Propose(PLAN), Accept(""))
+    other = CALL.model_copy(update={"approval_id": "apr_2", "agent": "helper"})
+    both = walk(working, AskAgreement(CALL), AskAgreement(other))
+    assert both.approval is not None and [call.approval_id for call in both.approvals_next] == ["apr_2"]
+    for first, second in (("apr_1", "apr_2"), ("apr_2", "apr_1")):
+        one = walk(both, Approve(first))
+        assert one.owes is None and one.approval is not None and one.approval.approval_id == second
+        assert walk(one, Refuse(second)).owes == "execute"
+    assert walk(both, Cancel()).approvals_next == ()
+
+
+def test_a_preview_made_while_another_agents_call_waits_is_shown_and_does_not_end_the_work() -> None:
+    working = walk(fresh(prompt="a ball"), Start(), Propose(PLAN), Accept(""))
+    waits = walk(working, AskAgreement(CALL.model_copy(update={"agent": "helper"})))
+    shown, effects = apply(waits, Previewed(preview()), AT)
+    assert check(shown) == [] and shown.phase == "executing"
+    assert (shown.preview, shown.approval) == (preview(), waits.approval)
+    assert [effect.type for effect in effects if isinstance(effect, commands.Emit)] == ["preview_ready"]
+    decided = walk(shown, Approve("apr_1"))
+    assert (decided.phase, decided.owes) == ("executing", "execute")
+    assert walk(decided, Previewed(preview())).phase == "preview"
+    assert walk(shown, Cancel()).phase == "preview"
+
+
+def test_agents_that_are_stuck_ask_and_go_on_where_they_were_or_stop() -> None:
+    working = walk(fresh(prompt="a ball"), Start(), Propose(PLAN), Accept(""))
+    stuck = walk(working, Ask(STUCK))
+    assert (stuck.phase, stuck.owes) == ("question", None)
+    again = walk(stuck, Answer("go-on"))
+    assert (again.phase, again.owes, again.plan_accepted, again.style) == ("executing", "execute", True, working.style)
+    assert walk(stuck, Say("leave the shadow out")).phase == "executing"
+    for stop in (Answer(STOP), Cancel()):
+        left = walk(stuck, stop)
+        assert (left.phase, left.owes, left.question) == ("plan", None, None)
+    seen = walk(working, Previewed(preview()), RequestChanges("red"), Ask(STUCK), Answer(STOP))
+    assert (seen.phase, seen.owes) == ("preview", None)
+
+
+@pytest.mark.parametrize("owes", ["analyze", "plan", "execute", "render_final"])
+def test_a_pause_asks_and_an_answer_goes_back_to_where_it_was(owes: str) -> None:
+    asked = walk(fresh(prompt="a ball"), Start(), Ask(QUESTION))
+    at: dict[str, NodeState] = {"analyze": walk(fresh(prompt="a ball"), Start())}
+    at["plan"] = walk(asked, Answer("playful"))
+    at["execute"] = walk(at["plan"], Propose(PLAN), Accept(""))
+    at["render_final"] = walk(at["execute"], Previewed(preview()), Accept("job_1"))
+    before = at[owes]
+    paused = walk(before, Pause(MORE, "cost", "ses_1", 1_000_000, 2_000_000))
+    assert (paused.phase, paused.owes, paused.question) == ("question", None, MORE)
+    for no in (Answer(text="yes please"), Answer("playful"), Say("go on"), Accept("job_2"), Retry()):
+        with pytest.raises((InvalidInput, InvalidTransition)):
+            apply(paused, no, AT)
+    on = walk(paused, Answer("more"))
+    assert on.budget is not None and on.budget.cost_usd == 2
+    assert on.model_copy(update={"budget": None}) == before
+    (_, effects) = apply(paused, Answer("stop"), AT)
+    stopped = walk(paused, Answer("stop"))
+    assert stopped == walk(paused, Cancel()) == walk(before, Cancel())
+    assert any(isinstance(effect, commands.StopWork) for effect in effects)
+    monthly = walk(before, Pause(MORE, "cost", "month:2026-11", 1_000_000))
+    assert walk(monthly, Answer("more")) == before, "nobody raises a limit that is not theirs"
+    for too_little in (Budget(cost_usd=1), Budget(tokens=10**9)):
+        assert walk(paused, Allow(too_little)).paused is not None
+    allowed = walk(paused, Allow(Budget(cost_usd=7, tokens=9)))
+    assert allowed.model_copy(update={"budget": None}) == before
+    assert (
+        allowed.budget == Budget(cost_usd=7, tokens=9) and walk(monthly, Allow(Budget(cost_usd=9))).paused is not None
+    )
+    failed = walk(paused, Fail(message="gone", code="X"))
+    assert failed.error is not None and failed.error.owes == owes and walk(failed, Retry()) == before

@@ -18,20 +18,29 @@ from pathlib import Path
 import httpx
 import pytest
 import typer.main
+from typer.core import TyperGroup
 
 from koda_ray.cli import app
 from koda_ray.client import Koda, KodaClient
 from koda_ray.config import REPO_ROOT, Settings
+from koda_ray.model_names import FALLBACK_CODES
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.presets import PRESET_NAMES
 from koda_ray.serve import routes
+from tests.llm.server import Json, ModelServer, Reply, ScriptedModel, call, reply, results
 from tests.serve.test_sessions import until
 from tests.serve.world import VIDEO, World, world
 
 _README = (REPO_ROOT / "README.md").read_text()
 _CONTRIBUTING = (REPO_ROOT / "CONTRIBUTING.md").read_text()
-_LAUNCHER = {"setup": {"--dev"}, "test": {"-m", "-x"}}
-_ELSEWHERE = {"KODA_DATA_DIR", "KODA_SERVER", "KODA_TEST_REQUIRE"}
+_LAUNCHER = {"setup": {"--dev"}, "test": {"--full", "-m", "-x", "-n", "--dist"}}
+_ELSEWHERE = {
+    "KODA_DATA_DIR",
+    "KODA_SERVER",
+    "KODA_TEST_E2B_API_KEY",
+    "KODA_TEST_MODAL_TOKEN_ID",
+    "KODA_TEST_REQUIRE",
+}
 
 
 def _blocks(text: str, language: str) -> list[str]:
@@ -53,7 +62,11 @@ def test_each_command_exists_with_its_options(command: str) -> None:
         return
     commands = typer.main.get_group(app).commands
     assert name in commands, f"{name} is not a command of the CLI"
-    assert options <= {text for parameter in commands[name].params for text in parameter.opts}
+    found = commands[name]
+    if isinstance(found, TyperGroup):
+        assert words[0] in found.commands, f"{name} {words[0]} is not a command of the CLI"
+        found = found.commands[words[0]]
+    assert options - {"--"} <= {text for parameter in found.params for text in parameter.opts}
 
 
 def test_there_are_commands_to_check() -> None:
@@ -93,7 +106,7 @@ async def _run(command: list[str], folder: Path, **environment: str) -> subproce
 async def test_the_python_example_ends_with_a_video_or_a_reason(
     koda: World, tmp_path: Path, asks: bool, fails: dict[str, str], ends_with: str
 ) -> None:
-    code, _ = _blocks(_README, "python")
+    code, *_ = _blocks(_README, "python")
     koda.directory.asks, koda.directory.fails = asks, fails
     ran = await _run([sys.executable, "-W", "error", "-c", code], tmp_path, KODA_SERVER=koda.url)
     assert ran.returncode == (1 if ends_with else 0) and ends_with in ran.stderr and "Traceback" not in ran.stderr
@@ -158,10 +171,47 @@ def page(tmp_path: Path) -> Path:
 
 @pytest.mark.browser
 async def test_the_python_example_renders_a_page(page: Path) -> None:
-    _, code = _blocks(_README, "python")
+    _, code, *_ = _blocks(_README, "python")
     ran = await _run([sys.executable, "-W", "error", "-c", code], page, KODA_DATA_DIR=str(page / "data"))
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("page.mp4 60 ") and (page / "page.mp4").stat().st_size > 0
+
+
+async def test_the_agent_example_answers_and_remembers(tmp_path: Path) -> None:
+    *_, code, _, _ = _blocks(_README, "python")
+
+    def answered(request: Json) -> Reply:
+        (found,) = results(request, "stock")
+        return reply(f"There are {found['content']}.")
+
+    with ModelServer(ScriptedModel([call("stock", {"item": "chair"}), answered])) as server:
+        for _ in range(2):
+            ran = await _run(
+                [sys.executable, "-W", "error", "-c", code],
+                tmp_path,
+                ANTHROPIC_API_KEY="test-key",
+                ANTHROPIC_BASE_URL=server.base_url,
+            )
+            assert (ran.returncode, ran.stdout) == (0, "There are 4.\n"), ran.stderr
+
+
+async def test_the_example_of_permissions_asks_and_writes_what_was_agreed_to(tmp_path: Path) -> None:
+    *_, code, _ = _blocks(_README, "python")
+    poem = {"path": "poem.txt", "text": "White."}
+    with ModelServer(ScriptedModel([call("write", poem), reply("It is written.")])) as server:
+        said = {"ANTHROPIC_API_KEY": "test-key", "ANTHROPIC_BASE_URL": server.base_url}
+        ran = await _run([sys.executable, "-W", "error", "-c", code], tmp_path, **said)
+    assert (ran.returncode, ran.stdout) == (0, "+++ poem.txt\nWhite.\nIt is written.\n"), ran.stderr
+    assert (tmp_path / "poem.txt").read_text() == "White."
+
+
+async def test_the_example_of_many_agents_answers(tmp_path: Path) -> None:
+    *_, code = _blocks(_README, "python")
+    with ModelServer(ScriptedModel([reply("Five."), reply("With paper.")])) as server:
+        said = {"ANTHROPIC_API_KEY": "test-key", "ANTHROPIC_BASE_URL": server.base_url}
+        ran = await _run([sys.executable, "-W", "error", "-c", code], tmp_path, **said)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("Five.\n") and "With paper." in ran.stdout
 
 
 @pytest.mark.browser
@@ -212,7 +262,8 @@ _POISON = """
 import os, subprocess, sys
 from types import SimpleNamespace
 from tests import conftest
-conftest.pytest_configure(SimpleNamespace(pluginmanager=SimpleNamespace(register=lambda plugin: None)))
+nothing = SimpleNamespace(register=lambda plugin: None)
+conftest.pytest_configure(SimpleNamespace(pluginmanager=nothing, getoption=lambda *_: None))
 try:
     code = "import os; from koda_ray.config import Settings; print(dict(os.environ), Settings())"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -237,7 +288,7 @@ def test_settings_and_keys_of_ones_own_never_reach_a_test(tmp_path: Path) -> Non
 
 
 def test_each_variable_is_a_setting() -> None:
-    known = {str(field.validation_alias) for field in Settings.model_fields.values()} | _ELSEWHERE
+    known = {str(field.validation_alias) for field in Settings.model_fields.values()} | _ELSEWHERE | {*FALLBACK_CODES}
     named = set(re.findall(r"`((?:[A-Z0-9]+_)+[A-Z0-9]+)`", _README))
     assert named and named <= known
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import typer
 
-from koda_ray.cli import machine, renders, sessions
+from koda_ray.cli import machine, renders, sandboxes, sessions, usage
+from koda_ray.cli.shapes import Listing
 from koda_ray.console import keys
 from koda_ray.console.exits import EXITS, reported
 
@@ -16,6 +17,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="koda",
+    cls=Listing,
     help="A sentence becomes a finished animation.",
     epilog=EXITS,
     no_args_is_help=True,
@@ -24,8 +26,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for commands in (sessions.app, renders.app, machine.app):
+for commands in (sessions.app, renders.app, usage.app, machine.app):
     app.add_typer(commands)
+app.add_typer(sandboxes.image_app, name="image")
+app.add_typer(sandboxes.sandbox_app, name="sandbox")
+app.add_typer(sandboxes.process_app, name="process")
 app.add_typer(keys.app, name="keys")
 
 

@@ -51,6 +51,8 @@ def serve(
 def doctor(json: Json = False) -> None:
     """Say whether the main job could run here, and how to get what is missing."""
     from koda_ray import doctor as checks
+    from koda_ray.logs import warnings_to_stderr
 
+    warnings_to_stderr()
     if checks.run(json=json) != 0:
         raise Left(Exit.FAILED)

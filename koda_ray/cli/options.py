@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from koda_ray.client import KodaClient
-    from koda_ray.types import NodeState, RenderOptions
+    from koda_ray.types import NodeState, RenderOptions, SessionPermissions
     from koda_ray.wire import CommandAccepted
 
 __all__ = [
@@ -20,8 +20,10 @@ __all__ = [
     "Duration",
     "Fps",
     "Json",
+    "Mode",
     "Out",
     "Plain",
+    "Point",
     "Prompt",
     "Server",
     "Session",
@@ -30,6 +32,7 @@ __all__ = [
     "Work",
     "Yes",
     "checked",
+    "permissions",
     "render_options",
     "run",
     "tell",
@@ -41,6 +44,10 @@ T = TypeVar("T")
 
 Prompt = Annotated[str, typer.Argument(help="What to make; - reads it from stdin.", show_default=False)]
 Session = Annotated[str, typer.Argument(metavar="ID", help="A session's id (see: koda list).", show_default=False)]
+Point = Annotated[
+    str | None,
+    typer.Argument(metavar="POINT", help="A message, checkpoint or head (see: koda history).", show_default=False),
+]
 Work = Annotated[str, typer.Argument(metavar="ID", help="A session's or a render's id (see: koda list, koda renders).")]
 Server = Annotated[
     str | None,
@@ -59,6 +66,10 @@ Fps = Annotated[int | None, typer.Option(metavar="N", help="Frames a second: 30 
 Size = Annotated[str | None, typer.Option("--resolution", metavar="SIZE", help="720p, 1080p or 4k.")]
 Container = Annotated[str | None, typer.Option("--format", metavar="KIND", help="mp4 or webm.")]
 Assets = Annotated[list[Path] | None, typer.Option("--asset", metavar="FILE", help="A picture or sound; repeatable.")]
+Mode = Annotated[
+    str | None,
+    typer.Option("--mode", metavar="MODE", help="What agents may do by themselves: auto, ask, readonly or plan."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -76,6 +87,25 @@ def render_options(resolution: str, fps: int, container: str) -> RenderOptions:
     if fps not in (30, 60):
         raise typer.BadParameter(f"{fps} is neither 30 nor 60", param_hint="--fps")
     return checked(RenderOptions, {"resolution": resolution, "fps": fps, "format": container})
+
+
+def permissions(mode: str | None, rules: str | None = None) -> SessionPermissions:
+    """Return what a session's agents may do; ``rules`` is a JSON list, or ``@`` and the name of a file with one.
+
+    Raises:
+        typer.BadParameter: There is no such mode, or the rules are none.
+    """
+    import json
+
+    from koda_ray.types import SessionPermissions
+
+    given: dict[str, Any] = {} if mode is None else {"mode": mode}
+    if rules is not None:
+        try:
+            given["rules"] = json.loads(Path(rules[1:]).read_text() if rules.startswith("@") else rules)
+        except (OSError, ValueError) as error:
+            raise typer.BadParameter(f"{rules!r} is no JSON list: {error}", param_hint="--rules") from None
+    return checked(SessionPermissions, given)
 
 
 def checked(model: type[T], values: dict[str, Any]) -> T:

@@ -54,7 +54,9 @@ def render(
         int | None, typer.Option(metavar="N", help="Quality, 0 (lossless) to 51; 18 where not given.")
     ] = None,
     bitrate: Annotated[str | None, typer.Option(metavar="RATE", help="Instead of --crf: 8M, 800k.")] = None,
-    effort: Annotated[str, typer.Option(metavar="KIND", help="fast, or small for a smaller file.")] = "fast",
+    effort: Annotated[
+        str, typer.Option(metavar="KIND", help="fast; small for a smaller file, draft for less time.")
+    ] = "fast",
     alpha: Annotated[bool, typer.Option("--alpha", help="Keep what is transparent (webm, mov, gif, png).")] = False,
     audio: Annotated[
         list[str] | None,
@@ -68,7 +70,7 @@ def render(
             metavar="FILE", help="Data for the page (window.__kodaProps); a list, .csv or .jsonl makes a video per row."
         ),
     ] = None,
-    workers: Annotated[int | None, typer.Option(metavar="N", help="Browsers at once; else the processors.")] = None,
+    workers: Annotated[int | None, typer.Option(metavar="N", help="Browsers at once; else 4 for 3 processors.")] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the page's random numbers.")] = 1,
     entry: Annotated[str | None, typer.Option(metavar="FILE", help="The page, where it is not index.html.")] = None,
     trim: Annotated[bool, typer.Option("--trim", help="Cut what is longer than the preset's platform takes.")] = False,

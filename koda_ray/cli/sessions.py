@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -15,8 +16,10 @@ from koda_ray.cli.options import (
     Duration,
     Fps,
     Json,
+    Mode,
     Out,
     Plain,
+    Point,
     Prompt,
     Server,
     Session,
@@ -25,11 +28,14 @@ from koda_ray.cli.options import (
     Work,
     Yes,
     checked,
+    permissions,
     render_options,
     run,
     tell,
 )
+from koda_ray.cli.shapes import Spoken
 from koda_ray.console.exits import Exit, Left
+from koda_ray.errors import InvalidInput
 
 if TYPE_CHECKING:
     from koda_ray.client import KodaClient
@@ -43,7 +49,7 @@ DEMO_OUT = Path("out/bouncing-ball")
 app = typer.Typer()
 
 
-@app.command()
+@app.command(cls=Spoken)
 def create(
     prompt: Prompt,
     yes: Yes = False,
@@ -55,6 +61,7 @@ def create(
     resolution: Size = None,
     format: Container = None,
     asset: Assets = None,
+    mode: Mode = None,
     plain: Plain = False,
     server: Server = None,
 ) -> None:
@@ -64,11 +71,11 @@ def create(
     """
     from koda_ray.console import job
 
-    wanted = _job(prompt, style, duration, aspect, fps, resolution, format, asset)
+    wanted = _job(prompt, style, duration, aspect, fps, resolution, format, asset, mode)
     job.create(wanted, job.Faces.of(yes=yes, plain=plain), server=server, out=out)
 
 
-@app.command()
+@app.command(cls=Spoken)
 def demo(
     prompt: Annotated[str, typer.Argument(help="What to make.")] = DEMO_PROMPT,
     out: Out = None,
@@ -89,7 +96,7 @@ def demo(
     job.create(wanted, job.Faces.of(yes=True, plain=plain), server=server, out=folder)
 
 
-@app.command()
+@app.command(cls=Spoken)
 def new(
     prompt: Prompt,
     style: Style = None,
@@ -99,6 +106,7 @@ def new(
     resolution: Size = None,
     format: Container = None,
     asset: Assets = None,
+    mode: Mode = None,
     server: Server = None,
 ) -> None:
     """Make a session and print its id; the job goes on without you.
@@ -107,7 +115,7 @@ def new(
     """
     from koda_ray.console import job
 
-    wanted = _job(prompt, style, duration, aspect, fps, resolution, format, asset)
+    wanted = _job(prompt, style, duration, aspect, fps, resolution, format, asset, mode)
     with job.with_server(job.Faces.of(yes=False, plain=not sys.stdout.isatty()), server, keep=True) as (url, _):
         typer.echo(run(_new(url, wanted)))
 
@@ -128,7 +136,7 @@ def watch(
     job.take_up(session, faces, server=server, out=out, may_start=False, saves=not look)
 
 
-@app.command()
+@app.command(cls=Spoken)
 def resume(
     session: Session,
     words: Annotated[str | None, typer.Argument(help="Something to say to it first.", show_default=False)] = None,
@@ -144,7 +152,7 @@ def resume(
     job.take_up(session, faces, server=server, out=out, words=words, retry=True)
 
 
-@app.command()
+@app.command(cls=Spoken)
 def answer(
     session: Session,
     text: Annotated[str, typer.Argument(help="An option's id, or your own words.")],
@@ -163,22 +171,94 @@ def answer(
 
 
 @app.command()
-def accept(session: Session, server: Server = None) -> None:
-    """Accept a session's plan or preview."""
-    tell(session, server, lambda client: client.accept(session))
+def accept(
+    session: Session,
+    arguments: Annotated[
+        str | None, typer.Option(metavar="JSON", help="What the tool call runs with, in place of what was proposed.")
+    ] = None,
+    server: Server = None,
+) -> None:
+    """Accept what a session waits with: its plan, its preview, or a tool call."""
+    changed = _arguments(arguments)
+
+    async def send(client: KodaClient) -> CommandAccepted:
+        waits = (await client.session(session)).state.approval
+        if waits is not None:
+            return await client.approve(session, waits.approval_id, arguments=changed)
+        if changed is not None:
+            raise InvalidInput("--arguments are for a tool call, and none waits", code="INVALID_TRANSITION")
+        return await client.accept(session)
+
+    tell(session, server, send)
 
 
-@app.command()
+@app.command(cls=Spoken)
 def reject(
     session: Session,
     feedback: Annotated[str | None, typer.Argument(help="Why.", show_default=False)] = None,
     server: Server = None,
 ) -> None:
-    """Reject a session's plan or preview."""
-    tell(session, server, lambda client: client.reject(session, feedback=feedback))
+    """Reject what a session waits with: its plan, its preview, or a tool call."""
+
+    async def send(client: KodaClient) -> CommandAccepted:
+        waits = (await client.session(session)).state.approval
+        if waits is not None:
+            return await client.refuse(session, waits.approval_id, reason=feedback)
+        return await client.reject(session, feedback=feedback)
+
+    tell(session, server, send)
 
 
 @app.command()
+def approvals(
+    session: Session,
+    pending: Annotated[bool, typer.Option("--pending", help="Only what still waits.")] = False,
+    json: Json = False,
+    server: Server = None,
+) -> None:
+    """Show what a session asked a person to agree to: tool calls with what they would change, plans, previews."""
+    from rich.console import Console
+
+    from koda_ray.client import KodaClient
+    from koda_ray.console.job import require_server
+    from koda_ray.console.summary import print_approvals
+
+    async def read() -> Any:
+        async with KodaClient(require_server(server)) as client:
+            return await client.approvals(session, pending=pending)
+
+    page = run(read())
+    if json:
+        typer.echo(page.model_dump_json(indent=2))
+    else:
+        print_approvals(Console(highlight=False), page)
+
+
+@app.command("permissions")
+def set_permissions(
+    session: Session,
+    mode: Mode = None,
+    rules: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help='Rules as JSON, or @FILE: [{"decision": "deny", "path": "src/koda/*"}].'),
+    ] = None,
+    server: Server = None,
+) -> None:
+    """Say what a session's agents may do by themselves from now on; what is left out stays as it is."""
+    wanted = permissions(mode, rules)
+
+    async def send(client: KodaClient) -> CommandAccepted:
+        now = (await client.session(session)).state.permissions
+        kept = {
+            "mode": now.mode if mode is None else wanted.mode,
+            "rules": now.rules if rules is None else wanted.rules,
+        }
+        return await client.permissions(session, wanted.model_copy(update=kept))
+
+    tell(session, server, send)
+
+
+@app.command(cls=Spoken)
 def say(session: Session, text: Annotated[str, typer.Argument(help="What to say.")], server: Server = None) -> None:
     """Say something to a session: what should be different, or what it should know."""
     tell(session, server, lambda client: client.say(session, text))
@@ -186,14 +266,18 @@ def say(session: Session, text: Annotated[str, typer.Argument(help="What to say.
 
 @app.command()
 def cancel(session: Work, server: Server = None) -> None:
-    """Stop what a session is doing, or a render."""
-    if session.startswith("job_"):
+    """Stop what a session is doing, a render, or what a batch has not rendered yet."""
+    if session.startswith(("job_", "bat_")):
         from koda_ray.client import KodaClient
         from koda_ray.console.job import require_server
 
         async def work() -> None:
             async with KodaClient(require_server(server)) as client:
-                typer.echo((await client.cancel_page_render(session)).status)
+                if session.startswith("job_"):
+                    typer.echo((await client.cancel_page_render(session)).status)
+                else:
+                    batch = await client.cancel_batch(session)
+                    typer.echo(f"{batch.cancelled} cancelled, {batch.succeeded} succeeded, {batch.failed} failed")
 
         run(work())
         return
@@ -204,6 +288,78 @@ def cancel(session: Work, server: Server = None) -> None:
 def retry(session: Session, server: Server = None) -> None:
     """Try again what failed."""
     tell(session, server, lambda client: client.retry(session))
+
+
+@app.command()
+def history(session: Session, json: Json = False, server: Server = None) -> None:
+    """List where a session can go back to (koda rewind), or another begin (koda fork)."""
+    from rich.console import Console
+
+    from koda_ray.client import KodaClient
+    from koda_ray.console.job import require_server
+    from koda_ray.console.summary import print_history
+
+    async def read() -> Any:
+        async with KodaClient(require_server(server)) as client:
+            return await client.history(session)
+
+    found = run(read())
+    if json:
+        typer.echo(found.model_dump_json(indent=2))
+    else:
+        print_history(Console(highlight=False), found)
+
+
+@app.command()
+def events(
+    session: Work,
+    after: Annotated[int, typer.Option(min=0, help="Only events with a greater number.")] = 0,
+    channel: Annotated[
+        list[str] | None, typer.Option(help="Only progress, control or monitor; repeatable.", show_default=False)
+    ] = None,
+    server: Server = None,
+) -> None:
+    """Print what happened and happens, one JSON object a line, to a session (until it is deleted) or a render."""
+    from koda_ray.client import KodaClient
+    from koda_ray.console.job import require_server
+    from koda_ray.events import channels_named
+
+    wanted = channels_named(channel or None)
+
+    async def work() -> None:
+        async with KodaClient(require_server(server)) as client:
+            follows = client.follow_page_render if session.startswith("job_") else client.follow
+            async with aclosing(follows(session, after=after, channels=wanted)) as told:
+                async for event in told:
+                    typer.echo(event.model_dump_json())
+
+    run(work())
+
+
+@app.command()
+def rewind(
+    session: Session,
+    point: Point = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo that it was put back.")] = False,
+    server: Server = None,
+) -> None:
+    """Put a session back to an earlier point: messages, files, plan, todos and video. Stops what is under way."""
+    if undo == (point is not None):
+        raise typer.BadParameter("say where to (see: koda history), or --undo", param_hint="POINT")
+    tell(session, server, lambda client: client.rewind(session, point, undo=undo))
+
+
+@app.command()
+def fork(session: Session, point: Point = None, server: Server = None) -> None:
+    """Make another session at a point of this one, else where it is now, and print its id."""
+    from koda_ray.client import KodaClient
+    from koda_ray.console.job import require_server
+
+    async def work() -> str:
+        async with KodaClient(require_server(server)) as client:
+            return (await client.fork(session, at=point)).session_id
+
+    typer.echo(run(work()))
 
 
 @app.command()
@@ -291,6 +447,20 @@ def delete(
     typer.echo(f"deleted {session}")
 
 
+def _arguments(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    import json
+
+    try:
+        read: object = json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no JSON: {error}", param_hint="--arguments") from None
+    if not isinstance(read, dict):
+        raise typer.BadParameter(f"{text!r} is no JSON object", param_hint="--arguments")
+    return cast("dict[str, Any]", read)
+
+
 def _job(
     prompt: str,
     style: str | None,
@@ -300,11 +470,14 @@ def _job(
     resolution: str | None,
     container: str | None,
     assets: list[Path] | None,
+    mode: str | None = None,
 ) -> NewJob:
     from koda_ray.console.job import NewJob
     from koda_ray.types import SessionOptions
 
     text = sys.stdin.read() if prompt == "-" else prompt
+    if not text.strip():  # said before a server is started for it
+        raise typer.BadParameter("the prompt is empty; say something like 'a bouncing ball'", param_hint="prompt")
     given = {"duration": duration, "aspect": aspect, "fps": fps}
     options = checked(SessionOptions, {name: value for name, value in given.items() if value is not None})
     wishes = resolution is not None or container is not None or fps is not None
@@ -312,7 +485,7 @@ def _job(
     for path in assets or []:
         if not path.is_file():
             raise typer.BadParameter(f"there is no file {str(path)!r}", param_hint="--asset")
-    return NewJob(text, style, options, render, tuple(assets or ()))
+    return NewJob(text, style, options, render, tuple(assets or ()), permissions(mode))
 
 
 async def _new(url: str, job: NewJob) -> str:
@@ -320,5 +493,12 @@ async def _new(url: str, job: NewJob) -> str:
 
     async with KodaClient(url) as client:
         ids = tuple([(await client.upload(path)).id for path in job.assets])
-        made = await client.create(job.prompt, style=job.style, options=job.options, render=job.render, asset_ids=ids)
+        made = await client.create(
+            job.prompt,
+            style=job.style,
+            options=job.options,
+            render=job.render,
+            asset_ids=ids,
+            permissions=job.permissions,
+        )
         return made.session_id

@@ -7,7 +7,7 @@ and `follow` comes back with the number of the last event it saw. It needs nothi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -19,10 +19,12 @@ from koda_ray import errors
 from koda_ray.client.renders import PageRenders
 from koda_ray.client.transport import DEFAULT_URL, Unreachable, parse
 from koda_ray.errors import NotFound
-from koda_ray.events import Envelope
-from koda_ray.types import Model, RenderOptions, SessionOptions
+from koda_ray.events import Channel, Envelope
+from koda_ray.types import Budget, Model, RenderOptions, SessionOptions, SessionPermissions
 from koda_ray.wire import (
     Answer,
+    ApprovalPage,
+    Approve,
     AssetPage,
     AssetView,
     BatchCreated,
@@ -31,19 +33,25 @@ from koda_ray.wire import (
     CommandName,
     CreateSession,
     FileList,
+    Fork,
     Health,
+    HistoryView,
     JobPage,
     JobView,
     Message,
     PageRender,
     PreviewLink,
+    Refuse,
     Reject,
     RenderPage,
     RenderStatus,
     RenderView,
+    Rewind,
     SessionCreated,
     SessionPage,
+    SessionUsage,
     SessionView,
+    UserUsage,
 )
 
 __all__ = ["DEFAULT_URL", "Koda", "KodaClient", "Unreachable"]
@@ -76,7 +84,9 @@ class KodaClient(PageRenders):
         options: SessionOptions | None = None,
         render: RenderOptions | None = None,
         asset_ids: tuple[str, ...] = (),
+        permissions: SessionPermissions | None = None,
         project_id: str | None = None,
+        budget: Budget | None = None,
         key: str | None = None,
     ) -> SessionCreated:
         """Make a session from a prompt. The same ``key`` makes it once, however often this is called.
@@ -92,6 +102,8 @@ class KodaClient(PageRenders):
             options=options or SessionOptions(),
             render=render,
             asset_ids=asset_ids,
+            permissions=permissions or SessionPermissions(),
+            budget=budget,
         )
         return await self._post("/v1/sessions", body, SessionCreated, key=key)
 
@@ -150,21 +162,102 @@ class KodaClient(PageRenders):
         """Render the final video."""
         return await self._command(session_id, "render", options or RenderOptions(), key)
 
+    async def approvals(self, session_id: str, *, pending: bool = False) -> ApprovalPage:
+        """Read what waits for you, or waited: questions, plans, previews, tool calls with their diffs."""
+        params = {"pending": "true"} if pending else {}
+        return await self._get(f"{_session(session_id)}/approvals", ApprovalPage, params=params)
+
+    async def approve(
+        self,
+        session_id: str,
+        approval_id: str,
+        *,
+        arguments: Mapping[str, JsonValue] | None = None,
+        key: str | None = None,
+    ) -> CommandAccepted:
+        """Let the tool call that waits run, as proposed or with other arguments."""
+        body = Approve.model_construct(arguments=None if arguments is None else dict(arguments))
+        return await self._post(f"{_approval(session_id, approval_id)}/approve", body, CommandAccepted, key=key)
+
+    async def refuse(
+        self, session_id: str, approval_id: str, *, reason: str | None = None, key: str | None = None
+    ) -> CommandAccepted:
+        """Refuse the tool call that waits; the agents read why."""
+        body = Refuse.model_construct(reason=reason)
+        return await self._post(f"{_approval(session_id, approval_id)}/reject", body, CommandAccepted, key=key)
+
+    async def permissions(
+        self, session_id: str, permissions: SessionPermissions, *, key: str | None = None
+    ) -> CommandAccepted:
+        """Say what the agents may do by themselves from now on."""
+        return await self._command(session_id, "permissions", permissions, key)
+
+    async def rewind(
+        self, session_id: str, to: str | None = None, *, undo: bool = False, key: str | None = None
+    ) -> CommandAccepted:
+        """Put a session back to a message, a checkpoint or a head; or ``undo`` that it was put back.
+
+        Raises:
+            NotFound: POINT_NOT_FOUND, or NOTHING_TO_UNDO.
+        """
+        return await self._command(session_id, "rewind", Rewind.model_construct(to=to, undo=undo), key)
+
+    # its past
+
+    async def history(self, session_id: str) -> HistoryView:
+        """List where a session can go back to, oldest first."""
+        return await self._get(f"{_session(session_id)}/history", HistoryView)
+
+    async def fork(self, session_id: str, *, at: str | None = None, key: str | None = None) -> SessionCreated:
+        """Make another session at a point of this one; where it is now when none is named.
+
+        Raises:
+            NotFound: There is no such session, or no such point (POINT_NOT_FOUND).
+        """
+        return await self._post(f"{_session(session_id)}/fork", Fork.model_construct(at=at), SessionCreated, key=key)
+
+    async def budget(self, session_id: str, budget: Budget, *, key: str | None = None) -> CommandAccepted:
+        """Set how much the session may use in all; one that waits for more goes on."""
+        return await self._command(session_id, "budget", budget, key)
+
+    # what was used
+
+    async def session_usage(self, session_id: str) -> SessionUsage:
+        """Read what a session has used, and its limits. Raises NotFound."""
+        return await self._get(f"{_session(session_id)}/usage", SessionUsage)
+
+    async def usage(self, *, month: str | None = None) -> UserUsage:
+        """Read what all of your work has used in a month (``2026-11``); the present one when None."""
+        return await self._get("/v1/usage", UserUsage, params={"month": month} if month else {})
+
     # events
 
-    async def follow(self, session_id: str, *, after: int = 0, give_up_s: float = 60.0) -> AsyncGenerator[Envelope]:
+    async def follow(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        channels: Channel | Collection[Channel] | None = None,
+        give_up_s: float = 60.0,
+    ) -> AsyncGenerator[Envelope]:
         """Yield events with ``seq > after``, coming back after every broken connection, until the session is deleted.
+
+        A ``resync`` says that progress events are left out (see `koda_ray.events.Resync`): what was put together from
+        them is to be read anew, and with the reason ``ahead`` the state is, too.
 
         Args:
             session_id: The session.
             after: The last number seen; 0 for all.
+            channels: Only what is on these: ``progress``, ``control``, ``monitor``; everything when None.
             give_up_s: How long to go on trying while no server answers, in seconds.
 
         Raises:
+            InvalidInput: There is no such channel.
             NotFound: There is no such session.
             Unreachable: No server answered for ``give_up_s`` seconds.
         """
-        async with aclosing(self._events(f"{_session(session_id)}/events", after, give_up_s)) as events:
+        path = f"{_session(session_id)}/events"
+        async with aclosing(self._events(path, after, give_up_s, channels=channels)) as events:
             async for envelope in events:
                 yield envelope
 
@@ -287,10 +380,19 @@ class Koda:
         options: SessionOptions | None = None,
         render: RenderOptions | None = None,
         asset_ids: tuple[str, ...] = (),
+        permissions: SessionPermissions | None = None,
         key: str | None = None,
     ) -> SessionCreated:
         """Make a session from a prompt."""
-        made = self._client.create(prompt, style=style, options=options, render=render, asset_ids=asset_ids, key=key)
+        made = self._client.create(
+            prompt,
+            style=style,
+            options=options,
+            render=render,
+            asset_ids=asset_ids,
+            permissions=permissions,
+            key=key,
+        )
         return self._run(made)
 
     def session(self, session_id: str) -> SessionView:
@@ -337,9 +439,53 @@ class Koda:
         """Render the final video."""
         return self._run(self._client.render(session_id, options))
 
-    def follow(self, session_id: str, *, after: int = 0) -> Generator[Envelope]:
+    def approvals(self, session_id: str, *, pending: bool = False) -> ApprovalPage:
+        """Read what waits for you, or waited."""
+        return self._run(self._client.approvals(session_id, pending=pending))
+
+    def approve(
+        self, session_id: str, approval_id: str, *, arguments: Mapping[str, JsonValue] | None = None
+    ) -> CommandAccepted:
+        """Let the tool call that waits run."""
+        return self._run(self._client.approve(session_id, approval_id, arguments=arguments))
+
+    def refuse(self, session_id: str, approval_id: str, *, reason: str | None = None) -> CommandAccepted:
+        """Refuse the tool call that waits."""
+        return self._run(self._client.refuse(session_id, approval_id, reason=reason))
+
+    def permissions(self, session_id: str, permissions: SessionPermissions) -> CommandAccepted:
+        """Say what the agents may do by themselves."""
+        return self._run(self._client.permissions(session_id, permissions))
+
+    def rewind(self, session_id: str, to: str | None = None, *, undo: bool = False) -> CommandAccepted:
+        """Put a session back to an earlier point, or undo that."""
+        return self._run(self._client.rewind(session_id, to, undo=undo))
+
+    def history(self, session_id: str) -> HistoryView:
+        """List where a session can go back to."""
+        return self._run(self._client.history(session_id))
+
+    def fork(self, session_id: str, *, at: str | None = None) -> SessionCreated:
+        """Make another session at a point of this one."""
+        return self._run(self._client.fork(session_id, at=at))
+
+    def budget(self, session_id: str, budget: Budget) -> CommandAccepted:
+        """Set how much the session may use in all."""
+        return self._run(self._client.budget(session_id, budget))
+
+    def session_usage(self, session_id: str) -> SessionUsage:
+        """Read what a session has used."""
+        return self._run(self._client.session_usage(session_id))
+
+    def usage(self, *, month: str | None = None) -> UserUsage:
+        """Read what all of your work has used in a month."""
+        return self._run(self._client.usage(month=month))
+
+    def follow(
+        self, session_id: str, *, after: int = 0, channels: Channel | Collection[Channel] | None = None
+    ) -> Generator[Envelope]:
         """Yield events as they come, until the session is deleted."""
-        return self._each(self._client.follow(session_id, after=after))
+        return self._each(self._client.follow(session_id, after=after, channels=channels))
 
     def files(self, session_id: str) -> FileList:
         """List the project's files."""
@@ -401,9 +547,11 @@ class Koda:
         """Delete a page's render."""
         self._run(self._client.delete_page_render(render_id))
 
-    def follow_page_render(self, render_id: str, *, after: int = 0) -> Generator[Envelope]:
+    def follow_page_render(
+        self, render_id: str, *, after: int = 0, channels: Channel | Collection[Channel] | None = None
+    ) -> Generator[Envelope]:
         """Yield a page's render's events until it is over."""
-        return self._each(self._client.follow_page_render(render_id, after=after))
+        return self._each(self._client.follow_page_render(render_id, after=after, channels=channels))
 
     def download_page_render(
         self, render_id: str, target: Path, *, what: Literal["video", "thumbnail", "report"] = "video"
@@ -439,6 +587,10 @@ async def _next(events: AsyncIterator[Envelope]) -> Envelope:
 
 def _session(session_id: str) -> str:
     return f"/v1/sessions/{quote(session_id, safe='')}"
+
+
+def _approval(session_id: str, approval_id: str) -> str:
+    return f"{_session(session_id)}/approvals/{quote(approval_id, safe='')}"
 
 
 def _escaped(path: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import zipfile
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
@@ -17,9 +17,9 @@ from pydantic import JsonValue
 
 from koda_ray import errors
 from koda_ray.client.transport import Transport, parse
-from koda_ray.events import Envelope
+from koda_ray.events import Channel, Envelope
 from koda_ray.types import new_id
-from koda_ray.wire import BatchCreated, PageRender, RenderPage, RenderStatus, RenderView
+from koda_ray.wire import BatchCreated, BatchView, PageRender, RenderPage, RenderStatus, RenderView
 
 __all__ = ["PageRenders"]
 
@@ -67,6 +67,14 @@ class PageRenders(Transport):
         """
         given = [dict(row) for row in rows]
         return parse(BatchCreated, await self._page("/v1/renders/batches", page, options or PageRender(), key, given))
+
+    async def batch(self, batch_id: str) -> BatchView:
+        """Read how far a batch is. Raises NotFound."""
+        return await self._get(_batch(batch_id), BatchView)
+
+    async def cancel_batch(self, batch_id: str) -> BatchView:
+        """Cancel what a batch has not rendered yet. Raises NotFound."""
+        return parse(BatchView, await self._send("POST", f"{_batch(batch_id)}/cancel"))
 
     async def _page(
         self,
@@ -129,11 +137,19 @@ class PageRenders(Transport):
                 raise
 
     async def follow_page_render(
-        self, render_id: str, *, after: int = 0, give_up_s: float = 60.0
+        self,
+        render_id: str,
+        *,
+        after: int = 0,
+        channels: Channel | Collection[Channel] | None = None,
+        give_up_s: float = 60.0,
     ) -> AsyncGenerator[Envelope]:
         """Yield a render's events with ``seq > after`` until it is over, coming back after every broken connection.
 
+        ``channels`` are as for a session.
+
         Raises:
+            InvalidInput: There is no such channel.
             NotFound: There is no such render.
             Unreachable: No server answered for ``give_up_s`` seconds.
         """
@@ -141,7 +157,8 @@ class PageRenders(Transport):
         async def over() -> bool:
             return (await self.page_render(render_id)).status in _OVER
 
-        async with aclosing(self._events(f"{_render(render_id)}/events", after, give_up_s, over=over)) as events:
+        path = f"{_render(render_id)}/events"
+        async with aclosing(self._events(path, after, give_up_s, channels=channels, over=over)) as events:
             async for envelope in events:
                 yield envelope
 
@@ -159,6 +176,10 @@ class PageRenders(Transport):
 
 def _render(render_id: str) -> str:
     return f"/v1/renders/{quote(render_id, safe='')}"
+
+
+def _batch(batch_id: str) -> str:
+    return f"/v1/renders/batches/{quote(batch_id, safe='')}"
 
 
 def _zipped(page: Path) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
@@ -15,7 +15,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from koda_ray import errors
 from koda_ray.errors import KodaError, NotFound
-from koda_ray.events import Envelope
+from koda_ray.events import Channel, Envelope, channels_named
 from koda_ray.sse import SseDecoder
 from koda_ray.types import Model, new_id
 
@@ -81,18 +81,25 @@ class Transport:
         await self._http.aclose()
 
     async def _events(
-        self, path: str, after: int, give_up_s: float, *, over: Callable[[], Awaitable[bool]] | None = None
+        self,
+        path: str,
+        after: int,
+        give_up_s: float,
+        *,
+        channels: Collection[Channel] | Channel | None = None,
+        over: Callable[[], Awaitable[bool]] | None = None,
     ) -> AsyncGenerator[Envelope]:
         """Yield a stream's events, coming back whenever it ends, until what it tells of is ``over`` or gone."""
         loop = asyncio.get_running_loop()
+        wanted = [] if channels is None else sorted(channels_named(channels))
         connected = False
         last_contact, failures = loop.time(), 0
         while True:
             try:
-                async with aclosing(self._stream(path, after)) as events:
+                async with aclosing(self._stream(path, after, wanted)) as events:
                     async for seq, envelope in events:
                         connected, last_contact, failures = True, loop.time(), 0
-                        if seq <= after:
+                        if seq <= after and not (envelope is not None and envelope.type == "resync"):
                             continue
                         after = seq
                         if envelope is not None:
@@ -110,11 +117,14 @@ class Transport:
                 failures += 1
             await asyncio.sleep(_pause(failures))
 
-    async def _stream(self, path: str, after: int) -> AsyncGenerator[tuple[int, Envelope | None]]:
+    async def _stream(
+        self, path: str, after: int, channels: Sequence[Channel]
+    ) -> AsyncGenerator[tuple[int, Envelope | None]]:
         decoder = SseDecoder()
         timeout = httpx.Timeout(_HEARTBEATS_MISSED_S, connect=5.0)
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
-        async with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
+        asked = {"channels": list(channels)}
+        async with self._http.stream("GET", path, params=asked, headers=headers, timeout=timeout) as response:
             if response.status_code in _RETRY_STATUSES:
                 raise Unreachable(f"{self.url} answers {response.status_code}")
             if response.is_error:
@@ -124,6 +134,7 @@ class Transport:
             async for block in response.aiter_raw():
                 for name, _, data in decoder.feed(block):
                     yield int(name or 0), _envelope(data)
+                yield int(decoder.last_id or 0), None  # it may have come further than the last event
 
     async def _fetch(
         self,

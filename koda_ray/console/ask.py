@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
+from pydantic import JsonValue
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
+from rich.syntax import Syntax
 from rich.table import Table
 
 from koda_ray.console.live import ACCENT, plan_table
 from koda_ray.console.text import clean, duration
+from koda_ray.phases import STOP
 from koda_ray.types import NodeState, Option, Question
+from koda_ray.wire import ApprovalView
 
 __all__ = ["Ask", "Decider", "Decision", "Nobody", "Yes"]
 
 _ANY = "Choose what suits the prompt best"
+_SHOWN_LINES = 60
 
 
 @dataclass(frozen=True)
 class Decision:
     """What to say to the session; ``leave`` says nothing and stops following."""
 
-    action: Literal["answer", "accept", "reject", "changes", "message", "retry", "preview", "leave"]
+    action: Literal[
+        "answer", "accept", "reject", "changes", "message", "retry", "preview", "leave", "approve", "refuse"
+    ]
     option_id: str | None = None
     text: str | None = None
+    arguments: Mapping[str, JsonValue] | None = None
 
 
 class Decider(Protocol):
@@ -33,6 +43,10 @@ class Decider(Protocol):
 
     def decide(self, state: NodeState) -> Decision | None:
         """Return what to say; None where nobody is there to ask."""
+        ...
+
+    def agree(self, call: ApprovalView) -> Decision | None:
+        """Return what to say to a tool call that waits for agreement; None where nobody is there to ask."""
         ...
 
 
@@ -43,13 +57,21 @@ class Nobody:
         """Return nothing."""
         return None
 
+    def agree(self, call: ApprovalView) -> Decision | None:
+        """Return nothing."""
+        return None
+
 
 class Yes:
-    """Takes the first option, every plan and every preview."""
+    """Takes the first option, every plan and every preview; never more of a budget."""
 
     def decide(self, state: NodeState) -> Decision | None:
         """Go on, unless there is nothing to go on with."""
         match state.phase:
+            case "question" if state.paused is not None:
+                return Decision("leave")  # agreeing to everything is not agreeing to every bill
+            case "question" if state.question is not None and state.question.reason == "stuck":
+                return Decision("answer", option_id=STOP)  # going on alone would only cost more
             case "question" if state.question is not None:
                 options = state.question.options
                 return Decision("answer", option_id=options[0].id) if options else Decision("answer", text=_ANY)
@@ -57,6 +79,10 @@ class Yes:
                 return Decision("accept")
             case _:
                 return None
+
+    def agree(self, call: ApprovalView) -> Decision | None:
+        """Let it run."""
+        return Decision("approve")
 
 
 class Ask:
@@ -87,6 +113,51 @@ class Ask:
                 return self._words("message")
             case _:
                 return None
+
+    def agree(self, call: ApprovalView) -> Decision | None:
+        """Show what a tool call would do, and read whether it may."""
+        about = call.payload
+        self._console.print(f"\n  [bold]{escape(clean(str(about.get('name'))))}[/bold] [dim]wants to run:[/dim]")
+        given = json.dumps(about.get("proposed"), ensure_ascii=False, indent=2)
+        self._console.print(Padding(Syntax(clean(given), "json", background_color="default"), (0, 4)))
+        if shown := str(about.get("shown") or ""):
+            lines = clean(shown).splitlines()
+            rest = [f"... {len(lines) - _SHOWN_LINES} more lines"] if len(lines) > _SHOWN_LINES else []
+            diff = "\n".join([*lines[:_SHOWN_LINES], *rest])
+            self._console.print(Padding(Syntax(diff, "diff", background_color="default"), (0, 4)))
+        self._console.print(
+            f"\n  [bold {ACCENT}]?[/] [bold]Let it?[/bold] [dim]({clean(str(about.get('reason')))})[/dim]"
+        )
+        keys = ("enter", "let it run"), ("e", "change what it runs with"), ("r", "refuse"), ("q", "leave it for later")
+        self._console.print("    " + "   ".join(f"[bold]{key}[/bold] [dim]{what}[/dim]" for key, what in keys))
+        while True:
+            said = self._read(default="")
+            match said.lower():
+                case "" | "y" | "yes":
+                    return Decision("approve")
+                case "e":
+                    return Decision("approve", arguments=self._arguments())
+                case "r" | "n" | "no":
+                    self._console.print("    [dim]why? (enter for no reason)[/dim]")
+                    return Decision("refuse", text=self._read(default="") or None)
+                case "q":
+                    return Decision("leave")
+                case _ if len(said) > 3:
+                    return Decision("refuse", text=said)
+                case _:
+                    self._console.print("    [yellow]enter, one of the letters, or why not[/yellow]")
+
+    def _arguments(self) -> dict[str, JsonValue]:
+        self._console.print("    [dim]what it runs with, as one line of JSON[/dim]")
+        while True:
+            try:
+                read: object = json.loads(self._read(default=""))
+            except ValueError as error:
+                self._console.print(f"    [yellow]that is no JSON: {escape(str(error))}[/yellow]")
+                continue
+            if isinstance(read, dict):
+                return cast("dict[str, JsonValue]", read)
+            self._console.print('    [yellow]an object is needed, such as {"path": "a"}[/yellow]')
 
     def _question(self, question: Question) -> Decision:
         self._console.print(f"\n  [bold {ACCENT}]?[/] [bold]{escape(clean(question.text))}[/bold]\n")

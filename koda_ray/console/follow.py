@@ -24,9 +24,10 @@ from koda_ray.console.live import LiveView
 from koda_ray.console.plain import PlainLines
 from koda_ray.console.text import clean
 from koda_ray.console.view import View
-from koda_ray.errors import Conflict, InvalidTransition
+from koda_ray.errors import Conflict, InvalidInput, InvalidTransition
 from koda_ray.events import Envelope
 from koda_ray.types import NodeState
+from koda_ray.wire import ApprovalView
 
 __all__ = ["LiveScreen", "PlainScreen", "Screen", "follow"]
 
@@ -139,6 +140,9 @@ async def follow(client: KodaClient, view: View, screen: Screen, decider: Decide
         async for event in events:
             view.apply(event)
             screen.update(view, event)
+            if event.type == "resync" and event.data.get("reason") == "ahead":  # the server has an older past now
+                there = await client.session(view.session_id)
+                view.seed(there.state, event.seq, event.at)
             if event.type == "state_change" and view.waits_for_person and await _is_current(client, view):  # noqa: SIM102
                 if not await _go_on(client, view, screen, decider):
                     return _state(view)
@@ -155,8 +159,9 @@ async def _go_on(client: KodaClient, view: View, screen: Screen, decider: Decide
     """Have it decided and say so; False where there is nothing to say."""
     while True:
         state = _state(view)
+        asked = await _asked(client, state)
         with screen.aside(), _interruptible():
-            decision = decider.decide(state)
+            decision = decider.agree(asked) if asked is not None else decider.decide(state)
         if decision is None or decision.action == "leave":
             return False
         if decision.action == "preview":
@@ -165,9 +170,21 @@ async def _go_on(client: KodaClient, view: View, screen: Screen, decider: Decide
             continue
         try:
             await _say(client, view, decision)
-        except (InvalidTransition, Conflict) as error:
+        except InvalidInput as error:
+            screen.say(error.message)
+            if not isinstance(error, InvalidTransition):
+                continue  # what was typed does not fit: it waits on
+        except Conflict as error:
             screen.say(error.message)  # somebody else was faster; what comes next is in the events
         return True
+
+
+async def _asked(client: KodaClient, state: NodeState) -> ApprovalView | None:
+    """Read what a tool call that waits for agreement would do."""
+    if state.approval is None:
+        return None
+    page = await client.approvals(state.session_id, pending=True)
+    return next((each for each in page.approvals if each.id == state.approval.approval_id), None)
 
 
 async def _say(client: KodaClient, view: View, decision: Decision) -> None:
@@ -184,6 +201,10 @@ async def _say(client: KodaClient, view: View, decision: Decision) -> None:
             await client.changes(session_id, text, key=key)
         case "message":
             await client.say(session_id, text, key=key)
+        case "approve":
+            await client.approve(session_id, _waiting(view), arguments=decision.arguments, key=key)
+        case "refuse":
+            await client.refuse(session_id, _waiting(view), reason=decision.text, key=key)
         case _:
             await client.retry(session_id, key=key)
 
@@ -202,6 +223,11 @@ def _interruptible() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _waiting(view: View) -> str:
+    approval = _state(view).approval
+    return approval.approval_id if approval is not None else ""
 
 
 def _state(view: View) -> NodeState:

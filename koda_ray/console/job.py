@@ -15,16 +15,18 @@ from rich.console import Console
 from rich.status import Status
 
 from koda_ray.client import KodaClient
+from koda_ray.config import Settings
 from koda_ray.console.ask import Ask, Decider, Nobody, Yes
 from koda_ray.console.exits import Exit, Left
 from koda_ray.console.follow import LiveScreen, PlainScreen, Screen, follow
 from koda_ray.console.live import ACCENT, LiveView
-from koda_ray.console.save import has_something, save, usual_folder
+from koda_ray.console.save import check_folder, has_something, save, usual_folder
 from koda_ray.console.server import OwnServer, running_url
 from koda_ray.console.summary import print_end, print_saved
 from koda_ray.console.view import View
+from koda_ray.render.programs import check_programs
 from koda_ray.serve import runfile
-from koda_ray.types import NodeState, RenderOptions, SessionOptions, now
+from koda_ray.types import NodeState, RenderOptions, SessionOptions, SessionPermissions, now
 
 __all__ = ["Faces", "NewJob", "create", "fetch", "require_server", "take_up", "with_server"]
 
@@ -40,6 +42,7 @@ class NewJob:
     options: SessionOptions = field(default_factory=SessionOptions)
     render: RenderOptions | None = None
     assets: tuple[Path, ...] = ()
+    permissions: SessionPermissions = field(default_factory=SessionPermissions)
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,11 @@ class Faces:
     def write(self, line: str) -> None:
         """Write a line that is no markup."""
         self.console.print(line, markup=False, soft_wrap=True)
+
+    def status(self, words: str) -> Status:
+        """Show what is going on for as long as a block runs; nothing where nobody looks."""
+        console = self.console if self.live else Console(quiet=True)
+        return Status(f"  {words}", console=console, spinner="dots", spinner_style=ACCENT)
 
     @contextmanager
     def screen(self, view: View, *, prompt: str, began: datetime, note: str = "") -> Generator[Screen]:
@@ -94,7 +102,7 @@ def with_server(faces: Faces, server: str | None, *, keep: bool = False) -> Gene
     own = OwnServer(runfile.runfile_path().parent / "server.log", keep=keep)
     try:
         if faces.live:
-            with Status("  Starting koda", console=faces.console, spinner="dots", spinner_style=ACCENT) as status:
+            with faces.status("Starting koda") as status:
                 url = own.start(waiting=lambda took: status.update(f"  Starting koda [dim]{took:.0f} s[/dim]"))
         else:
             sys.stderr.write("koda: starting a server\n")  # stdout may be read by a program
@@ -102,12 +110,19 @@ def with_server(faces: Faces, server: str | None, *, keep: bool = False) -> Gene
         yield url, not keep
     finally:
         if not keep:
-            with _undisturbed():
+            with _undisturbed(), faces.status("Ending koda"):
                 own.stop()
 
 
 def create(job: NewJob, faces: Faces, *, server: str | None, out: Path | None) -> None:
-    """Do a whole job; raises Left with the status to end with."""
+    """Do a whole job; raises Left with the status to end with.
+
+    Raises:
+        Missing: A program is not installed, and the server of our own would need it at the very end.
+    """
+    check_folder(out)
+    if running_url(server) is None and (settings := Settings()).ray_address is None:
+        check_programs(settings.chromium_path)
     with with_server(faces, server) as (url, own):
         followed = _Followed(faces, own=own)
         with followed.said_on_interrupt():
@@ -138,6 +153,8 @@ def take_up(
         may_start: Start a server where none runs.
         saves: Save what there is when it stops, which ``out`` does anyway.
     """
+    if saves or out is not None:
+        check_folder(out)
     if not may_start:
         server = require_server(server)
     with with_server(faces, server) as (url, own):
@@ -149,6 +166,7 @@ def take_up(
 
 def fetch(session_id: str, faces: Faces, *, server: str | None, out: Path | None) -> None:
     """Save what a session has made so far and leave it as it is; raises Left where there is nothing yet."""
+    check_folder(out)
     with with_server(faces, server) as (url, _):
         asyncio.run(_fetch(session_id, faces, url, out))
 
@@ -212,7 +230,12 @@ class _Followed:
         async with KodaClient(url) as client:
             ids = tuple([(await client.upload(path)).id for path in job.assets])
             made = await client.create(
-                job.prompt, style=job.style, options=job.options, render=job.render, asset_ids=ids
+                job.prompt,
+                style=job.style,
+                options=job.options,
+                render=job.render,
+                asset_ids=ids,
+                permissions=job.permissions,
             )
             self._view = view = View(made.session_id)
             if not self._faces.live:

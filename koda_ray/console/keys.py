@@ -17,7 +17,7 @@ import typer
 from koda_ray.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from koda_ray.state.sql import SqlStore
+    from koda_ray.state.store import Store
 
 __all__ = ["app"]
 
@@ -35,7 +35,7 @@ def create(
     if not _USER.fullmatch(user):
         raise InvalidInput(f"user {user[:80]!r}: give letters, digits, '-' and '_', at most 64")
 
-    async def work(store: SqlStore) -> tuple[str, bool]:
+    async def work(store: Store) -> tuple[str, bool]:
         first = not await store.has_api_keys()
         return await store.create_api_key(user, name=name[:200]), first
 
@@ -77,12 +77,12 @@ def revoke(
     typer.echo("revoked")
 
 
-def _with_store(work: Callable[[SqlStore], Awaitable[T]]) -> T:
+def _with_store(work: Callable[[Store], Awaitable[T]]) -> T:
     from koda_ray.config import Settings
-    from koda_ray.state.sql import SqlStore
+    from koda_ray.state.stores import store_from
 
     async def run() -> T:
-        store = SqlStore.from_settings(Settings.model_validate({}))
+        store = store_from(Settings.model_validate({}), processes="one")
         await store.open()
         try:
             return await work(store)

@@ -21,7 +21,7 @@ from rich.syntax import ANSI_DARK, ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
-from koda_ray.console.text import clean, duration, one_line, plural, size
+from koda_ray.console.text import clean, duration, left, one_line, plural, size
 from koda_ray.console.view import Bar, Code, View
 from koda_ray.types import NodeState, Phase, Plan, Todo
 
@@ -108,6 +108,10 @@ class LiveView:
         below = Text.assemble(("        ", ""), (self.view.session_id, "dim"))
         if self.note:
             below.append(f"  ·  {self.note}", style="dim")
+        if self.view.cost_usd:
+            below.append(f"  ·  ${self.view.cost_usd:,.2f}", style="dim")
+        if self.view.warning:
+            below.append(f"  ·  {one_line(self.view.warning, 50)}", style="yellow")
         below.truncate(width)
         return [grid, below, "", phase_line(self.view.state)]
 
@@ -129,6 +133,9 @@ class LiveView:
 def phase_line(state: NodeState | None) -> Text:
     """Draw the steps: done, under way, to come."""
     at: Phase = "idle" if state is None else state.phase
+    asked = state.question if state is not None else None
+    if state is not None and state.paused is not None:  # this question is not one of the steps
+        at, asked = state.paused.phase, state.paused.question
     if state is not None and at == "error" and state.error is not None:
         at = state.error.phase
     order = ["idle", *(phase for phase, _ in _STEPS)]
@@ -138,7 +145,7 @@ def phase_line(state: NodeState | None) -> Text:
     for place, (phase, name) in enumerate(_STEPS, start=1):
         if place > 1:
             line.append(" ── ", style="dim")
-        skipped = phase == "question" and state is not None and state.question is None and here > 1
+        skipped = phase == "question" and state is not None and asked is None and here > 1
         if state is not None and state.phase == "error" and phase == at:
             line.append(f"✖ {name}", style="bold red")
         elif at == "complete" or place < here or (rendering and phase == "preview"):
@@ -228,8 +235,7 @@ def _bar(bar: Bar, width: int, now: datetime) -> RenderableType:
         took = duration((bar.ended - bar.began).total_seconds()) if bar.ended and bar.began else ""
         said = Text.assemble(("✔ ", "green"), (f"{bar.size}  {took}", "dim"))
     else:
-        left = "" if bar.seconds_left is None or bar.percent >= 100 else f" · {duration(bar.seconds_left)} left"
-        said = Text(f"{bar.stage}{left}", style="dim")
+        said = Text(" · ".join(filter(None, (bar.stage, left(bar.seconds_left, bar.percent)))), style="dim")
     grid = Table.grid(padding=(0, 1, 0, 0))
     room = max(10, min(40, width - 50))
     grid.add_column(width=10, no_wrap=True)
@@ -243,6 +249,8 @@ def _bar(bar: Bar, width: int, now: datetime) -> RenderableType:
 
 
 def _waiting(state: NodeState) -> str:
+    if state.approval is not None:
+        return f"Waiting for you to agree to {state.approval.name}."
     return {
         "idle": "Stopped. Say something to go on.",
         "question": "Waiting for your answer.",

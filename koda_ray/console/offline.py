@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koda_ray.config import Settings
+from koda_ray.serve.usage import session_usage, user_usage
 from koda_ray.serve.views import page_of, render_place, renders_page, view_of
-from koda_ray.state.sql import SqlStore
-from koda_ray.wire import RenderPage, RenderStatus, SessionPage, SessionView
+from koda_ray.state.stores import store_from
+from koda_ray.wire import RenderPage, RenderStatus, SessionPage, SessionUsage, SessionView, UserUsage
 
-__all__ = ["read_renders", "read_session", "read_sessions"]
+__all__ = ["read_renders", "read_session", "read_sessions", "read_usage"]
 
 _USER = "local"
 
@@ -17,9 +18,9 @@ _USER = "local"
 async def read_sessions(*, limit: int, before: str | None) -> SessionPage:
     """Read a page of the local user's sessions."""
     settings = Settings.model_validate({})
-    if settings.database_provider == "sqlite" and not settings.database_path.exists():
+    if not _is_there(settings):
         return SessionPage(sessions=())
-    store = SqlStore.from_settings(settings)
+    store = store_from(settings, processes="one")
     await store.open()
     try:
         return page_of(await store.list_sessions(_USER, limit=limit + 1, before=before), limit)
@@ -29,10 +30,23 @@ async def read_sessions(*, limit: int, before: str | None) -> SessionPage:
 
 async def read_session(session_id: str) -> SessionView:
     """Read one of the local user's sessions. Raises NotFound."""
-    store = SqlStore.from_settings(Settings.model_validate({}))
+    store = store_from(Settings.model_validate({}), processes="one")
     await store.open()
     try:
         return view_of(await store.get_session(session_id, user_id=_USER))
+    finally:
+        await store.close()
+
+
+async def read_usage(session_id: str | None, *, month: str | None) -> SessionUsage | UserUsage:
+    """Read what one of the local user's sessions has used, or all of their work. Raises NotFound."""
+    settings = Settings.model_validate({})
+    store = store_from(settings, processes="one")
+    await store.open()
+    try:
+        if session_id is None:
+            return await user_usage(store, _USER, settings, month=month)
+        return await session_usage(store, await store.get_session(session_id, user_id=_USER), settings)
     finally:
         await store.close()
 
@@ -41,12 +55,19 @@ async def read_renders(*, limit: int, before: str | None, status: Sequence[Rende
     """Read a page of the local user's renders. Raises InvalidInput."""
     place = None if before is None else render_place(before)
     settings = Settings.model_validate({})
-    if settings.database_provider == "sqlite" and not settings.database_path.exists():
+    if not _is_there(settings):
         return RenderPage(renders=())
-    store = SqlStore.from_settings(settings)
+    store = store_from(settings, processes="one")
     await store.open()
     try:
         rows = await store.list_renders(_USER, statuses=status, limit=limit + 1, before=place)
         return renders_page(rows, limit)
     finally:
         await store.close()
+
+
+def _is_there(settings: Settings) -> bool:
+    """Whether there is anything to read, so that reading makes nothing."""
+    if settings.json_store_path is not None:
+        return settings.json_store_path.exists()
+    return settings.database_provider != "sqlite" or settings.database_path.exists()

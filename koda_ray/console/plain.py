@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from koda_ray.console.text import clean, duration, one_line, plural, size
+from koda_ray.console.text import clean, duration, left, one_line, plural, size
 from koda_ray.console.view import View
 from koda_ray.events import Envelope
 from koda_ray.types import NodeState
@@ -14,6 +14,7 @@ __all__ = ["PlainLines", "phase_words"]
 
 _STEP_PERCENT = 10
 _WIDTH = 160
+_LEFT_OUT = {"swept": "they are older than what is kept", "slow": "what reads this is too slow"}
 _MARKS = {"done": "x", "active": ">", "pending": " "}
 
 
@@ -56,6 +57,15 @@ class PlainLines:
                 return self._render(view, event)
             case "preview_ready":
                 return "preview", f"ready: {data.get('url')}"
+            case "rewound":
+                return "rewound", f"back to {data.get('point')}; koda rewind {view.session_id} --undo undoes it"
+            case "forked":
+                return "forked", f"of {data.get('sessionId')}"
+            case "budget_warning":
+                return "budget", str(data.get("message"))
+            case "resync" if data.get("leftOut"):
+                why = _LEFT_OUT.get(str(data.get("reason")), "they are gone")
+                return "log", f"{data['leftOut']} events of progress are left out: {why}"
             case "error":
                 return "error", f"{data.get('code')}: {data.get('message')}"
             case _:
@@ -75,8 +85,8 @@ class PlainLines:
         if step <= self._percent.get(bar.job_id, -1):
             return None
         self._percent[bar.job_id] = step
-        left = "" if bar.seconds_left is None or bar.percent >= 100 else f", {duration(bar.seconds_left)} left"
-        return "render", f"{bar.kind} {bar.percent:.0f} % {bar.stage}{left}"
+        told = f"{bar.kind} {bar.percent:.0f} % {bar.stage}"
+        return "render", ", ".join(filter(None, (told, left(bar.seconds_left, bar.percent))))
 
 
 def phase_words(state: NodeState) -> str:
@@ -89,6 +99,8 @@ def phase_words(state: NodeState) -> str:
             "render_final": "rendering the video",
         }[state.owes]
         return f"{state.phase}: {doing}"
+    if state.approval is not None:
+        return f"{state.phase}: waits for you to agree to {state.approval.name} ({state.approval.reason})"
     match state.phase:
         case "question":
             question = state.question

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from koda_ray.console.exits import Exit, Left
 from koda_ray.console.live import ACCENT
-from koda_ray.console.text import clean, duration, one_line, plural, size
+from koda_ray.console.text import clean, duration, left, one_line, plural, size
 from koda_ray.errors import KodaError
 from koda_ray.render import protocol
 from koda_ray.render.api import Options, Rendered, RowDone, render, render_rows
@@ -170,8 +170,8 @@ class _Screen:
         said = progress.stage
         if progress.frames_per_s is not None and progress.stage == "capturing":
             said += f" · {progress.frames_per_s:.1f} frames/s"
-        if progress.seconds_left is not None and progress.percent < 100:
-            said += f" · {duration(progress.seconds_left)} left"
+        if told := left(progress.seconds_left, progress.percent):
+            said += f" · {told}"
         if self._drawn is not None:
             if self._total == 1 and "" in self._bars:
                 self._drawn.remove_task(self._bars.pop(""))
@@ -237,7 +237,7 @@ def _terminated(task: asyncio.Task[Any], told: list[bool]) -> None:
 
 def _words(made: Rendered) -> str:
     return (
-        f"{made.path}: {duration(made.duration_s)}, {made.width}x{made.height}, {made.fps:g} frames/s, "
+        f"{made.path}: {duration(made.duration_s)}, {made.width}x{made.height}, {made.fps:.5g} frames/s, "
         f"{size(made.size_bytes)}, made in {duration(made.seconds)}"
     )
 

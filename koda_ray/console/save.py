@@ -23,9 +23,10 @@ from koda_ray.client import KodaClient
 from koda_ray.console.text import slug
 from koda_ray.console.view import View
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound
+from koda_ray.places import check_place, not_written
 from koda_ray.types import NodeState, now
 
-__all__ = ["Saved", "has_something", "report", "save", "usual_folder"]
+__all__ = ["Saved", "check_folder", "has_something", "report", "save", "usual_folder"]
 
 OUT = Path("out")
 _REPORT = "report.json"
@@ -48,6 +49,19 @@ class Saved:
 def has_something(state: NodeState) -> bool:
     """Whether there is a video to save."""
     return state.preview is not None or (state.output is not None and state.output.video_url is not None)
+
+
+def check_folder(out: Path | None) -> None:
+    """Refuse a folder that a save could not be put in, before there is anything to save.
+
+    Args:
+        out: The folder; else the usual one's.
+
+    Raises:
+        InvalidInput: It takes no files.
+    """
+    folder = out or OUT
+    check_place(folder, what=f"the folder {str(folder)!r}")
 
 
 def usual_folder(session_id: str, prompt: str) -> Path:
@@ -78,19 +92,22 @@ async def save(
     Raises:
         InvalidInput: The folder has files of these names that no save of ours left there.
         NotFound: The session is gone.
-        OSError: The folder cannot be written to.
+        StorageError: The folder cannot be written to; what was made is kept, and the message says how to get it.
     """
     state = (await client.session(view.session_id)).state
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    _refuse_other_peoples(folder, view.session_id)
-    fetched = await asyncio.to_thread(_folder_for_fetching, folder)
     try:
-        saved = await _fetch(client, view, state, fetched, on_bytes)
-        saved.folder = folder
-        await asyncio.to_thread(_put_in_place, fetched, folder)
-        return saved
-    finally:
-        shutil.rmtree(fetched, ignore_errors=True)
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        _refuse_other_peoples(folder, view.session_id)
+        fetched = await asyncio.to_thread(_folder_for_fetching, folder)
+        try:
+            saved = await _fetch(client, view, state, fetched, on_bytes)
+            saved.folder = folder
+            await asyncio.to_thread(_put_in_place, fetched, folder)
+            return saved
+        finally:
+            shutil.rmtree(fetched, ignore_errors=True)
+    except OSError as error:
+        raise not_written(folder, error, way_out=_elsewhere(view.session_id)) from error
 
 
 async def _fetch(
@@ -148,9 +165,12 @@ def _refuse_other_peoples(folder: Path, session_id: str) -> None:
     found = _first_of_ours(folder)
     if found is not None and _session_in(folder) is None:
         raise InvalidInput(
-            f"{folder} has a {found} that koda did not put there, so nothing was saved; everything is kept, save it "
-            f"elsewhere with: koda save {session_id} --out FOLDER"
+            f"{folder} has a {found} that koda did not put there, so nothing was saved; {_elsewhere(session_id)}"
         )
+
+
+def _elsewhere(session_id: str) -> str:
+    return f"everything is kept, save it elsewhere with: koda save {session_id} --out FOLDER"
 
 
 def _folder_for_fetching(folder: Path) -> Path:

@@ -20,6 +20,7 @@ import httpx
 import psutil
 
 from koda_ray.errors import KodaError
+from koda_ray.places import not_written
 from koda_ray.serve import runfile
 
 __all__ = ["MARK", "OwnServer", "ServerFailed", "running_url", "stop_running"]
@@ -72,6 +73,7 @@ class OwnServer:
         self._keep = keep
         self._mark = secrets.token_hex(8)
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_began = 0
 
     def start(self, *, waiting: Callable[[float], None] = lambda _: None, port: int | None = None) -> str:
         """Start it and wait until it answers.
@@ -87,7 +89,10 @@ class OwnServer:
             ServerFailed: It ended or did not answer in time; the message has its last words.
         """
         path = runfile.runfile_path()
-        self.log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise not_written(self.log.parent, error, way_out="set KODA_DATA_DIR to another folder") from error
         environment = {**os.environ, MARK: self._mark}
         if port is not None:
             environment["KODA_PORT"] = str(port)
@@ -96,6 +101,7 @@ class OwnServer:
             environment.setdefault("KODA_PORT", "0")
             environment.setdefault("KODA_PREVIEW_PORT", "0")
         with self.log.open("ab") as log:
+            self._log_began = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "koda_ray.serve"],
                 stdin=subprocess.DEVNULL,
@@ -136,7 +142,9 @@ class OwnServer:
         process.wait()
 
     def _last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
+        with self.log.open("rb") as log:
+            log.seek(self._log_began)  # what earlier servers said is no reason of this one
+            lines = log.read().decode(errors="replace").strip().splitlines()[-_LOG_LINES:]
         return "\n".join(f"  {line}" for line in lines) + f"\nall of it is in {self.log}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 
 from rich.console import Console
@@ -17,9 +18,18 @@ from koda_ray.console.save import Saved
 from koda_ray.console.text import clean, duration, one_line, plural, size
 from koda_ray.console.view import View
 from koda_ray.types import NodeState, now
-from koda_ray.wire import FileList, JobPage, RenderPage, SessionPage, SessionView
+from koda_ray.wire import ApprovalPage, FileList, HistoryView, JobPage, RenderPage, SessionPage, SessionView
 
-__all__ = ["one_command", "print_end", "print_renders", "print_saved", "print_session", "print_sessions"]
+__all__ = [
+    "one_command",
+    "print_approvals",
+    "print_end",
+    "print_history",
+    "print_renders",
+    "print_saved",
+    "print_session",
+    "print_sessions",
+]
 
 _PHASE_STYLES = {"complete": "green", "error": "red", "preview": "yellow", "plan": "yellow", "question": "yellow"}
 _RENDER_STYLES = {"succeeded": "green", "failed": "red", "cancelled": "dim"}
@@ -52,14 +62,14 @@ def print_end(console: Console, view: View, state: NodeState, *, own_server: boo
         case "complete":
             spent = sum(span.seconds(now()) for span in view.spans if span.owes is not None)
             took = f" after [bold]{duration(spent)}[/bold] of work" if spent else ""
-            change = f'koda resume {session_id} "make the ball red"'
+            change = f'koda resume {session_id} "make it twice as fast"'
             console.print(f"\n  [green]✔[/green] Done{took}. To change it:")
             console.print(f"    [bold]{escape(change)}[/bold]\n", soft_wrap=True)
             return Exit.DONE
         case "error":
             error = state.error
             message = clean(error.message) if error is not None else "it failed"
-            console.print(f"\n  [red]✖[/red] {escape(message)}")
+            console.print(f"\n  [red]✖[/red] {escape(message)}", soft_wrap=not console.is_terminal)
             if error is not None and error.details:
                 console.print(Padding(Text(clean(error.details)[:2000], style="dim"), (0, 0, 0, 4)))
             if error is not None and error.can_retry:
@@ -78,7 +88,11 @@ def one_command(session_id: str, state: NodeState) -> str | None:
     """Return the command that gives a session what it waits for; None where it waits for nothing."""
     if state.owes is not None:
         return None
+    if state.approval is not None:
+        return f"koda accept {session_id}"
     match state.phase:
+        case "question" if state.paused is not None:  # to agree, not what is done by default
+            return f"koda budget {session_id} --help"
         case "question":
             options = state.question.options if state.question is not None else ()
             words = options[0].id if options else '"in your own words"'
@@ -91,6 +105,20 @@ def one_command(session_id: str, state: NodeState) -> str | None:
             return f'koda say {session_id} "what should be different"'
         case _:
             return None
+
+
+def print_approvals(console: Console, page: ApprovalPage) -> None:
+    """Print what a person was asked to agree to, tool calls with what they would change."""
+    if not page.approvals:
+        console.print("Nothing waits for you.")
+    for each in page.approvals:
+        about = each.payload
+        what = str(about.get("name")) if each.kind == "tool_call" else each.kind
+        console.print(f"{each.id}  {each.status}  {clean(what)}", markup=False, soft_wrap=True)
+        if each.kind == "tool_call" and each.status == "pending":
+            proposed = json.dumps(about.get("proposed"), ensure_ascii=False)
+            shown = clean(str(about.get("shown") or ""))
+            console.print(f"  {clean(proposed)}\n{shown}".rstrip(), markup=False, soft_wrap=True)
 
 
 def print_sessions(console: Console, page: SessionPage) -> None:
@@ -179,6 +207,24 @@ def print_session(console: Console, found: SessionView, files: FileList | None, 
         console.print(f"  {job.kind:<8} {told:<10} [dim]{job.id}[/dim]")
     if state.output is not None and state.output.video_url:
         console.print(f"\n  get it    [bold]koda save {found.id}[/bold]", soft_wrap=True)
+
+
+def print_history(console: Console, found: HistoryView) -> None:
+    """Print a session's points, oldest first."""
+    if not console.is_terminal:
+        for point in found.points:  # for programs: fields apart by tabs
+            fields = (point.id, point.kind, point.role or "", point.created_at.isoformat(), one_line(point.text, 200))
+            console.file.write("\t".join(fields) + "\n")
+        return
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("point", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("age", justify="right", no_wrap=True, style="dim")
+    table.add_column("", no_wrap=True)
+    for point in found.points:
+        who = point.role or ("undone" if point.undone else point.kind)
+        table.add_row(point.id, who, _age(point.created_at), one_line(point.text, max(20, console.width - 66)))
+    console.print(table)
 
 
 def _age(at: datetime | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import JsonValue, ValidationError
 
@@ -20,6 +20,7 @@ __all__ = ["CODE_KEPT_CHARS", "Bar", "Code", "Span", "View"]
 CODE_KEPT_CHARS = 64 * 1024
 """How much of a file that is being written is kept for showing."""
 _MESSAGES_KEPT = 50
+_SAID_KEPT = 500
 
 
 @dataclass
@@ -82,7 +83,9 @@ class Span:
 class View:
     """A session as a person sees it.
 
-    ``messages`` are (role, text), oldest first; ``files`` are bytes by path; ``corrections`` counts builds and pages
+    ``warning`` says which limit is nearly used up; ``cost_usd`` what models cost, as far as that is known.
+    ``messages`` are (role, text), oldest first, and ``said`` the same with their events' numbers, also where the
+    session was put back to before them; ``files`` are bytes by path; ``corrections`` counts builds and pages
     that failed and went back to the agents.
     """
 
@@ -92,12 +95,16 @@ class View:
     thinking: str = ""
     todos: dict[str, Todo] = field(default_factory=dict[str, Todo])
     messages: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    said: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
     files: dict[str, int] = field(default_factory=dict[str, int])
     code: Code | None = None
     bars: dict[str, Bar] = field(default_factory=dict[str, Bar])
     spans: list[Span] = field(default_factory=list[Span])
     usage: dict[str, int] = field(default_factory=dict[str, int])
+    cost_usd: float = 0.0
+    warning: str = ""
     error: str | None = None
+    _is_stale: bool = field(default=False, repr=False)
 
     @property
     def waits_for_person(self) -> bool:
@@ -124,10 +131,16 @@ class View:
             case "thinking":
                 self.thinking = _text(data, "message")
             case "message":
-                self.messages.append((_text(data, "role"), _text(data, "content")))
+                self.said.append((event.seq, _text(data, "role"), _text(data, "content")))
+                del self.said[:-_SAID_KEPT]
+                self.messages.append(self.said[-1][1:])
                 del self.messages[:-_MESSAGES_KEPT]
+            case "rewound":
+                self._rewound(data)
             case "code_chunk":
                 self._chunk(data)
+            case "resync":
+                self.code = None  # a part of it is left out, and the file is written when it is whole
             case "file_written":
                 self.files[_text(data, "path")] = int(_number(data, "size") or 0)
                 if self.code is not None and self.code.path == data.get("path"):
@@ -138,6 +151,9 @@ class View:
                 for name, value in data.items():
                     if isinstance(value, int) and not isinstance(value, bool):
                         self.usage[name] = self.usage.get(name, 0) + value
+                self.cost_usd += _number(data, "costUsd") or 0.0
+            case "budget_warning":
+                self.warning = _text(data, "message")
             case "error":
                 self.error = _text(data, "message")
             case _:
@@ -147,12 +163,25 @@ class View:
         """Return the newest render of a kind."""
         return next((bar for bar in reversed(self.bars.values()) if bar.kind == kind), None)
 
+    def _rewound(self, data: Mapping[str, JsonValue]) -> None:
+        """Be what it was then: the state that follows says the rest."""
+        spans = cast("list[list[int]]", data.get("history") or [])
+        then = [words for seq, *words in self.said if any(span[0] <= seq < span[1] for span in spans)]
+        self.messages = [(role, text) for role, text in then][-_MESSAGES_KEPT:]
+        self.thinking, self.code, self.error, self.bars = "", None, None, {}
+        self._is_stale = True
+
     def _state_change(self, data: Mapping[str, JsonValue], at: datetime) -> None:
         try:
             state = NodeState.model_validate(data.get("state"), extra="ignore")
         except ValidationError:
             return  # of a newer server; the next one may be readable
         self._state(state, at)
+        if self._is_stale:
+            self._is_stale = False
+            written = state.execution.files if state.execution else ()
+            self.todos = {todo.id: todo for todo in state.execution.todos} if state.execution else {}
+            self.files = {path: size for path, size in self.files.items() if path in written}
 
     def _state(self, state: NodeState, at: datetime) -> None:
         if self.state is None or (self.state.phase, self.state.owes) != (state.phase, state.owes):
@@ -162,6 +191,8 @@ class View:
             self.spans.append(Span(state.phase, state.owes, at))
             if state.phase == "executing" and (self.state is None or self.state.phase != "executing"):
                 self.todos = {}
+        if self.state is not None and self.state.budget != state.budget:
+            self.warning = ""
         if state.owes is None:
             self.thinking, self.code = "", None
         if state.phase != "error":

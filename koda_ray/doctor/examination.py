@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from koda_ray.config import Settings
-from koda_ray.doctor import machine, programs, services
+from koda_ray.doctor import containers, machine, programs, services
 from koda_ray.doctor.finding import Check, Examination, Finding
 
 __all__ = ["CHECKS", "examine", "run"]
@@ -38,6 +38,7 @@ CHECKS: tuple[Check, ...] = (
     programs.tmux,
     programs.fonts,
     machine.isolation,
+    containers.containers,
     machine.limits,
     machine.graphics,
     services.settings,

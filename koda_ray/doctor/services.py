@@ -13,11 +13,13 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.request import urlopen
 
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr
 
+from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.config import Settings
 from koda_ray.doctor.finding import Examination, Finding
 from koda_ray.errors import KodaError
+from koda_ray.llm.registry import missing_extras
 from koda_ray.wire import Health
 
 __all__ = ["agents", "load_settings", "places", "ports", "settings"]
@@ -29,14 +31,22 @@ _OTHERS = frozenset(
     {
         "KODA_API_KEY",
         "KODA_BASE",
+        "KODA_COMMAND",
         "KODA_DATA_DIR",
+        "KODA_DISK_BYTES",
+        "KODA_DISK_NOTE",
         "KODA_ENV_FILE",
+        "KODA_OWNER_FOLDER",
+        "KODA_OWNER_SECRET",
+        "KODA_PROCESS",
+        "KODA_PACKAGES",
         "KODA_RUNFILE",
         "KODA_SANDBOX_PROCESS",
         "KODA_SERVER",
         "KODA_SERVER_MARK",
         "KODA_SERVER_OWNED",
         "KODA_SKIP_SYSTEM",
+        "KODA_TEMPLATE",
         "KODA_TEST_REQUIRE",
         "KODA_TEST_RUN",
         "KODA_TEST_SEED",
@@ -51,30 +61,18 @@ _DATABASE_TIMEOUT_S = 2.0
 def load_settings() -> tuple[Settings, list[Finding]]:
     """Return the settings, or the defaults and what is wrong with the real ones."""
     try:
-        return Settings(), []  # pyright: ignore[reportCallIssue] - every field has a default and comes from outside
-    except ValidationError as error:
-        problems = [
-            Finding(
-                _SETTINGS,
-                str(problem["loc"][0]) if problem["loc"] else "settings",
-                "missing",
-                f"{problem['msg']} (it is {problem['input']!r})" if _may_be_shown(problem["loc"]) else problem["msg"],
-                "correct it, or leave it out for the default",
-            )
-            for problem in error.errors(include_url=False)
-        ]
+        return Settings(), []
     except KodaError as error:
-        problems = [Finding(_SETTINGS, "cross-check", "missing", error.message, "correct the settings it names")]
+        problems = [
+            Finding(_SETTINGS, name, "missing", str(why), "correct it, or leave it out for the default")
+            for name, why in error.context.items()
+            if name in _variables()
+        ] or [Finding(_SETTINGS, "cross-check", "missing", error.message, "correct the settings it names")]
     return Settings.model_construct(), problems
 
 
-def _may_be_shown(location: tuple[int | str, ...]) -> bool:
-    secret = {
-        str(field.validation_alias)
-        for field in Settings.model_fields.values()
-        if field.annotation is not None and "SecretStr" in str(field.annotation)
-    }
-    return bool(location) and str(location[0]) not in secret
+def _variables() -> set[str]:
+    return {str(field.validation_alias) for field in Settings.model_fields.values()}
 
 
 def settings(examination: Examination) -> list[Finding]:
@@ -87,7 +85,7 @@ def settings(examination: Examination) -> list[Finding]:
     }
     shown = ", ".join(f"{name} {'set' if isinstance(value, SecretStr) else 'unset'}" for name, value in keys.items())
     findings = [Finding(_SETTINGS, "keys", "ok", shown)]
-    known = {str(field.validation_alias) for field in Settings.model_fields.values()} | _OTHERS
+    known = _variables() | _OTHERS
     for name in sorted(examination.environment):
         if name.startswith("KODA_") and name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -108,12 +106,30 @@ def _is_loopback(host: str) -> bool:
 
 
 def agents(examination: Examination) -> list[Finding]:
-    """Say who writes the animations."""
-    values = examination.settings
+    """Say who writes the animations, and who is heard while they do."""
+    return [*_directors(examination.settings), *_hooks(examination.settings)]
+
+
+def _hooks(values: Settings) -> list[Finding]:
+    if not values.hook_names:
+        return []
+    try:
+        NamedHooks(values.hook_names)
+    except KodaError as error:
+        return [Finding(_SETTINGS, "hooks", "missing", error.message, "correct KODA_HOOKS, or leave it out")]
+    return [Finding(_SETTINGS, "hooks", "ok", ", ".join(values.hook_names))]
+
+
+def _directors(values: Settings) -> list[Finding]:
     if values.uses_offline_director:
         detail = "offline director: fixed vocabulary, no model"
-        return [Finding(_SETTINGS, "agents", "ok", f"{detail} (set ANTHROPIC_API_KEY for Claude)")]
-    return [Finding(_SETTINGS, "agents", "ok", f"{values.orchestrator_model}, {values.codegen_model}")]
+        return [Finding(_SETTINGS, "agents", "ok", f"{detail} (set ANTHROPIC_API_KEY for Claude, or KODA_DIRECTOR)")]
+    models = ", ".join(dict.fromkeys(model for _, model in values.models))
+    if lacking := missing_extras(values):
+        remedy = f"pip install 'koda-ray[{','.join(lacking)}]'"
+        detail = f"{models}: the packages of the extras {', '.join(lacking)} are not installed"
+        return [Finding(_SETTINGS, "agents", "missing", detail, remedy)]
+    return [Finding(_SETTINGS, "agents", "ok", models)]
 
 
 def places(examination: Examination) -> list[Finding]:
@@ -125,6 +141,9 @@ def _database(examination: Examination) -> list[Finding]:
     """Write to the database's disk and sync it, in the mode that the store uses."""
     values = examination.settings
     name = "database"
+    if values.json_store_path is not None:
+        detail = f"{values.json_store_path} is a JSON store, for one process: no server can use it"
+        return [Finding(_PLACES, name, "warning", detail, "leave DATABASE_URL out for SQLite")]
     if values.database_provider != "sqlite":
         return [Finding(_PLACES, name, "ok", f"{values.database_provider} (opened when the server starts)")]
     path = values.database_path.expanduser().absolute()

@@ -14,6 +14,7 @@ from starlette.middleware import Middleware
 
 from koda_ray import __version__
 from koda_ray.events import Envelope
+from koda_ray.sandbox.workshop import Providers
 from koda_ray.serve import problem
 from koda_ray.serve.background import Background
 from koda_ray.serve.deps import ApiDeps
@@ -28,14 +29,19 @@ from koda_ray.serve.routes import (
     events,
     files,
     health,
+    history,
+    images,
     jobs,
     media,
     preview,
+    processes,
     renders,
+    sandboxes,
     sessions,
+    usage,
 )
 from koda_ray.serve.streams import Watchers
-from koda_ray.wire import CreateBatch, CreateRender
+from koda_ray.wire import CreateBatch, CreateRender, FileChanges, ProcessOutput
 
 __all__ = ["MAX_JSON_BYTES", "create_app"]
 
@@ -58,6 +64,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
     """
     background = Background()
     watchers = Watchers(deps.directory)
+    providers = Providers(deps.settings, deps.store)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -68,11 +75,13 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
                 deps.draining.set()
                 await watchers.close()
                 await background.close()
+                await providers.close()
 
+    sendings = ("/v1/assets", "/v1/renders", "/v1/renders/batches", "/v1/images")
     uploads = deps.settings.max_body_mb * 1024 * 1024
 
     def upload_bytes(path: str) -> int | None:
-        return uploads if path.endswith(("/v1/assets", "/v1/renders", "/v1/renders/batches")) else None
+        return uploads if path.endswith(sendings) else None
 
     def limit_bytes(path: str) -> int:
         return upload_bytes(path) or MAX_JSON_BYTES
@@ -102,8 +111,24 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
     app.state.deps = deps
     app.state.background = background
     app.state.watchers = watchers
+    app.state.providers = providers
     problem.install(app)
-    for module in (sessions, commands, events, preview, files, media, assets, jobs, batches, renders, health):
+    for module in (
+        sessions,
+        commands,
+        history,
+        events,
+        preview,
+        files,
+        media,
+        assets,
+        jobs,
+        batches,
+        renders,
+        usage,
+    ):
         app.include_router(module.router)
-    describe(app, extra_models=(Envelope, CreateBatch, CreateRender))
+    for module in (images, sandboxes, processes, health):
+        app.include_router(module.router)
+    describe(app, extra_models=(Envelope, CreateBatch, CreateRender, FileChanges, ProcessOutput))
     return app

@@ -26,18 +26,22 @@ from ray import serve
 from koda_ray.actors.directory import RayDirectory, public_settings, start_janitor
 from koda_ray.actors.host import JANITOR, NAMESPACE, RENDER_PREFIX
 from koda_ray.actors.parts import sandbox_provider
+from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.logs import get_logger
+from koda_ray.render.memory import usual_browsers
 from koda_ray.render.tasks import CHROMIUM_RESOURCE, URGENT_RESOURCE
+from koda_ray.sandbox.base import SandboxProvider
+from koda_ray.sandbox.providers import Providers
 from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.api import create_app
 from koda_ray.serve.auth import Authenticator, KeyRing, check_exposure
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.preview import create_preview_app
+from koda_ray.serve.preview import create_preview_app, reaching
 from koda_ray.serve.signing import Signer, signing_key
-from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
+from koda_ray.state.stores import store_from
 
 __all__ = ["build", "main", "run"]
 
@@ -97,13 +101,17 @@ def build(settings: Settings, *, preview_port: int | None) -> Any:
 
 
 def _application(settings: Settings, preview_port: int | None) -> FastAPI:
-    store = SqlStore.from_settings(settings)
+    store = store_from(settings, processes="many")
     storage = Storage.from_settings(settings)
+
+    async def sandboxes() -> SandboxProvider:
+        return await asyncio.to_thread(sandbox_provider, settings, deployment=await store.deployment())
+
     deps = ApiDeps(
         settings=settings,
         store=store,
         storage=storage,
-        directory=RayDirectory(settings, store=store, storage=storage, sandboxes=sandbox_provider(settings)),
+        directory=RayDirectory(settings, store=store, storage=storage, sandboxes=sandboxes),
         auth=Authenticator(KeyRing.from_settings(settings), store),
         signer=Signer.from_settings(settings),
         preview_port=preview_port,
@@ -126,7 +134,7 @@ def run(settings: Settings) -> None:
     On a cluster that runs already, ``KODA_SIGNING_KEY`` has to be in its nodes' environments as other secrets are.
 
     Raises:
-        InvalidInput: A port is in use, or the settings would expose a server without keys.
+        InvalidInput: A port is in use, a hook cannot be found, or the settings would expose a server without keys.
     """
     asyncio.run(_check(settings))
     # one key for the API, which signs, and the preview, which checks: Ray's processes inherit what is set before it
@@ -158,7 +166,8 @@ def run(settings: Settings) -> None:
 
 
 async def _check(settings: Settings) -> None:
-    store = SqlStore.from_settings(settings)
+    NamedHooks(settings.hook_names)
+    store = store_from(settings, processes="many")
     await store.open()
     try:
         check_exposure(settings.host, keys=await Authenticator(KeyRing.from_settings(settings), store).required())
@@ -187,12 +196,14 @@ def _start_ray(settings: Settings) -> str | None:
         init(address=settings.ray_address, namespace=NAMESPACE, log_to_driver=False)
         return None
     cpus = len(os.sched_getaffinity(0))
-    browsers = settings.render_workers or cpus
+    browsers = settings.render_workers or usual_browsers()
     temp = ray_folder.make()
+    # lines will do in its processes' tracebacks: the columns of all code take 1 MB of each
+    os.environ.setdefault("PYTHONNODEBUGRANGES", "1")
     init(
         address="local",
         namespace=NAMESPACE,
-        num_cpus=max(cpus, settings.render_workers or 0),
+        num_cpus=max(cpus, browsers),
         resources={CHROMIUM_RESOURCE: browsers, URGENT_RESOURCE: browsers},
         include_dashboard=False,
         _system_config={"worker_niceness": _WORKER_NICE},
@@ -209,16 +220,22 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview_port: i
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    store = SqlStore.from_settings(settings)
+    store = store_from(settings, processes="many")
     await store.open()
     storage = Storage.from_settings(settings)
-    sandboxes = sandbox_provider(settings)
-    directory = RayDirectory(settings, store=store, storage=storage, sandboxes=sandboxes)
+    sandboxes = sandbox_provider(settings, deployment=await store.deployment())
+
+    async def same() -> SandboxProvider:
+        return sandboxes
+
+    directory = RayDirectory(settings, store=store, storage=storage, sandboxes=same)
+    providers = Providers(settings, store)
     shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
     path = runfile.runfile_path({"DATABASE_PATH": str(settings.database_path), **os.environ})
     try:
         await start_janitor(settings)
-        app = create_preview_app(directory, Signer.from_settings(settings), api_port=port)
+        signer = Signer.from_settings(settings)
+        app = create_preview_app(directory, signer, api_port=port, reach=reaching(store, providers))
         config = uvicorn.Config(
             app,
             host=settings.host,
@@ -241,9 +258,12 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview_port: i
             await preview
             if settings.ray_address is None:
                 await _passivate()
+                own = {row.id for row in await store.own_sandboxes()}  # people's, which run on without a server
                 for info in await sandboxes.list():
-                    await sandboxes.destroy(info.id)
+                    if info.id not in own:
+                        await sandboxes.destroy(info.id)
     finally:
+        await providers.close()
         await store.close()
 
 
@@ -281,7 +301,7 @@ def main() -> int:
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGTERM, _interrupted)  # until the loop takes over
     try:
-        run(Settings())  # pyright: ignore[reportCallIssue] - every field has a default
+        run(Settings())
     except KodaError as error:
         sys.stderr.write(f"koda serve: {error.message}\n")
         return 2

@@ -11,13 +11,25 @@ from fastapi import Depends, Header, Path
 from starlette.requests import HTTPConnection
 
 from koda_ray.errors import InvalidInput
+from koda_ray.sandbox.workshop import Providers, Workshop
 from koda_ray.serve.background import Background
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.streams import Watchers
 from koda_ray.state.store import SessionRecord
 from koda_ray.types import new_id
 
-__all__ = ["Deps", "IdempotencyKey", "OwnSession", "SessionId", "User", "background_of", "deps_of", "watchers_of"]
+__all__ = [
+    "Deps",
+    "IdempotencyKey",
+    "OwnSession",
+    "OwnWorkshop",
+    "SessionId",
+    "User",
+    "background_of",
+    "deps_of",
+    "watchers_of",
+    "workshop_of",
+]
 
 SessionId = Annotated[
     str,
@@ -40,6 +52,12 @@ def watchers_of(connection: HTTPConnection) -> Watchers:
     return cast(Watchers, connection.app.state.watchers)
 
 
+def workshop_of(connection: HTTPConnection, user_id: str) -> Workshop:
+    """Return a user's own sandboxes."""
+    providers = cast(Providers, connection.app.state.providers)
+    return Workshop(deps_of(connection).store, providers, user_id=user_id)
+
+
 Deps = Annotated[ApiDeps, Depends(deps_of)]
 
 
@@ -54,6 +72,11 @@ async def _own_session(session_id: SessionId, user: User, deps: Deps) -> Session
     return await deps.store.get_session(session_id, user_id=user)
 
 
+async def _own_workshop(connection: HTTPConnection, user: User) -> Workshop:
+    return workshop_of(connection, user)
+
+
+OwnWorkshop = Annotated[Workshop, Depends(_own_workshop)]
 OwnSession = Annotated[SessionRecord, Depends(_own_session)]
 
 

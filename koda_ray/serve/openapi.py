@@ -84,4 +84,6 @@ def _streams(responses: dict[str, Any]) -> None:
     for response in responses.values():
         stream = response.get("content", {}).get("text/event-stream")
         if stream is not None:
-            stream["schema"] = {"type": "string", "description": "Server-sent events; each one's data is an Envelope"}
+            item = stream.get("itemSchema", {}).get("$ref", "Envelope").rpartition("/")[2]
+            said = f"Server-sent events; each one's data is of the kind {item}"
+            stream["schema"] = {"type": "string", "description": said}

@@ -7,13 +7,15 @@ not read bodies that may be either, so their description is written here too.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fastapi import Request
-from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
-from starlette.datastructures import UploadFile
+from fastapi.exceptions import RequestValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
+from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from koda_ray.errors import InvalidInput, NotFound
@@ -30,7 +32,6 @@ __all__ = ["MAX_JSON_BYTES", "Asked", "body_of", "read_request"]
 MAX_JSON_BYTES = 2 * 1024 * 1024
 """Limit of what is not the zip: options, and the rows of a batch."""
 _REF = "#/components/schemas/"
-M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
 
@@ -72,6 +73,7 @@ async def read_request(request: Request, deps: ApiDeps, user: str, *, batch: boo
 
     Raises:
         InvalidInput: Something of it is not valid.
+        RequestValidationError: As `InvalidInput`, with the fields that are not.
         InvalidPath: A path in the zip leaves it.
         NotFound: There is no such bundle.
         HTTPException: 413 or 415, as a problem document.
@@ -83,10 +85,8 @@ async def read_request(request: Request, deps: ApiDeps, user: str, *, batch: boo
         async with request.form(max_files=1, max_fields=4, max_part_size=MAX_JSON_BYTES) as form:
             file, text, given = form.get("file"), form.get("options") or "{}", form.get("rows") or "[]"
             if set(form) - names or not isinstance(file, UploadFile) or isinstance(text, UploadFile):
-                raise InvalidInput(
-                    f"send the zip as the file 'file', and as JSON text {' and '.join(sorted(names - {'file'}))}"
-                )
-            options = _parsed(PageRender, text.encode(), what="options")
+                raise InvalidInput(_misfit(form, names))
+            options = _valid(TypeAdapter(PageRender), text.encode(), what="options")
             if batch:
                 rows = _valid(TypeAdapter(Rows), str(given).encode(), what="rows").root
             data = await file.read()
@@ -95,7 +95,8 @@ async def read_request(request: Request, deps: ApiDeps, user: str, *, batch: boo
         sent = await request.body()
         if len(sent) > MAX_JSON_BYTES:
             raise HTTPException(413, f"the JSON has {len(sent)} bytes; at most {MAX_JSON_BYTES} are taken")
-        body: CreateBatch | CreateRender = _parsed(CreateBatch if batch else CreateRender, sent, what="body")
+        adapter: TypeAdapter[CreateBatch | CreateRender] = TypeAdapter(CreateBatch if batch else CreateRender)
+        body = _valid(adapter, sent, what="body")
         options = body.options
         if isinstance(body, CreateBatch):
             rows = body.rows.root
@@ -106,27 +107,63 @@ async def read_request(request: Request, deps: ApiDeps, user: str, *, batch: boo
             raise NotFound(f"there is no bundle {body.bundle}; upload the page as a zip") from None
         page = page_of(bundle.files, options.entry, what="the bundle")
     else:
-        raise HTTPException(415, f"send multipart/form-data with a zip, or application/json; this is {kind[:80]!r}")
+        raise HTTPException(
+            415,
+            "send a form (multipart/form-data) with a zip of the page as 'file', or application/json with the bundle "
+            f"of one that was uploaded before; this is {kind[:80]!r}",
+        )
     wishes = replace(_wishes(options, page), ready_timeout_s=deps.settings.page_ready_timeout_s)
     return Asked(page=page, wishes=wishes, rows=rows)
 
 
-def _parsed(model: type[M], data: bytes, *, what: str) -> M:
-    return _valid(TypeAdapter(model), data, what=what)
+def _misfit(form: FormData, names: set[str]) -> str:
+    """Say what a form should have, and what it has."""
+    texts = " and ".join(f"{name!r}" for name in sorted(names - {"file"}))
+    has = ", ".join(f"{name!r}{' (a file)' * isinstance(part, UploadFile)}" for name, part in form.multi_items())
+    return f"send the zip as a file 'file', and {texts} as JSON text; the form has {has or 'nothing'}"
 
 
 def _valid(adapter: TypeAdapter[T], data: bytes, *, what: str) -> T:
+    """Read JSON.
+
+    Raises:
+        RequestValidationError: It is not what it should be; all that is wrong with it is told.
+    """
     try:
         return adapter.validate_json(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise InvalidInput(f"{what}: {place}: {first['msg']}", context={"field": place}) from None
+        found: list[dict[str, Any]] = []
+        for item in error.errors():
+            wrong: dict[str, Any] = {**item, "loc": (what, *item["loc"])}
+            if item["type"] == "extra_forbidden":
+                wrong |= {"type": "unknown", "msg": _unknown(adapter, item["loc"]), "input": None}
+            elif item["type"] == "json_invalid":
+                wrong["input"] = None
+            found.append(wrong)
+        raise RequestValidationError(found) from None
+
+
+def _unknown(adapter: TypeAdapter[T], place: tuple[int | str, ...]) -> str:
+    """Say which fields there are where one is that is not known."""
+    schema = adapter.json_schema()
+    models = cast("dict[str, Any]", schema.get("$defs", {}))
+    node = schema
+    for part in place[:-1]:
+        node = node["items"] if isinstance(part, int) else node["properties"][part]
+        node = models[str(node["$ref"]).rpartition("/")[2]] if "$ref" in node else node
+    names, name = list(node["properties"]), str(place[-1])
+    close = difflib.get_close_matches(name, names, n=1)
+    return (
+        f"there is no such field: did you mean {close[0]}?"
+        if close
+        else f"there is no such field, of {', '.join(names)}"
+    )
 
 
 def _wishes(options: PageRender, page: Page) -> Wishes:
     if (options.width is None) != (options.height is None):
-        raise InvalidInput("give both width and height, or neither")
+        given = "width" if options.height is None else "height"
+        raise InvalidInput(f"{given} is given alone: give both width and height, or neither")
     for sound in options.audio:
         if sound.path not in page.bundle.files:
             raise InvalidInput(f"audio {sound.path!r} is not in the bundle: put the file into the zip")

@@ -6,6 +6,10 @@ talk to nothing but this proxy. In an opaque origin cookies do not work either, 
 path: ``/p/<token>/...``. The dev server runs under a base path that occurs nowhere else, and in texts that base is
 replaced by the token's path, so Vite's absolute module addresses and its HMR socket come back here.
 
+A port of a person's own sandbox is shown in the same way, but what listens there knows of no base path. Its addresses
+that begin with a slash come here without a token; the page's own address, which the browser sends along, tells where
+they belong, and they are sent there.
+
 A page that is open keeps that socket, and whoever looks at it follows the session like a reader of its events: the
 session is told, so it does not go to sleep under an audience that is only looking. Where it sleeps all the same (its
 video is finished), the page stays as it is, and is loaded anew when there is a dev server again.
@@ -16,8 +20,8 @@ from __future__ import annotations
 import asyncio
 import html
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -27,20 +31,24 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
-from websockets.asyncio.client import ClientConnection, unix_connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.typing import Subprotocol
 
-from koda_ray.errors import KodaError, ServerFailed
+from koda_ray.errors import KodaError, NotFound, ServerFailed
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint
+from koda_ray.sandbox.preview import BAD_GATEWAY, http_client, open_socket
+from koda_ray.sandbox.workshop import Providers, Workshop
 from koda_ray.serve.deps import SessionDirectory
+from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.problem import problem_response
 from koda_ray.serve.signing import Grant, Signer
 from koda_ray.serve.streams import Watchers
+from koda_ray.state.store import Store
 
-__all__ = ["create_preview_app"]
+__all__ = ["create_preview_app", "reaching"]
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_TEXT_BYTES = 32 * 1024 * 1024
@@ -57,6 +65,11 @@ _TEXTS = ("text/", "application/javascript", "application/json", "application/ma
 _log = get_logger(__name__)
 
 
+Reach = Callable[[str, str, int], Awaitable[PreviewEndpoint]]
+"""Says where a sandbox's port answers, given the sandbox, its user and the port."""
+_Key = tuple[str, str, int | None]
+
+
 @dataclass
 class _Upstream:
     """One session's dev server, asked for again after a while or when it no longer answers."""
@@ -70,36 +83,47 @@ class _Upstream:
 class _Proxy:
     """What the routes share."""
 
-    directory: SessionDirectory
+    directory: SessionDirectory | None
     signer: Signer
     api_port: int
-    watchers: Watchers
-    upstreams: dict[tuple[str, str], _Upstream] = field(default_factory=dict[tuple[str, str], _Upstream])
+    watchers: Watchers | None
+    reach: Reach | None
+    upstreams: dict[_Key, _Upstream] = field(default_factory=dict["_Key", _Upstream])
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def sessions(self) -> SessionDirectory:
+        """Who finds sessions; NotFound where none are shown."""
+        if self.directory is None:
+            raise NotFound("no sessions are shown here")
+        return self.directory
 
     async def upstream(self, grant: Grant, *, failed: _Upstream | None = None) -> _Upstream:
         """Return where a session's dev server answers; whose token it is has been asked with it."""
-        key = (grant.session_id, grant.user_id)
+        key = (grant.session_id, grant.user_id, grant.port)
         known = self.upstreams.get(key)
         if known is not None and known.until > time.monotonic() and known is not failed:
             return known
-        endpoint = await self.directory.preview(session_id=grant.session_id, user_id=grant.user_id)
+        endpoint = await self._endpoint(grant)
         async with self.lock:
             known = self.upstreams.get(key)
             if known is not None and known.endpoint == endpoint and known is not failed:
                 known.until = time.monotonic() + _ENDPOINT_TTL_S
                 return known
             await self._forget(key)
-            client = httpx.AsyncClient(
-                transport=httpx.AsyncHTTPTransport(uds=endpoint.socket_path),
-                base_url="http://localhost",
-                timeout=_TIMEOUT,
-            )
+            client = http_client(endpoint, timeout=_TIMEOUT)
             found = _Upstream(endpoint, client, time.monotonic() + _ENDPOINT_TTL_S)
             self.upstreams[key] = found
             return found
 
-    async def _forget(self, key: tuple[str, str]) -> None:
+    async def _endpoint(self, grant: Grant) -> PreviewEndpoint:
+        if grant.port is None:
+            return await self.sessions.preview(session_id=grant.session_id, user_id=grant.user_id)
+        if self.reach is None:
+            raise ServerFailed("sandboxes of one's own are not shown here")
+        return await self.reach(grant.session_id, grant.user_id, grant.port)
+
+    async def _forget(self, key: _Key) -> None:
         """Close what is replaced, and what nobody has asked for in a while."""
         old = [other for other, upstream in self.upstreams.items() if upstream.until < time.monotonic() - _UNUSED_S]
         for gone in {key, *old}:
@@ -107,21 +131,25 @@ class _Proxy:
                 await upstream.client.aclose()
 
     async def close(self) -> None:
-        await self.watchers.close()
+        if self.watchers is not None:
+            await self.watchers.close()
         for upstream in self.upstreams.values():
             await upstream.client.aclose()
         self.upstreams.clear()
 
 
-def create_preview_app(directory: SessionDirectory, signer: Signer, *, api_port: int) -> Starlette:
+def create_preview_app(
+    directory: SessionDirectory | None, signer: Signer, *, api_port: int, reach: Reach | None = None
+) -> Starlette:
     """Build the preview's application.
 
     Args:
-        directory: Finds (and starts) a session's dev server, and hears how many look at it.
+        directory: Finds (and starts) a session's dev server, and hears how many look at it; None to show no sessions.
         signer: Checks the addresses that the API handed out.
         api_port: The API's port: pages of that port on the same host may show the preview in a frame.
+        reach: Says where ports of people's own sandboxes answer; None where they are not shown.
     """
-    proxy = _Proxy(directory, signer, api_port, Watchers(directory))
+    proxy = _Proxy(directory, signer, api_port, None if directory is None else Watchers(directory), reach)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -139,11 +167,16 @@ def create_preview_app(directory: SessionDirectory, signer: Signer, *, api_port:
     async def bare(request: Request) -> Response:
         return RedirectResponse(f"/p/{request.path_params['token']}/")
 
+    async def lost(request: Request) -> Response:
+        return _belongs(proxy, request)
+
+    methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
     app = Starlette(
         routes=[
             Route("/p/{token}", bare, methods=["GET"]),
-            Route("/p/{token}/{path:path}", http, methods=["GET", "HEAD", "POST", "OPTIONS"]),
+            Route("/p/{token}/{path:path}", http, methods=methods),
             WebSocketRoute("/p/{token}/{path:path}", socket),
+            Route("/{path:path}", lost, methods=methods),
         ],
         exception_handlers={KodaError: _refused},
         lifespan=lifespan,
@@ -152,8 +185,31 @@ def create_preview_app(directory: SessionDirectory, signer: Signer, *, api_port:
     return app
 
 
+def reaching(store: Store, providers: Providers) -> Reach:
+    """Find ports of people's own sandboxes where their rows say that they are."""
+
+    async def reach(sandbox_id: str, user_id: str, port: int) -> PreviewEndpoint:
+        return await Workshop(store, providers, user_id=user_id).reach(sandbox_id, port)
+
+    return reach
+
+
 def _grant(proxy: _Proxy, connection: HTTPConnection) -> Grant:
     return proxy.signer.check(str(connection.path_params["token"]))
+
+
+def _belongs(proxy: _Proxy, request: Request) -> Response:
+    """Send an address of a page that knows of no base path to where that page is."""
+    found = urlsplit(request.headers.get("referer", ""))
+    start, _, rest = found.path.removeprefix("/").partition("/")
+    token = rest.partition("/")[0]
+    if start != "p" or found.netloc != request.headers.get("host") or proxy.signer.check(token).port is None:
+        raise NotFound("there is no page at this address")
+    raw = (request.scope.get("raw_path") or request.scope["path"].encode()).decode("latin-1")
+    query = request.scope["query_string"].decode("latin-1")
+    return RedirectResponse(
+        f"/p/{token}{raw}{'?' if query else ''}{query}", status_code=307, headers=_guard(proxy, request, port=True)
+    )
 
 
 def _target(connection: HTTPConnection, base: str) -> str:
@@ -167,7 +223,7 @@ def _target(connection: HTTPConnection, base: str) -> str:
 async def _http(proxy: _Proxy, request: Request) -> Response:
     grant = _grant(proxy, request)
     if request.method == "OPTIONS":
-        return Response(status_code=204, headers=_guard(proxy, request))
+        return Response(status_code=204, headers=_guard(proxy, request, port=grant.port is not None))
     body = await request.body()
     upstream = await proxy.upstream(grant)
     try:
@@ -184,24 +240,29 @@ async def _http(proxy: _Proxy, request: Request) -> Response:
 
 async def _ask(upstream: _Upstream, request: Request, body: bytes) -> httpx.Response:
     headers = {name: value for name, value in request.headers.items() if name in _REQUEST_HEADERS}
-    headers |= {"host": "localhost", "accept-encoding": "identity"}
+    headers |= {"accept-encoding": "identity"}
     target = _target(request, upstream.endpoint.base)
     built = upstream.client.build_request(request.method, "/", headers=headers, content=body or None)
     built.url = built.url.copy_with(raw_path=target.encode("latin-1"))
-    return await upstream.client.send(built, stream=True)
+    answer = await upstream.client.send(built, stream=True)
+    if upstream.endpoint.url is not None and answer.status_code == BAD_GATEWAY:
+        await answer.aclose()  # the sandbox's gateway says so, not a page of ours
+        raise httpx.ConnectError("nobody answers behind the sandbox's gateway")
+    return answer
 
 
 async def _respond(proxy: _Proxy, request: Request, upstream: _Upstream, answer: httpx.Response) -> Response:
     base, ours = upstream.endpoint.base, f"/p/{request.path_params['token']}/"
+    guard = _guard(proxy, request, port=base == "/")
     headers = {name: value for name, value in answer.headers.items() if name in _RESPONSE_HEADERS}
-    headers |= _guard(proxy, request)
+    headers |= guard
     if answer.is_redirect:
         location = urlsplit(str(answer.headers.get("location", "")))
         await answer.aclose()
         path = location.path.removeprefix(base) if location.path.startswith(base) else ""
-        return RedirectResponse(f"{ours}{path}", status_code=307, headers=_guard(proxy, request))
+        return RedirectResponse(f"{ours}{path}", status_code=307, headers=guard)
     kind = answer.headers.get("content-type", "")
-    if request.method != "HEAD" and kind.startswith(_TEXTS):
+    if base != "/" and request.method != "HEAD" and kind.startswith(_TEXTS):
         try:
             text = await _read(answer)
         finally:
@@ -231,8 +292,8 @@ async def _stream(answer: httpx.Response) -> AsyncIterator[bytes]:
         await answer.aclose()
 
 
-def _guard(proxy: _Proxy, connection: HTTPConnection) -> dict[str, str]:
-    """Return the headers that keep the page where it is."""
+def _guard(proxy: _Proxy, connection: HTTPConnection, *, port: bool) -> dict[str, str]:
+    """Return the headers that keep the page where it is; one of a port tells this proxy, and nobody else, its own."""
     url = connection.url
     own = f"{url.hostname}:{url.port}" if url.port else str(url.hostname)
     names = (
@@ -244,9 +305,11 @@ def _guard(proxy: _Proxy, connection: HTTPConnection) -> dict[str, str]:
         f"connect-src 'self' ws://{own} wss://{own} data: blob:; worker-src 'self' blob:; object-src 'none'; "
         f"base-uri 'self'; form-action 'none'; frame-ancestors {parents}"
     )
+    methods = {"access-control-allow-methods": "*"} if port else {}
     return {
+        **methods,
         "content-security-policy": policy,
-        "referrer-policy": "no-referrer",
+        "referrer-policy": "same-origin" if port else "no-referrer",
         "x-content-type-options": "nosniff",
         # an opaque origin is nobody's, so its own modules need this; the address is the secret
         "access-control-allow-origin": "*",
@@ -279,19 +342,23 @@ async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
     except KodaError as error:
         await websocket.close(4000 + error.status, error.code)
         return
-    await websocket.accept(server.subprotocol)
     left_s = grant.expires_at.timestamp() - time.time()
-    tasks = [asyncio.create_task(_inwards(websocket, server)), asyncio.create_task(_outwards(websocket, server))]
+    tasks: list[asyncio.Task[None]] = []
     try:
-        with proxy.watchers.joined(grant.session_id):
+        await websocket.accept(server.subprotocol)
+        tasks = [asyncio.create_task(_inwards(websocket, server)), asyncio.create_task(_outwards(websocket, server))]
+        watched = proxy.watchers if grant.port is None else None
+        with watched.joined(grant.session_id) if watched is not None else nullcontext():
             await asyncio.wait(tasks, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await server.close()
+        await carried_out(_hang_up(server, tasks))
         with suppress(RuntimeError, WebSocketDisconnect):
             await websocket.close()
+
+
+async def _hang_up(server: ClientConnection, tasks: Sequence[asyncio.Task[None]]) -> None:
+    await ended(*tasks)
+    await server.close()
 
 
 async def _dial(proxy: _Proxy, websocket: WebSocket, grant: Grant) -> ClientConnection:
@@ -300,7 +367,9 @@ async def _dial(proxy: _Proxy, websocket: WebSocket, grant: Grant) -> ClientConn
     try:
         if _PING in websocket.scope["subprotocols"]:
             # a page that is left open when its session went to sleep asks each second: that must not wake it again
-            endpoint = await proxy.directory.shown(session_id=grant.session_id, user_id=grant.user_id)
+            if grant.port is not None:
+                return await _connect(websocket, (await proxy.upstream(grant)).endpoint)
+            endpoint = await proxy.sessions.shown(session_id=grant.session_id, user_id=grant.user_id)
             if endpoint is None:
                 raise ServerFailed("the session sleeps: load the page anew to wake it")
             return await _connect(websocket, endpoint)
@@ -315,8 +384,7 @@ async def _dial(proxy: _Proxy, websocket: WebSocket, grant: Grant) -> ClientConn
 
 async def _connect(websocket: WebSocket, endpoint: PreviewEndpoint) -> ClientConnection:
     protocols = [Subprotocol(name) for name in websocket.scope["subprotocols"]]
-    target = f"ws://localhost{_target(websocket, endpoint.base)}"
-    return await unix_connect(endpoint.socket_path, target, subprotocols=protocols or None, max_size=None)
+    return await open_socket(endpoint, _target(websocket, endpoint.base), protocols=protocols or None)
 
 
 async def _inwards(websocket: WebSocket, server: ClientConnection) -> None:

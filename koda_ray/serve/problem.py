@@ -20,7 +20,7 @@ from koda_ray.wire import Problem, ProblemField
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["PROBLEM_TYPE", "error_response", "install", "problem_response", "responses"]
+__all__ = ["PROBLEM_TYPE", "READ", "USED", "error_response", "install", "problem_response", "responses"]
 
 PROBLEM_TYPE = "application/problem+json"
 _TITLES = {
@@ -35,7 +35,7 @@ _TITLES = {
     416: "The range is not in the file",
     421: "Asked at the wrong name",
     422: "A value is not valid",
-    429: "Too many requests",
+    429: "A limit is reached",
     500: "Something broke on our side",
     502: "A part that we rely on failed",
     503: "Something that the work needs is missing",
@@ -48,13 +48,19 @@ _CODES = {
     413: "BODY_TOO_LARGE",
     415: "UNSUPPORTED_TYPE",
 }
+READ = frozenset({401, 422, 500, 507})
+"""What reading rows of one's own may be refused with."""
+USED = READ | {404, 409, 429, 502, 503}
+"""What using a sandbox or an image of one's own may be refused with: its provider has a say then, too."""
+_SHORT_CHARS = 40
 _log = get_logger(__name__)
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI entries for the errors that an operation may answer with."""
     return {
-        status: {"model": Problem, "description": _TITLES[status], "content": {PROBLEM_TYPE: {}}} for status in statuses
+        status: {"model": Problem, "description": _TITLES[status], "content": {PROBLEM_TYPE: {}}}
+        for status in sorted(statuses)
     }
 
 
@@ -128,7 +134,7 @@ async def _validation_error(request: Request, error: Exception) -> JSONResponse:
 
 
 def _field(item: dict[str, Any]) -> ProblemField:
-    """Name the value as the request does, and never repeat it: it may be a whole prompt."""
+    """Name the value as the request does, and repeat it where it is short: it may be a whole prompt."""
     where = [str(part) for part in item["loc"]]
     if where and where[0] in ("body", "query", "path", "header", "cookie") and len(where) > 1:
         where = where[1:]
@@ -136,6 +142,12 @@ def _field(item: dict[str, Any]) -> ProblemField:
     value = item.get("input")
     if item["type"] == "string_too_long" and isinstance(value, str):
         problem = f"{problem} (it has {len(value):,})"
+    elif isinstance(value, str | int | float) and len(str(value)) <= _SHORT_CHARS:
+        problem = f"{problem} (it is {value!r})"
+    if item["type"] == "extra_forbidden":
+        problem = "there is no such field"
+    elif item["type"] == "too_short":
+        problem = f"give at least {item['ctx']['min_length']}, not {item['ctx']['actual_length']}"
     return ProblemField(field=".".join(where), problem=problem)
 
 
@@ -143,6 +155,9 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = error.status_code
     detail = f"there is nothing at {request.url.path}" if status == 404 else str(error.detail)
+    if status == 405:
+        allowed = (error.headers or {}).get("Allow", "no method")
+        detail = f"{request.method} is not for {request.url.path}, which takes {allowed}"
     return problem_response(
         status=status,
         code=_CODES.get(status, f"HTTP_{status}"),

@@ -1,6 +1,6 @@
-"""Short-lived tokens that let whoever holds the address see one session's live preview.
+"""Short-lived tokens that let whoever holds the address see one session's live preview, or a port of a sandbox.
 
-A token says session, user and expiry, and carries an HMAC of them. It needs no table, no cookie and no header, which
+A token says what, user and expiry, and carries an HMAC of them. It needs no table, no cookie and no header, which
 matters because the page it opens is hostile and runs in an opaque origin, where neither cookies nor storage work.
 """
 
@@ -37,11 +37,12 @@ class Forbidden(KodaError):
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """What a token lets its holder see."""
+    """What a token lets its holder see: a session's page, or what a person's own sandbox serves on a port."""
 
     session_id: str
     user_id: str
     expires_at: datetime
+    port: int | None = None
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,20 @@ class Signer:
         """Use ``KODA_SIGNING_KEY``, or a key of this installation's own. Raises as `signing_key`."""
         return cls(signing_key(settings))
 
-    def sign(self, *, session_id: str, user_id: str, ttl_s: float = PREVIEW_TTL_S) -> tuple[str, datetime]:
-        """Make a token that lives ``ttl_s`` seconds; return it with its end."""
+    def sign(
+        self, *, session_id: str, user_id: str, port: int | None = None, ttl_s: float = PREVIEW_TTL_S
+    ) -> tuple[str, datetime]:
+        """Make a token that lives ``ttl_s`` seconds; return it with its end.
+
+        Args:
+            session_id: Of the session, or of the sandbox where there is a port.
+            user_id: Whose.
+            port: What is shown of a sandbox.
+            ttl_s: How long.
+        """
         expires_at = (self.clock() + timedelta(seconds=ttl_s)).replace(microsecond=0)
-        body = f"{session_id}.{user_id}.{int(expires_at.timestamp())}"
+        what = session_id if port is None else f"{session_id}:{port}"
+        body = f"{what}.{user_id}.{int(expires_at.timestamp())}"
         return f"{body}.{self._mac(body)}", expires_at
 
     def check(self, token: str) -> Grant:
@@ -79,7 +90,8 @@ class Signer:
                 "POST /v1/sessions/<id>/preview",
                 code="TOKEN_EXPIRED",
             )
-        return Grant(session_id=parts[0], user_id=parts[1], expires_at=expires_at)
+        what, _, port = parts[0].partition(":")
+        return Grant(session_id=what, user_id=parts[1], expires_at=expires_at, port=int(port) if port else None)
 
     def _mac(self, body: str) -> str:
         digest = hmac.new(self.key, b"koda preview v1\0" + body.encode(), hashlib.sha256).digest()

@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Collection, Generator
 from contextlib import aclosing, contextmanager, suppress
+from typing import TypeVar
 
 from koda_ray.errors import InvalidInput, NotFound
-from koda_ray.events import Envelope
+from koda_ray.events import Channel, Envelope
 from koda_ray.logs import get_logger
 from koda_ray.serve.deps import ApiDeps, SessionDirectory
+from koda_ray.serve.ending import ended
 from koda_ray.state.stream import follow
 
-__all__ = ["REPEAT_S", "Watchers", "cursor", "job_events", "session_events"]
+__all__ = ["REPEAT_S", "Watchers", "cursor", "job_events", "pieces_until", "session_events"]
 
 REPEAT_S = 10.0
 """How often a session is told again how many follow it here, in seconds."""
@@ -28,7 +30,7 @@ _OVER = ("succeeded", "failed", "cancelled")
 _LOOK_S = 1.0
 """How often a quiet stream looks whether its session is still there, in seconds."""
 
-
+_T = TypeVar("_T")
 _log = get_logger(__name__)
 
 
@@ -115,35 +117,58 @@ def cursor(last_event_id: str | None, after: int | None) -> int:
     return int(text)
 
 
-async def session_events(deps: ApiDeps, watchers: Watchers, session_id: str, *, after: int) -> AsyncGenerator[Envelope]:
-    """Yield a session's events with ``seq > after``, then new ones as they come, until deletion or shutdown."""
-    events = follow(deps.store, session_id, after, done=deps.draining.is_set, heartbeat_s=_LOOK_S)
+async def session_events(
+    deps: ApiDeps, watchers: Watchers, session_id: str, *, after: int, channels: Collection[Channel] | None = None
+) -> AsyncGenerator[Envelope | int]:
+    """Yield a session's events with ``seq > after``, then new ones as they come, until deletion or shutdown.
+
+    Who follows some ``channels`` is also told a number to come back with, once a while, where others have moved it on.
+    """
+    events = follow(
+        deps.store, session_id, after, channels=channels, done=deps.draining.is_set, heartbeat_s=_LOOK_S
+    )  # fmt: skip
+    known = after
     with watchers.joined(session_id):
         async with aclosing(events):
-            async for envelope in events:
-                if envelope is not None:
-                    yield envelope
+            async for event in events:
+                if isinstance(event, Envelope):
+                    known = event.seq
+                    yield event
                 elif await _deleted(deps, session_id):
                     return
+                elif event > known:
+                    known = event
+                    yield event
 
 
-async def job_events(deps: ApiDeps, job_id: str, *, after: int) -> AsyncGenerator[Envelope]:
-    """Yield the events of a render of its own with ``seq > after``, then new ones, until it is over or shutdown."""
+async def job_events(
+    deps: ApiDeps, job_id: str, *, after: int, channels: Collection[Channel] | None = None
+) -> AsyncGenerator[Envelope | int]:
+    """Yield the events of a render of its own with ``seq > after``, then new ones, until it is over or shutdown.
+
+    Who follows some ``channels`` is told numbers as by `session_events`.
+    """
     over = (await deps.store.get_job(job_id)).status in _OVER
 
     def done() -> bool:
         return over or deps.draining.is_set()
 
-    events = follow(deps.store, job_id, after, until=_last, done=done, heartbeat_s=_LOOK_S)
+    events = follow(deps.store, job_id, after, channels=channels, until=_last, done=done, heartbeat_s=_LOOK_S)
+    known = after
     async with aclosing(events):
-        async for envelope in events:
-            if envelope is not None:
-                yield envelope
-            elif not over:  # looked at before the log is read once more: nothing of it is missed
+        async for event in events:
+            if isinstance(event, Envelope):
+                known = event.seq
+                yield event
+                continue
+            if not over:  # looked at before the log is read once more: nothing of it is missed
                 try:
                     over = (await deps.store.get_job(job_id)).status in _OVER
                 except NotFound:  # deleted meanwhile
                     return
+            if event > known:
+                known = event
+                yield event
 
 
 def _last(envelope: Envelope) -> bool:
@@ -156,3 +181,21 @@ async def _deleted(deps: ApiDeps, session_id: str) -> bool:
     except NotFound:
         return True
     return False
+
+
+async def pieces_until(over: asyncio.Event, pieces: AsyncGenerator[_T]) -> AsyncGenerator[_T]:
+    """Yield pieces until there are no more, or something is over; at the end ``pieces`` is at rest, to be closed."""
+    ending = asyncio.create_task(over.wait())
+    try:
+        while not over.is_set():
+            coming = asyncio.ensure_future(anext(pieces, None))
+            try:
+                await asyncio.wait({coming, ending}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if not coming.done():
+                    await ended(coming)
+            if coming.cancelled() or (piece := coming.result()) is None:
+                return
+            yield piece
+    finally:
+        await ended(ending)

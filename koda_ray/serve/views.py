@@ -10,10 +10,10 @@ from pydantic import JsonValue
 from pydantic.alias_generators import to_camel
 
 from koda_ray.errors import InvalidInput
-from koda_ray.state.store import JobRecord, SessionRecord
-from koda_ray.wire import RenderPage, RenderSummary, RenderView, SessionPage, SessionSummary, SessionView
+from koda_ray.state.store import ApprovalRecord, JobRecord, SessionRecord
+from koda_ray.wire import ApprovalView, RenderPage, RenderSummary, RenderView, SessionPage, SessionSummary, SessionView
 
-__all__ = ["page_of", "render_place", "render_view", "renders_page", "view_of"]
+__all__ = ["approval_view", "page_of", "render_place", "render_view", "renders_page", "view_of"]
 
 _SUMMARY_CHARS = 200
 _PLACE = re.compile(r"([0-9a-f]{1,16})-([A-Za-z0-9_-]{1,64})")
@@ -32,6 +32,20 @@ def view_of(row: SessionRecord) -> SessionView:
         state=row.state,
         created_at=row.created_at,
         updated_at=row.updated_at,
+    )
+
+
+def approval_view(approval: ApprovalRecord) -> ApprovalView:
+    """Show what waits for a person, or waited."""
+    return ApprovalView(
+        id=approval.id,
+        kind=approval.kind,
+        status=approval.status,
+        payload=approval.payload,
+        call_id=approval.call_id,
+        answer=approval.answer,
+        created_at=approval.created_at,
+        resolved_at=approval.resolved_at,
     )
 
 

@@ -15,6 +15,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from koda_ray.console.server import MARK, OwnServer, ServerFailed, running_url, stop_running
+from koda_ray.errors import StorageError
 from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.ray_auth import choose_ray_auth
 
@@ -59,10 +60,19 @@ def test_a_server_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("KODA_RUNFILE", str(tmp_path / "server.json"))
     monkeypatch.setenv("KODA_HOST", "0.0.0.0")
     monkeypatch.setenv("DATABASE_PATH", str(tmp_path / "koda.db"))
+    (tmp_path / "server.log").write_text("words of an earlier server\n")
     own = OwnServer(tmp_path / "server.log")
-    with pytest.raises(ServerFailed, match="KODA_API_KEYS"):
+    with pytest.raises(ServerFailed, match="KODA_API_KEYS") as raised:
         own.start()
     own.stop()
+    assert "earlier" not in raised.value.message
+    assert (tmp_path / "server.log").read_text().startswith("words of an earlier server")
+
+
+def test_a_data_folder_that_cannot_be_made_is_told_with_its_setting(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("mine")
+    with pytest.raises(StorageError, match=r"note\.txt/data could not be written: .*KODA_DATA_DIR"):
+        OwnServer(tmp_path / "note.txt/data/server.log").start()
 
 
 @pytest.mark.ray

@@ -13,20 +13,26 @@ from rich.console import Console
 from koda_ray.console.ask import Ask, Nobody, Yes
 from koda_ray.console.live import LiveView, phase_line
 from koda_ray.console.plain import PlainLines
-from koda_ray.console.text import clean, duration, one_line, size, slug
+from koda_ray.console.text import clean, duration, left, one_line, size, slug
 from koda_ray.console.view import CODE_KEPT_CHARS, View
 from koda_ray.events import CHANNELS, Envelope
 from koda_ray.types import (
+    Budget,
     ErrorInfo,
     Execution,
     NodeState,
     Option,
     Output,
+    Paused,
+    PendingCall,
     Plan,
     Preview,
     Question,
     Scene,
+    Todo,
+    now,
 )
+from koda_ray.wire import ApprovalView
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 PLAN = Plan(
@@ -200,6 +206,7 @@ def test_everything_is_there_where_there_is_room() -> None:
         (state("question", question=QUESTION), "Waiting for your answer"),
         (state("plan", plan=PLAN), "accept the plan"),
         (state("idle", "analyze"), "Reading the prompt"),
+        (state("executing", approval=PendingCall(approval_id="a", call_id="c", agent="o", name="put")), "agree to put"),
         (
             state("error", error=ErrorInfo(message="the page threw", code="PAGE_ERROR", phase="executing")),
             "the page threw",
@@ -317,6 +324,48 @@ def test_a_plan_is_accepted_changed_or_left(
     assert decision is not None and (decision.action, decision.text) == expected
 
 
+CALL = ApprovalView(
+    id="apr_1",
+    kind="tool_call",
+    status="pending",
+    payload={"name": "put", "proposed": {"path": "a"}, "reason": "it changes something", "shown": "-old\n+new[b]"},
+    call_id="cal_1",
+    answer=None,
+    created_at=now(),
+    resolved_at=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ([""], ("approve", None, None)),
+        (["e", "{", "[1]", '{"path": "b"}'], ("approve", None, {"path": "b"})),
+        (["r", ""], ("refuse", None, None)),
+        (["r", "not today"], ("refuse", "not today", None)),
+        (["not today"], ("refuse", "not today", None)),
+        (["zz", "q"], ("leave", None, None)),
+    ],
+)
+def test_a_tool_call_is_shown_with_its_diff_and_let_run_changed_refused_or_left(
+    typed: list[str], expected: tuple[str, str | None, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.StringIO()
+    console = Console(file=out)
+    monkeypatch.setattr(console, "input", lambda *_: typed.pop(0))
+    decision = Ask(console).agree(CALL)
+    assert decision is not None and (decision.action, decision.text, decision.arguments) == expected
+    for part in ("put", '"path": "a"', "-old", "+new[b]", "it changes something"):
+        assert part in out.getvalue()
+
+
+def test_yes_lets_a_call_run_and_leaves_what_is_stuck() -> None:
+    yes, stuck = Yes(), Question(text="How shall I go on?", reason="stuck")
+    assert (decision := yes.agree(CALL)) is not None and decision.action == "approve"
+    assert (decision := yes.decide(state("question", question=stuck))) is not None and decision.option_id == "stop"
+    assert Nobody().agree(CALL) is None
+
+
 # --- words ----------------------------------------------------------------------------------------------------------
 
 
@@ -349,6 +398,82 @@ def test_numbers_as_people_say_them() -> None:
         "1:05",
         "1:01:01",
     ]
+    assert [left(*given) for given in ((7.0, 40.0), (0.04, 94.0), (None, 1.0), (3.0, 100.0))] == [
+        "7.0 s left",
+        "",
+        "",
+        "",
+    ]
     assert [size(value) for value in (12, 3200, 14_000_000, 2e9)] == ["12 B", "3.2 kB", "14 MB", "2.0 GB"]
     assert one_line("a\n b\tc", 10) == "a b c" and one_line("abcdef", 4) == "abc…"
     assert clean("a\x1b[31mb\x9bc") == "abc"
+
+
+def test_going_back_shows_what_was_then_and_undoing_it_shows_the_rest_again() -> None:
+    story = Story()
+    story.tell("message", role="user", content="a ball")  # 1
+    story.tell("message", role="assistant", content="Here it is.")  # 2
+    story.tell("message", role="user", content="red")  # 3
+    story.tell("todo_update", todoId="t", label="Paint", status="active")
+    story.tell("render_start", jobId="job_1", quality="preview", frames=60)
+    then = state("plan", execution=Execution(todos=(Todo(id="s", label="Set up"),)).model_dump()).model_dump(
+        mode="json"
+    )
+    story.tell("rewound", point="msg_1", headId="hed_1", history=[[1, 3]])
+    story.tell("state_change", phase="plan", owes=None, state=then)
+    assert story.view.messages == [("user", "a ball"), ("assistant", "Here it is.")]
+    assert list(story.view.todos) == ["s"] and story.view.bars == {}
+    assert any("back to msg_1" in line and "--undo" in line for line in story.lines)
+    story.tell("message", role="user", content="green")  # 8
+    story.tell("rewound", point="hed_1", headId="hed_2", history=[[1, 6]])
+    assert [words for _, words in story.view.messages] == ["a ball", "Here it is.", "red"]
+    story.tell("forked", sessionId="ses_0", point=None, seq=3)
+    assert "forked" in story.lines[-1]
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------------
+
+MORE = Question(
+    text="The budget of $1.00 does not cover what comes next. Go on?",
+    options=(Option(id="more", label="Go on with $1.00 more"), Option(id="stop", label="Stop here")),
+    custom_input=False,
+    reason="budget",
+)
+PAUSED = Paused(phase="executing", owes="execute", resource="cost", account="ses_1", limit=10**6, raise_to=2 * 10**6)
+
+
+def test_what_it_costs_is_shown_and_a_warning_until_there_is_more() -> None:
+    story = Story()
+    story.tell(
+        "state_change",
+        state=state("executing", "execute", execution=Execution()).model_dump(by_alias=True, mode="json"),
+    )
+    story.tell("usage", inputTokens=10, costUsd=0.5).tell("usage", inputTokens=5, costUsd=None)
+    story.tell("budget_warning", message="81 % of $1.00 are used")
+    assert (story.view.cost_usd, story.view.usage["inputTokens"]) == (0.5, 15)
+    assert any("budget" in line and "81 %" in line for line in story.lines)
+    drawn = io.StringIO()
+    console = Console(file=drawn, width=100, force_terminal=True, color_system=None)
+    console.print(LiveView(story.view, prompt="a ball", began=BEGAN))
+    assert "$0.50" in drawn.getvalue() and "81 % of $1.00" in drawn.getvalue()
+    more = state("executing", "execute", execution=Execution(), budget=Budget(cost_usd=2))
+    story.tell("state_change", state=more.model_dump(by_alias=True, mode="json"))
+    assert story.view.warning == ""
+
+
+def test_agreeing_to_everything_is_not_agreeing_to_a_bill() -> None:
+    paused = state("question", question=MORE, paused=PAUSED, execution=Execution())
+    decided = Yes().decide(paused)
+    assert decided is not None and decided.action == "leave"
+    assert phase_line(paused).plain == phase_line(state("executing", "execute", execution=Execution())).plain
+    console = Console(file=io.StringIO(), force_terminal=True)
+    console.input = lambda *_, **__: "2"  # type: ignore[method-assign, assignment]
+    asked = Ask(console).decide(paused)
+    assert asked is not None and asked.option_id == "stop"
+
+
+def test_half_a_file_is_not_shown_once_a_part_of_it_is_left_out() -> None:
+    story = Story().tell("code_chunk", path="src/App.tsx", offset=0, delta="export ")
+    story.tell("resync", reason="slow", after=1, wholeFrom=900, leftOut=700)
+    assert story.view.code is None
+    assert story.lines[-1].endswith("700 events of progress are left out: what reads this is too slow")

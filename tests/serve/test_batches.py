@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
 from koda_ray.client import KodaClient
-from koda_ray.errors import Conflict, InvalidInput
+from koda_ray.errors import Conflict, InvalidInput, NotFound
 from koda_ray.render.local import LocalExecutor
 from koda_ray.types import now
 from koda_ray.wire import MAX_BATCH_ROWS, PageRender
@@ -87,12 +88,36 @@ async def test_a_batch_is_recorded_in_the_order_of_its_rows(koda: World, client:
     assert len((await client.page_renders(status=["cancelled"])).renders) == 1
 
 
+async def test_a_batch_is_counted_and_cancelled_as_a_whole(koda: World, client: KodaClient, page: Path) -> None:
+    made = await client.render_batch(page, [{"n": number} for number in range(12)], OPTIONS)
+    other = await client.render_batch(page, [{"n": 1}], OPTIONS)
+    taken = [await koda.store.claim_job(render_id, lease_until=now()) for render_id in made.render_ids[:3]]
+    await koda.store.update_job(replace(taken[0], status="succeeded"))
+    seen = await client.batch(made.id)
+    assert (seen.renders, seen.queued, seen.running, seen.succeeded) == (12, 9, 2, 1)
+    done = await client.cancel_batch(made.id)
+    assert (done.renders, done.queued, done.running, done.succeeded, done.cancelled) == (12, 0, 0, 1, 11)
+    assert await client.cancel_batch(made.id) == done
+    assert (await client.batch(other.id)).queued == 1
+    assert done.renders_url == made.renders_url
+
+
+@pytest.mark.browser
+async def test_cancelling_a_batch_ends_what_it_renders(browsers: World, client: KodaClient, page: Path) -> None:
+    made = await client.render_batch(page, [{"n": 1}, {"n": 2}], OPTIONS.model_copy(update={"duration": 60.0}))
+    async with asyncio.timeout(60):
+        while not (await client.batch(made.id)).running:
+            await asyncio.sleep(0.05)
+    done = await client.cancel_batch(made.id)
+    assert (done.cancelled, done.running) == (2, 0)
+
+
 @pytest.mark.parametrize(
     ("rows", "options", "says"),
     [
-        ([], {}, "rows"),
+        ([], {}, "rows: give at least 1, not 0"),
         ([{}] * (MAX_BATCH_ROWS + 1), {}, str(MAX_BATCH_ROWS)),
-        ([{}, 7], {}, "rows: 1"),
+        ([{}, 7], {}, "rows.1"),
         ("[{", {}, "rows"),
         ([{}, {"text": "x" * (1024 * 1024)}], {}, "row 2"),
         ([{}], {"props": {"a": 1}}, "options.props"),
@@ -132,5 +157,8 @@ async def test_batches_are_their_owners(tmp_path: Path, page: Path) -> None:
         async with KodaClient(koda.url, key="a" * 32) as ann:
             assert len((await ann.page_renders(batch=batches["a"].id)).renders) == 1
             assert (await ann.page_renders(batch=batches["b"].id)).renders == ()
+            for call in (ann.batch(batches["b"].id), ann.cancel_batch(batches["b"].id)):
+                with pytest.raises(NotFound):
+                    await call
             with pytest.raises(InvalidInput):
                 await ann.page_renders(batch="bat_%")

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import cast
@@ -14,10 +16,13 @@ from websockets.exceptions import InvalidStatus
 
 from koda_ray import commands
 from koda_ray.client import KodaClient
+from koda_ray.errors import InvalidInput
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.serve.api import create_app
 from koda_ray.serve.streams import Watchers
 from koda_ray.sse import SseDecoder
+from koda_ray.state.store import LogRest
+from koda_ray.types import now
 
 from .test_sessions import PROMPT, until
 from .world import ScriptedDirectory, World, free_port, reached, serving, world
@@ -271,3 +276,134 @@ async def test_events_of_kinds_that_a_client_does_not_know_are_skipped(koda: Wor
         if seq == 2:
             break
     assert seen == [1, 2]
+
+
+async def test_a_client_that_does_not_read_is_told_what_it_is_spared(koda: World, client: KodaClient) -> None:
+    """Over a real socket with a small buffer: the server waits, keeps a page, and leaves out progress only."""
+    session_id = await held(koda, client)
+    loop = asyncio.get_running_loop()
+    quiet = socket.socket()
+    quiet.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    quiet.setblocking(False)
+    port = httpx.URL(koda.url).port
+    await loop.sock_connect(quiet, ("127.0.0.1", port))
+    request = f"GET /v1/sessions/{session_id}/events HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n"
+    await loop.sock_sendall(quiet, request.encode())
+    await reached(lambda: koda.directory.watchers.get(session_id) == 1)
+    chunk = NewEvent(type="code_chunk", data={"path": "src/App.tsx", "offset": 0, "delta": "x" * 8000})
+    important = NewEvent(type="budget_warning", data={"message": "nearly used up"})
+    for _ in range(12):
+        await koda.directory.move(session_id, events=(*[chunk] * 249, important))
+    newest = (await koda.store.get_session(session_id)).seq
+    decoder, got = SseDecoder(), list[Envelope]()
+    reader, writer = await asyncio.open_connection(sock=quiet)
+    async with asyncio.timeout(30):
+        await reader.readuntil(b"\r\n\r\n")
+        while not got or got[-1].seq < newest:
+            block = await reader.read(65536)
+            got += [Envelope.model_validate_json(data) for _, _, data in decoder.feed(block) if data]
+    writer.close()
+    await writer.wait_closed()
+    (told,) = [event for event in got if event.type == "resync"]
+    numbers = [event.seq for event in got if event.type != "resync"]
+    assert told.data["reason"] == "slow" and told.data["wholeFrom"] == newest + 1
+    assert newest - len(numbers) == told.data["leftOut"] and len(numbers) < 2000
+    assert numbers == sorted(set(numbers))
+    assert [event.type for event in got].count("budget_warning") == 12
+    # who comes back with the number that it was told under gets everything
+    again = client.follow(session_id, after=told.seq)
+    assert [(await anext(again)).seq for _ in range(300)] == [*range(told.seq + 1, told.seq + 301)]
+    await again.aclose()
+
+
+async def test_swept_progress_is_told_over_both_kinds_of_stream(koda: World, client: KodaClient) -> None:
+    session_id = await held(koda, client)
+    chunk = NewEvent(type="code_chunk", data={"path": "a", "offset": 0, "delta": "x"})
+    await koda.directory.move(session_id, events=(chunk, NewEvent(type="thinking", data={})))
+    await koda.store.prune_events(now() + timedelta(minutes=1))
+    events = client.follow(session_id, after=1)
+    told, after = await anext(events), await anext(events)
+    await events.aclose()
+    assert (told.type, told.seq, after.seq) == ("resync", 1, 3)
+    assert told.data == {"reason": "swept", "after": 1, "wholeFrom": 3, "leftOut": 1}
+    over_socket = await frames(f"{koda.url.replace('http', 'ws')}/v1/sessions/{session_id}/ws?after=1", 2)
+    assert [(each["type"], each["seq"]) for each in over_socket] == [("resync", 1), ("THINKING", 3)]
+
+
+NOTE = NewEvent(type="usage", data={})
+
+
+async def test_who_follows_some_channels_is_told_where_to_come_back_to(
+    koda: World, client: KodaClient, http: httpx.AsyncClient
+) -> None:
+    session_id = await held(koda, client)
+    await koda.directory.move(session_id, commands.Think("one"))
+    path = f"/v1/sessions/{session_id}/events"
+    assert [name for name, *_ in await take(http, f"{path}?channels=progress", 1)] == ["2"]
+    both = await take(http, f"{path}?channels=progress&channels=control", 2)
+    assert [event for _, event, _ in both] == ["STATE_CHANGE", "THINKING"]
+    await koda.directory.move(session_id, events=(NOTE,) * 40)
+    decoder, got = SseDecoder(), list[str]()
+    async with asyncio.timeout(10), http.stream("GET", f"{path}?channels=progress&after=1") as response:
+        async for block in response.aiter_raw():  # an id alone comes: EventSource keeps it, and calls nobody
+            got += [name for name, _, _ in decoder.feed(block)]
+            if decoder.last_id == "42":
+                break
+    assert got == ["2"]
+
+
+async def test_the_client_comes_back_behind_what_it_does_not_follow(tmp_path: Path) -> None:
+    port = free_port()
+    async with world(tmp_path, serve=False) as koda, KodaClient(f"http://127.0.0.1:{port}") as client:
+        asked: list[int] = []
+        read = koda.deps.store.log_rest
+
+        async def log_rest(stream_id: str, after: int) -> LogRest:
+            asked.append(after)
+            return await read(stream_id, after)
+
+        koda.deps.store.log_rest = log_rest  # type: ignore[method-assign]
+        async with serving(create_app(koda.deps), port):
+            session_id = await held(koda, client)
+            await koda.directory.move(session_id, commands.Think("one"))
+            await koda.directory.move(session_id, events=(NOTE,) * 40)
+            events = client.follow(session_id, channels="progress")
+            assert (await anext(events)).data["message"] == "one"
+            coming = asyncio.ensure_future(anext(events))
+            await asyncio.sleep(1.5)  # a quiet stream says once a second how far it is
+        koda.deps.draining.clear()
+        async with serving(create_app(koda.deps), port):
+            await reached(lambda: asked[-1] == 42)
+            await koda.directory.move(session_id, commands.Think("two"))
+            assert (await asyncio.wait_for(coming, 10)).data["message"] == "two"
+            await events.aclose()
+
+
+async def test_a_websocket_follows_some_channels_too(koda: World, client: KodaClient) -> None:
+    session_id = await held(koda, client)
+    await koda.directory.move(session_id, commands.Think("one"))
+    await koda.directory.move(session_id, events=(NOTE,) * 40)
+    base = f"{koda.url.replace('http', 'ws')}/v1/sessions/{session_id}/ws"
+    one, place = await frames(f"{base}?channels=progress", 2)
+    assert (one["type"], one["seq"]) == ("THINKING", 2)
+    assert place == {"type": "cursor", "seq": 42, "payload": None}
+
+
+async def test_a_channel_that_is_none_is_refused_with_those_that_are(
+    koda: World, client: KodaClient, http: httpx.AsyncClient
+) -> None:
+    session_id = await held(koda, client)
+    for path in (f"/v1/sessions/{session_id}", f"/api/nodes/{(await client.session(session_id)).node_id}"):
+        response = await http.get(f"{path}/events?channels=progress&channels=news")
+        assert response.status_code == 422
+        assert all(name in response.text for name in ("progress", "control", "monitor")), response.text
+    with pytest.raises(InvalidStatus) as refused:
+        await frames(f"{koda.url.replace('http', 'ws')}/v1/sessions/{session_id}/ws?channels=news", 1)
+    assert refused.value.response.status_code == 422
+    body = json.loads(refused.value.response.body or b"{}")
+    assert body["detail"] == "there is no channel 'news'; the channels are progress, control, monitor"
+    with pytest.raises(InvalidInput, match="'news'"):
+        await anext(client.follow(session_id, channels="news"))  # type: ignore[arg-type]
+    described = (await http.get("/v1/openapi.json")).json()["paths"]["/v1/sessions/{session_id}/events"]["get"]
+    (channels,) = [each for each in described["parameters"] if each["name"] == "channels"]
+    assert all(name in json.dumps(channels) for name in ("progress", "control", "monitor"))

@@ -27,7 +27,7 @@ PACKAGE = "koda_made_by_a_generator"
 PAGE = """<!doctype html><style>body{margin:0;background:#123} div{width:40px;height:40px;background:orange;
 animation:go 1s linear infinite} @keyframes go{to{transform:translateX(100px)}}</style><div></div>"""
 # the generator takes files of these kinds for files when it is told so
-CONFIG = {"content_type_overrides": dict.fromkeys(("image/jpeg", "video/mp4"), "application/octet-stream")}
+CONFIG = {"content_type_overrides": dict.fromkeys(("image/jpeg", "image/png", "video/mp4"), "application/octet-stream")}
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from koda_ray.client import KodaClient
 from koda_ray.errors import InvalidPath, NotFound
 from koda_ray.serve.media import Span, parse_range
+from koda_ray.state.storage import picture_key, sha256
 from koda_ray.types import RenderOptions
 
 from .test_sessions import PROMPT, until
@@ -107,6 +108,22 @@ async def test_preview_and_thumbnail(http: httpx.AsyncClient, finished: str) -> 
     assert preview.content == VIDEO["preview"]
     picture = await http.get(f"/v1/sessions/{finished}/thumbnail")
     assert picture.headers["content-type"] == "image/jpeg" and picture.content.startswith(b"\xff\xd8\xff")
+
+
+async def test_a_picture_that_an_agent_took(koda: World, client: KodaClient, http: httpx.AsyncClient) -> None:
+    made = await client.create(PROMPT)
+    row = await koda.store.get_session(made.session_id)
+    data = b"\x89PNG a frame"
+    await koda.storage.put(picture_key(row.user_id, row.project_id, row.id, sha256(data)), data)
+    found = await http.get(f"/v1/sessions/{row.id}/pictures/{sha256(data)}")
+    assert (found.content, found.headers["content-type"]) == (data, "image/png")
+    other = await client.create(PROMPT)
+    for session_id, digest, status in (
+        (other.session_id, sha256(data), 404),
+        (row.id, "0" * 64, 404),
+        (row.id, "x", 422),
+    ):
+        assert (await http.get(f"/v1/sessions/{session_id}/pictures/{digest}")).status_code == status
 
 
 async def test_another_format_is_another_type(client: KodaClient, http: httpx.AsyncClient, finished: str) -> None:

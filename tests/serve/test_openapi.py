@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from koda_ray.render.presets import PRESET_NAMES
 from koda_ray.serve.api import create_app
 from koda_ray.wire import Problem
 
@@ -21,8 +22,18 @@ OPERATIONS = {
     "requestChanges": ("post", "/v1/sessions/{session_id}/changes"),
     "sendMessage": ("post", "/v1/sessions/{session_id}/messages"),
     "cancel": ("post", "/v1/sessions/{session_id}/cancel"),
+    "rewind": ("post", "/v1/sessions/{session_id}/rewind"),
+    "fork": ("post", "/v1/sessions/{session_id}/fork"),
+    "getHistory": ("get", "/v1/sessions/{session_id}/history"),
     "retry": ("post", "/v1/sessions/{session_id}/retry"),
     "render": ("post", "/v1/sessions/{session_id}/render"),
+    "setBudget": ("post", "/v1/sessions/{session_id}/budget"),
+    "getSessionUsage": ("get", "/v1/sessions/{session_id}/usage"),
+    "getUsage": ("get", "/v1/usage"),
+    "listApprovals": ("get", "/v1/sessions/{session_id}/approvals"),
+    "approve": ("post", "/v1/sessions/{session_id}/approvals/{approval_id}/approve"),
+    "refuse": ("post", "/v1/sessions/{session_id}/approvals/{approval_id}/reject"),
+    "setPermissions": ("post", "/v1/sessions/{session_id}/permissions"),
     "followEvents": ("get", "/v1/sessions/{session_id}/events"),
     "followNodeEvents": ("get", "/api/nodes/{node_id}/events"),
     "openPreview": ("post", "/v1/sessions/{session_id}/preview"),
@@ -30,10 +41,13 @@ OPERATIONS = {
     "readFile": ("get", "/v1/sessions/{session_id}/files/{path}"),
     "getVideo": ("get", "/v1/sessions/{session_id}/video"),
     "getThumbnail": ("get", "/v1/sessions/{session_id}/thumbnail"),
+    "getPicture": ("get", "/v1/sessions/{session_id}/pictures/{digest}"),
     "listJobs": ("get", "/v1/sessions/{session_id}/jobs"),
     "getJob": ("get", "/v1/jobs/{job_id}"),
     "createRender": ("post", "/v1/renders"),
     "createBatch": ("post", "/v1/renders/batches"),
+    "getBatch": ("get", "/v1/renders/batches/{batch_id}"),
+    "cancelBatch": ("post", "/v1/renders/batches/{batch_id}/cancel"),
     "listRenders": ("get", "/v1/renders"),
     "getRender": ("get", "/v1/renders/{job_id}"),
     "cancelRender": ("post", "/v1/renders/{job_id}/cancel"),
@@ -45,6 +59,23 @@ OPERATIONS = {
     "getRenderReport": ("get", "/v1/renders/{job_id}/report"),
     "uploadAsset": ("post", "/v1/assets"),
     "listAssets": ("get", "/v1/sessions/{session_id}/assets"),
+    "createImage": ("post", "/v1/images"),
+    "listImages": ("get", "/v1/images"),
+    "removeImage": ("delete", "/v1/images/{image}"),
+    "createSandbox": ("post", "/v1/sandboxes"),
+    "listSandboxes": ("get", "/v1/sandboxes"),
+    "getSandbox": ("get", "/v1/sandboxes/{sandbox_id}"),
+    "watchSandbox": ("get", "/v1/sandboxes/{sandbox_id}/changes"),
+    "openDesktop": ("post", "/v1/sandboxes/{sandbox_id}/desktop"),
+    "openPort": ("post", "/v1/sandboxes/{sandbox_id}/ports/{port}"),
+    "extendSandbox": ("post", "/v1/sandboxes/{sandbox_id}/extend"),
+    "terminateSandbox": ("delete", "/v1/sandboxes/{sandbox_id}"),
+    "launchProcess": ("post", "/v1/sandboxes/{sandbox_id}/processes"),
+    "listProcesses": ("get", "/v1/sandboxes/{sandbox_id}/processes"),
+    "getProcess": ("get", "/v1/sandboxes/{sandbox_id}/processes/{name}"),
+    "readProcessOutput": ("get", "/v1/sandboxes/{sandbox_id}/processes/{name}/output"),
+    "followProcess": ("get", "/v1/sandboxes/{sandbox_id}/processes/{name}/events"),
+    "killProcess": ("delete", "/v1/sandboxes/{sandbox_id}/processes/{name}"),
     "health": ("get", "/v1/health"),
     "ready": ("get", "/v1/ready"),
 }
@@ -117,3 +148,10 @@ async def test_keys_are_described(described: dict[str, Any]) -> None:
     assert described["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
     assert "security" not in described["paths"]["/v1/health"]["get"]
     assert {"key": []} in described["paths"]["/v1/sessions"]["post"]["security"]
+
+
+async def test_every_option_of_a_render_is_described(described: dict[str, Any]) -> None:
+    options = described["components"]["schemas"]["PageRender"]["properties"]
+    assert not [name for name, option in options.items() if not option.get("description")]
+    for name in PRESET_NAMES:
+        assert name in options["preset"]["description"]

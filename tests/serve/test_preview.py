@@ -96,7 +96,7 @@ async def shown(tmp_path: Path, template: Settings) -> AsyncIterator[Shown]:
     port = free_port()
     async with world(tmp_path, KODA_PREVIEW_PORT=port, SANDBOX_PATH=tmp_path / "sandboxes") as koda:
         koda.directory.hold = {"analyze"}
-        provider = provider_from(koda.settings)
+        provider = provider_from(koda.settings, deployment=await koda.store.deployment())
         async with KodaClient(koda.url) as client:
             session_id = (await client.create(PROMPT)).session_id
             sandbox = await provider.create(sandbox_id=new_id("sbx"), session_id=session_id, user_id="local")
@@ -167,7 +167,7 @@ async def test_an_open_page_does_not_wake_a_session_that_sleeps(shown: Shown, pa
             await asyncio.sleep(0.05)
     assert directory.previews == asked
     assert await page.evaluate("window.__koda !== undefined")  # what was loaded is still shown
-    provider = provider_from(shown.koda.settings)
+    provider = provider_from(shown.koda.settings, deployment=await shown.koda.store.deployment())
     again = await provider.create(sandbox_id=new_id("sbx"), session_id=shown.session_id, user_id="local")
     try:
         source = (await again.read_file("src/App.tsx")).decode()

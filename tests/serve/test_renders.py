@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -59,10 +59,13 @@ async def browsers(koda: World) -> AsyncIterator[World]:
         await koda.directory.close()
 
 
-async def events(http: httpx.AsyncClient, job_id: str, after: int = 0) -> list[dict[str, object]]:
+async def events(
+    http: httpx.AsyncClient, job_id: str, after: int = 0, channels: Sequence[str] = ()
+) -> list[dict[str, object]]:
     """Follow a render to its end."""
     found: list[dict[str, object]] = []
-    async with asyncio.timeout(60), http.stream("GET", f"/v1/renders/{job_id}/events?after={after}") as stream:
+    path, asked = f"/v1/renders/{job_id}/events", {"after": after, "channels": list(channels)}
+    async with asyncio.timeout(60), http.stream("GET", path, params=asked) as stream:
         async for line in stream.aiter_lines():
             if line.startswith("data:"):
                 found.append(json.loads(line.removeprefix("data:")))
@@ -74,12 +77,18 @@ async def test_a_page_is_uploaded_followed_and_downloaded(browsers: World, http:
     made = await post(http, **SMALL, props={"name": "Ada"})
     assert made.status_code == 202, made.text
     view = made.json()
+    following = asyncio.create_task(events(http, view["id"], channels=["progress"]))
     assert made.headers["location"] == view["stateUrl"] == f"/v1/renders/{view['id']}"
     told = await events(http, view["id"])
     assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
     kinds = [str(event["type"]) for event in told]
     assert kinds[:2] == ["state_change", "render_start"] and kinds[-2:] == ["render_complete", "state_change"]
     assert "render_progress" in kinds
+    progress = await following  # ends as well, though the last event is on another channel
+    assert progress == [event for event in told if event["channel"] == "progress"] != told
+    assert await events(http, view["id"], channels=["control", "progress"]) == told
+    refused = await http.get(f"{view['stateUrl']}/events", params={"channels": "news"})
+    assert refused.status_code == 422 and "news" in refused.text
     assert await events(http, view["id"], after=len(told) - 1) == told[-1:]
     assert any("gone.png" in warning for warning in told[-2]["data"]["warnings"])  # type: ignore[index]
 
@@ -112,6 +121,7 @@ async def test_what_the_page_says_counts_and_what_it_throws_is_told(browsers: Wo
     assert (await events(http, made["id"]))[-1]["data"] == {"status": "succeeded"}
     done = (await http.get(made["stateUrl"])).json()
     assert [done["result"][name] for name in ("frames", "width", "height", "fps")] == [6, 64, 48, 10]
+    assert done["result"]["still"] is False
 
     silent = (await post(http)).json()  # nobody says how long it is
     assert (await events(http, silent["id"]))[-1]["data"] == {"status": "failed"}
@@ -124,7 +134,7 @@ async def test_what_the_page_says_counts_and_what_it_throws_is_told(browsers: Wo
     assert "no such luck" in str(told[-2]["data"])
     refused = await http.get(f"/v1/renders/{broken['id']}/video")
     assert refused.status_code == 404 and refused.json()["code"] == "VIDEO_NOT_READY"
-    assert "no such luck" in refused.json()["detail"]
+    assert "no such luck" in refused.json()["detail"] and "ask for it again" in refused.json()["detail"]
 
 
 @pytest.mark.browser
@@ -307,6 +317,10 @@ async def test_one_key_is_one_render(koda: World, http: httpx.AsyncClient) -> No
         ({"audio": [{"path": "no.mp3"}]}, "no.mp3"),
         ({"entry": "other.html"}, "other.html"),
         ({"colour": "red"}, "colour"),
+        ({"widht": 320}, "options.widht: there is no such field: did you mean width?"),
+        ({"format": "avi"}, "(it is 'avi')"),
+        ({"audio": [{"path": "a.mp3", "loud": 2}]}, "options.audio.0.loud: there is no such field, of path, "),
+        ({"format": "avi", "effort": "much"}, "; options.effort"),
     ],
 )
 async def test_what_cannot_be_rendered_is_refused_at_once(
@@ -331,6 +345,15 @@ async def test_uploads_are_held_to_limits(koda: World, http: httpx.AsyncClient) 
         assert (refused.status_code, refused.json()["code"]) == (status, code), refused.text
     for sent in ({"content": b"x", "headers": {"Content-Type": "text/plain"}}, {"content": b"<xml>"}):
         assert (await http.post("/v1/renders", **sent)).status_code == 415  # type: ignore[arg-type]
+    for form, said in [
+        ({"files": {"zip": b"x"}}, "the form has 'zip' (a file)"),
+        ({"files": {"file": (None, "page.zip"), "options": (None, "{}")}}, "the form has 'file', 'options'"),
+        ({"files": {"file": zipped({"index.html": "x"})}, "data": {"options": "{"}}, "options: Invalid JSON"),
+    ]:
+        refused = await http.post("/v1/renders", **form)  # type: ignore[arg-type]
+        assert refused.status_code == 422 and said in refused.json()["detail"], refused.text
+    refused = await http.put("/v1/renders")
+    assert refused.status_code == 405 and "PUT is not for /v1/renders" in refused.json()["detail"]
     unknown = await http.post("/v1/renders", json={"bundle": "0" * 64})
     assert unknown.status_code == 404 and "bundle" in unknown.json()["detail"]
     assert (await http.post("/v1/renders", json={"bundle": "short"})).status_code == 422

@@ -14,7 +14,7 @@ from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import SessionRecord
-from koda_ray.types import NodeState, RenderOptions, SessionOptions, now
+from koda_ray.types import NodeState, PermissionRule, RenderOptions, SessionOptions, SessionPermissions, now
 
 from .world import World, reached, world
 
@@ -199,7 +199,7 @@ async def test_delete_is_final(client: KodaClient) -> None:
         ({"prompt": " \n\t "}, "prompt", "empty"),
         ({"prompt": "x" * 20_001}, "prompt", "20,001"),
         ({}, "prompt", "required"),
-        ({"prompt": "a ball", "optoins": {}}, "optoins", "not permitted"),
+        ({"prompt": "a ball", "optoins": {}}, "optoins", "no such field"),
         ({"prompt": "a ball", "options": {"duration": -1}}, "options.duration", "greater"),
         ({"prompt": "a ball", "options": {"duration": 7200}}, "options.duration", "300"),
         ({"prompt": "a ball", "options": {"aspect": "wide"}}, "options.aspect", "16:9"),
@@ -328,3 +328,28 @@ async def test_other_users_see_nothing_of_it(tmp_path: Path) -> None:
         assert (await bob.sessions()).sessions == ()
         assert len((await ada.sessions()).sessions) == 1
         assert (await ada.session(made.session_id)).state.user_id == "ada"
+
+
+async def test_permissions_are_checked_kept_and_changed(client: KodaClient, http: httpx.AsyncClient) -> None:
+    rule = PermissionRule(decision="ask", tool="sandbox_*", arguments={"command": "rm *"})
+    given = SessionPermissions(mode="plan", rules=(rule,))
+    made = await client.create(PROMPT, permissions=given)
+    assert (await client.session(made.session_id)).state.permissions == given
+    await client.permissions(made.session_id, SessionPermissions(mode="ask"), key="k")
+    await client.permissions(made.session_id, SessionPermissions(mode="ask"), key="k")
+    assert (await client.session(made.session_id)).state.permissions == SessionPermissions(mode="ask")
+    path = f"/v1/sessions/{made.session_id}"
+    for body, field in (({"mode": "loud"}, "mode"), ({"rules": [{"decision": "maybe"}]}, "decision")):
+        refused = await http.post(f"{path}/permissions", json=body)
+        assert refused.status_code == 422 and field in refused.text
+
+
+async def test_what_waits_can_be_read_and_nothing_else_agreed_to(client: KodaClient) -> None:
+    made = await client.create(PROMPT)
+    await until(client, made.session_id, "question")
+    assert (await client.approvals(made.session_id, pending=True)).approvals == ()  # the script writes no rows
+    for decide in (client.approve, client.refuse):
+        with pytest.raises(InvalidTransition, match="no tool call waits"):
+            await decide(made.session_id, "apr_1")
+    with pytest.raises(NotFound):
+        await client.approvals("ses_none")

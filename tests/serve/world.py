@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 from koda_ray import commands, phases
 from koda_ray.actors.orders import parse_order
 from koda_ray.actors.standalone import StandaloneRender
+from koda_ray.actors.timeline import put_back
 from koda_ray.commands import Command, Emit
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced, NotFound
@@ -79,6 +80,7 @@ class ScriptedDirectory:
     store: SqlStore
     storage: Storage
     socket_path: str = ""
+    elsewhere: PreviewEndpoint | None = None
     hold: set[str] = field(default_factory=set)
     asks: bool = True
     fails: dict[str, str] = field(default_factory=dict)
@@ -105,6 +107,8 @@ class ScriptedDirectory:
         order = parse_order(name, body)
         async with self._lock:
             row = await self._activated(session_id)
+            if isinstance(order, commands.Rewind):
+                return await self._rewind(row, order, body=dict(body), key=key)
             state, emits = _step(row.state, order)
             record = CommandRecord(
                 id=new_id("cmd"),
@@ -122,6 +126,18 @@ class ScriptedDirectory:
         self._go(session_id)
         return record
 
+    async def _rewind(
+        self, row: SessionRecord, order: commands.Rewind, *, body: dict[str, JsonValue], key: str
+    ) -> CommandRecord:
+        ids = {"id": new_id("cmd"), "session_id": row.id, "user_id": row.user_id}
+        asked = CommandRecord(**ids, key=key, name="rewind", body=body, result={}, created_at=now())
+        change, sent = await self.store.rewind(
+            row.id, row.epoch, order.point, lambda past: put_back(past, command=asked, at=now())[0]
+        )
+        assert change is not None and change.batch.command is not None
+        self._rows[row.id] = replace(row, state=change.state, seq=sent[-1].seq)
+        return change.batch.command
+
     async def wake(self, session_id: str) -> None:
         async with self._lock:
             await self._activated(session_id)
@@ -130,12 +146,12 @@ class ScriptedDirectory:
     async def preview(self, *, session_id: str, user_id: str) -> PreviewEndpoint:
         await self.store.get_session(session_id, user_id=user_id)
         self.previews += 1
-        return PreviewEndpoint(socket_path=self.socket_path)
+        return self.elsewhere or PreviewEndpoint(socket_path=self.socket_path)
 
     async def shown(self, *, session_id: str, user_id: str) -> PreviewEndpoint | None:
         await self.store.get_session(session_id, user_id=user_id)
         self.pings += 1
-        return None if self.asleep else PreviewEndpoint(socket_path=self.socket_path)
+        return None if self.asleep else self.elsewhere or PreviewEndpoint(socket_path=self.socket_path)
 
     async def watch(self, session_id: str, watchers: int) -> None:
         self.watchers[session_id] = watchers

@@ -1,31 +1,38 @@
-"""Batches of renders: one page, one video for each row of data, recorded with one request, all of them or none."""
+"""Batches of renders: one page, one video for each row of data; recorded, looked at and cancelled with one request."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from pydantic import JsonValue
 
 from koda_ray.actors.standalone import OVER, order_of
-from koda_ray.errors import Conflict, InvalidInput
+from koda_ray.errors import Conflict, InvalidInput, NotFound
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.wishes import check_wishes
-from koda_ray.serve.batches import batch_jobs, batch_name
+from koda_ray.serve.batches import BATCH_ID, batch_jobs, batch_name, batch_prefix
 from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
+from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.pages import body_of, read_request
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import default_project
-from koda_ray.state.store import JobRecord
+from koda_ray.state.store import JobRecord, JobStatus
 from koda_ray.types import now
-from koda_ray.wire import BatchCreated
+from koda_ray.wire import MAX_BATCH_ROWS, BatchCreated, BatchView
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/renders/batches", tags=["renders"])
 _WOKEN = 4
 """How many are begun at once; the others are found as there is room."""
+_ENDED = 8
+"""How many are ended at once."""
+BatchId = Annotated[str, Path(pattern=BATCH_ID, description="A batch's id")]
 
 
 @router.post(
@@ -86,3 +93,54 @@ async def create_batch(
     )
     response.headers["Location"] = made.renders_url
     return made
+
+
+@router.get(
+    "/{batch_id}",
+    operation_id="getBatch",
+    summary="Read how far a batch is",
+    response_model=BatchView,
+    responses=responses(401, 404, 422),
+)
+async def get_batch(batch_id: BatchId, user: User, deps: Deps) -> BatchView:
+    """Return the numbers as stored."""
+    return await _view(deps, user, batch_id)
+
+
+@router.post(
+    "/{batch_id}/cancel",
+    operation_id="cancelBatch",
+    summary="Cancel what a batch has not rendered yet",
+    response_model=BatchView,
+    responses=responses(401, 404, 422),
+)
+async def cancel_batch(batch_id: BatchId, user: User, deps: Deps, request: Request) -> BatchView:
+    """Begin none of its renders any more, then end those under way; what is over stays as it is."""
+    await _view(deps, user, batch_id)  # a 404 where there is none
+    await background_of(request).finish(_cancel_all(deps, user, batch_id))
+    return await _view(deps, user, batch_id)
+
+
+async def _view(deps: ApiDeps, user: str, batch_id: str) -> BatchView:
+    counts = await deps.store.count_renders(user, id_prefix=batch_prefix(batch_id))
+    if not counts:
+        raise NotFound(f"there is no batch {batch_id}")
+    return BatchView(
+        id=batch_id, renders=sum(counts.values()), renders_url=f"/v1/renders?batch={batch_id}", **dict(counts)
+    )
+
+
+async def _cancel_all(deps: ApiDeps, user: str, batch_id: str) -> None:
+    """Cancel the last rows first and what is under way last: else each that ends makes room for another."""
+    room = asyncio.Semaphore(_ENDED)
+
+    async def cancel(job: JobRecord) -> None:
+        async with room:
+            await deps.directory.cancel_render(job.id, user_id=user)
+
+    stages: Sequence[Sequence[JobStatus]] = (("queued",), ("queued", "running"))
+    for waiting in stages:
+        jobs = await deps.store.list_renders(
+            user, statuses=waiting, id_prefix=batch_prefix(batch_id), limit=MAX_BATCH_ROWS
+        )
+        await asyncio.gather(*(cancel(job) for job in reversed(jobs)))

@@ -1,7 +1,7 @@
 """What a person says to a session: recorded before the response is sent, worked on afterwards.
 
-Every operation answers 202 with the command's record. A repeat (same idempotency key, same body) is answered from
-that record and wakes nothing.
+What is said is answered 202 with the command's record. A repeat (same idempotency key, same body) is answered from that
+record and wakes nothing.
 """
 
 from __future__ import annotations
@@ -9,15 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, InvalidInput
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
 from koda_ray.serve.problem import responses
+from koda_ray.serve.views import approval_view
 from koda_ray.state.store import CommandRecord
-from koda_ray.types import RenderOptions
-from koda_ray.wire import Answer, Changes, CommandAccepted, CommandName, Message, Reject
+from koda_ray.types import Budget, RenderOptions, SessionPermissions
+from koda_ray.wire import (
+    Answer,
+    ApprovalPage,
+    Approve,
+    Changes,
+    CommandAccepted,
+    CommandName,
+    Message,
+    Refuse,
+    Reject,
+    Rewind,
+)
 
 __all__ = ["router"]
 
@@ -110,6 +122,15 @@ async def retry(row: OwnSession, user: User, key: IdempotencyKey, to: Submit) ->
     return await to(row.id, user, "retry", {}, key)
 
 
+@router.post("/rewind", operation_id="rewind", status_code=202, summary="Go back to an earlier point")
+async def rewind(body: Rewind, row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
+    """Be what the session was then: messages, files, plan, todos and video. What is under way is stopped.
+
+    Nothing is deleted: `result.headId` is where the session was, to go to again, and `undo` goes there.
+    """
+    return await to(row.id, user, "rewind", body.model_dump(mode="json", exclude_defaults=True), key)
+
+
 @router.post("/render", operation_id="render", status_code=202, summary="Render the final video")
 async def render(
     row: OwnSession, user: User, key: IdempotencyKey, to: Submit, body: RenderOptions | None = None
@@ -117,3 +138,62 @@ async def render(
     """Render what the preview shows, at this size, rate and format. The finished video can be rendered again."""
     options = body or RenderOptions()
     return await to(row.id, user, "render", options.model_dump(mode="json"), key)
+
+
+ApprovalId = Annotated[str, Path(max_length=64, description="An approval's id, such as `state.approval.approvalId`")]
+
+
+@router.get("/approvals", operation_id="listApprovals", summary="Read what waits for you, or waited")
+async def approvals(
+    row: OwnSession, deps: Deps, pending: Annotated[bool, Query(description="Only what still waits")] = False
+) -> ApprovalPage:
+    """Return questions, plans, previews and tool calls, oldest first, with what was answered. This wakes nothing."""
+    found = await deps.store.approvals(row.id, pending=pending)
+    return ApprovalPage(approvals=tuple(approval_view(each) for each in found))
+
+
+@router.post("/approvals/{approval_id}/approve", operation_id="approve", status_code=202, summary="Let a tool call run")
+async def approve(
+    approval_id: ApprovalId,
+    row: OwnSession,
+    user: User,
+    key: IdempotencyKey,
+    to: Submit,
+    body: Approve | None = None,
+) -> CommandAccepted:
+    """Agree to the tool call that waits, as proposed or with arguments of your own."""
+    sent = body.model_dump(mode="json", exclude_none=True) if body else {}
+    return await to(row.id, user, "approve", {"approvalId": approval_id, **sent}, key)
+
+
+@router.post("/approvals/{approval_id}/reject", operation_id="refuse", status_code=202, summary="Refuse a tool call")
+async def refuse(
+    approval_id: ApprovalId,
+    row: OwnSession,
+    user: User,
+    key: IdempotencyKey,
+    to: Submit,
+    body: Refuse | None = None,
+) -> CommandAccepted:
+    """Have the tool call that waits never run. The agents read your reason and go on."""
+    sent = body.model_dump(mode="json", exclude_none=True) if body else {}
+    return await to(row.id, user, "refuse", {"approvalId": approval_id, **sent}, key)
+
+
+@router.post(
+    "/permissions", operation_id="setPermissions", status_code=202, summary="Say what agents may do by themselves"
+)
+async def permissions(
+    body: SessionPermissions, row: OwnSession, user: User, key: IdempotencyKey, to: Submit
+) -> CommandAccepted:
+    """Replace mode and rules, from the agents' next tool call on. A call that waits already waits on."""
+    return await to(row.id, user, "permissions", body.model_dump(mode="json"), key)
+
+
+@router.post("/budget", operation_id="setBudget", status_code=202, summary="Set how much a session may use")
+async def budget(body: Budget, row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
+    """Set limits for all of the session, what was used included. Work that waits for more goes on."""
+    limits = body.model_dump(mode="json", exclude_none=True)
+    if not limits:
+        raise InvalidInput("the budget is empty: name a limit, such as costUsd")
+    return await to(row.id, user, "budget", limits, key)

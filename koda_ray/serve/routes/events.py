@@ -1,13 +1,15 @@
 """A session's events as they happen: server-sent events, and the same over a WebSocket.
 
 ``id`` is the event's number. A client that comes back with the last one it saw (``Last-Event-ID``, or ``after``)
-misses nothing and gets nothing twice.
+misses nothing and gets nothing twice; one that follows some channels is told a number to come back with where only
+others had anything to say. Where old progress was swept, or a client is too slow for all of it, ``resync`` says so,
+under the number to come back with.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing, suppress
 from typing import Annotated
 
@@ -15,17 +17,21 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, WebSocket,
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from koda_ray.errors import KodaError
-from koda_ray.events import Envelope
+from koda_ray.events import Channel, Envelope, channels_named
 from koda_ray.serve.context import Deps, OwnSession, SessionId, User, deps_of, watchers_of
+from koda_ray.serve.ending import ended
 from koda_ray.serve.problem import problem_response, responses
 from koda_ray.serve.routes.sessions import session_of
 from koda_ray.serve.streams import cursor, session_events
 
-__all__ = ["Start", "router", "sse"]
+__all__ = ["Channels", "Start", "deny", "router", "sse"]
 
 router = APIRouter(tags=["events"])
 After = Annotated[int | None, Query(ge=0, description="Send events with a greater number; 0 for all")]
 LastEventId = Annotated[str | None, Header(description="As `after`; sent by clients that come back by themselves")]
+Channels = Annotated[
+    list[Channel] | None, Query(description="Only what is on these, and each `resync`; repeatable, all when left out")
+]
 _RESTARTING = 1012
 _DONE = 1000
 
@@ -50,17 +56,28 @@ NodeSession = Annotated[str, Depends(_node_session)]
     responses={
         200: {
             "description": "`id` is the number to come back with, `event` the event's name, `data` an Envelope. "
+            "Every event comes once and in order, except that `code_chunk`, `text_chunk`, `render_progress` and "
+            "`breakpoint_change` are kept for a day only, and not sent to who is more than a thousand events behind. "
+            "Before such a gap comes `resync`: its data says the `reason` (`swept`, `slow`), that `leftOut` of them "
+            "after the number `after` are missing, and that from `wholeFrom` on nothing is; read files anew that you "
+            "put together from pieces. With the reason `ahead` the log ends before the number you gave: read the "
+            "session anew, too. "
+            "Where only channels that you did not ask for had anything to say, an `id` comes without an event, within "
+            "a second: `EventSource` keeps it and calls nobody. "
             "Ends when the session is deleted or the server stops.",
             "content": {"text/event-stream": {"itemSchema": {"$ref": "#/components/schemas/Envelope"}}},
         },
         **responses(401, 404, 422),
     },
 )
-async def follow_events(request: Request, row: OwnSession, deps: Deps, start: Start) -> AsyncIterator[ServerSentEvent]:
+async def follow_events(
+    request: Request, row: OwnSession, deps: Deps, start: Start, channels: Channels = None
+) -> AsyncIterator[ServerSentEvent]:
     """Send what happened since `after`, then what happens. This wakes nothing; a comment comes every 15 s."""
-    async with aclosing(session_events(deps, watchers_of(request), row.id, after=start)) as events:
-        async for envelope in events:
-            yield sse(envelope)
+    events = session_events(deps, watchers_of(request), row.id, after=start, channels=channels)
+    async with aclosing(events):
+        async for event in events:
+            yield sse(event)
 
 
 @router.get(
@@ -71,49 +88,56 @@ async def follow_events(request: Request, row: OwnSession, deps: Deps, start: St
     responses=responses(401, 404, 422),
 )
 async def follow_node_events(
-    request: Request, node_session: NodeSession, deps: Deps, start: Start
+    request: Request, node_session: NodeSession, deps: Deps, start: Start, channels: Channels = None
 ) -> AsyncIterator[ServerSentEvent]:
     """The same stream under the address that animation nodes use."""
-    async with aclosing(session_events(deps, watchers_of(request), node_session, after=start)) as events:
-        async for envelope in events:
-            yield sse(envelope)
+    events = session_events(deps, watchers_of(request), node_session, after=start, channels=channels)
+    async with aclosing(events):
+        async for event in events:
+            yield sse(event)
 
 
 @router.websocket("/v1/sessions/{session_id}/ws")
 async def follow_socket(
-    websocket: WebSocket, session_id: SessionId, after: After = None, last_event_id: LastEventId = None
+    websocket: WebSocket,
+    session_id: SessionId,
+    after: After = None,
+    last_event_id: LastEventId = None,
+    channels: Annotated[list[str] | None, Query()] = None,  # read below: FastAPI would refuse it without a word
 ) -> None:
-    """Send ``{"type", "seq", "payload"}`` for each event; what the client says is not read."""
+    """Send ``{"type", "seq", "payload"}`` for each event; what the client says is not read.
+
+    A frame of the type ``cursor`` has nothing but the number to come back with: other channels have moved it on.
+    """
     deps = deps_of(websocket)
     try:
         user = await deps.auth.user(websocket.headers.get("authorization"))
         row = await deps.store.get_session(session_id, user_id=user)
         start = cursor(last_event_id, after)
+        wanted = channels_named(channels)
     except KodaError as error:
-        await _deny(websocket, error)
+        await deny(websocket, error)
         return
     await websocket.accept()
-    sending = asyncio.create_task(_send(websocket, row.id, start))
+    sending = asyncio.create_task(_send(websocket, row.id, start, wanted))
     listening = asyncio.create_task(_listen(websocket))
     try:
         await asyncio.wait({sending, listening}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (sending, listening):
-            task.cancel()
-        results = await asyncio.gather(sending, listening, return_exceptions=True)
+        await ended(sending, listening)
     if listening.cancelled():  # the client is still there: say why this ends
         with suppress(WebSocketDisconnect, RuntimeError):
             await websocket.close(_RESTARTING if deps.draining.is_set() else _DONE)
-    failed = results[0]
-    if isinstance(failed, Exception) and not isinstance(failed, WebSocketDisconnect):
+    failed = None if sending.cancelled() else sending.exception()
+    if failed is not None and not isinstance(failed, WebSocketDisconnect):
         raise failed
 
 
-async def _send(websocket: WebSocket, session_id: str, after: int) -> None:
-    deps, watchers = deps_of(websocket), watchers_of(websocket)
-    async with aclosing(session_events(deps, watchers, session_id, after=after)) as events:
-        async for envelope in events:
-            await websocket.send_text(_frame(envelope))
+async def _send(websocket: WebSocket, session_id: str, after: int, channels: Collection[Channel]) -> None:
+    events = session_events(deps_of(websocket), watchers_of(websocket), session_id, after=after, channels=channels)
+    async with aclosing(events):
+        async for event in events:
+            await websocket.send_text(_frame(event))
 
 
 async def _listen(websocket: WebSocket) -> None:
@@ -122,16 +146,21 @@ async def _listen(websocket: WebSocket) -> None:
         pass
 
 
-def sse(envelope: Envelope) -> ServerSentEvent:
-    """Return an event as it is sent."""
-    return ServerSentEvent(id=str(envelope.seq), event=envelope.wire_name, raw_data=envelope.model_dump_json())
+def sse(event: Envelope | int) -> ServerSentEvent:
+    """Return an event as it is sent, or a number alone."""
+    if isinstance(event, int):
+        return ServerSentEvent(id=str(event))
+    return ServerSentEvent(id=str(event.seq), event=event.wire_name, raw_data=event.model_dump_json())
 
 
-def _frame(envelope: Envelope) -> str:
-    return f'{{"type":"{envelope.wire_name}","seq":{envelope.seq},"payload":{envelope.model_dump_json()}}}'
+def _frame(event: Envelope | int) -> str:
+    if isinstance(event, int):
+        return f'{{"type":"cursor","seq":{event},"payload":null}}'
+    return f'{{"type":"{event.wire_name}","seq":{event.seq},"payload":{event.model_dump_json()}}}'
 
 
-async def _deny(websocket: WebSocket, error: KodaError) -> None:
+async def deny(websocket: WebSocket, error: KodaError) -> None:
+    """Refuse a connection, with the reason where the server can give one."""
     if "websocket.http.response" in websocket.scope.get("extensions", {}):
         problem = problem_response(
             status=error.status, code=error.code, detail=error.message, instance=websocket.url.path

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from koda_ray.errors import NotFound
 from koda_ray.serve.context import Deps, OwnSession
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import blob_response
 from koda_ray.serve.problem import responses
-from koda_ray.state.storage import thumbnail_key, video_key
+from koda_ray.state.storage import picture_key, thumbnail_key, video_key
 from koda_ray.state.store import JobRecord, SessionRecord
 
 __all__ = ["router"]
@@ -21,6 +21,7 @@ Kind = Literal["preview", "final"] | None
 KindParam = Annotated[Kind, Query(description="Else the final video where there is one, or the preview")]
 JobParam = Annotated[str | None, Query(max_length=64, description="The result of one render job, whatever came after")]
 Download = Annotated[bool, Query(description="Have a browser save it rather than show it")]
+Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="As the tool's result names it")]
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _RANGED = {
     206: {"description": "Some bytes of it", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
@@ -51,7 +52,7 @@ async def video(
     return await blob_response(
         request,
         deps.storage,
-        video_key(row.user_id, found.id, extension),
+        _key(found, "videoKey") or video_key(row.user_id, found.id, extension),
         media_type=f"video/{extension}",
         etag=f"{found.id}.{extension}",
         filename=f"{row.id}-{found.kind}.{extension}",
@@ -80,11 +81,32 @@ async def thumbnail(
     return await blob_response(
         request,
         deps.storage,
-        thumbnail_key(row.user_id, found.id),
+        _key(found, "thumbnailKey") or thumbnail_key(row.user_id, found.id),
         media_type="image/jpeg",
         etag=f"{found.id}.jpg",
         filename=f"{row.id}-{found.kind}.jpg",
         download=download,
+    )
+
+
+@router.get(
+    "/pictures/{digest}",
+    operation_id="getPicture",
+    summary="See a picture of the page that an agent took",
+    response_class=Response,
+    responses={200: {"description": "The picture", "content": {"image/png": _BYTES}}, **responses(401, 404, 422)},
+)
+@router.head("/pictures/{digest}", include_in_schema=False)
+async def picture(request: Request, row: OwnSession, deps: Deps, digest: Digest) -> Response:
+    """Send the picture that `sandbox_screenshot` stored."""
+    return await blob_response(
+        request,
+        deps.storage,
+        picture_key(row.user_id, row.project_id, row.id, digest),
+        media_type="image/png",
+        etag=f"{digest}.png",
+        filename=f"{row.id}-{digest[:8]}.png",
+        download=False,
     )
 
 
@@ -113,5 +135,11 @@ async def _finished(deps: ApiDeps, row: SessionRecord, kind: Kind, job_id: str |
 
 def _extension(job: JobRecord) -> str:
     """Return how the job's video ends: its row names the key that it was stored under."""
-    key = (job.result or {}).get("videoKey")
-    return key.rpartition(".")[2] if isinstance(key, str) and key.endswith((".mp4", ".webm")) else "mp4"
+    key = _key(job, "videoKey")
+    return key.rpartition(".")[2] if key is not None and key.endswith((".mp4", ".webm")) else "mp4"
+
+
+def _key(job: JobRecord, name: str) -> str | None:
+    """Read where a result lies: in a session made of another one, where that one's lies."""
+    key = (job.result or {}).get(name)
+    return key if isinstance(key, str) else None

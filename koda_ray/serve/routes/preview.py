@@ -6,10 +6,11 @@ from fastapi import APIRouter, Request
 
 from koda_ray.errors import Missing
 from koda_ray.serve.context import Deps, OwnSession, User, background_of
+from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
 from koda_ray.wire import PreviewLink
 
-__all__ = ["router"]
+__all__ = ["preview_origin", "router"]
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
 
@@ -26,14 +27,23 @@ async def open_preview(request: Request, row: OwnSession, user: User, deps: Deps
     The page reloads itself as the agents write. Whoever has the address may look at it; show it in an iframe of this
     API's origin, or in a window of its own.
     """
-    origin = deps.preview_origin
-    if origin is None:
-        if deps.preview_port is None:
-            raise Missing("the live preview is turned off on this server; set KODA_PREVIEW_PORT to turn it on")
-        origin = f"{request.url.scheme}://{_host(request)}:{deps.preview_port}"
+    origin = preview_origin(request, deps)
     await background_of(request).finish(deps.directory.preview(session_id=row.id, user_id=user))
     token, expires_at = deps.signer.sign(session_id=row.id, user_id=user)
     return PreviewLink(url=f"{origin}/p/{token}/", expires_at=expires_at)
+
+
+def preview_origin(request: Request, deps: ApiDeps) -> str:
+    """Return where pages out of sandboxes are shown.
+
+    Raises:
+        Missing: MISSING, nowhere.
+    """
+    if deps.preview_origin is not None:
+        return deps.preview_origin
+    if deps.preview_port is None:
+        raise Missing("the live preview is turned off on this server; set KODA_PREVIEW_PORT to turn it on")
+    return f"{request.url.scheme}://{_host(request)}:{deps.preview_port}"
 
 
 def _host(request: Request) -> str:

@@ -26,7 +26,7 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import blob_response
 from koda_ray.serve.pages import body_of, read_request
 from koda_ray.serve.problem import responses
-from koda_ray.serve.routes.events import Start, sse
+from koda_ray.serve.routes.events import Channels, Start, sse
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
 from koda_ray.serve.views import render_place, render_view, renders_page
@@ -53,7 +53,10 @@ async def _own_render(
     user: User,
     deps: Deps,
 ) -> JobRecord:
-    job = await deps.store.get_job(job_id, user_id=user)
+    try:
+        job = await deps.store.get_job(job_id, user_id=user)
+    except NotFound:
+        raise NotFound(f"there is no render {job_id!r}; GET /v1/renders lists yours") from None
     if job.kind != "render":
         raise NotFound(f"there is no render {job_id!r}; a session's renders are under its own address")
     return job
@@ -195,11 +198,13 @@ async def delete_render(job: OwnRender, user: User, deps: Deps, request: Request
         **responses(401, 404, 422),
     },
 )
-async def follow_render(job: OwnRender, deps: Deps, start: Start) -> AsyncIterator[ServerSentEvent]:
+async def follow_render(
+    job: OwnRender, deps: Deps, start: Start, channels: Channels = None
+) -> AsyncIterator[ServerSentEvent]:
     """Send what happened since `after`, then what happens, until the render is over."""
-    async with aclosing(job_events(deps, job.id, after=start)) as events:
-        async for envelope in events:
-            yield sse(envelope)
+    async with aclosing(job_events(deps, job.id, after=start, channels=channels)) as events:
+        async for event in events:
+            yield sse(event)
 
 
 @router.get(
@@ -304,8 +309,11 @@ def _result(job: JobRecord) -> dict[str, JsonValue]:
     if job.status == "succeeded" and job.result is not None:
         return job.result
     why = f": {job.error['message']}" if job.error else ""
+    way_out = (
+        "ask for it again by POST /v1/renders" if job.status in OVER else "follow its events until it has succeeded"
+    )
     raise NotFound(
-        f"render {job.id} has no video (it is {job.status}{why}); follow its events until it has succeeded",
+        f"render {job.id} has no video (it is {job.status}{why}); {way_out}",
         code="VIDEO_NOT_READY",
         context={"status": job.status},
         retryable=job.status not in OVER,

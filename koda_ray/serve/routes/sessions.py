@@ -11,10 +11,11 @@ from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, SessionId, 
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
 from koda_ray.serve.views import page_of, view_of
+from koda_ray.state.store import SessionRecord
 from koda_ray.types import NodeState, new_id
 from koda_ray.wire import CreateSession, SessionCreated, SessionPage, SessionView
 
-__all__ = ["default_project", "node_of", "router", "session_of"]
+__all__ = ["created", "default_project", "node_of", "router", "session_of"]
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
 
@@ -40,6 +41,9 @@ async def create_session(
     project = body.project_id or default_project(user)
     await deps.store.ensure_project(user, project, project)
     await _check_assets(deps, body, user)
+    if body.budget is not None and body.budget.cost_usd is not None:
+        for _, model in deps.settings.models:
+            deps.settings.prices.need(model)
     session_id = new_id("ses")
     state = NodeState(
         # one number for both: whoever knows a node knows its session
@@ -53,20 +57,13 @@ async def create_session(
         options=body.options,
         render=body.render,
         asset_ids=body.asset_ids,
+        permissions=body.permissions,
+        budget=body.budget,
     )
     row, _ = await deps.store.create_session(state, key=key, body=body.model_dump(mode="json"))
     if row.owes is not None:
         background_of(request).spawn(deps.directory.wake(row.id), what="wake")
-    state_url = f"/v1/sessions/{row.id}"
-    response.headers["Location"] = state_url
-    return SessionCreated(
-        session_id=row.id,
-        node_id=row.node_id,
-        project_id=row.project_id,
-        created_at=row.created_at,
-        state_url=state_url,
-        events_url=f"{state_url}/events",
-    )
+    return created(row, response)
 
 
 @router.get(
@@ -109,6 +106,20 @@ async def delete_session(session_id: SessionId, user: User, deps: Deps, request:
     """End its work, remove its sandbox, rows and files. Its event streams end."""
     await background_of(request).finish(deps.directory.delete(session_id=session_id, user_id=user))
     return Response(status_code=204)
+
+
+def created(row: SessionRecord, response: Response) -> SessionCreated:
+    """Say that a session was made, and where it is."""
+    state_url = f"/v1/sessions/{row.id}"
+    response.headers["Location"] = state_url
+    return SessionCreated(
+        session_id=row.id,
+        node_id=row.node_id,
+        project_id=row.project_id,
+        created_at=row.created_at,
+        state_url=state_url,
+        events_url=f"{state_url}/events",
+    )
 
 
 def node_of(session_id: str) -> str:

@@ -1,0 +1,67 @@
+"""What work has used, from the ledger's rows to what people read."""
+
+from __future__ import annotations
+
+from koda_ray.agent.purse import month as this_month
+from koda_ray.budgets import Amounts
+from koda_ray.config import Settings
+from koda_ray.state.charges import AccountRecord, ChargeRecord
+from koda_ray.state.store import SessionRecord, Store
+from koda_ray.types import Budget
+from koda_ray.wire import SessionUsage, Usage, UsagePart, UserUsage
+
+__all__ = ["session_usage", "user_usage"]
+
+_MONTH = "month:"
+
+
+async def session_usage(store: Store, row: SessionRecord, settings: Settings) -> SessionUsage:
+    """Show what a session has used."""
+    accounts = await store.accounts(row.user_id, [row.id])
+    parts: dict[tuple[str, str, str], list[ChargeRecord]] = {}
+    for charge in await store.charges(row.id):
+        if charge.spent:
+            parts.setdefault((charge.kind, charge.agent, charge.model), []).append(charge)
+    return SessionUsage(
+        session_id=row.id,
+        spent=_spent(accounts),
+        held=_held(accounts),
+        budget=(row.state.budget or Budget()).over(settings.budget),
+        parts=tuple(
+            UsagePart(
+                kind=kind,  # pyright: ignore[reportArgumentType] - one of the ledger's kinds
+                agent=agent or None,
+                model=model or None,
+                count=len(charges),
+                spent=_usage(sum((Amounts.of(charge.spent) for charge in charges), Amounts())),
+            )
+            for (kind, agent, model), charges in sorted(parts.items())
+        ),
+    )
+
+
+async def user_usage(store: Store, user_id: str, settings: Settings, *, month: str | None = None) -> UserUsage:
+    """Show what all of a user's work has used in a month; the present one when None."""
+    account = this_month() if month is None else f"{_MONTH}{month}"
+    accounts = await store.accounts(user_id, [account])
+    return UserUsage(
+        month=account.removeprefix(_MONTH), spent=_spent(accounts), held=_held(accounts), budget=settings.user_budget
+    )
+
+
+def _spent(accounts: list[AccountRecord]) -> Usage:
+    return _usage(Amounts.of(accounts[0].spent) if accounts else Amounts())
+
+
+def _held(accounts: list[AccountRecord]) -> Usage:
+    return _usage(Amounts.of(accounts[0].held) if accounts else Amounts())
+
+
+def _usage(amounts: Amounts) -> Usage:
+    return Usage(
+        tokens=amounts.tokens,
+        cost_usd=amounts.cost_microusd / 1_000_000,
+        sandbox_minutes=round(amounts.sandbox_ms / 60_000, 4),
+        render_minutes=round(amounts.render_ms / 60_000, 4),
+        unpriced_tokens=amounts.unpriced_tokens,
+    )

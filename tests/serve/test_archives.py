@@ -1,0 +1,99 @@
+"""Zips that somebody sent: whatever they say of themselves, nothing of them is outside of their folder."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+import warnings
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koda_ray.errors import InvalidInput
+from koda_ray.serve.archives import unpack
+
+LINK, FILE = 0o120777, 0o100644
+
+
+def zip_of(entries: list[tuple[str, int, str]]) -> bytes:
+    """Zip names with their modes, and what they hold or lead to."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it tells of names that are there twice
+        for name, mode, text in entries:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            archive.writestr(info, text)
+    return data.getvalue()
+
+
+def unpacked(entries: list[tuple[str, int, str]], root: Path) -> Path:
+    """Unpack them into a folder two below the root."""
+    (root / "sent.zip").write_bytes(zip_of(entries))
+    folder = root / "below" / "folder"
+    folder.mkdir(parents=True)
+    unpack(root / "sent.zip", folder)
+    return folder
+
+
+def test_links_to_what_is_in_it_are_as_they_were(tmp_path: Path) -> None:
+    folder = unpacked(
+        [
+            ("node_modules/.bin/hello", LINK, "../hello/bin/cli.js"),
+            ("node_modules/hello/bin/cli.js", 0o100755, "cli"),
+            ("packages", LINK, "node_modules"),
+            ("through", LINK, "packages/hello/../.bin/hello"),
+            ("nowhere", LINK, "not/there"),
+        ],
+        tmp_path,
+    )
+    assert os.readlink(folder / "node_modules/.bin/hello") == "../hello/bin/cli.js"
+    assert (folder / "through").read_text() == (folder / "node_modules/.bin/hello").read_text() == "cli"
+    assert not (folder / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([("l", LINK, "/etc/passwd")], "'l' to '/etc/passwd', which leads out.*relative path"),
+        ([("l", LINK, "../out")], "leads out"),
+        ([("a/l", LINK, "../../out")], "leads out"),
+        ([("a/up", LINK, ".."), ("l", LINK, "a/up/../out")], "leads out"),
+        ([("deep/er/top", LINK, "../.."), ("l", LINK, "deep/er/top/../../out")], "leads out"),
+        ([("a", LINK, "b"), ("b", LINK, "a")], "circle"),
+        ([("l", LINK, "l")], "circle"),
+        ([("l", LINK, "")], "is none"),
+        ([("l", LINK, "a\0b")], "is none"),
+        ([("l", LINK, "x" * 5000)], "is none"),
+        ([("a", FILE, "1"), ("a", LINK, "b")], "'a' that it is both"),
+        ([("a", LINK, "b"), ("a", FILE, "1")], "'a' that it is both"),
+        ([("a", LINK, "b"), ("b/x", FILE, "1"), ("a/c", FILE, "through")], "'a' that it is both"),
+        ([("a", LINK, "b"), ("b/x", FILE, "1"), ("a/c", LINK, "x")], "'a' that it is both"),
+        ([("a", FILE, "1"), ("a/l", LINK, "x")], "'a' that it is both"),
+    ],
+)
+def test_links_that_are_refused(tmp_path: Path, entries: list[tuple[str, int, str]], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        unpacked(entries, tmp_path)
+
+
+_PARTS = st.lists(st.sampled_from(["a", "b", "c", "..", "."]), min_size=1, max_size=5).map("/".join)
+_ENTRIES = st.lists(st.tuples(_PARTS, st.sampled_from([LINK, FILE]), _PARTS), max_size=6)
+
+
+@given(_ENTRIES)
+def test_whatever_is_taken_stays_inside(entries: list[tuple[str, int, str]]) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        root = Path(made).resolve()
+        try:
+            folder = unpacked(entries, root)
+        except InvalidInput:
+            folder = root / "below" / "folder"
+        for path in folder.rglob("*"):
+            assert Path(os.path.realpath(path)).is_relative_to(folder), (path, os.readlink(path))
+        assert {path.name for path in root.iterdir()} == {"below", "sent.zip"}
+        assert [path.name for path in (root / "below").iterdir()] == ["folder"]

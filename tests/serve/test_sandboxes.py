@@ -1,0 +1,316 @@
+"""People's own sandboxes over HTTP: real HTTP, real walls, real terminals."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+import pytest
+from websockets.asyncio.client import connect
+
+from koda_ray.sandbox.workshop import Providers
+from koda_ray.serve.preview import create_preview_app, reaching
+from tests.sandbox.conftest import write_packages, write_template
+
+from .world import free_port, serving, world
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux")]
+
+ADA, BOB = "a" * 32, "b" * 32
+DEADLINE_S = 30.0
+
+
+def zipped(files: dict[str, str]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, text in files.items():
+            info = zipfile.ZipInfo(name)
+            info.external_attr = (0o100755 if name.endswith(".sh") else 0o100644) << 16
+            archive.writestr(info, text)
+    return data.getvalue()
+
+
+NOTES = zipped({"start.sh": "#!/bin/sh\necho grüße from $(pwd)\n", "src/a.txt": "a\n"})
+
+
+@pytest.fixture
+async def url(tmp_path: Path) -> AsyncIterator[str]:
+    settings = {
+        "SANDBOX_PATH": tmp_path / "boxes", "SANDBOX_PROVIDER": "local", "KODA_API_KEYS": f"ada={ADA},bob={BOB}",
+        "KODA_TEMPLATE_PATH": write_template(tmp_path / "template"),
+        "KODA_NODE_MODULES_PATH": write_packages(tmp_path / "node_modules"),
+    }  # fmt: skip
+    port = free_port()
+    async with world(tmp_path, KODA_PREVIEW_PORT=port, **settings) as found:
+        providers = Providers(found.settings, found.deps.store)
+        app = create_preview_app(None, found.deps.signer, api_port=1, reach=reaching(found.deps.store, providers))
+        async with serving(app, port):
+            yield found.url
+        await providers.close()
+    assert not list((tmp_path / "boxes").glob("dep_*/sbx_*"))
+
+
+def client(url: str, key: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        base_url=f"{url}/v1", headers={"Authorization": f"Bearer {key}"}, trust_env=False, timeout=60
+    )
+
+
+@pytest.fixture
+async def ada(url: str) -> AsyncIterator[httpx.AsyncClient]:
+    async with client(url, ADA) as http:
+        yield http
+        for one in (await http.get("/sandboxes")).json()["sandboxes"]:
+            assert (await http.delete(f"/sandboxes/{one['id']}")).status_code == 204
+
+
+async def make(http: httpx.AsyncClient, *, network: bool = False) -> str:
+    sent = await http.post("/images", params={"name": "notes"}, content=NOTES)
+    assert sent.status_code == 201, sent.text
+    made = await http.post("/sandboxes", json={"image": "notes", "network": network})
+    assert made.status_code == 201, made.text
+    assert made.headers["location"] == f"/v1/sandboxes/{made.json()['id']}"
+    return f"/sandboxes/{made.json()['id']}"
+
+
+async def follow(
+    http: httpx.AsyncClient, path: str, *, headers: dict[str, str] | None = None
+) -> list[tuple[str, int, dict[str, object]]]:
+    events: list[tuple[str, int, dict[str, object]]] = []
+    async with asyncio.timeout(DEADLINE_S), http.stream("GET", path, headers=headers) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        found: dict[str, str] = {}
+        async for line in answer.aiter_lines():
+            name, _, value = line.partition(": ")
+            if not line and "data" in found:
+                events.append((found["event"], int(found["id"]), json.loads(found["data"])))
+                found = {}
+            elif name:
+                found[name] = value
+    return events
+
+
+async def test_the_whole_way_from_a_zip_to_what_a_process_says(ada: httpx.AsyncClient) -> None:
+    box = await make(ada)
+    again = await ada.post("/images", params={"name": "notes"}, content=NOTES)
+    (image,) = (await ada.get("/images")).json()["images"]  # what is sent twice is one image
+    assert again.json()["id"] == image["id"]
+    assert (image["name"], image["state"], image["provider"]) == ("notes", "ready", "local")
+    seen = (await ada.get(box)).json()
+    assert (seen["state"], seen["imageId"]) == ("running", image["id"])
+    extended = await ada.post(f"{box}/extend", json={"lifetimeS": 86_400})
+    assert extended.status_code == 200 and extended.json()["expiresAt"] > seen["expiresAt"] > seen["createdAt"]
+    assert (await ada.get(box)).json() == extended.json()
+    assert (await ada.post(f"{box}/extend", json={"lifetimeS": 0})).status_code == 422
+    assert (await ada.post("/sandboxes/sbx_none/extend", json={"lifetimeS": 60})).status_code == 404
+    launched = await ada.post(f"{box}/processes", json={"name": "main", "command": "./start.sh; sleep 0.3; exit 4"})
+    assert launched.status_code == 201
+    assert launched.json()["eventsUrl"] == f"/v1{box}/processes/main/events"
+    events = await follow(ada, f"{box}/processes/main/events")
+    assert "".join(str(event[2]["text"]) for event in events) == "grüße from /home/user/project\r\n"
+    assert [event[0] for event in events][-1] == "end" and events[-1][2]["exitCode"] == 4
+    place = len("grüße ".encode())
+    rest = await follow(ada, f"{box}/processes/main/events", headers={"Last-Event-ID": str(place)})
+    assert "".join(str(event[2]["text"]) for event in rest) == "from /home/user/project\r\n"
+    assert rest[-1][1] == events[-1][1]
+    assert (await ada.get(f"{box}/processes")).json() == {"processes": []}
+    (ended,) = (await ada.get(f"{box}/processes", params={"all": "true"})).json()["processes"]
+    assert (ended["state"], ended["exitCode"]) == ("ended", 4)
+    assert (await ada.get(f"{box}/processes/main")).json() == ended
+    assert (await ada.get(f"{box}/processes/main/output")).text == "grüße from /home/user/project\r\n"
+    assert (await ada.delete(box)).status_code == 204
+    assert (await ada.delete(box)).status_code == 204
+    assert (await ada.get(box)).json()["state"] == "terminated"
+    assert (await ada.get(f"{box}/processes")).json()["code"] == "SANDBOX_NOT_FOUND"
+    assert (await ada.delete("/images/notes")).status_code == 204
+    assert (await ada.delete("/images/notes")).status_code == 404
+
+
+PAGE = """
+require('http').createServer((asked, answer) => {
+  let body = '';
+  asked.on('data', (part) => (body += part)).on('end', () => {
+    answer.setHeader('content-type', asked.url.endsWith('.js') ? 'text/javascript' : 'text/html');
+    if (asked.url === '/away') answer.writeHead(302, { location: '/there' });
+    answer.end(`${asked.method} ${asked.url} ${body} <script src="/a.js"></script>`);
+  });
+}).listen(3000, 'localhost');
+"""
+
+
+async def test_the_page_of_a_process_is_seen_by_whoever_has_its_address(
+    ada: httpx.AsyncClient, url: str, tmp_path: Path
+) -> None:
+    sent = await ada.post("/images", params={"name": "site"}, content=zipped({"serve.js": PAGE}))
+    assert sent.status_code == 201
+    box = f"/sandboxes/{(await ada.post('/sandboxes', json={'image': 'site'})).json()['id']}"
+    nobody = await ada.post(f"{box}/ports/3000")
+    assert nobody.status_code == 404 and "no process" in nobody.json()["detail"]
+    await ada.post(f"{box}/processes", json={"name": "idle", "command": "sleep 1000"})
+    nobody = await ada.post(f"{box}/ports/3000")
+    assert nobody.json()["code"] == "PORT_UNAVAILABLE", nobody.text
+    await ada.post(f"{box}/processes", json={"name": "site", "command": "node serve.js"})
+    async with asyncio.timeout(DEADLINE_S):
+        while (opened := await ada.post(f"{box}/ports/3000")).status_code != 200:
+            await asyncio.sleep(0.05)
+    page = opened.json()["url"]
+    async with httpx.AsyncClient(trust_env=False) as http:
+        answer = await http.get(f"{page}a/b?c=%20d")
+        assert answer.text.startswith("GET /a/b?c=%20d ")
+        assert answer.headers["content-security-policy"].startswith("sandbox allow-scripts;")
+        assert (await http.put(f"{page}x", content="new")).text.startswith("PUT /x new")
+        moved = await http.get(f"{page}away")
+        assert (moved.status_code, moved.headers["location"]) == (307, urlsplit(f"{page}there").path)
+        # what begins with a slash is the page's own, and nobody else's
+        origin = page.split("/p/")[0]
+        lost = await http.get(f"{origin}/a.js?v=1", headers={"referer": page})
+        assert (lost.status_code, lost.headers["location"]) == (307, f"{urlsplit(page).path}a.js?v=1")
+        assert (await http.get(f"{origin}/a.js")).status_code == 404
+        assert (await http.get(f"{origin}/a.js", headers={"referer": f"{page[:-3]}/"})).status_code == 403
+        elsewhere = {"referer": page.replace(origin, "http://elsewhere.test")}
+        assert (await http.get(f"{origin}/a.js", headers=elsewhere)).status_code == 404
+        other = page.replace(":3000", ":3001")
+        assert other != page and (await http.get(other)).status_code == 403
+        assert (await ada.post(f"{box}/ports/0")).status_code == 422
+        assert (await ada.post(f"{box}/desktop")).json()["code"] == "PORT_UNAVAILABLE"
+        desktop = "sed s/3000/6080/ serve.js >desktop.js && node desktop.js"
+        await ada.post(f"{box}/processes", json={"name": "desktop", "command": desktop})
+        async with asyncio.timeout(DEADLINE_S):
+            while (opened := await ada.post(f"{box}/desktop")).status_code != 200:
+                await asyncio.sleep(0.05)
+        seen = urlsplit(opened.json()["url"])
+        assert seen.path.endswith("/vnc.html") and seen.query.endswith(f"path={seen.path[1:-8]}websockify")
+        assert (await http.get(opened.json()["url"])).text.startswith("GET /vnc.html?autoconnect=true")
+        await ada.delete(f"{box}/processes/site")
+        assert (await http.get(page)).status_code == 502
+        await ada.delete(box)
+        assert (await http.get(page)).status_code in (404, 502)
+
+
+async def test_who_watches_is_told_which_files_change_until_the_sandbox_ends(ada: httpx.AsyncClient) -> None:
+    box = await make(ada)
+    told: list[dict[str, str]] = []
+    async with asyncio.timeout(DEADLINE_S), ada.stream("GET", f"{box}/changes", params={"path": "src"}) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        async for line in answer.aiter_lines():
+            if not line.startswith("data: "):
+                continue
+            changes = json.loads(line[6:])["changes"]
+            told += changes
+            if not changes:  # from here on nothing is missed
+                command = "echo 1 > outside.txt; echo 2 > 'src/ü b.txt'; rm src/a.txt"
+                await ada.post(f"{box}/processes", json={"name": "writer", "command": command})
+            if len(told) >= 2:
+                assert (await ada.delete(box)).status_code == 204
+    assert sorted(told, key=lambda one: one["kind"]) == [
+        {"path": "src/ü b.txt", "kind": "added"},
+        {"path": "src/a.txt", "kind": "removed"},
+    ]
+    for path, status in (("none", 404), ("../..", 422)):
+        left = await make(ada)
+        assert (await ada.get(f"{left}/changes", params={"path": path})).status_code == status
+    assert (await ada.get(f"{box}/changes")).json()["code"] == "SANDBOX_NOT_FOUND"
+
+
+async def test_a_process_runs_on_when_its_follower_hangs_up_and_ends_when_it_is_killed(ada: httpx.AsyncClient) -> None:
+    box = await make(ada)
+    await ada.post(f"{box}/processes", json={"name": "loop", "command": "while :; do echo tick; sleep 0.1; done"})
+    async with asyncio.timeout(DEADLINE_S), ada.stream("GET", f"{box}/processes/loop/events") as answer:
+        async for line in answer.aiter_lines():
+            if "tick" in line:
+                break
+    assert (await ada.get(f"{box}/processes/loop")).json()["state"] == "running"
+    again = await ada.post(f"{box}/processes", json={"name": "loop", "command": "true"})
+    assert (again.status_code, again.json()["code"]) == (409, "CONFLICT")
+    following = asyncio.create_task(follow(ada, f"{box}/processes/loop/events"))
+    await asyncio.sleep(0.2)
+    assert (await ada.delete(f"{box}/processes/loop")).status_code == 204
+    events = await following
+    assert events[-1][0] == "end" and events[-1][2]["exitCode"] in (None, 137)  # tmux may still say how it ended
+    assert (await ada.delete(f"{box}/processes/loop")).status_code == 404
+
+
+async def test_a_terminal_over_a_socket_is_left_and_found_again(ada: httpx.AsyncClient, url: str) -> None:
+    box = await make(ada)
+    await ada.post(f"{box}/processes", json={"name": "shell", "command": "exec sh"})
+    where = f"{url.replace('http', 'ws')}/v1{box}/processes/shell/terminal?rows=30&columns=90"
+    headers = {"Authorization": f"Bearer {ADA}"}
+
+    async def shown(words: bytes) -> None:
+        seen = b""
+        async with asyncio.timeout(DEADLINE_S):
+            while words not in seen:
+                seen += bytes(await socket.recv(decode=False))
+
+    async with connect(where, additional_headers=headers) as socket:
+        await socket.send(b"mark=$((6 * 7)); stty size; echo is-$mark\r")
+        await shown(b"is-42")
+        await socket.send('{"rows": 40, "columns": 100}')
+        await socket.send(b"until stty size | grep '39 100'; do sleep 0.05; done; echo now-$((1 + 1))\r")
+        await shown(b"now-2")
+    assert (await ada.get(f"{box}/processes/shell")).json()["state"] == "running"
+    async with connect(where, additional_headers=headers) as socket:
+        await socket.send(b"clear; echo still-$mark; exit\r")
+        await shown(b"still-42")
+        async with asyncio.timeout(DEADLINE_S):
+            await socket.wait_closed()
+    assert (await ada.get(f"{box}/processes/shell")).json()["state"] == "ended"
+
+
+async def test_a_terminal_is_left_though_its_request_is_cancelled_again_and_again(
+    ada: httpx.AsyncClient, url: str
+) -> None:
+    """As by a server that stops: nothing stays attached."""
+    box = await make(ada)
+    await ada.post(f"{box}/processes", json={"name": "shell", "command": "exec sh"})
+    where = f"{url.replace('http', 'ws')}/v1{box}/processes/shell/terminal"
+
+    def attached() -> list[int]:
+        children = psutil.Process().children(recursive=True)
+        return [child.pid for child in children if child.is_running() and "attach-session" in words(child)]
+
+    def words(process: psutil.Process) -> list[str]:
+        try:
+            return process.cmdline()
+        except psutil.Error:
+            return []
+
+    async with connect(where, additional_headers={"Authorization": f"Bearer {ADA}"}) as socket:
+        await socket.recv()
+        assert attached()
+        serving = [task for task in asyncio.all_tasks() if "run_asgi" in str(task.get_coro())]
+        for _ in range(4):
+            for task in serving:
+                task.cancel()
+            await asyncio.sleep(0)
+        async with asyncio.timeout(DEADLINE_S):
+            await asyncio.wait(serving)
+            while attached():
+                await asyncio.sleep(0.02)
+    assert (await ada.get(f"{box}/processes/shell")).json()["state"] == "running"
+
+
+async def test_another_users_are_not_found(ada: httpx.AsyncClient, url: str) -> None:
+    box = await make(ada)
+    await ada.post(f"{box}/processes", json={"name": "one", "command": "sleep 1000"})
+    async with client(url, BOB) as bob:
+        assert (await bob.get("/images")).json() == {"images": []}
+        assert (await bob.get("/sandboxes", params={"all": "true"})).json() == {"sandboxes": []}
+        for method, path in (
+            ("GET", box), ("DELETE", box), ("GET", f"{box}/processes"), ("GET", f"{box}/processes/one"),
+            ("GET", f"{box}/processes/one/output"), ("GET", f"{box}/processes/one/events"),
+            ("DELETE", f"{box}/processes/one"), ("DELETE", "/images/notes"),
+        ):  # fmt: skip
+            answer = await bob.request(method, path)
+            assert answer.status_code == 404, (method, path, answer.text)
+        launched = await bob.post(f"{box}/processes", json={"name": "two", "command": "true"})
+        assert launched.json()["code"] == "SANDBOX_NOT_FOUND"
+        assert (await bob.post("/sandboxes", json={"image": "notes"})).status_code == 404
+    assert (await ada.get(f"{box}/processes/one")).json()["state"] == "running"

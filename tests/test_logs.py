@@ -1,0 +1,56 @@
+"""Logging, whose own failures stop nobody."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from koda_ray.logs import get_logger, to_file, warnings_to_stderr
+
+
+def test_a_warning_goes_to_whatever_is_stderr_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", first)
+    warnings_to_stderr()
+    get_logger().info("unheard")
+    get_logger().warning("heard")
+    assert "heard" in first.getvalue() and "unheard" not in first.getvalue()
+    first.close()
+    get_logger().warning("lost")
+    then = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", then)
+    get_logger().warning("heard again")
+    assert "heard again" in then.getvalue() and "lost" not in then.getvalue()
+
+
+def test_a_log_on_a_full_disk_stops_nobody() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    with open("/dev/full", "wb", buffering=0) as full:
+        to_file(io.TextIOWrapper(full, write_through=True))
+        get_logger().warning("no room")
+        get_logger().warning("still none")
+        with pytest.raises(OSError, match="No space left"):
+            full.write(b"a word")
+
+
+def test_what_a_program_that_says_nothing_of_logs_tells_is_lost_where_its_output_is_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    get_logger().warning("told plainly")
+    assert "told plainly" in capsys.readouterr().out
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stdout", closed)
+    get_logger().warning("lost")
+
+
+def test_a_program_that_has_set_its_own_log_keeps_it() -> None:
+    code = "import structlog; structlog.configure(cache_logger_on_first_use=True); import koda_ray.logs; "
+    code += "print(structlog.get_config()['cache_logger_on_first_use'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
