@@ -4,7 +4,9 @@
   that a test starts.
 - A test that leaves a process, a port, a temporary folder or a running event loop behind fails, with the name of what
   it left; the loop is taken away, so that the tests after it can run theirs.
+- A test whose time is over and that cannot be ended either, a fixture of it hanging, ends the run with every stack.
 - Hypothesis measures no time: a busy machine is no counterexample.
+- ``@pytest.mark.alone`` keeps the tests beside it waiting, where several run at a time.
 - ``@pytest.mark.needs("ffmpeg", "chromium")`` skips a test where a service is missing, and fails it where
   ``KODA_TEST_REQUIRE`` (names with commas, or ``all``) says that it has to be there. The markers ``browser`` and
   ``sandbox`` imply what they need.
@@ -13,32 +15,39 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
+import koda_ray.logs  # noqa: F401 - it says where logs go, once, and not in the middle of a test
 from koda_ray.config import Settings
-from tests import leaks, services
+from tests import leaks, services, turns
+from tests.databases import *  # noqa: F403 - fixtures, for whoever asks for one by its name
 
 settings.register_profile(
     "koda", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )
 settings.load_profile("koda")
 
-# What the program, the model's SDK, Ray, S3's client, HTTP clients and terminals read.
-_THEIRS = ("KODA_", "ANTHROPIC_", "AWS_", "RAY_")
+# What the program, the models' SDKs, Ray, S3's client, HTTP clients and terminals read.
+_THEIRS = ("KODA_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_", "AWS_", "RAY_")
 _THEIRS_TOO = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "NODE_OPTIONS", "NODE_ENV"}
 _PROXIES = {f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")}
 # The browser and the template stay where the launcher found them, and what is asked of the tests is no setting.
 _KEPT = ("KODA_CHROMIUM_PATH", "KODA_NODE_MODULES_PATH", "KODA_TEST_")
 _FAILED = pytest.StashKey[bool]()
+_CLOSING_S = 120.0  # what a test that ran out of time may take to close what it opened
 _IMPLIED = {"browser": ("chromium", "bwrap"), "sandbox": ("bwrap", "node")}
 
 
@@ -53,8 +62,51 @@ class _Lasting:
             return (yield)
 
 
+class _Patience:
+    """Ends the run where a test ran out of time and does not end."""
+
+    def __init__(self) -> None:
+        self._stderr = os.dup(2)  # now: later, what is written there is captured
+        self._over: threading.Timer | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> None:
+        self._over = threading.Timer(settings.timeout + _CLOSING_S, self._give_up, (item.nodeid,))
+        self._over.daemon = True
+        self._over.start()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_timeout_cancel_timer(self) -> None:
+        self.pytest_enter_pdb()
+
+    def pytest_enter_pdb(self) -> None:
+        if self._over is not None:
+            self._over.cancel()
+
+    def _give_up(self, name: str) -> None:
+        os.write(self._stderr, f"\n{name} ran out of time and cannot be ended: the run ends here\n".encode())
+        faulthandler.dump_traceback(self._stderr, all_threads=True)
+        os._exit(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="let random kills go on for far longer")
+
+
+@pytest.fixture(scope="session")
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether there is time: ``--full`` was given."""
+    return bool(request.config.getoption("--full"))
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None):
+        return  # it hands the tests out to other processes, each with a world of its own, and runs none
+    if leaks.is_one_of_several():
+        config.option.basetemp = None  # below its own folder, not that of who handed them out
     config.pluginmanager.register(_Lasting())
+    config.pluginmanager.register(_Patience())
     theirs = {str(field.validation_alias) for field in Settings.model_fields.values()} | _THEIRS_TOO
     for name in list(os.environ):
         if (name in theirs or name.startswith(_THEIRS) or name.upper() in _PROXIES) and not name.startswith(_KEPT):
@@ -93,9 +145,10 @@ def pytest_runtest_makereport(
     return report
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    done = yield
+    with turns.taken(alone=item.get_closest_marker("alone") is not None):  # no time of the test's
+        done = yield
     if item.stash.get(_FAILED, False):
         # what it did not close would be told, as a warning, whenever it is collected: in a test that did nothing wrong
         sys.last_type = sys.last_value = sys.last_traceback = None
@@ -107,8 +160,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
-    before = leaks.Snapshot.take()
+    before, logging = leaks.Snapshot.take(), structlog.get_config()
     yield
+    structlog.configure(**logging)  # or what a program in a test has set holds for the tests after it
     left = before.left_behind()
     running = asyncio._get_running_loop()
     if running is not None:

@@ -28,7 +28,7 @@ import psutil
 
 from koda_ray.serve import runfile
 
-__all__ = ["MARK", "Snapshot", "adopt", "keep", "lasting", "ours", "strays"]
+__all__ = ["MARK", "Snapshot", "adopt", "is_one_of_several", "keep", "lasting", "ours", "strays"]
 
 T = TypeVar("T")
 
@@ -44,6 +44,8 @@ _LISTENS = "0A"
 # Python keeps these for the whole life of a process, on purpose.
 _KEPT = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
+# not for what a test starts, which may be tests again
+_SEVERAL = os.environ.pop("PYTEST_XDIST_WORKER", None) is not None
 _ADOPTED: set[psutil.Process] = set()
 _LASTING: set[str] = set()
 _HOMES: set[Path] = set()
@@ -139,8 +141,15 @@ def _is_marked(process: psutil.Process) -> bool:
         return False
 
 
+def is_one_of_several() -> bool:
+    """Whether other processes run tests of the same run beside this one (pytest-xdist's workers)."""
+    return _SEVERAL
+
+
 def _others() -> bool:
     """Whether other tests or servers run on this machine."""
+    if is_one_of_several():
+        return True
     family = {process.pid for process in (psutil.Process(), *psutil.Process().parents())}
     for process in psutil.process_iter(["cmdline"]):
         words = " ".join(process.info["cmdline"] or [])
@@ -201,7 +210,8 @@ def _folders(whole: bool) -> set[Path]:
         return set()
     found: set[Path] = set()
     for path in root.iterdir():
-        if path.name.startswith("pytest-of-"):
+        # what was compiled once for all browsers stays, and is no leak
+        if path.name.startswith(("pytest-of-", "koda-interposer-")):
             continue
         # folders that a process keeps for good (koda-render-0) count by what is in them
         found.update(path.iterdir() if path.name.startswith("koda-") and path.is_dir() else [path])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import shutil
@@ -9,14 +10,22 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from koda_ray.config import Settings
 from koda_ray.errors import Missing
+from koda_ray.render.graphics import software_graphics
+from koda_ray.render.interposing import find_interposer
+from koda_ray.render.isolation import trial_arguments
 from koda_ray.render.programs import find_browser
+from tests import postgres, sqld
 
-__all__ = ["SERVICES", "need", "why_missing"]
+__all__ = ["HEADLESS_SHELL", "SERVICES", "demand", "need", "why_missing"]
+
+HEADLESS_SHELL = Path("/usr/lib/chromium/chromium-headless-shell")
+"""Debian's, the program itself."""
 
 
 def _program(*names: str) -> Callable[[], str | None]:
@@ -35,10 +44,20 @@ def _chromium() -> str | None:
     return None
 
 
+def _interposer() -> str | None:
+    """Compile it and take a picture through it, as rendering does."""
+    try:
+        binary = find_browser(Settings().chromium_path).path
+        found = asyncio.run(find_interposer(binary, software_graphics()))
+    except Missing as error:
+        return error.message
+    return None if found.library else found.why
+
+
 def _bwrap() -> str | None:
     if shutil.which("bwrap") is None:
         return "bwrap not on PATH"
-    command = ["bwrap", "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "true"]
+    command = ["bwrap", *trial_arguments(), "true"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return None if done.returncode == 0 else f"bwrap cannot make name spaces: {done.stderr.strip()}"
 
@@ -56,6 +75,44 @@ def _mount() -> str | None:
     return None
 
 
+def _netns() -> str | None:
+    try:
+        done = subprocess.run(
+            ["unshare", "--net", "ip", "link", "set", "lo", "up"], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        return f"unshare cannot be run: {error}"
+    return None if done.returncode == 0 else f"no network name space, which takes root and ip: {done.stderr.strip()}"
+
+
+def _npm() -> str | None:
+    found = shutil.which("npm")
+    # a sandbox sees /usr, and a stand-in of its own for what is elsewhere
+    return None if found is not None and found.startswith("/usr/") else f"npm is not below /usr: {found}"
+
+
+def _docker() -> str | None:
+    if importlib.util.find_spec("docker") is None:
+        return "the Docker SDK is not installed"
+    from tests import dockerd
+
+    return dockerd.why_not()
+
+
+def _image() -> str | None:
+    from tests import dockerd
+
+    if dockerd.WHOLE_ARCHIVE.exists() or "image" in os.environ.get("KODA_TEST_REQUIRE", "").split(","):
+        return _docker() or _npm()
+    return "the base of the whole image takes minutes to make: ask for it by KODA_TEST_REQUIRE=image"
+
+
+def _headless_shell() -> str | None:
+    return (
+        None if HEADLESS_SHELL.exists() else f"Debian's Chromium, to put into an image: {HEADLESS_SHELL} is not there"
+    )
+
+
 def _node() -> str | None:
     if shutil.which("node") is None:
         return "node not on PATH"
@@ -68,12 +125,45 @@ def _s3() -> str | None:
     return f"{', '.join(missing)} not installed" if missing else None
 
 
+def _e2b() -> str | None:
+    """The real SDK, and machines for its server: name spaces with a root and users of their own."""
+    if importlib.util.find_spec("e2b") is None:
+        return "e2b not installed"
+    if os.geteuid() != 0:
+        return "the machines of the server that speaks E2B's protocols take root"
+    return _program("bwrap", "unshare", "setpriv", "prlimit", "bash")() or _bwrap() or _node()
+
+
+def _package(name: str, extra: str) -> Callable[[], str | None]:
+    def look() -> str | None:
+        try:
+            found = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            found = None
+        return None if found is not None else f"{name} is not installed: it comes with the extra {extra}"
+
+    return look
+
+
 SERVICES: dict[str, Callable[[], str | None]] = {
     "bwrap": _bwrap,
     "chromium": _chromium,
+    "e2b": _e2b,
+    "gemini": _package("google.genai", "gemini"),
+    "openai": _package("openai", "openai"),
+    "docker": _docker,
     "ffmpeg": _program("ffmpeg", "ffprobe"),
+    "gvisor": _program("runsc"),
+    "headless_shell": _headless_shell,
+    "image": _image,
+    "interposer": _interposer,
+    "libsql": sqld.why_missing,
     "mount": _mount,
+    "netns": _netns,
     "node": _node,
+    "npm": _npm,
+    "openssl": _program("openssl"),
+    "postgres": postgres.why_missing,
     "s3": _s3,
     "tmux": _program("tmux"),
 }
@@ -87,13 +177,19 @@ def why_missing(name: str) -> str | None:
     return SERVICES[name]()
 
 
+def demand(*names: str) -> None:
+    """Fail where a service is missing that KODA_TEST_REQUIRE names."""
+    required = {name.strip() for name in os.environ.get("KODA_TEST_REQUIRE", "").split(",")}
+    for name in names:
+        if (name in required or "all" in required) and (why := why_missing(name)) is not None:
+            pytest.fail(f"needs {name}, which KODA_TEST_REQUIRE asks for: {why}", pytrace=False)
+
+
 def need(*names: str) -> None:
     """Skip the running test where a service is missing; fail it where KODA_TEST_REQUIRE names the service."""
-    required = {name.strip() for name in os.environ.get("KODA_TEST_REQUIRE", "").split(",")}
+    demand(*names)
     for name in names:
         why = why_missing(name)
         if why is None:
             continue
-        if name in required or "all" in required:
-            pytest.fail(f"needs {name}, which KODA_TEST_REQUIRE asks for: {why}", pytrace=False)
         pytest.skip(f"needs {name}: {why}")

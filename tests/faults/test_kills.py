@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
+import sys
 
 import pytest
 
 from koda_ray.state import checkpoint
-from koda_ray.types import RenderOptions
+from koda_ray.types import RenderOptions, SessionPermissions
+from koda_ray.wire import ApprovalView
 from tests.actors.script import studio_model
 from tests.faults.conftest import Rig
 from tests.llm.server import ApiError
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.ray, pytest.mark.sandbox, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600),
     pytest.mark.asyncio(loop_scope="package"),
 ]  # fmt: skip
@@ -100,3 +105,84 @@ async def test_a_server_that_is_killed_whole_takes_its_work_up_when_it_is_back(r
     await rig.start()
     await rig.rests(session_id, "preview")  # nobody asked for it
     await rig.nothing_twice_nothing_lost(session_id)
+
+
+async def test_what_only_a_sandbox_has_is_saved_though_nothing_is_owed(rig: Rig) -> None:
+    """Nobody takes such a session up after the power cut: the janitor finds its sandbox, and has it saved first."""
+    rig.respond = studio_model()
+    session_id = (await rig.client.create("a dot crosses, smooth")).session_id
+    await rig.rests(session_id, "plan")
+    await rig.client.accept(session_id)
+    await rig.rests(session_id, "preview")
+    await rig.kill()
+    sandbox_id = (await rig.store.get_session(session_id)).state.sandbox_id
+    assert sandbox_id is not None
+    box = rig.server.data / "sandboxes" / await rig.store.deployment() / sandbox_id
+    edit = b'{"edited": "in the live preview, a moment before"}'  # which no process could save
+    (box / "disk" / "project" / "src" / "theatre" / "state.json").write_bytes(edit)
+    await rig.start()
+    await rig.until(session_id, lambda state: state.sandbox_id is None)
+    pointer = await rig.store.latest_checkpoint(session_id)
+    assert pointer is not None
+    manifest = await checkpoint.load(rig.storage, pointer.manifest_key)
+    assert await checkpoint.read_file(rig.storage, manifest, "src/theatre/state.json") == edit
+    assert not box.exists()
+    await rig.nothing_twice_nothing_lost(session_id)
+
+
+async def test_a_call_that_waits_for_a_person_outlives_the_process_that_asked(rig: Rig) -> None:
+    rig.respond = studio_model()
+    made = await rig.client.create("a dot crosses, smooth", permissions=SessionPermissions(mode="ask"))
+    session_id = made.session_id
+
+    async def asked(tool: str) -> ApprovalView:
+        await rig.until(session_id, lambda s: s.approval is not None and s.approval.name == tool)
+        (found,) = (await rig.client.approvals(session_id, pending=True)).approvals
+        return found
+
+    await rig.rests(session_id, "plan")
+    await rig.client.accept(session_id)
+    first = await asked("generate_code")
+    assert "+++ b/src/App.tsx" in str(first.payload["shown"])
+    await rig.kill_session(session_id)  # while a person looks at the diff
+    assert (await rig.client.approvals(session_id, pending=True)).approvals == (first,)
+    approved = await rig.client.approve(session_id, first.id, key="once")
+    assert approved.result == {"phase": "executing", "owes": "execute"}
+    await rig.event(session_id, lambda e: e.type == "tool_start" and e.data["name"] == "generate_code")
+    await rig.kill_session(session_id)  # while what was agreed to runs
+    assert (await rig.client.approve(session_id, first.id, key="once")).command_id == approved.command_id
+    assert await files_written(rig, session_id) == {"src/App.tsx", "src/theatre/project.ts"}
+
+    second = await asked("generate_code")
+    shown = await koda(rig, "approvals", session_id, "--pending")
+    assert second.id in shown and "create_scene" in shown and "Note.tsx" in shown
+    changed = {"task": "create_scene", "scene": 1, "description": "A dot with a shadow"}
+    await koda(rig, "accept", session_id, "--arguments", json.dumps(changed))
+    third = await asked("render_preview")
+    assert "A dot with a shadow" in (await rig.client.read_file(session_id, "src/components/Note.tsx")).decode()
+
+    await koda(rig, "reject", session_id, "not before lunch")
+    await rig.until(session_id, lambda s: s.approval is not None and s.approval.approval_id != third.id)
+    await koda(rig, "permissions", session_id, "--mode", "auto")
+    await koda(rig, "accept", session_id)
+    state = await rig.rests(session_id, "preview")
+    assert state.permissions.mode == "auto"
+    story = {each.id: each for each in (await rig.client.approvals(session_id)).approvals}
+    assert [story[each.id].status for each in (first, second, third)] == ["approved", "approved", "rejected"]
+    assert story[second.id].answer == {"approved": changed, "edited": True}
+    await rig.nothing_twice_nothing_lost(session_id)
+
+
+async def files_written(rig: Rig, session_id: str) -> set[str]:
+    await rig.until(session_id, lambda s: s.execution is not None and len(s.execution.files) > 1)
+    state = (await rig.client.session(session_id)).state
+    return set(state.execution.files) if state.execution is not None else set()
+
+
+async def koda(rig: Rig, *words: str) -> str:
+    """Run the command line against the server."""
+    argv = [sys.executable, "-m", "koda_ray", *words, "--server", rig.server.url]
+    process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said
+    return said.decode()

@@ -31,7 +31,13 @@ from koda_ray.state.storage import Storage
 from tests import leaks
 from tests.render.conftest import USER, put_page, small
 
-pytestmark = [pytest.mark.ray, pytest.mark.browser, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.ray,
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 KILLS = int(os.environ.get("KODA_TEST_KILLS", "6"))
 """How many kills one video survives; more take longer: 50 take about five minutes."""

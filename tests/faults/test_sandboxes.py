@@ -18,6 +18,7 @@ from tests.actors.script import studio_model
 from tests.faults.conftest import Rig, until
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.ray, pytest.mark.sandbox, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(400),
     pytest.mark.asyncio(loop_scope="package"),
 ]  # fmt: skip
@@ -43,7 +44,7 @@ def kill(processes: Iterable[psutil.Process]) -> None:
 async def box_of(rig: Rig, session_id: str) -> Path:
     sandbox_id = (await rig.store.get_session(session_id)).state.sandbox_id
     assert sandbox_id is not None
-    return rig.server.data / "sandboxes" / sandbox_id
+    return rig.server.data / "sandboxes" / await rig.store.deployment() / sandbox_id
 
 
 async def executing(rig: Rig) -> str:

@@ -1,0 +1,109 @@
+"""The agent kernel, killed at every named point, at random instants, and while two processes want the same session."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koda_ray.agent.breakpoints import Breakpoint
+from tests.faults.kernel.runs import each_nth
+
+ROOT = Path(__file__).parents[2]
+POSTGRES = pytest.param("postgres", marks=pytest.mark.needs("postgres"))
+LIBSQL = pytest.param("libsql", marks=pytest.mark.needs("libsql"))
+EVERY = {"sqlite": 20, "json": 21, "postgres": 22}
+NOTHING = ("repeated_effects", "missing_effects", "lost_events", "lost_outcomes", "invalid_histories", "unfinished")
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+def faults(folder: Path, *arguments: object, status: int = 0) -> dict[str, Any]:
+    """Run ``python -m tests.faults`` and read its figures; what failed is shown, with how to run it again."""
+    command = [sys.executable, "-W", "error", "-m", "tests.faults", "--json", str(folder / "figures.json")]
+    done = subprocess.run([*command, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
+    return json.loads((folder / "figures.json").read_text())
+
+
+def clean(figures: dict[str, Any]) -> bool:
+    return not any(figures[name] for name in NOTHING)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES])
+def test_killed_at_every_breakpoint_and_store_write_the_job_is_done_once(tmp_path: Path, store: str) -> None:
+    done = faults(tmp_path, "--store", store, "--points")
+    assert clean(done)
+    assert done["kills"] + done["missed"] == done["jobs"] > 100 and done["missed"] < 5
+    reached = {point.partition("#")[0] for point in done["points"]}
+    assert set(Breakpoint) <= reached
+    whens = {point.partition(":")[2] for point in done["points"] if point.startswith("write#")}
+    assert whens == {"before", "during", "after"} | ({"half"} if store == "json" else set())
+
+
+@pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES])
+def test_killed_where_it_is_paid_for_delegated_or_put_back_the_job_is_done_once(
+    tmp_path: Path, store: str, full: bool
+) -> None:
+    done = faults(tmp_path, "--store", store, "--points", "--wide", "--every", 1 if full else EVERY[store])
+    assert clean(done)
+    # its agents are not in lockstep: the last points may not come
+    assert done["kills"] + done["missed"] == done["jobs"] > 15 and done["missed"] < done["jobs"] / 5
+
+
+@pytest.mark.parametrize("point", ["put done#1", "put begins#1", "TOOL_EXECUTING#1"])
+def test_a_call_that_is_killed_again_and_again_is_done_once(tmp_path: Path, point: str) -> None:
+    """After three times a person is asked, who agrees; it has the same id, and so the same effect."""
+    done = faults(tmp_path, "--store", "sqlite", "--point", point, "--times", 5)
+    assert clean(done) and done["kills"] == 5
+
+
+def test_each_nth_point_is_another_from_run_to_run_and_the_same_when_run_again(tmp_path: Path) -> None:
+    points = [f"p{n}" for n in range(100)]
+    picked = [each_nth(points, 9, first) for first in range(40, 49)]
+    assert sorted(point for each in picked for point in each) == sorted(points)
+    assert each_nth(points, 9, 49) == picked[0] and each_nth(points, 1, 12345) == points
+    done = faults(tmp_path, "--store", "json", "--points", "--every", 50, "--first", 1234)
+    assert done["first"] == 1234 and clean(done) and 1 <= done["kills"] == done["jobs"]
+    seeded = faults(tmp_path, "--store", "json", "--seeds", 1)
+    assert faults(tmp_path, "--store", "json", "--seeds", 1, "--first", seeded["first"])["first"] == seeded["first"]
+
+
+@pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES, LIBSQL])
+def test_killed_at_random_instants_the_job_is_done_once(tmp_path: Path, store: str, full: bool) -> None:
+    seeds = (500 if full else 40) if store != "libsql" else (50 if full else 3)
+    done = faults(tmp_path, "--store", store, "--seeds", seeds)
+    assert clean(done)
+    # two were planned for each, and most come before the job is done
+    assert done["jobs"] == seeds and done["kills"] >= (seeds if seeds > 10 else 1)
+
+
+@pytest.mark.parametrize("store", ["sqlite", POSTGRES])
+def test_two_processes_that_take_a_session_from_each_other_do_the_job_once(
+    tmp_path: Path, store: str, full: bool
+) -> None:
+    seeds = 100 if full else 10
+    done = faults(tmp_path, "--store", store, "--twins", "--seeds", seeds)
+    assert clean(done)
+    assert done["takeovers"] > 0 and done["kills"] > 0
+
+
+@pytest.mark.parametrize(
+    ("broken", "how", "counted"),
+    [
+        ("again", ["--store", "json", "--point", "charge done#1"], "repeated_effects"),
+        ("trusting", ["--store", "json", "--point", "charge begins#1"], "missing_effects"),
+        ("untold", ["--store", "sqlite", "--twins", "--seeds", "12"], "repeated_effects"),
+        ("unnamed", ["--store", "json", "--wide", "--point", "streaming#9"], "invalid_histories"),
+        ("silent", ["--store", "json", "--point", "charge done#1"], "lost_events"),
+        ("doubting", ["--store", "json", "--point", "put done#1"], "lost_outcomes"),
+    ],
+)
+def test_a_kernel_that_is_broken_is_found_out(tmp_path: Path, broken: str, how: list[str], counted: str) -> None:
+    done = faults(tmp_path, "--broken", broken, *how, status=1)
+    assert [name for name in NOTHING if done[name]] == [counted]
+    assert all("--point" in note or "--seed" in note for note in done["notes"])

@@ -1,0 +1,142 @@
+"""A PostgreSQL server for tests, as Debian's package has it: on a socket only, in a folder that goes with it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import URL
+
+__all__ = ["Postgres", "find_program", "serve", "why_missing"]
+
+_START_S = 60.0
+# Nothing here has to outlive a power cut. Commits of clients that are killed are the server's, and it lives on.
+_OPTIONS = {"fsync": "off", "full_page_writes": "off", "listen_addresses": "", "max_connections": "200"}
+
+
+def find_program(name: str) -> str | None:
+    """Return where a program of the server is: Debian keeps those off PATH, one folder a version."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
+    return str(places[-1]) if places else None
+
+
+def why_missing() -> str | None:
+    """Return why no server can be started; None where one can."""
+    missing = [name for name in ("initdb", "postgres") if find_program(name) is None]
+    if missing:
+        return f"{', '.join(missing)} not there (Debian package: postgresql)"
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        return f"psycopg not installed: {error}"
+    try:
+        _owner()
+    except KeyError:
+        return "as root it needs a user that may run it: there is neither postgres nor nobody"
+    return None
+
+
+class Postgres:
+    """A server that runs."""
+
+    def __init__(self, sockets: Path, user: str) -> None:
+        self._sockets = sockets
+        self._user = user
+
+    def url(self, database: str = "postgres") -> str:
+        """Return a database's URL."""
+        query = {"host": str(self._sockets)}
+        url = URL.create("postgresql+psycopg", username=self._user, database=database, query=query)
+        return url.render_as_string(hide_password=False)
+
+    def create(self, template: str = "template0") -> str:
+        """Make a database, empty or as another one that nobody is connected to; return its name."""
+        name = f"koda_{uuid.uuid4().hex}"
+        self.run(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
+        return name
+
+    def drop(self, name: str) -> None:
+        """Remove a database, whoever is connected to it."""
+        self.run(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+    def run(self, statement: str) -> None:
+        """Run a statement outside a transaction."""
+        engine = create_engine(self.url(), isolation_level="AUTOCOMMIT")
+        try:
+            with engine.connect() as connection:
+                connection.execute(text(statement))
+        finally:
+            engine.dispose()
+
+
+@contextmanager
+def serve() -> Iterator[Postgres]:
+    """Start a server, and end it with everything that it has."""
+    user = _owner()
+    as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+    home = Path(tempfile.mkdtemp(prefix="pg-"))  # short: a socket's path may have 107 bytes
+    data = home / "data"
+    try:
+        if as_user:
+            os.chown(home, user.pw_uid, user.pw_gid)
+        environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": str(home), "TZ": "UTC"}
+        environment |= {name: value for name, value in os.environ.items() if name.startswith("KODA_TEST_")}
+        initdb = [str(find_program("initdb")), "-D", str(data), "-U", user.pw_name, "-A", "trust", "-E", "UTF8"]
+        made = subprocess.run(
+            [*initdb, "--no-sync", "--locale=C"], env=environment, capture_output=True, text=True, cwd=home, **as_user
+        )
+        assert made.returncode == 0, made.stdout + made.stderr
+        options = [f"-c{name}={value}" for name, value in _OPTIONS.items()]
+        with (home / "log").open("wb") as log:
+            server = subprocess.Popen(
+                [str(find_program("postgres")), "-D", str(data), "-k", str(home), *options],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=home,
+                **as_user,
+            )
+        try:
+            _wait(server, home)
+            yield Postgres(home, user.pw_name)
+        finally:
+            server.send_signal(signal.SIGINT)  # "fast": sessions are ended, then everything is written
+            try:
+                server.wait(_START_S)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+    finally:
+        shutil.rmtree(home)
+
+
+def _wait(server: subprocess.Popen[bytes], home: Path) -> None:
+    command = [str(find_program("pg_isready")), "-q", "-h", str(home), "-t", "1"]
+    deadline = time.monotonic() + _START_S
+    while subprocess.run(command, check=False, env={"PATH": os.environ["PATH"]}).returncode != 0:
+        assert server.poll() is None and time.monotonic() < deadline, (home / "log").read_text()
+        time.sleep(0.05)
+
+
+def _owner() -> pwd.struct_passwd:
+    """Return who runs it: this user, or where that is root, which it refuses, another."""
+    if os.geteuid() != 0:
+        return pwd.getpwuid(os.geteuid())
+    try:
+        return pwd.getpwnam("postgres")
+    except KeyError:
+        return pwd.getpwnam("nobody")
