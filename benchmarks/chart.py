@@ -12,7 +12,7 @@ from html import escape
 __all__ = ["Group", "draw"]
 
 _WIDTH, _ROW, _GAP, _LEFT, _RIGHT, _TOP = 960, 26, 30, 170, 110, 64
-_COLOURS = {"koda": "#2563eb", "remotion": "#94a3b8", "hyperframes": "#cbd5e1"}
+_COLOURS = {"koda": "#2563eb", "koda draft": "#60a5fa", "remotion": "#94a3b8", "hyperframes": "#cbd5e1"}
 _OTHER = "#e2e8f0"
 
 

@@ -15,9 +15,11 @@ from pathlib import Path
 from benchmarks.cpu import children_cpu_s, tree_cpu_s
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
+from koda_ray.render.capture import image_of
 from koda_ray.render.encode import unit_options
+from koda_ray.render.gpu import choose_graphics
 from koda_ray.render.page import RenderPage
-from koda_ray.render.programs import find_program
+from koda_ray.render.programs import find_browser, find_program
 from koda_ray.render.spec import RenderSpec, Unit, plan_units
 
 __all__ = ["Floor", "measure_floor"]
@@ -57,7 +59,8 @@ async def measure_floor(bundle: Bundle, spec: RenderSpec, folder: Path, *, worke
         stride: Every how-many-th frame is painted for the figure.
     """
     units = plan_units(spec)[:workers]
-    browsers = await asyncio.gather(*(Browser.launch() for _ in units))
+    graphics = await choose_graphics(find_browser().path)
+    browsers = await asyncio.gather(*(Browser.launch(graphics=graphics) for _ in units))
     try:
         paint_ms, paint_wall_ms = await _paint(browsers, bundle, spec, units, stride)
         pictures: dict[int, Path] = {}
@@ -106,16 +109,20 @@ async def _take(
     """Take a unit's pictures as the engine does, into one raw file; and a few without loss."""
     page = await _page(browser, bundle, spec)
     looked_at = {unit.start + unit.frame_count * part // 4 for part in range(4)}
-    convert = str(unit_options(spec, unit.frame_count, image="jpeg")["vf"]).rpartition(",fps=")[0]
+    image = image_of(spec, browser.graphics)
+    convert = str(unit_options(spec, unit.frame_count, image=image)["vf"]).rpartition(",fps=")[0]
+    source = ("-f", "image2pipe", "-c:v", "mjpeg")
+    if image == "raw":
+        source = ("-f", "rawvideo", "-pix_fmt", "yuv420p", "-s", f"{spec.width}x{spec.height}")
     process = await asyncio.create_subprocess_exec(
-        *(find_program("ffmpeg"), "-v", "error", "-y", "-f", "image2pipe", "-c:v", "mjpeg", "-framerate"),
-        *(str(spec.fps), "-i", "pipe:", "-vf", convert, "-c:v", "rawvideo", str(_raw(folder, unit))),
+        *(find_program("ffmpeg"), "-v", "error", "-y", *source, "-framerate", str(spec.fps), "-i", "pipe:"),
+        *("-vf", convert, "-c:v", "rawvideo", str(_raw(folder, unit))),
         stdin=asyncio.subprocess.PIPE,
     )
     assert process.stdin is not None
     for frame in range(unit.start, unit.stop):
         await page.go(frame, spec.fps)
-        process.stdin.write(await page.picture(image="jpeg"))
+        process.stdin.write(await page.picture(image=image))
         await process.stdin.drain()
         if frame in looked_at:
             path = folder / f"lossless-{frame}.png"

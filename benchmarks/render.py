@@ -7,9 +7,10 @@ machine is the same for all. The floor of a scene is what painting its frames an
 themselves (`benchmarks.floor`). Keys of the JSON, with a value for each scene:
 
 - ``cpu_over_floor``: processor time a frame, of everything that works for a job, over the floor's
-- ``wall_over_half_floor``: wall a frame with two workers, until all units are stored, over half of the floor's CPU
+- ``wall_over_half_floor``: wall a frame on two processors, until all units are stored, over half of the floor's CPU
 - ``speedup_over_best_peer``: wall a frame from the first frame to the finished file, the best peer's over ours;
-  ``cold_speedup_over_best_peer`` from the start of a process
+  ``cold_speedup_over_best_peer`` from the start of a process. A peer has the settings with which it is fastest; of
+  ours, ``fast``, which is what we do unasked, and ``draft``, those count whose picture is no worse than the peer's
 - ``ssim``: of ours and each peer's video with pictures taken without loss
 
 and ``preview_5s_cold_s`` (75 frames of the template's film, from the start of a process), ``final_1080p60_5s_s``,
@@ -25,9 +26,10 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 from benchmarks.chart import Group, draw
@@ -38,16 +40,22 @@ from benchmarks.peers import PEERS, Job, Peer, PeerRun
 from benchmarks.scenes import LIBRARY_SCENES, SCENES, bundle_of
 from benchmarks.ssim import ssim
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.spec import RenderSpec
+from koda_ray.render.memory import usual_browsers
+from koda_ray.render.spec import Effort, RenderSpec
 
 __all__ = ["main"]
 
 WORKERS = 2
+"""Pages and encoders of the floor, and the fewest that peers are tried with."""
 ROUNDS = 3
+OUR_WORKERS = usual_browsers()
+"""What we take unasked; peers are tried with as many too."""
+EFFORTS: tuple[Effort, ...] = ("fast", "draft")
 STATIC_TIMES = 2
 """How much longer the static scene is: its frames cost so little that a file's end would be most of a short one."""
-TRIAL_FRAMES = 30
+TRIAL_FRAMES = 60
 OUR = "koda"
+DRAFT = f"{OUR} draft"
 OTHER_SCENES = ("demo", *LIBRARY_SCENES, "svg")
 _SCHEDULE_TIMEOUT_S = 300
 
@@ -68,8 +76,8 @@ class Shape:
         return round(self.fps * self.seconds)
 
 
-FULL = (Shape("1080p60", 1920, 1080, 60, 2.0), Shape("360p15", 640, 360, 15, 8.0))
-QUICK = (Shape("1080p15", 1920, 1080, 15, 2.0),)
+FULL = (Shape("1080p60", 1920, 1080, 60, 3.0), Shape("360p15", 640, 360, 15, 8.0))
+QUICK = (Shape("1080p15", 1920, 1080, 15, 3.0),)
 
 
 @dataclass
@@ -80,8 +88,10 @@ class Measured:
     shape: Shape
     floor: Floor
     ours: list[OurRun] = field(default_factory=list[OurRun])
+    drafts: list[OurRun] = field(default_factory=list[OurRun])
     alone: list[OurRun] = field(default_factory=list[OurRun])
     cold_s: list[float] = field(default_factory=list[float])
+    cold_drafts_s: list[float] = field(default_factory=list[float])
     peers: dict[str, list[PeerRun]] = field(default_factory=dict[str, list[PeerRun]])
     peers_alone: dict[str, PeerRun] = field(default_factory=dict[str, PeerRun])
     ssim: dict[str, float] = field(default_factory=dict[str, float])
@@ -99,14 +109,24 @@ class Measured:
     @property
     def speedup(self) -> float | None:
         """The best peer's wall a frame, from its first one to the file, over ours."""
-        best = min((_median([run.wall_ms for run in runs]) for runs in self.peers.values()), default=None)
-        return None if best is None else best / _median([run.to_file_ms for run in self.ours])
+        ours = {OUR: [run.to_file_ms for run in self.ours], DRAFT: [run.to_file_ms for run in self.drafts]}
+        return self._over_best({name: [run.wall_ms for run in runs] for name, runs in self.peers.items()}, ours)
 
     @property
     def cold_speedup(self) -> float | None:
         """The best peer's time from the start of its process over ours."""
-        best = min((_median([run.total_s for run in runs]) for runs in self.peers.values()), default=None)
-        return None if best is None or not self.cold_s else best / _median(self.cold_s)
+        ours = {OUR: self.cold_s, DRAFT: self.cold_drafts_s}
+        return self._over_best({name: [run.total_s for run in runs] for name, runs in self.peers.items()}, ours)
+
+    def _over_best(self, peers: Mapping[str, list[float]], ours: Mapping[str, list[float]]) -> float | None:
+        """Return the least ratio of a peer's time to ours, with settings of ours whose picture is as good as its."""
+        ratios: list[float] = []
+        for name, times in peers.items():
+            equal = [_median(taken) for who, taken in ours.items() if taken and self.ssim[who] >= self.ssim[name]]
+            if not equal:
+                return None
+            ratios.append(_median(times) / min(equal))
+        return min(ratios, default=None)
 
     def to_json(self) -> dict[str, object]:
         """Return the medians, and every run."""
@@ -115,13 +135,14 @@ class Measured:
             "paint_wall_ms": self.floor.paint_wall_ms,
             "x264_ms": self.floor.x264_ms,
         }
-        runs = {OUR: self.ours, f"{OUR} alone": self.alone, **self.peers}
+        runs = {OUR: self.ours, DRAFT: self.drafts, f"{OUR} alone": self.alone, **self.peers}
         runs |= {f"{name} alone": [run] for name, run in self.peers_alone.items()}
         return {
             "scene": self.scene,
             "shape": asdict(self.shape),
             "floor": floor,
             "cold_s": self.cold_s,
+            "cold_drafts_s": self.cold_drafts_s,
             "ssim": self.ssim,
             "runs": {name: [{**asdict(run), "video": run.video.name} for run in each] for name, each in runs.items()},
         }
@@ -158,40 +179,49 @@ class Bench:
         done = Measured(name, shape, await measure_floor(bundle, spec, folder, workers=WORKERS, stride=stride))
         peers = self._peers if name in SCENES else ()
         best = {peer.name: await self._best(peer, name, shape, folder) for peer in peers}
+        draft = replace(spec, effort="draft")
+        executor = self._executors[OUR_WORKERS]
         for number in range(rounds):
             print(f"{name} {shape.name}: round {number + 1} of {rounds}", flush=True)
-            for peer in (None, *peers):
-                done.ours.append(await render_warm(self._executors[WORKERS], bundle, spec, folder / "koda.mp4"))
+            for peer in peers or (None,):
+                done.ours.append(await render_warm(executor, bundle, spec, folder / "koda.mp4"))
                 if peer is not None:
-                    job = self._job(name, shape, folder, WORKERS, shape.frames)
-                    done.peers.setdefault(peer.name, []).append(await peer.render(job, best[peer.name]))
+                    variant, workers = best[peer.name]
+                    job = self._job(name, shape, folder, workers, shape.frames)
+                    done.peers.setdefault(peer.name, []).append(await peer.render(job, variant))
+                    done.drafts.append(await render_warm(executor, bundle, draft, folder / "koda-draft.mp4"))
             if full and name in SCENES:
-                done.cold_s.append(await self._cold(bundle, shape, folder))
+                for effort, times in zip(EFFORTS, (done.cold_s, done.cold_drafts_s), strict=True):
+                    times.append(await self._cold(bundle, shape, folder, effort))
         done.ssim[OUR] = await ssim(done.ours[-1].video, done.floor.pictures)
+        if done.drafts:
+            done.ssim[DRAFT] = await ssim(done.drafts[-1].video, done.floor.pictures)
         for peer in peers:
             done.ssim[peer.name] = await ssim(done.peers[peer.name][-1].video, done.floor.pictures)
         if full and name in SCENES:
             done.alone.append(await render_warm(self._executors[1], bundle, spec, folder / "koda-alone.mp4"))
             for peer in peers:
                 job = self._job(name, shape, folder, 1, shape.frames)
-                done.peers_alone[peer.name] = await peer.render(job, best[peer.name])
+                done.peers_alone[peer.name] = await peer.render(job, best[peer.name][0])
         return done
 
-    async def _best(self, peer: Peer, scene: str, shape: Shape, folder: Path) -> str:
-        """Return the settings with which a peer renders a short piece of this scene in the least time."""
-        took: dict[str, float] = {}
-        for variant in peer.variants:
-            job = self._job(scene, shape, folder, WORKERS, min(TRIAL_FRAMES, shape.frames))
-            took[variant] = (await peer.render(job, variant)).wall_ms
-            print(f"{scene} {shape.name}: {peer.name} {variant} {took[variant]:.1f} ms", flush=True)
-        return min(took, key=lambda variant: took[variant])
+    async def _best(self, peer: Peer, scene: str, shape: Shape, folder: Path) -> tuple[str, int]:
+        """Return the settings, and workers, with which a peer renders a piece of this scene in the least time."""
+        took: dict[tuple[str, int], float] = {}
+        for variant, workers in product(
+            peer.variants, dict.fromkeys((WORKERS, OUR_WORKERS) if peer.parallel else (1,))
+        ):
+            job = self._job(scene, shape, folder, workers, min(TRIAL_FRAMES, shape.frames))
+            took[variant, workers] = wall_ms = (await peer.render(job, variant)).wall_ms
+            print(f"{scene} {shape.name}: {peer.name} {variant}, {workers} workers: {wall_ms:.1f} ms", flush=True)
+        return min(took, key=lambda each: took[each])
 
     def _job(self, scene: str, shape: Shape, folder: Path, workers: int, frames: int) -> Job:
         return Job(scene, shape.width, shape.height, shape.fps, frames, workers, folder)
 
-    async def _cold(self, bundle: Bundle, shape: Shape, folder: Path) -> float:
+    async def _cold(self, bundle: Bundle, shape: Shape, folder: Path, effort: Effort) -> float:
         options: dict[str, object] = {"duration": shape.seconds, "size": [shape.width, shape.height]}
-        options |= {"fps": shape.fps, "crf": 18, "workers": WORKERS}
+        options |= {"fps": shape.fps, "crf": 18, "effort": effort}
         return await render_cold(_lay_out(bundle, folder / "page"), folder / "koda-cold.mp4", options)
 
 
@@ -206,11 +236,11 @@ def _lay_out(bundle: Bundle, folder: Path) -> Path:
 async def _template_film(folder: Path, *, full: bool) -> dict[str, float]:
     """Render the template's own film from cold: the preview, and the final video."""
     page = _lay_out(await bundle_of("demo"), folder / "film")
-    preview = {"size": [640, 360], "fps": 15, "crf": 28, "duration": 5.0, "workers": WORKERS}
+    preview = {"size": [640, 360], "fps": 15, "crf": 28, "duration": 5.0}
     times = [await render_cold(page, folder / "preview.mp4", preview) for _ in range(ROUNDS if full else 1)]
     figures = {"preview_5s_cold_s": _median(times)}
     if full:
-        final = {"size": [1920, 1080], "fps": 60, "crf": 18, "duration": 5.0, "workers": WORKERS}
+        final = {"size": [1920, 1080], "fps": 60, "crf": 18, "duration": 5.0}
         figures["final_1080p60_5s_s"] = await render_cold(page, folder / "final.mp4", final)
     return figures
 
@@ -244,6 +274,10 @@ def _print(measured: Sequence[Measured]) -> None:
         alone = f"{one.alone[0].wall_ms:.1f}" if one.alone else "-"
         cold = f"{_median(one.cold_s):.2f}" if one.cold_s else "-"
         peers: list[str] = []
+        if one.drafts:
+            draft = _median([run.to_file_ms for run in one.drafts])
+            cold_draft = f"{_median(one.cold_drafts_s):.2f}" if one.cold_drafts_s else "-"
+            peers.append(f"{DRAFT} {draft:.1f} ms, {cold_draft} s, {one.ssim[DRAFT]:.4f}")
         for name, runs in one.peers.items():
             wall = _median([run.wall_ms for run in runs])
             single = f" ({one.peers_alone[name].wall_ms:.1f})" if name in one.peers_alone else ""
@@ -283,9 +317,10 @@ def _chart(measured: Sequence[Measured]) -> str:
     groups: list[Group] = []
     for one in measured:
         bars = [(OUR, _median([run.to_file_ms for run in one.ours]))]
+        bars += [(DRAFT, _median([run.to_file_ms for run in one.drafts]))] if one.drafts else []
         bars += [(name, _median([run.wall_ms for run in runs])) for name, runs in one.peers.items()]
         groups.append(Group(f"{one.scene} {one.shape.name}", bars, one.floor.cpu_ms / WORKERS))
-    return draw("Wall a frame, from the first frame to the finished file, two workers", groups)
+    return draw("Wall a frame, from the first frame to the finished file, two processors", groups)
 
 
 def _write(target: Path, figures: dict[str, object], measured: Sequence[Measured]) -> None:
@@ -309,9 +344,9 @@ async def measure(
         ready = [PEERS[peer]() for peer in peers]
         for peer in ready:
             await peer.prepare()
-        async with Watched(workers=WORKERS) as both, Watched(workers=1) as one:
-            await both.warm()
-            bench = Bench(folder, ready, {WORKERS: both, 1: one})
+        async with Watched(workers=OUR_WORKERS) as usual, Watched(workers=1) as one:
+            await usual.warm()
+            bench = Bench(folder, ready, {OUR_WORKERS: usual, 1: one})
             plan = [(scene, shape) for shape in shapes for scene in SCENES]
             if not quick:
                 plan += [(scene, shapes[0]) for scene in OTHER_SCENES]

@@ -30,6 +30,7 @@ from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.encode import UnitEncoder
 from koda_ray.render.environment import read_environment
 from koda_ray.render.ffmpeg import run
+from koda_ray.render.graphics import software_graphics
 from koda_ray.render.job import RenderJob
 from koda_ray.render.join import join_video
 from koda_ray.render.protocol import (
@@ -80,7 +81,7 @@ class _Idle:
         self._digest = digest
 
     async def environment(self) -> Environment:
-        return await asyncio.to_thread(read_environment)
+        return await asyncio.to_thread(read_environment, None, software_graphics())
 
     async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
         for unit in _results(task, self._sample, self._digest):

@@ -69,10 +69,14 @@ class PeerRun:
 
 
 class Peer(Protocol):
-    """A renderer to compare with; ``variants`` are its settings that may be the best for a scene."""
+    """A renderer to compare with; ``variants`` are its settings that may be the best for a scene.
+
+    ``parallel`` is whether it renders with several workers.
+    """
 
     name: str
     variants: tuple[str, ...]
+    parallel: bool
 
     async def prepare(self) -> None:
         """Install it, and build what it builds once for all videos."""
@@ -87,6 +91,7 @@ class Remotion:
     """Remotion's renderMedia with a tab for each worker, on Mesa's llvmpipe where EGL is there."""
 
     name = "remotion"
+    parallel = True
     variants: tuple[str, ...] = ("angle-egl ultrafast", "angle-egl superfast", "angle-egl medium")
 
     def __init__(self) -> None:
@@ -125,6 +130,7 @@ class HyperFrames:
     """HyperFrames' command line with a browser for each worker, in its BeginFrame mode."""
 
     name = "hyperframes"
+    parallel = True
     variants: tuple[str, ...] = ("hardware draft", "software draft")
 
     def __init__(self) -> None:
@@ -162,6 +168,7 @@ class PuppeteerCapture:
     """puppeteer-capture with its one page, whatever the number of workers."""
 
     name = "puppeteer-capture"
+    parallel = False
     variants: tuple[str, ...] = ("egl ultrafast", "egl superfast", "default superfast")
 
     def __init__(self) -> None:
@@ -267,7 +274,7 @@ async def _measure(
         raise SystemExit(f"{command[0]} left no video, or told of no frame, of {job}")
     begun, already = first[0]
     return PeerRun(
-        variant=variant,
+        variant=f"{variant} {job.workers}",
         total_s=ended - started,
         wall_ms=(ended - begun) * 1000 / max(1, job.frames - already),
         cpu_ms=(children_cpu_s() - cpu) * 1000 / job.frames,

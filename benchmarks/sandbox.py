@@ -1,0 +1,322 @@
+"""Sandboxes as a session uses them: made, written to, asked to run something, built in, put away without a trace.
+
+    python -m benchmarks.sandbox [--quick] --json FILE
+
+Medians on this machine. ``local_cold_ms`` is from nothing to the answer of a first command, ``local_exec_ms`` the round
+trip of a command, ``local_exec_over_bare`` how many times that of the same program without walls. ``batch_write_ms``
+writes ten files; ``checkpoint_1000_s`` stores 1,000 files of 4 KB, ``checkpoint_same_ms`` finds that none of them
+changed. ``dev_server_ms`` is until the template's dev server answers, ``vite_build_s`` its build.
+``leaked`` counts what twenty sandboxes of each provider leave behind at any depth: files, processes also without their
+parents, mounts, sockets, control groups, containers, volumes and networks; what it is, is printed.
+
+``docker_`` is the same with Docker, ``gvisor_cold_ms`` with gVisor, ``_over_run`` and ``_over_exec`` how many times
+that of ``docker run`` and ``docker exec`` from a shell. ``pool_handout_ms`` is from the request to the answer of a
+first command in a container that was made ahead. ``image_s`` is what building the image took, where it was not there
+from an earlier time; it is no part of the rest. Without an engine all these are left out, and it is said why.
+``--quick`` repeats less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from benchmarks.containers import Place, engine
+from benchmarks.traces import Traces
+from koda_ray.config import Settings
+from koda_ray.errors import Missing
+from koda_ray.sandbox.base import FileStamp, Sandbox, SandboxProvider, Snapshot
+from koda_ray.sandbox.build import build
+from koda_ray.sandbox.docker import DockerProvider
+from koda_ray.sandbox.local import LocalProvider
+from koda_ray.state.checkpoint import Manifest, save
+from koda_ray.state.storage import Storage
+from koda_ray.types import NodeState, new_id
+
+__all__ = ["main"]
+
+SESSION, USER, PROJECT = "ses_bench", "local", "prj_bench"
+FILES, FILE_BYTES, BATCH = 1000, 4096, 10
+MADE = 20
+AT_ONCE = 4
+_TRUE = ("true",)
+_READY_TIMEOUT_S = 60.0
+STATE = NodeState(node_id=SESSION, session_id=SESSION, user_id=USER, project_id=PROJECT)
+
+
+class Bench:
+    """One provider under the clock."""
+
+    def __init__(self, provider: SandboxProvider, *, rounds: int) -> None:
+        self._provider = provider
+        self._rounds = rounds
+
+    async def make(self) -> Sandbox:
+        """Make a sandbox."""
+        return await self._provider.create(sandbox_id=new_id("sbx"), session_id=SESSION, user_id=USER)
+
+    async def cold_ms(self) -> float:
+        """From nothing to the answer of a first command."""
+        times: list[float] = []
+        for _ in range(self._rounds):
+            begun = time.perf_counter()
+            box = await self.make()
+            await box.run(_TRUE)
+            times.append((time.perf_counter() - begun) * 1000)
+            await box.destroy()
+        return statistics.median(times)
+
+    async def handout_ms(self, ready: Callable[[], None]) -> float:
+        """From the request to the answer of a first command; ``ready`` waits until one is there for it."""
+        times: list[float] = []
+        for _ in range(self._rounds):
+            await asyncio.to_thread(ready)
+            begun = time.perf_counter()
+            box = await self.make()
+            await box.run(_TRUE)
+            times.append((time.perf_counter() - begun) * 1000)
+            await box.destroy()
+        return statistics.median(times)
+
+    async def build_s(self, box: Sandbox, times: int) -> float:
+        """The template's build."""
+        built = [await build(box) for _ in range(times)]
+        if not all(result.ok for result in built):
+            raise SystemExit(f"the template does not build: {built[0].problems}")
+        return statistics.median(result.duration_s for result in built)
+
+    async def exec_ms(self, box: Sandbox) -> float:
+        """A command's round trip."""
+        return await _median(lambda: box.run(_TRUE), self._rounds * 4)
+
+    async def write_ms(self, box: Sandbox) -> float:
+        """Ten files in one call."""
+        turn = iter(range(10**6))
+
+        async def write() -> None:
+            number = next(turn)
+            await box.write_files({f"src/made/{name}.ts": b"%d %d\n" % (number, name) * 200 for name in range(BATCH)})
+
+        return await _median(write, self._rounds * 2)
+
+    async def dev_server_ms(self) -> float:
+        """A new sandbox's dev server, from the request to its first answer."""
+        times: list[float] = []
+        for _ in range(max(1, self._rounds // 2)):
+            box = await self.make()
+            begun = time.perf_counter()
+            await box.start_preview()
+            times.append((time.perf_counter() - begun) * 1000)
+            await box.destroy()
+        return statistics.median(times)
+
+    async def make_many(self, made: Callable[[Sandbox], None]) -> None:
+        """Make and destroy twenty, a few at a time, each with a background process and a dev server's socket.
+
+        Args:
+            made: Told of each while it runs.
+        """
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(number: int) -> None:
+            async with room:
+                box = await self.make()
+                await box.start("waits", ("sleep", "600"))
+                await asyncio.to_thread(made, box)
+                if number % 5 == 0:
+                    await box.start_preview()
+                await box.destroy()
+
+        await asyncio.gather(*(one(number) for number in range(MADE)))
+
+
+async def _median(call: Callable[[], Awaitable[object]], times: int) -> float:
+    taken: list[float] = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        await call()
+        taken.append((time.perf_counter() - begun) * 1000)
+    return statistics.median(taken)
+
+
+def _bare_ms(times: int) -> float:
+    """The same program as a plain child."""
+    taken: list[float] = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        subprocess.run(_TRUE, check=True, capture_output=True)
+        taken.append((time.perf_counter() - begun) * 1000)
+    return statistics.median(taken)
+
+
+async def _checkpoints(box: Sandbox, folder: Path) -> dict[str, float]:
+    """Store a thousand files, then the same again, then with one more."""
+    storage = Storage(str(folder))
+    await box.write_files({f"src/many/{i:04d}.bin": os.urandom(FILE_BYTES) for i in range(FILES)})
+    files: dict[str, bytes] = {}
+    known: dict[str, FileStamp] = {}
+    previous: Manifest | None = None
+
+    async def store() -> Snapshot:
+        nonlocal known, previous
+        taken = await box.snapshot(known=known)
+        known = taken.stamps
+        files.update(taken.changed)
+        for path in taken.removed:
+            files.pop(path, None)
+        previous, _ = await save(
+            storage,
+            user_id=USER,
+            project_id=PROJECT,
+            session_id=SESSION,
+            files=files,
+            modes=taken.modes,
+            folders=taken.folders,
+            state=STATE,
+            event_seq=1,
+            previous=previous,
+        )
+        return taken
+
+    begun = time.perf_counter()
+    taken = await store()
+    first = time.perf_counter() - begun
+    if len(taken.changed) < FILES:
+        raise SystemExit(f"{len(taken.changed)} of {FILES} files were seen")
+    same = await _median(store, 5)
+    await box.write_files({"src/many/one-more.bin": b"1"})
+    begun = time.perf_counter()
+    await store()
+    return {
+        "checkpoint_1000_s": first,
+        "checkpoint_same_ms": same,
+        "checkpoint_one_ms": (time.perf_counter() - begun) * 1000,
+    }
+
+
+async def _figures(bench: Bench, storage: Path, *, rounds: int, quick: bool) -> dict[str, float]:
+    figures = {"local_cold_ms": await bench.cold_ms()}
+    box = await bench.make()
+    figures["local_exec_ms"] = await bench.exec_ms(box)
+    figures["local_exec_over_bare"] = figures["local_exec_ms"] / _bare_ms(rounds * 4)
+    figures["batch_write_ms"] = await bench.write_ms(box)
+    figures["vite_build_s"] = await bench.build_s(box, 1 if quick else 3)
+    figures |= await _checkpoints(box, storage)
+    await box.destroy()
+    return figures | {"dev_server_ms": await bench.dev_server_ms()}
+
+
+async def _containers(place: Place, root: Path, *, rounds: int, quick: bool) -> dict[str, float]:
+    def provider(*, runtime: str | None = None, warm: int = 0) -> DockerProvider:
+        return DockerProvider(root=root, image=place.image, address=place.address, runtime=runtime, warm=warm)
+
+    plain = provider()
+    bench = Bench(plain, rounds=rounds)
+    figures = {"image_s": place.image_s} if place.image_s else {}
+    figures["docker_cold_ms"] = await bench.cold_ms()
+    figures |= _ratio("docker_cold_over_run", figures["docker_cold_ms"], place.run_ms(rounds))
+    box = await bench.make()
+    figures["docker_exec_ms"] = await bench.exec_ms(box)
+    figures |= _ratio("docker_exec_over_exec", figures["docker_exec_ms"], place.exec_ms(rounds, f"koda-{box.id}"))
+    figures["docker_batch_write_ms"] = await bench.write_ms(box)
+    figures["docker_vite_build_s"] = await bench.build_s(box, 1 if quick else 3)
+    await box.destroy()
+    figures["docker_dev_server_ms"] = await bench.dev_server_ms()
+    figures["pool_handout_ms"] = await _handout_ms(provider(warm=2), root, rounds=rounds)
+    if shutil.which("runsc"):
+        strict = provider(runtime="runsc")
+        figures["gvisor_cold_ms"] = await Bench(strict, rounds=rounds // 2 + 1).cold_ms()
+        run_ms = place.run_ms(rounds // 2 + 1, runtime="runsc")
+        figures |= _ratio("gvisor_cold_over_run", figures["gvisor_cold_ms"], run_ms)
+        await strict.close()
+    else:
+        print("gVisor is not measured: runsc not on PATH (apt-get install runsc)")
+    traces = Traces(root, places=place.folders, held=place.held)
+    await bench.make_many(lambda box: traces.note(box.id, place.id_of(box.provider_id)))
+    await plain.close()
+    figures["docker_leaked"] = _count(traces)
+    return figures
+
+
+async def _handout_ms(provider: DockerProvider, root: Path, *, rounds: int) -> float:
+    def ready() -> None:
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while not any('"state": "warm"' in record.read_text() for record in root.glob("docker/sbx_*/sandbox.json")):
+            if time.monotonic() > deadline:
+                raise SystemExit("no sandbox was made ahead")
+            time.sleep(0.05)
+
+    keeping = asyncio.create_task(provider.keep_warm())
+    try:
+        return await Bench(provider, rounds=rounds).handout_ms(ready)
+    finally:
+        keeping.cancel()
+        await asyncio.wait({keeping})
+        await provider.close()
+
+
+def _ratio(name: str, figure: float, base: float | None) -> dict[str, float]:
+    if base is None:
+        print(f"{name} is not measured: docker not on PATH (apt-get install docker-cli)")
+        return {}
+    return {name: figure / base}
+
+
+async def _local(settings: Settings, folder: Path, *, rounds: int, quick: bool) -> dict[str, float]:
+    root = folder / "boxes"
+    provider = LocalProvider(root=root, template=settings.template_path, node_modules=settings.node_modules_path)
+    try:
+        figures = await _figures(Bench(provider, rounds=rounds), folder / "storage", rounds=rounds, quick=quick)
+    finally:  # a disk that is mounted would outlive its folder
+        for info in await provider.list():
+            await provider.destroy(info.id)
+    traces = Traces(root)
+    await Bench(provider, rounds=rounds).make_many(lambda box: traces.note(box.id))
+    return figures | {"leaked": _count(traces)}
+
+
+def _count(traces: Traces) -> int:
+    left = traces.left()
+    for line in sorted(left):
+        print(f"left behind: {line}")
+    return len(left)
+
+
+def measure(*, quick: bool) -> dict[str, float]:
+    """Take all figures."""
+    settings = Settings()
+    rounds = 5 if quick else 15
+    with tempfile.TemporaryDirectory(prefix="koda-bench-sandbox-") as name:
+        figures = asyncio.run(_local(settings, Path(name), rounds=rounds, quick=quick))
+        try:
+            with engine(settings) as place:
+                figures |= asyncio.run(_containers(place, Path(name, "containers"), rounds=rounds, quick=quick))
+        except Missing as error:
+            print(f"Docker is not measured: {error.message}")
+    figures["leaked"] += figures.pop("docker_leaked", 0)
+    return figures
+
+
+def main() -> None:
+    """Run the benchmark and write its figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sandbox", description="Time sandboxes.")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions: under 50 s where the image is there")
+    parser.add_argument("--json", type=Path, required=True, help="where to write the figures")
+    given = parser.parse_args()
+    figures = {name: round(value, 2) for name, value in measure(quick=given.quick).items()}
+    given.json.write_text(json.dumps(figures, indent=1) + "\n")
+    for name, value in figures.items():
+        print(f"{name:>24} {value:g}")
+
+
+if __name__ == "__main__":
+    main()
