@@ -6,6 +6,8 @@
   it left; the loop is taken away, so that the tests after it can run theirs.
 - A test whose time is over and that cannot be ended either, a fixture of it hanging, ends the run with every stack.
 - Hypothesis measures no time: a busy machine is no counterexample.
+- Without ``--full`` only the quick tier runs, and a quick test that takes long fails (`tests.tiers`).
+- An interrupt reaches what a test starts, also where the run was started with interrupts ignored.
 - ``@pytest.mark.alone`` keeps the tests beside it waiting, where several run at a time.
 - ``@pytest.mark.needs("ffmpeg", "chromium")`` skips a test where a service is missing, and fails it where
   ``KODA_TEST_REQUIRE`` (names with commas, or ``all``) says that it has to be there. The markers ``browser`` and
@@ -19,6 +21,7 @@ import faulthandler
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -32,7 +35,7 @@ from hypothesis import HealthCheck, settings
 
 import koda_ray.logs  # noqa: F401 - it says where logs go, once, and not in the middle of a test
 from koda_ray.config import Settings
-from tests import leaks, services, turns
+from tests import groups, leaks, services, tiers, turns
 from tests.databases import *  # noqa: F403 - fixtures, for whoever asks for one by its name
 
 settings.register_profile(
@@ -54,12 +57,41 @@ _IMPLIED = {"browser": ("chromium", "bwrap"), "sandbox": ("bwrap", "node")}
 class _Lasting:
     """Notes what longer-lived fixtures open; a plugin, since a conftest does not hear of those of the session."""
 
+    def __init__(self) -> None:
+        self.spent = tiers.Spent()
+
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
         if fixturedef.scope == "function":
             return (yield)
+        before = tiers.Spent.now()
         with leaks.lasting():
-            return (yield)
+            made = yield
+        self.spent += tiers.Spent.now() - before
+        return made
+
+
+class _Brevity:
+    """Fails quick tests that take long; what longer-lived fixtures take to start is not the first test's."""
+
+    def __init__(self, lasting: _Lasting) -> None:
+        self._lasting = lasting
+        self._before = tiers.Spent()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        self._before = tiers.Spent.now() + self._lasting.spent
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.when == "call" and report.passed and not tiers.is_full(item) and item.nodeid not in tiers.LONG:
+            why = tiers.too_long(tiers.Spent.now() - self._before - self._lasting.spent)
+            if why is not None:
+                report.outcome, report.longrepr = "failed", f"{item.nodeid} {why}"
+        return report
 
 
 class _Patience:
@@ -90,22 +122,36 @@ class _Patience:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="let random kills go on for far longer")
+    parser.addoption("--full", action="store_true", help="run everything, not only the quick tier")
 
 
-@pytest.fixture(scope="session")
-def full(request: pytest.FixtureRequest) -> bool:
-    """Whether there is time: ``--full`` was given."""
-    return bool(request.config.getoption("--full"))
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers.select(config, items)
+    if leaks.is_one_of_several():
+        groups.arrange(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Groups | None:
+    return groups.Groups(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("full") and config.getoption("durations") is None:
+        config.option.durations = 20
+    if config.getoption("dist", None) == "loadgroup":
+        config.option.loadscopereorder = False  # the order is `groups.arrange`'s
     if config.getoption("numprocesses", None):
         return  # it hands the tests out to other processes, each with a world of its own, and runs none
     if leaks.is_one_of_several():
         config.option.basetemp = None  # below its own folder, not that of who handed them out
-    config.pluginmanager.register(_Lasting())
+    lasting = _Lasting()
+    config.pluginmanager.register(lasting)
+    if not tiers.is_everything(config):
+        config.pluginmanager.register(_Brevity(lasting))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(_Patience())
     theirs = {str(field.validation_alias) for field in Settings.model_fields.values()} | _THEIRS_TOO
     for name in list(os.environ):

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,20 +19,25 @@ from koda_ray.config import REPO_ROOT
 from koda_ray.sandbox.engine import Engine
 from koda_ray.sandbox.image import SLIM_PACKAGES, SUITE, import_base, make_base
 from tests import leaks
+from tests.small_base import make_small_base
 
 __all__ = [
     "BASE_IMAGE",
+    "SMALL_BASE_IMAGE",
     "WHOLE_ARCHIVE",
     "WHOLE_BASE_IMAGE",
     "archive",
     "give_base",
+    "give_small_base",
     "give_whole_base",
     "started",
+    "why_no_base",
     "why_not",
 ]
 
 BASE_IMAGE = f"koda-test/base:{'-'.join(SLIM_PACKAGES)}"
 """An engine that is kept from one run to the next may have one of other packages."""
+SMALL_BASE_IMAGE = "koda-test/small-base:1"
 WHOLE_BASE_IMAGE = "koda-test/whole-base:1"
 
 _ARCHIVE = REPO_ROOT / ".koda" / "sandbox-image" / f"{SUITE}-{'-'.join(SLIM_PACKAGES)}.tar"
@@ -50,9 +55,14 @@ def why_not() -> str | None:
         return f"{', '.join(missing)} not on PATH: apt-get install docker.io"
     if os.geteuid() != 0:
         return "dockerd takes root"
-    if not _ARCHIVE.exists() and shutil.which("debootstrap") is None:
-        return "debootstrap not on PATH, which makes the image's base: apt-get install debootstrap"
     return None
+
+
+def why_no_base() -> str | None:
+    """Say why Debian's base cannot be made here; None where it can, or was."""
+    if _ARCHIVE.exists() or shutil.which("debootstrap") is not None:
+        return None
+    return "debootstrap not on PATH, which makes the image's base: apt-get install debootstrap"
 
 
 @contextmanager
@@ -95,29 +105,40 @@ def started(folder: Path, *arguments: str, data: Path | None = None) -> Iterator
 
 
 def archive() -> Path:
-    """The base as a tar archive: made by debootstrap once, and kept beside the packages of set-up."""
-    _make_once(_ARCHIVE, SLIM_PACKAGES)
+    """Debian's base as a tar archive: made by debootstrap once, and kept beside the packages of set-up."""
+    _make_once(_ARCHIVE, lambda target: make_base(target, packages=SLIM_PACKAGES))
     return _ARCHIVE
 
 
-def _make_once(target: Path, packages: Sequence[str] | None = None) -> None:
+def give_base(engine: Engine) -> None:
+    """Give an engine Debian's base of its images."""
+    import_base(engine, archive(), name=BASE_IMAGE)
+
+
+def give_small_base(engine: Engine) -> None:
+    """Give an engine a base that is made of this machine's programs, which takes seconds."""
+    target = REPO_ROOT / ".koda" / "sandbox-image" / f"small-{os.getpid()}.tar"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        make_small_base(target)
+        import_base(engine, target, name=SMALL_BASE_IMAGE)
+    finally:
+        target.unlink(missing_ok=True)
+
+
+def give_whole_base(engine: Engine) -> None:
+    """Give an engine the base of the image as it is shipped; made once, which takes minutes."""
+    _make_once(WHOLE_ARCHIVE, make_base)
+    import_base(engine, WHOLE_ARCHIVE, name=WHOLE_BASE_IMAGE)
+
+
+def _make_once(target: Path, make: Callable[[Path], None]) -> None:
     """Make a base that is not there; who comes meanwhile waits for it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
-            make_base(target, packages=packages)
-
-
-def give_base(engine: Engine) -> None:
-    """Give an engine the base of its images."""
-    import_base(engine, archive(), name=BASE_IMAGE)
-
-
-def give_whole_base(engine: Engine) -> None:
-    """Give an engine the base of the image as it is shipped; made once, which takes minutes."""
-    _make_once(WHOLE_ARCHIVE)
-    import_base(engine, WHOLE_ARCHIVE, name=WHOLE_BASE_IMAGE)
+            make(target)
 
 
 def _temporary(folder: Path) -> Path:

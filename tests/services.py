@@ -99,6 +99,12 @@ def _docker() -> str | None:
     return dockerd.why_not()
 
 
+def _debootstrap() -> str | None:
+    from tests import dockerd
+
+    return dockerd.why_no_base()
+
+
 def _image() -> str | None:
     from tests import dockerd
 
@@ -151,6 +157,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "e2b": _e2b,
     "gemini": _package("google.genai", "gemini"),
     "openai": _package("openai", "openai"),
+    "debootstrap": _debootstrap,
     "docker": _docker,
     "ffmpeg": _program("ffmpeg", "ffprobe"),
     "gvisor": _program("runsc"),

@@ -325,6 +325,7 @@ async def test_an_asset_goes_along(shell: Shell, client: KodaClient) -> None:
     assert [asset.name for asset in (await client.assets(session_id)).assets] == ["logo.gif"]
 
 
+@pytest.mark.full
 async def test_interrupted_while_a_server_runs_the_job_goes_on(koda: World, shell: Shell, client: KodaClient) -> None:
     koda.directory.hold = {"execute"}
 

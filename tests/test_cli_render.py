@@ -124,6 +124,7 @@ class Terminal:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.full
 def test_an_interrupt_ends_every_process_and_the_same_command_goes_on(folder: Path, number: int) -> None:
     words = ("render", "page", "--size", "160x90", "--fps", "60", "--duration", "20", "--workers", "1", "-o", "a.mp4")
     first = Terminal(folder, *words)

@@ -126,6 +126,7 @@ def test_from_a_folder_to_a_process_and_back_to_nothing(place: Workplace) -> Non
     assert place.done("image", "list") == ""
 
 
+@pytest.mark.full
 def test_a_person_sees_the_page_that_a_process_serves(place: Workplace) -> None:
     (place.folder / "notes" / "serve.js").write_text(
         "require('http').createServer((q, s) => s.end(`page ${q.url}`)).listen(3000, 'localhost')\n"
@@ -152,6 +153,7 @@ def test_a_person_sees_the_page_that_a_process_serves(place: Workplace) -> None:
         urllib.request.urlopen(url, timeout=5)
 
 
+@pytest.mark.full
 def test_a_person_sees_which_files_change(place: Workplace) -> None:
     place.done("image", "create", "notes")
     box = place.done("sandbox", "create", "notes")
@@ -168,6 +170,7 @@ def test_a_person_sees_which_files_change(place: Workplace) -> None:
     assert refused.status == Exit.NOT_FOUND and "no directory 'none'" in refused.err
 
 
+@pytest.mark.full
 def test_a_person_goes_in_leaves_and_comes_back(place: Workplace) -> None:
     place.done("image", "create", "notes")
     box = place.done("sandbox", "create", "notes")
@@ -202,6 +205,7 @@ def test_a_person_goes_in_leaves_and_comes_back(place: Workplace) -> None:
     assert third.end() == Exit.REFUSED
 
 
+@pytest.mark.full
 def test_a_killed_terminal_and_an_interrupted_follower_leave_the_process_running(place: Workplace) -> None:
     place.done("image", "create", "notes")
     box = place.done("sandbox", "create", "notes")

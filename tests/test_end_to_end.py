@@ -6,11 +6,12 @@ import asyncio
 import colorsys
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +28,11 @@ from koda_ray.types import NodeState, RenderOptions, SessionOptions
 from tests import leaks
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.alone,
     pytest.mark.ray,
     pytest.mark.sandbox,
     pytest.mark.browser,
-    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
@@ -49,8 +50,6 @@ class Studio:
     server: Server
     client: KodaClient
     folder: Path
-    work: dict[str, asyncio.Task[NodeState]] = field(default_factory=dict[str, asyncio.Task[NodeState]])
-    """Films under way, by name."""
 
     async def film(self, prompt: str, phase: str, *assets: str) -> NodeState:
         """Make a film through the API, accepting everything, until it rests in a phase."""
@@ -101,6 +100,14 @@ class Studio:
         return frames_of(target)
 
 
+@dataclass
+class Films:
+    """What is being made while other tests run."""
+
+    picture: asyncio.Task[NodeState]
+    japanese: asyncio.Task[NodeState]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Studio]:
     folder = tmp_path_factory.mktemp("studio")
@@ -111,15 +118,21 @@ async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stud
     ImageDraw.Draw(photo).rectangle((320, 0, 639, 479), fill=GREEN)
     photo.save(folder / "halves.png")
     async with server, KodaClient(server.url) as client:
-        made = Studio(server, client, folder)
-        # side by side: one film builds while another renders
-        made.work["picture"] = asyncio.create_task(made.picture())
-        made.work["japanese"] = asyncio.create_task(made.film("春の京都をめぐる静かな旅、滑らかに、2秒", "preview"))
-        yield made
-        for task in made.work.values():
-            task.cancel()
-        await asyncio.gather(*made.work.values(), return_exceptions=True)
+        yield Studio(server, client, folder)
     sys.stdout.write(server.log()[-8000:])  # shown where a test fails
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def films(studio: Studio) -> AsyncIterator[Films]:
+    """Films under way, side by side: one builds while another renders."""
+    made = Films(
+        picture=asyncio.create_task(studio.picture()),
+        japanese=asyncio.create_task(studio.film("春の京都をめぐる静かな旅、滑らかに、2秒", "preview")),
+    )
+    yield made
+    for task in (made.picture, made.japanese):
+        task.cancel()
+    await asyncio.gather(made.picture, made.japanese, return_exceptions=True)
 
 
 def facts_of(video: Path) -> tuple[int, int, int, float, str]:
@@ -146,6 +159,39 @@ def hue_of(picture: Picture) -> float:
     flat = picture.reshape(-1, 3) / 255
     saturation = flat.max(axis=1) - flat.min(axis=1)
     return colorsys.rgb_to_hsv(*flat[saturation >= np.quantile(saturation, 0.995)].mean(axis=0))[0] * 360
+
+
+@pytest.mark.quick
+async def test_a_sentence_becomes_a_video_though_its_session_is_killed(studio: Studio) -> None:
+    prompt = "Create a bouncing ball animation, blue, 2 seconds"
+    session_id = (await studio.client.create(prompt, render=SMALL)).session_id
+    state = await studio.rests(session_id, "question")
+    assert state.question is not None
+    await studio.client.answer(session_id, option_id=state.question.options[0].id)
+    state = await studio.rests(session_id, "plan")
+    assert state.plan is not None and state.plan.total_duration == 2
+    await studio.client.accept(session_id)
+    await studio.until(session_id, lambda state: state.execution is not None and bool(state.execution.files))
+    killed = await studio.server.session_pid(session_id)
+    os.kill(killed, signal.SIGKILL)
+
+    state = await studio.rests(session_id, "preview")
+    assert state.preview is not None
+    first = state.preview.job_id
+    preview = await studio.pictures(session_id, "preview")
+    assert len(preview) == 30 and 190 < hue_of(preview[15]) < 260
+    await studio.client.accept(session_id)
+    await studio.rests(session_id, "complete")
+    video = await studio.pictures(session_id, "final")
+    assert (len(video), video[0].shape) == (60, (720, 1280, 3))
+    assert np.mean(np.abs(video[0].astype(int) - video[30]) > 24) > 0.01, "nothing moves"
+
+    await studio.client.say(session_id, "make it red")
+    state = await studio.rests(session_id, "preview")
+    assert state.preview is not None and state.preview.job_id != first
+    hue = hue_of((await studio.pictures(session_id, "preview"))[15])
+    assert hue < 20 or hue > 340
+    assert await studio.server.session_pid(session_id) != killed
 
 
 async def test_create_makes_a_video_and_a_change_makes_another(studio: Studio) -> None:
@@ -180,8 +226,8 @@ async def test_create_makes_a_video_and_a_change_makes_another(studio: Studio) -
     assert b"#E5322D" in await studio.client.read_file(session_id, "src/theme.ts")
 
 
-async def test_a_picture_that_was_uploaded_is_seen_in_the_video(studio: Studio) -> None:
-    state = await studio.work["picture"]
+async def test_a_picture_that_was_uploaded_is_seen_in_the_video(studio: Studio, films: Films) -> None:
+    state = await films.picture
     assert state.plan is not None and "No picture" not in state.plan.notes
     video = await studio.pictures(state.session_id, "final")
     assert (len(video), video[0].shape) == (60, (720, 1280, 3))
@@ -194,8 +240,8 @@ async def test_a_picture_that_was_uploaded_is_seen_in_the_video(studio: Studio) 
     assert columns[0] < columns[1], "the picture is mirrored"
 
 
-async def test_a_japanese_prompt_becomes_japanese_words(studio: Studio) -> None:
-    state = await studio.work["japanese"]
+async def test_a_japanese_prompt_becomes_japanese_words(studio: Studio, films: Films) -> None:
+    state = await films.japanese
     assert state.plan is not None and state.plan.total_duration == 2
     paths = [file.path for file in (await studio.client.files(state.session_id)).files if "/scenes/" in file.path]
     scenes = [(await studio.client.read_file(state.session_id, path)).decode() for path in paths]
@@ -207,8 +253,8 @@ async def test_a_japanese_prompt_becomes_japanese_words(studio: Studio) -> None:
     assert 0.005 < ink.mean() < 0.4, "no words stand on the ground"
 
 
-async def test_a_sessions_process_stays_small(studio: Studio) -> None:
-    state = await studio.work["japanese"]
+async def test_a_sessions_process_stays_small(studio: Studio, films: Films) -> None:
+    state = await films.japanese
     process = psutil.Process(await studio.server.session_pid(state.session_id))
     assert process.memory_full_info().uss / 2**20 < 80
 

@@ -50,25 +50,28 @@ def _is_public(node: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionD
     return isinstance(node, ast.ClassDef) and not node.name.startswith("_")
 
 
-@pytest.mark.parametrize("name", _MODULES)
-def test_exported_members(name: str) -> None:
-    module = _load(name)
-    tree = ast.parse(Path(str(module.__file__)).read_text())
+def test_exported_members() -> None:
+    assert [wrong for name in _MODULES for wrong in _wrongly_exported(_load(name))] == []
+
+
+def _wrongly_exported(module: ModuleType) -> list[str]:
+    name, tree = module.__name__, ast.parse(Path(str(module.__file__)).read_text())
     public = {node.name for node in tree.body if _is_public(node)}
     exported = getattr(module, "__all__", None)
     if exported is None:
-        assert not public, f"{name} defines {sorted(public)} and has no __all__"
-        return
-    assert len(exported) == len(set(exported)), f"{name}.__all__ names something twice"
-    assert [entry for entry in exported if not hasattr(module, entry)] == []
-    assert sorted(public - set(exported)) == [], "public names belong in __all__, others begin with an underscore"
+        return [f"{name} defines {sorted(public)} and has no __all__"] if public else []
+    wrong = [f"{name}.__all__ names {entry}, which is not there" for entry in exported if not hasattr(module, entry)]
+    if len(exported) != len(set(exported)):
+        wrong.append(f"{name}.__all__ names something twice")
+    missing = sorted(public - set(exported))
+    if missing:
+        wrong.append(f"{name}: {missing} are public and not in __all__; other names begin with an underscore")
+    return wrong
 
 
-@pytest.mark.parametrize("name", _MODULES)
-def test_every_module_says_what_it_is(name: str) -> None:
-    module = _load(name)
-    source = Path(str(module.__file__)).read_text()
-    assert ast.get_docstring(ast.parse(source)) or not source.strip()
+def test_every_module_says_what_it_is() -> None:
+    sources = {name: Path(str(_load(name).__file__)).read_text() for name in _MODULES}
+    assert [name for name, text in sources.items() if text.strip() and not ast.get_docstring(ast.parse(text))] == []
 
 
 def test_one_version() -> None:

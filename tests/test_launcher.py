@@ -67,6 +67,7 @@ class Copy:
     def write(self, program: str, script: str) -> None:
         """Put a script on the copy's PATH."""
         path = self.tools / program
+        path.unlink(missing_ok=True)  # it may be a link to this machine's own program
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
 

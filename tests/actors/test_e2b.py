@@ -16,7 +16,7 @@ from tests.sandbox.e2b import provider_of
 from tests.sandbox.e2b_server import E2BServer
 from tests.sandbox.e2b_server.machine import Image
 
-pytestmark = [pytest.mark.needs("e2b"), pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.full, pytest.mark.needs("e2b"), pytest.mark.browser]
 
 
 @pytest.fixture

@@ -83,6 +83,7 @@ def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.sandbox
+@pytest.mark.full
 async def test_every_agent_of_a_session_is_hooked_by_setting(studio: Studio, heard: Path) -> None:
     names = "house_hooks:both, house_hooks:lame,house_hooks:guard"
     session = await studio.activate(await studio.row(), studio.model(reviewing(lists)), hooks=names)
@@ -116,6 +117,7 @@ async def test_every_agent_of_a_session_is_hooked_by_setting(studio: Studio, hea
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.full
 async def test_a_stop_at_the_code_generator_ends_the_run_and_what_was_answered_is_paid_for(
     studio: Studio, heard: Path, place: str
 ) -> None:

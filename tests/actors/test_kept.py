@@ -108,6 +108,7 @@ async def test_a_process_that_ends_while_storage_is_full_leaves_the_sandbox_to_t
     assert EDIT in (await saved(studio, heir)).files
 
 
+@pytest.mark.full
 async def test_a_project_of_too_many_files_is_kept_until_there_are_fewer(studio: Studio) -> None:
     session = await studio.at_rest()
     box = await write(session, GOOD_FILES)

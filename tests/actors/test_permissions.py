@@ -45,6 +45,7 @@ async def files(studio: Studio, session: Any) -> dict[str, bytes]:
     return dict(await checkpoint.read_files(studio.storage, manifest))
 
 
+@pytest.mark.full
 async def test_a_write_waits_with_a_diff_survives_its_process_and_runs_as_it_was_shown(studio: Studio) -> None:
     generated: list[str] = []
 
@@ -194,6 +195,7 @@ async def test_files_that_a_person_saw_are_written_whatever_the_call_named(studi
         ({"mode": "auto", "rules": [{"decision": "deny", "path": "src/secret*"}]}, 1),
     ],
 )
+@pytest.mark.full
 async def test_a_preview_rewrites_nothing_that_a_person_is_to_be_asked_about(
     studio: Studio, permissions: dict[str, Any], asked_for: int
 ) -> None:
@@ -215,6 +217,7 @@ async def test_a_preview_rewrites_nothing_that_a_person_is_to_be_asked_about(
     assert session.state.phase == "executing"  # the agents go on, and ask
 
 
+@pytest.mark.full
 async def test_a_correction_waits_with_its_diff_and_is_written_as_it_was_shown(studio: Studio) -> None:
     corrections: list[dict[str, Any]] = []
     broken = {**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"}
@@ -251,6 +254,7 @@ async def test_a_correction_waits_with_its_diff_and_is_written_as_it_was_shown(s
     assert (call.status, call.attempt) == ("succeeded", 1), "to ask is no attempt"
 
 
+@pytest.mark.full
 async def test_what_was_agreed_to_is_written_though_the_fault_is_told_in_other_words_by_then(studio: Studio) -> None:
     corrections: list[dict[str, Any]] = []
 

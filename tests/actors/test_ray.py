@@ -32,7 +32,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from tests.state import records
 
-pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +147,7 @@ async def test_a_deletion_ends_the_actor_and_later_calls_find_nothing(place: Pla
         await place.directory.preview(session_id=session.id, user_id=session.user_id)
 
 
+@pytest.mark.full
 async def test_a_call_that_is_not_answered_ends_and_may_be_tried_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +198,7 @@ MOST_MB = 77
 limit."""
 
 
+@pytest.mark.full
 async def test_a_sessions_process_is_small_and_can_still_load_anything(place: Place) -> None:
     session = await records.new_session(place.store, prompt="Create a bouncing ball animation, playful")
     given: dict[str, Any] = {"session_id": session.id, "user_id": session.user_id, "name": "start", "body": {}}

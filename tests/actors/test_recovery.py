@@ -65,6 +65,7 @@ async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_projec
     assert len(await studio.sandboxes.list()) == 1
 
 
+@pytest.mark.full
 async def test_a_sandbox_lost_between_writing_and_saving_gets_the_files_again(studio: Studio) -> None:
     session = await studio.open()
     await accepted(studio, session)
@@ -98,6 +99,7 @@ async def test_a_checkpoint_counts_only_once_its_pointer_is_stored(studio: Studi
     assert "src/components/Late.tsx" in manifest.files
 
 
+@pytest.mark.full
 async def test_cancelling_a_render_at_once_leaves_the_session_alive(studio: Studio) -> None:
     session = await studio.open()
     await accepted(studio, session)
@@ -135,6 +137,7 @@ async def test_a_heartbeat_outlives_a_database_that_is_away(studio: Studio) -> N
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.full
 async def test_work_that_cannot_even_record_its_failure_waits_between_tries(studio: Studio) -> None:
     tries: list[float] = []
     session_id = await studio.row()
@@ -158,6 +161,7 @@ async def test_work_that_cannot_even_record_its_failure_waits_between_tries(stud
     await studio.until(session, "plan", limit_s=30)
 
 
+@pytest.mark.full
 async def test_a_file_that_a_correction_adds_is_known_from_then_on(studio: Studio) -> None:
     broken = APP.replace("import { Layer", "import './components/dot';\nimport { Layer")
 

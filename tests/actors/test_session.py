@@ -73,6 +73,7 @@ async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(stud
     assert [int(str(c["offset"])) for c in chunks] == sorted(int(str(c["offset"])) for c in chunks)
 
 
+@pytest.mark.full
 async def test_a_change_touches_only_its_file_and_always_renders_again(studio: Studio) -> None:
     session = await studio.open()
     await to_preview(studio, session)
@@ -112,6 +113,7 @@ def line_of(words: str, source: str) -> int:
         pytest.param(ONCE, "page", line_of("the dot slipped", ONCE), "Error: the dot slipped", id="throws once"),
     ],
 )
+@pytest.mark.full
 async def test_an_error_is_corrected_from_its_file_its_line_and_its_words(
     studio: Studio, bad: str, stage: str, line: int, words: str
 ) -> None:
@@ -144,6 +146,7 @@ async def test_an_error_is_corrected_from_its_file_its_line_and_its_words(
         pytest.param(STUCK, "PAGE_NOT_READY", ("was not ready after 1 s",), id="never ready"),
     ],
 )
+@pytest.mark.full
 async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retried(
     studio: Studio, bad: str, kind: str, said: tuple[str, ...]
 ) -> None:
@@ -173,6 +176,7 @@ async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retrie
     assert (await studio.until(session, "preview")).error is None
 
 
+@pytest.mark.full
 async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(studio: Studio) -> None:
     usual, refused = studio_model(), asyncio.Event()
 
@@ -231,6 +235,7 @@ async def test_cancel_stops_the_work_and_accepting_again_takes_it_up(studio: Stu
     assert ("generate_code", "interrupted") in statuses, statuses
 
 
+@pytest.mark.full
 async def test_words_during_the_work_are_taken_in_before_it_ends(studio: Studio) -> None:
     session = await studio.open("a dot", studio_model(pause_s=0.05))
     await studio.until(session, "plan")
@@ -276,6 +281,7 @@ async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(studio:
     assert b"#EF4444" in await sandbox.read_file("src/App.tsx")
 
 
+@pytest.mark.full
 async def test_a_sandbox_that_dies_during_the_work_is_replaced_with_nothing_lost(studio: Studio) -> None:
     session = await studio.open("a dot", studio_model(scenes=3, pause_s=0.03))
     await studio.until(session, "plan")
@@ -337,6 +343,7 @@ async def test_a_missing_browser_is_named_with_its_package(studio: Studio) -> No
     assert [call.name for call in calls].count("render_preview") == 1  # nothing that agents could mend
 
 
+@pytest.mark.full
 async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(studio: Studio) -> None:
     session_id = await studio.row()
     png = io.BytesIO()
@@ -382,6 +389,7 @@ async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(studio: St
     assert isinstance(corner, tuple) and corner[0] > 200 and max(corner[1:]) < 60, corner
 
 
+@pytest.mark.full
 async def test_work_is_saved_at_each_of_the_seven_triggers(studio: Studio) -> None:
     session = await studio.activate(
         await studio.row(), studio.model(studio_model()), heartbeat_s=0.2, debounce_s=0.2, lease_s=0.6
@@ -461,6 +469,7 @@ async def test_work_is_saved_at_each_of_the_seven_triggers(studio: Studio) -> No
     assert "src/components/Idle.tsx" in (await newest()).files and await studio.sandboxes.list() == []
 
 
+@pytest.mark.full
 async def test_the_live_preview_is_offered_whoever_directs(studio: Studio) -> None:
     session = await studio.activate(await studio.row("a bouncing ball, playful"), OfflineDirector())
     if (await studio.until(session, "question", "plan")).phase == "question":
@@ -499,6 +508,7 @@ class Weak(LocalExecutor):
         return await super().capture(task, *rest)
 
 
+@pytest.mark.full
 async def test_a_failed_render_is_tried_again_at_lower_quality(studio: Studio) -> None:
     async with Weak() as executor:
         studio.executor = executor
@@ -543,6 +553,7 @@ async def test_a_session_that_nobody_uses_ends_by_itself(studio: Studio) -> None
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.full
 async def test_full_storage_ends_in_an_error_that_says_so_and_loses_nothing(studio: Studio, small_disk: Path) -> None:
     session_id = await studio.row()
     studio.storage = Storage(str(small_disk))

@@ -52,6 +52,7 @@ async def answered(studio: Studio, session: Session, *, while_paused: Callable[[
     return times
 
 
+@pytest.mark.full
 async def test_a_session_is_stopped_by_its_budget_asks_and_goes_on_when_a_person_says_so(studio: Studio) -> None:
     provider = studio.model(studio_model())
     session = await studio.activate(await studio.row(), provider, budget_cost_usd=0.055, budget_warn_at=0.05)
@@ -123,6 +124,7 @@ async def test_a_users_month_bounds_all_of_their_sessions_and_nobody_raises_it_b
     await studio.until(session, "plan")
 
 
+@pytest.mark.full
 async def test_render_time_that_is_used_up_pauses_a_render_and_what_is_done_stays(studio: Studio) -> None:
     session = await studio.activate(
         await studio.row(), studio.model(studio_model()), budget_render_minutes=0.001, budget_sandbox_minutes=60
@@ -141,6 +143,7 @@ async def test_render_time_that_is_used_up_pauses_a_render_and_what_is_done_stay
     await check_sums(studio.store, "local", session.session_id)
 
 
+@pytest.mark.full
 async def test_a_paused_render_that_nobody_wants_any_more_is_settled(studio: Studio) -> None:
     session = await studio.activate(await studio.row(), studio.model(studio_model()), budget_sandbox_minutes=60)
     await studio.until(session, "plan")
@@ -166,6 +169,7 @@ async def test_a_paused_render_that_nobody_wants_any_more_is_settled(studio: Stu
     await check_sums(studio.store, "local", session.session_id)
 
 
+@pytest.mark.full
 async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_next_one(
     studio: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +218,7 @@ async def _ended(render: Awaitable[object]) -> None:
     await render
 
 
+@pytest.mark.full
 async def test_sandbox_time_is_charged_while_it_passes_and_ends_an_idle_sandbox(studio: Studio) -> None:
     session = await studio.activate(
         await studio.row(phase="executing", owes=None, execution={}, plan_accepted=True),
@@ -275,6 +280,7 @@ async def test_what_a_dead_process_held_for_a_model_is_free_again(studio: Studio
 # --- a render of its own ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_a_render_of_its_own_is_charged_to_the_users_month(studio: Studio) -> None:
     session = await studio.open()
     await studio.until(session, "plan")

@@ -13,6 +13,7 @@ from tests.llm.server import Answer, call, texts
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
 
+@pytest.mark.full
 async def test_agents_in_a_circle_ask_and_go_on_from_what_the_person_says(studio: Studio) -> None:
     asked = 0
 

@@ -25,7 +25,7 @@ from koda_ray.types import NodeState, new_id
 from tests.actors.conftest import Studio
 from tests.actors.script import studio_model
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
+pytestmark = [pytest.mark.full, pytest.mark.sandbox, pytest.mark.browser]
 
 _TIMES = {"updated_at", "last_checkpoint", "sandbox_id", "sandbox_status"}
 

@@ -401,6 +401,7 @@ def program(tmp_path: Path) -> Iterator[tuple[list[str], dict[str, str], Path]]:
 
 
 @pytest.mark.parametrize("moment", ["order", "pay"])
+@pytest.mark.full
 def test_a_killed_program_goes_on_and_pays_once(program: tuple[list[str], dict[str, str], Path], moment: str) -> None:
     command, environment, folder = program
     world = folder / "world.txt"

@@ -393,8 +393,8 @@ async def test_a_room_has_one_budget_for_all_of_its_members(store: SqlStore) -> 
 # --- killed -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "json"])
+@pytest.mark.full
 async def test_killed_at_every_instant_each_answer_is_paid_for_once(kind: str, tmp_path: Path) -> None:
     url = f"json:{tmp_path / 'store'}" if kind == "json" else str(tmp_path / "agents.db")
     child = await asyncio.create_subprocess_exec(

@@ -313,5 +313,5 @@ class Lives(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-TestLives = Lives.TestCase
+TestLives = pytest.mark.full(Lives.TestCase)
 TestLives.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -254,5 +255,5 @@ class Lives(RuleBasedStateMachine):
         self.what_was_recorded_stays_and_is_in_the_history_once()
 
 
-TestLives = Lives.TestCase
+TestLives = pytest.mark.full(Lives.TestCase)
 TestLives.settings = settings(max_examples=100, stateful_step_count=25)

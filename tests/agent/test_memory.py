@@ -56,6 +56,7 @@ def talk(turns: int, words: str = "some words that take room ") -> list[MessageR
 # --- a long session -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_a_long_session_reads_nine_tenths_from_the_cache_and_forgets_nothing_that_matters(tmp_path: Path) -> None:
     session, turns = Session(), 60
     with ModelServer(ScriptedModel(session.respond)) as server:

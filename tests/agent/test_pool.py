@@ -354,6 +354,7 @@ def warm() -> Any:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "json"])
+@pytest.mark.full
 async def test_after_a_kill_every_agent_goes_on_and_nobody_has_to_ask(warm: Warm, tmp_path: Path, kind: str) -> None:
     with ModelServer(ScriptedModel(clerk)) as server:
         for dies_at in (3, 9, 14, 20, 27) if kind == "sqlite" else (6, 12, 17, 23, 30):

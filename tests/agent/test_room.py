@@ -433,6 +433,7 @@ def warm() -> Iterator[Warm]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "json"])
+@pytest.mark.full
 async def test_killed_at_every_commit_nothing_is_said_twice_or_lost(warm: Warm, tmp_path: Path, kind: str) -> None:
     with ModelServer(ScriptedModel(lambda request: talker(me(request), request))) as server:
         report = tmp_path / "report"

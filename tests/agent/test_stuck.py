@@ -290,7 +290,7 @@ async def test_words_said_while_it_finds_out_that_it_is_stuck_are_the_answer(tmp
         assert await ann.approvals(pending=False) == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 async def test_killed_at_every_instant_it_asks_once_and_pays_for_no_second_round(tmp_path: Path) -> None:
     url = str(tmp_path / "agents.db")
     child = await asyncio.create_subprocess_exec(

@@ -20,6 +20,8 @@ from tests.agent.outside import effects, record_effect
 from tests.agent.warm import Warm
 from tests.llm.server import ModelServer, ScriptedModel
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Warm]:
@@ -73,17 +75,15 @@ class Job:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "json"])
-async def test_killed_at_every_instant_nothing_is_lost_or_done_twice(
-    warm: Warm, tmp_path: Path, kind: str, full: bool
-) -> None:
+async def test_killed_at_every_instant_nothing_is_lost_or_done_twice(warm: Warm, tmp_path: Path, kind: str) -> None:
     with ModelServer(ScriptedModel(crew_model)) as server:
         whole = Job(warm, tmp_path / "whole", kind, server.base_url)
         assert whole.live() == 0
         await whole.check()
         # each store has every other instant, or half of these, others each time; what happens at one does not depend
         # on the store
-        first = (1 if kind == "sqlite" else 2) + (0 if full else random.choice((0, 2)))
-        for instant in range(first, whole.instants() + 1, 2 if full else 4):
+        first = (1 if kind == "sqlite" else 2) + random.choice((0, 2))
+        for instant in range(first, whole.instants() + 1, 4):
             job = Job(warm, tmp_path / str(instant), kind, server.base_url)
             # its tasks are not in lockstep: the last instants may not come
             assert job.live(instant) in (-signal.SIGKILL, 0)

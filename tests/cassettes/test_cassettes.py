@@ -21,6 +21,7 @@ def openings(tmp_path_factory: pytest.TempPathFactory) -> Openings:
 
 
 @pytest.mark.parametrize("name", CASSETTES)
+@pytest.mark.full
 async def test_the_conversation_goes_as_it_is_written_down(name: str, tmp_path: Path, openings: Openings) -> None:
     tmp_path.chmod(0o755)
     cassette = Cassette.read(name)

@@ -76,7 +76,7 @@ def test_a_data_folder_that_cannot_be_made_is_told_with_its_setting(tmp_path: Pa
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_server_of_ones_own_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in {
         "KODA_RUNFILE": tmp_path / "server.json",
@@ -141,7 +141,7 @@ def intruder(pid: int) -> str:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_server_does_not_outlive_the_one_it_was_started_for(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from koda_ray.console.server import OwnServer\n"

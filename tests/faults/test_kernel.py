@@ -19,7 +19,7 @@ LIBSQL = pytest.param("libsql", marks=pytest.mark.needs("libsql"))
 EVERY = {"sqlite": 20, "json": 21, "postgres": 22}
 NOTHING = ("repeated_effects", "missing_effects", "lost_events", "lost_outcomes", "invalid_histories", "unfinished")
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(1800)]
 
 
 def faults(folder: Path, *arguments: object, status: int = 0) -> dict[str, Any]:
@@ -35,6 +35,7 @@ def clean(figures: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES])
+@pytest.mark.full
 def test_killed_at_every_breakpoint_and_store_write_the_job_is_done_once(tmp_path: Path, store: str) -> None:
     done = faults(tmp_path, "--store", store, "--points")
     assert clean(done)
@@ -46,10 +47,9 @@ def test_killed_at_every_breakpoint_and_store_write_the_job_is_done_once(tmp_pat
 
 
 @pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES])
-def test_killed_where_it_is_paid_for_delegated_or_put_back_the_job_is_done_once(
-    tmp_path: Path, store: str, full: bool
-) -> None:
-    done = faults(tmp_path, "--store", store, "--points", "--wide", "--every", 1 if full else EVERY[store])
+@pytest.mark.full
+def test_killed_where_it_is_paid_for_delegated_or_put_back_the_job_is_done_once(tmp_path: Path, store: str) -> None:
+    done = faults(tmp_path, "--store", store, "--points", "--wide", "--every", EVERY[store])
     assert clean(done)
     # its agents are not in lockstep: the last points may not come
     assert done["kills"] + done["missed"] == done["jobs"] > 15 and done["missed"] < done["jobs"] / 5
@@ -62,6 +62,7 @@ def test_a_call_that_is_killed_again_and_again_is_done_once(tmp_path: Path, poin
     assert clean(done) and done["kills"] == 5
 
 
+@pytest.mark.full
 def test_each_nth_point_is_another_from_run_to_run_and_the_same_when_run_again(tmp_path: Path) -> None:
     points = [f"p{n}" for n in range(100)]
     picked = [each_nth(points, 9, first) for first in range(40, 49)]
@@ -74,8 +75,9 @@ def test_each_nth_point_is_another_from_run_to_run_and_the_same_when_run_again(t
 
 
 @pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES, LIBSQL])
-def test_killed_at_random_instants_the_job_is_done_once(tmp_path: Path, store: str, full: bool) -> None:
-    seeds = (500 if full else 40) if store != "libsql" else (50 if full else 3)
+@pytest.mark.full
+def test_killed_at_random_instants_the_job_is_done_once(tmp_path: Path, store: str) -> None:
+    seeds = 40 if store != "libsql" else 3
     done = faults(tmp_path, "--store", store, "--seeds", seeds)
     assert clean(done)
     # two were planned for each, and most come before the job is done
@@ -83,10 +85,9 @@ def test_killed_at_random_instants_the_job_is_done_once(tmp_path: Path, store: s
 
 
 @pytest.mark.parametrize("store", ["sqlite", POSTGRES])
-def test_two_processes_that_take_a_session_from_each_other_do_the_job_once(
-    tmp_path: Path, store: str, full: bool
-) -> None:
-    seeds = 100 if full else 10
+@pytest.mark.full
+def test_two_processes_that_take_a_session_from_each_other_do_the_job_once(tmp_path: Path, store: str) -> None:
+    seeds = 10
     done = faults(tmp_path, "--store", store, "--twins", "--seeds", seeds)
     assert clean(done)
     assert done["takeovers"] > 0 and done["kills"] > 0
@@ -103,6 +104,7 @@ def test_two_processes_that_take_a_session_from_each_other_do_the_job_once(
         ("doubting", ["--store", "json", "--point", "put done#1"], "lost_outcomes"),
     ],
 )
+@pytest.mark.full
 def test_a_kernel_that_is_broken_is_found_out(tmp_path: Path, broken: str, how: list[str], counted: str) -> None:
     done = faults(tmp_path, "--broken", broken, *how, status=1)
     assert [name for name in NOTHING if done[name]] == [counted]

@@ -18,8 +18,9 @@ from tests.faults.conftest import Rig
 from tests.llm.server import ApiError
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.alone,
-    pytest.mark.ray, pytest.mark.sandbox, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600),
+    pytest.mark.ray, pytest.mark.sandbox, pytest.mark.browser, pytest.mark.timeout(600),
     pytest.mark.asyncio(loop_scope="package"),
 ]  # fmt: skip
 

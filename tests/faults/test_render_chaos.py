@@ -32,10 +32,10 @@ from tests import leaks
 from tests.render.conftest import USER, put_page, small
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.alone,
     pytest.mark.ray,
     pytest.mark.browser,
-    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
 ]
 

@@ -19,8 +19,9 @@ from koda_ray.render.programs import find_browser
 from tests.faults.conftest import Rig, until
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.alone,
-    pytest.mark.ray, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(400),
+    pytest.mark.ray, pytest.mark.browser, pytest.mark.timeout(400),
     pytest.mark.asyncio(loop_scope="package"),
 ]  # fmt: skip
 

@@ -18,8 +18,9 @@ from tests.actors.script import studio_model
 from tests.faults.conftest import Rig, until
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.alone,
-    pytest.mark.ray, pytest.mark.sandbox, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(400),
+    pytest.mark.ray, pytest.mark.sandbox, pytest.mark.browser, pytest.mark.timeout(400),
     pytest.mark.asyncio(loop_scope="package"),
 ]  # fmt: skip
 

@@ -90,6 +90,7 @@ async def test_a_click_lies_at_its_sample(tmp_path: Path, fps: object) -> None:
 
 
 @pytest.mark.parametrize(("form", "late"), [("mp4", 1), ("webm", 1)])
+@pytest.mark.full
 async def test_lossy_sound_is_in_its_place_too(tmp_path: Path, form: VideoFormat, late: int) -> None:
     track = AudioTrack(path="click.wav", start_s=1.0)
     video = await video_with(tmp_path, {"click.wav": wav(click(9_600))}, track, format=form)
@@ -132,6 +133,7 @@ async def test_fades_go_up_and_down_in_their_time(tmp_path: Path) -> None:
         assert samples[round(at_s * SAMPLE_RATE)] == pytest.approx(level, abs=0.005), at_s
 
 
+@pytest.mark.full
 async def test_other_rates_channels_and_codecs_are_taken(tmp_path: Path) -> None:
     stereo = np.stack([tone(1.0, rate=44_100), np.zeros(44_100, np.float32)], axis=1)
     source = tmp_path / "source.wav"

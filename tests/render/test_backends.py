@@ -12,6 +12,8 @@ from koda_ray.render.local import LocalExecutor
 from koda_ray.state.storage import Storage
 from tests.render.conftest import FULL, USER, put_page, small
 
+pytestmark = pytest.mark.full
+
 
 @pytest.mark.browser
 @pytest.mark.skipif(not FULL.exists(), reason="the full Chromium is not installed")

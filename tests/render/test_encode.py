@@ -105,6 +105,7 @@ async def test_a_joined_video_has_every_frame_at_its_time_and_in_its_colour(
         ("png", {"format": "mov", "alpha": True}),
     ],
 )
+@pytest.mark.full
 async def test_the_same_pictures_give_the_same_bytes_however_late_they_come(
     tmp_path: Path, image: Literal["png", "jpeg"], fields: dict[str, object]
 ) -> None:

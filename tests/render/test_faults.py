@@ -221,6 +221,7 @@ def kill_renderers() -> int:
 
 
 @pytest.mark.parametrize("binary", [None, pytest.param(FULL, marks=NEEDS_FULL)], ids=["shell", "full"])
+@pytest.mark.full
 async def test_a_page_whose_process_ends_while_it_is_opened_is_not_waited_for(binary: Path | None) -> None:
     bundle = read_folder(PAGES / "plain")
     async with await Browser.launch(chromium_path=binary) as browser:
@@ -342,6 +343,7 @@ async def test_a_killed_worker_leaves_no_process_and_its_finished_units_stay(sto
     assert set(captured) | stored <= set(range(8))
 
 
+@pytest.mark.full
 async def test_the_probe_reports_errors_in_the_words_of_the_source(storage: Storage) -> None:
     async with LocalExecutor(workers=1) as executor:
 

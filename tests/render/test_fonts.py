@@ -69,6 +69,7 @@ async def inked(page: RenderPage) -> np.ndarray:
 
 
 @pytest.mark.usefixtures("late")
+@pytest.mark.full
 async def test_lengths_that_a_font_decides_are_that_fonts(either: Browser) -> None:
     measured = {
         "plain": f"width: {LETTERS}ch",
@@ -101,6 +102,7 @@ async def test_lengths_that_a_font_decides_are_that_fonts(either: Browser) -> No
     ],
     ids=["timer", "frame", "face"],
 )
+@pytest.mark.full
 async def test_a_font_that_is_needed_later_is_there_in_that_frame(either: Browser, shown: str) -> None:
     text = f'<div id=text hidden style="width: {LETTERS}ch; animation: fade 2s both">||||||||||||||||||||</div>'
     page = await opened(either, f"{FACE}{text}<script>{shown}</script>")
@@ -116,6 +118,7 @@ async def test_a_font_that_is_needed_later_is_there_in_that_frame(either: Browse
 
 
 @pytest.mark.usefixtures("late")
+@pytest.mark.full
 async def test_a_canvas_of_a_page_that_is_sought_is_drawn_with_the_font(either: Browser) -> None:
     drawn = """<canvas id=c width=320 height=60></canvas><script>const pen = c.getContext("2d");
     window.__koda = { ready: Promise.resolve(), seek(s) {

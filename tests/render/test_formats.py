@@ -167,6 +167,7 @@ async def test_a_picture_that_stands_is_kept_once_and_shown_often(storage: Stora
         ("mov", "29.97"),
     ],
 )
+@pytest.mark.full
 async def test_rates_of_broadcast_are_exact(
     storage: Storage, local: LocalExecutor, form: VideoFormat, fps: str
 ) -> None:
@@ -217,6 +218,7 @@ async def test_a_page_is_drawn_at_the_scale_of_the_picture(
     )
 
 
+@pytest.mark.full
 async def test_a_bitrate_is_kept(storage: Storage, local: LocalExecutor) -> None:
     noise = """<!doctype html><style>body{margin:0}</style><canvas id=c width=320 height=180></canvas><script>
     const g = c.getContext('2d'), image = g.createImageData(320, 180);
@@ -231,6 +233,7 @@ async def test_a_bitrate_is_kept(storage: Storage, local: LocalExecutor) -> None
 
 
 @pytest.mark.parametrize("form", ["mp4", "webm"])
+@pytest.mark.full
 async def test_less_effort_is_a_larger_file(storage: Storage, local: LocalExecutor, form: VideoFormat) -> None:
     bundle = await put_page(storage, "plain")
     done: dict[str, RenderResult] = {}

@@ -77,6 +77,7 @@ def expected(frame: int, moves: tuple[bool, ...], start: int = 0) -> tuple[int |
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.full
 async def test_every_frame_keeps_the_pages_time_however_it_is_gone_to(either: Browser, kind: str) -> None:
     body, moves = KINDS[kind]
     played: dict[int, bytes] = {}
@@ -94,6 +95,7 @@ async def test_every_frame_keeps_the_pages_time_however_it_is_gone_to(either: Br
     await page.close()
 
 
+@pytest.mark.full
 async def test_frames_inside_such_frames_and_those_that_come_later_begin_then(either: Browser) -> None:
     script = "document.body.innerHTML = '<iframe sandbox=allow-scripts src=middle.html></iframe>'"
     page = await opened(either, f"<body><script>setTimeout(() => {{ {script} }}, 300);</script>")
@@ -121,6 +123,7 @@ async def test_what_such_a_frame_and_the_page_say_to_each_other_is_in_the_same_p
     await page.close()
 
 
+@pytest.mark.full
 async def test_such_a_frame_may_go_elsewhere_and_go_away(either: Browser) -> None:
     start = html.escape("<script>setTimeout(() => { location = 'https://bundle.koda/inner.html' }, 200)</script>")
     page = await opened(
@@ -139,6 +142,7 @@ async def test_such_a_frame_may_go_elsewhere_and_go_away(either: Browser) -> Non
 
 
 @pytest.mark.parametrize("sandbox", ["allow-scripts", "allow-scripts allow-same-origin"])
+@pytest.mark.full
 async def test_a_frame_may_have_itself_removed_at_any_moment(either: Browser, sandbox: str) -> None:
     inner = html.escape("<script>requestAnimationFrame(() => parent.postMessage('done', '*'))</script>")
     page = await opened(

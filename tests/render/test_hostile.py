@@ -164,6 +164,7 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("how", HARMLESS)
+@pytest.mark.full
 async def test_what_a_page_tries_changes_nothing(browser: Browser, how: str) -> None:
     async with opened(browser, f"{LIVE}<script>{HARMLESS[how]}</script>") as (page, _):
         assert await reds(page) == REDS
@@ -373,6 +374,7 @@ ENDS: dict[str, tuple[str, type[KodaError], str]] = {
 
 
 @pytest.mark.parametrize("how", ENDS)
+@pytest.mark.full
 async def test_a_page_that_goes_too_far_ends_its_own_render(browser: Browser, how: str) -> None:
     html, kind, words = ENDS[how]
     with pytest.raises(kind, match=words) as caught:
@@ -410,6 +412,7 @@ HANGS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("how", HANGS)
+@pytest.mark.full
 async def test_a_page_that_hangs_is_ended(spoilt: Browser, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     script, words = HANGS[how]
     monkeypatch.setattr(page_module, "FRAME_TIMEOUT_S", FRAME_S)

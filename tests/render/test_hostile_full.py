@@ -12,6 +12,7 @@ from tests.render import test_hostile as hostile
 from tests.render.conftest import FULL
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.browser,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(not FULL.exists(), reason="the full Chromium is not installed"),

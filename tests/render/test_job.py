@@ -98,6 +98,7 @@ class Shuffled(Between):
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.full
 async def test_frames_and_bytes_are_the_same_for_any_number_of_workers(storage: Storage) -> None:
     results: dict[str, list[tuple[str, object, int]]] = {"plain": [], "contract": []}
     for seed, workers in enumerate((1, 2, 4)):
@@ -131,6 +132,7 @@ async def test_a_replayed_page_shows_what_playing_it_shows(storage: Storage, loc
     assert hashes["units"][:10] == hashes["whole"]
 
 
+@pytest.mark.full
 async def test_view_transitions_are_the_same_in_every_unit(storage: Storage) -> None:
     """One begins with a picture of what was painted, on the way to a unit's first frame as well."""
     found: set[object] = set()
@@ -143,6 +145,7 @@ async def test_view_transitions_are_the_same_in_every_unit(storage: Storage) -> 
     assert len(found) == 1
 
 
+@pytest.mark.full
 async def test_a_layer_that_grows_is_as_sharp_in_every_unit(storage: Storage, local: LocalExecutor) -> None:
     bundle = await put_page(storage, "growing")
     result = await render(small(bundle, duration_s=5.0), storage, local)
@@ -261,6 +264,7 @@ async def test_the_result_is_stored_with_its_report_and_thumbnail(
 
 
 @pytest.mark.parametrize(("duration_s", "sought"), [(3.0, False), (12.0, True)])
+@pytest.mark.full
 async def test_a_long_videos_sheet_is_sought_where_seeking_is_quick(
     storage: Storage,
     local: LocalExecutor,

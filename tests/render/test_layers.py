@@ -12,6 +12,8 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.page import RenderPage
 
+pytestmark = pytest.mark.full
+
 LAYERS = """<!doctype html><body><style>
   body { margin: 0; overflow: hidden; background: #fff }
   div { position: absolute; width: 4000px; height: 4000px }

@@ -127,6 +127,7 @@ GREEDY = {
 
 @pytest.mark.browser
 @pytest.mark.parametrize("how", GREEDY)
+@pytest.mark.full
 async def test_a_page_that_allocates_without_end_is_ended(how: str) -> None:
     html = f"<!doctype html><body><script>const kept = []; {GREEDY[how]}</script>"
     async with await Browser.launch(memory=CAP) as browser:
@@ -178,6 +179,7 @@ async def test_a_job_whose_page_uses_too_much_ends_at_once(storage: Storage) -> 
 
 
 @pytest.mark.browser
+@pytest.mark.full
 async def test_a_browser_that_keeps_too_much_is_not_used_again(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def expected(frame: int) -> list[int]:
     return every
 
 
+@pytest.mark.full
 async def test_each_goes_by_the_clock(either: Browser) -> None:
     page = await opened(either, PAGE)
     for frame in range(24):

@@ -170,6 +170,7 @@ async def test_only_the_bundle_is_reachable(browser: Browser) -> None:
     assert {"gone.json", "https://example.com/"} <= refused
 
 
+@pytest.mark.full
 async def test_a_page_that_never_gets_ready_says_what_it_waits_for(browser: Browser) -> None:
     page = await opened(
         browser,
@@ -183,6 +184,7 @@ async def test_a_page_that_never_gets_ready_says_what_it_waits_for(browser: Brow
     assert [problem.kind for problem in page.problems.all] == ["not_ready"]
 
 
+@pytest.mark.full
 async def test_a_script_that_never_lets_go_is_named(spoilt: Browser) -> None:
     page = await opened(spoilt, "<!doctype html><script>for (;;);</script>")
     with pytest.raises(PageNotReady, match="endless loop"):

@@ -76,6 +76,7 @@ async def levels(page: RenderPage, names: Mapping[str, str]) -> dict[str, float]
 
 @pytest.mark.parametrize("contract", ["", CONTRACT], ids=["stepped", "sought"])
 @pytest.mark.parametrize("picture", ["f.svg", "b.webp"])
+@pytest.mark.full
 async def test_each_place_goes_by_the_clock(either: Browser, picture: str, contract: str) -> None:
     page = await opened(either, STYLES + "".join(PLACES.values()) + contract, picture, len(PLACES))
     for frame in (0, 1, 2, 7, 13):
@@ -101,6 +102,7 @@ async def test_masks_let_through_what_the_clock_says(either: Browser) -> None:
 
 
 @pytest.mark.parametrize("made", ["hidden", "scripted"])
+@pytest.mark.full
 async def test_a_drawing_is_drawn_into_canvases_as_the_clock_says(either: Browser, made: str) -> None:
     canvases = "".join(f"<canvas width={SIDE} height={SIDE}></canvas>" for _ in DRAWN)
     image = "document.images[0]" if made == "hidden" else 'Object.assign(new Image(), { src: "f.svg" })'

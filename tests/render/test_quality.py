@@ -73,6 +73,7 @@ async def test_damage_in_any_coded_frame_is_seen_without_decoding_it(tmp_path: P
             await check_video(spec, video, hashes(30), checksums=sums)
 
 
+@pytest.mark.full
 async def test_a_beginning_that_is_blank_is_said_and_a_long_one_refused(tmp_path: Path) -> None:
     spec = small(BUNDLE, duration_s=3.0)
     for blank in (0, 3, 4, 5, 12):
@@ -109,6 +110,7 @@ async def test_black_where_units_begin_is_not_black_throughout(tmp_path: Path) -
     await check_video(spec, video, hashes(40), checksums=sums)
 
 
+@pytest.mark.full
 async def test_black_on_nothing_is_a_picture_and_nothing_is_not(tmp_path: Path) -> None:
     for form in ("webm", "mov", "gif", "png"):
         spec = small(BUNDLE, duration_s=1.5, format=form, alpha=True)
@@ -165,6 +167,7 @@ async def test_a_picture_sequence_with_a_hole_or_another_size_is_refused(tmp_pat
             await check_video(spec, video, hashes(10))
 
 
+@pytest.mark.full
 async def test_a_final_is_compared_with_its_preview(tmp_path: Path) -> None:
     preview = small(BUNDLE, duration_s=4.0, width=160, height=90, crf=28)
     final = small(BUNDLE, duration_s=4.0, width=320, height=180, fps=20, crf=18)
@@ -197,6 +200,7 @@ async def test_a_final_is_compared_with_its_preview(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "duration_s"), [("mp4", 0.5), ("mp4", 12.0), ("mp4", 16.0), ("webm", 3.0), ("png", 3.0)]
 )
+@pytest.mark.full
 async def test_the_contact_sheet_shows_frames_in_order(tmp_path: Path, form: str, duration_s: float) -> None:
     spec = small(BUNDLE, duration_s=duration_s, format=form)
     total = spec.frame_count

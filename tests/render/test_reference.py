@@ -23,7 +23,7 @@ from koda_ray.render.page import RenderPage
 from tests.render.reference.compare import Difference, contact_sheet, difference, side_by_side
 from tests.render.reference.scenes import FPS, GONE, PAGES, SCENES, Scene
 
-pytestmark = [pytest.mark.browser, pytest.mark.needs("ffmpeg", "node")]
+pytestmark = [pytest.mark.full, pytest.mark.browser, pytest.mark.needs("ffmpeg", "node")]
 
 PICTURES = Path(__file__).parent / "reference" / "pictures"
 MAX_BYTES = 600_000

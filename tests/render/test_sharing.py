@@ -45,6 +45,7 @@ async def render(spec: RenderSpec, storage: Storage, executor: LocalExecutor, jo
     return await RenderJob(spec, storage=storage, executor=executor, job_id=job_id, user_id=USER).run()
 
 
+@pytest.mark.full
 async def test_two_jobs_at_once_capture_each_unit_once(storage: Storage) -> None:
     bundle = await put_page(storage, "plain")
     short, long = small(bundle, duration_s=5.0), small(bundle, duration_s=8.0)
@@ -224,6 +225,7 @@ class Away(Storage):
         await super().put(key, data)
 
 
+@pytest.mark.full
 async def test_storage_that_is_down_for_a_while_costs_a_while(storage: Storage) -> None:
     away = Away(storage.url)
     spec = small(await put_page(storage, "plain"), duration_s=2.0)

@@ -49,6 +49,7 @@ def mine(text: str) -> set[psutil.Process]:
     return found
 
 
+@pytest.mark.full
 async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_killed(
     cluster: RayExecutor, local: LocalExecutor, storage: Storage
 ) -> None:
@@ -84,6 +85,7 @@ async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_kil
     assert (result.frame_hash, result.report["sha256"]) == (expected.frame_hash, expected.report["sha256"])
 
 
+@pytest.mark.full
 async def test_a_task_that_falls_silent_is_given_up_and_done_again(
     cluster: RayExecutor, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +141,7 @@ async def test_cancelling_ends_the_browsers_of_the_tasks(cluster: RayExecutor, s
     assert mine("--user-data-dir") == before
 
 
+@pytest.mark.full
 async def test_a_preview_overtakes_a_final(cluster: RayExecutor, storage: Storage) -> None:
     bundle = await put_page(storage, "plain")
     shown: list[int] = []

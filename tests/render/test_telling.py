@@ -94,6 +94,7 @@ def test_whoever_stops_listening_has_it_cleaned_up() -> None:
     assert cleaned == [True]
 
 
+@pytest.mark.full
 def test_whoever_has_nothing_to_tell_says_that_it_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telling, "BEAT_S", 0.3)
 

@@ -110,6 +110,7 @@ async def value(page: RenderPage, expression: str) -> Any:
         pytest.param("frame === 1 || bar(x)", "{}", [[0], [0], [2]], id="nothing is drawn in one frame"),
     ],
 )
+@pytest.mark.full
 async def test_what_is_not_drawn_again_is_gone_unless_it_is_kept(
     browser: Browser, kind: str, draw: str, options: str, each: list[list[int]]
 ) -> None:

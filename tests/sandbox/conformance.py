@@ -45,6 +45,7 @@ class SandboxConformance:
 
     # lifecycle
 
+    @pytest.mark.quick
     async def test_it_starts_as_the_template(self, box: Sandbox, provider: SandboxProvider) -> None:
         assert await box.is_alive()
         assert box.provider == provider.name
@@ -67,6 +68,7 @@ class SandboxConformance:
         again = await provider.create(sandbox_id=box.id, session_id="ses_a", user_id="usr_a")
         assert await again.read_file("src/kept.ts") == b"1"
 
+    @pytest.mark.quick
     async def test_a_destroyed_one_is_gone_for_everybody(self, box: Sandbox, provider: SandboxProvider) -> None:
         await box.destroy()
         await box.destroy()
@@ -129,6 +131,7 @@ class SandboxConformance:
         with pytest.raises(SandboxNotFound):
             await provider.connect(box.id)
 
+    @pytest.mark.quick
     async def test_destroyed_during_a_command(self, box: Sandbox, provider: SandboxProvider) -> None:
         running = asyncio.create_task(box.run(("sh", "-c", "echo started > src/started.ts; sleep 60"), timeout_s=90))
         await _until(lambda: _exists(box, "src/started.ts"))
@@ -138,6 +141,7 @@ class SandboxConformance:
 
     # files
 
+    @pytest.mark.quick
     async def test_what_is_written_can_be_read(self, box: Sandbox) -> None:
         files = {
             "src/components/Ball.tsx": b"export const Ball = 1;\n",
@@ -354,6 +358,7 @@ class SandboxConformance:
         assert then.changed == {"src/App.tsx": b"changed"}
         assert then.removed == ("src/scenes/one.tsx",)
 
+    @pytest.mark.quick
     async def test_a_restored_project_is_exactly_what_was_saved(self, box: Sandbox) -> None:
         await box.write_files({"src/a/b.ts": b"b", "public/assets/c.bin": b"\x00\xff"})
         await box.run(("sh", "-c", "mkdir -p notes && echo n > notes/n.txt"))
@@ -490,6 +495,7 @@ class SandboxConformance:
 
     # commands
 
+    @pytest.mark.quick
     async def test_a_command_leaves_output_and_code(self, box: Sandbox) -> None:
         done = await box.run(
             ("sh", "-c", 'echo out; echo err >&2; echo "$GREETING"; pwd; exit 7'), env={"GREETING": "hi 'x'"}
@@ -528,6 +534,7 @@ class SandboxConformance:
         assert "left out" in done.stdout
         assert len(done.stdout) < 600_000
 
+    @pytest.mark.full
     async def test_a_timeout_ends_the_whole_tree(self, box: Sandbox) -> None:
         daemon = "(setsid sh -c 'while :; do date +%s%N > src/beat.ts; sleep 0.02; done' &)"
         script = f"trap '' TERM INT HUP; echo before the end; {daemon}; while :; do sleep 1; done"
@@ -538,6 +545,7 @@ class SandboxConformance:
         await asyncio.sleep(0.2)
         assert await box.read_file("src/beat.ts") == last
 
+    @pytest.mark.quick
     async def test_a_daemon_does_not_outlive_its_command(self, box: Sandbox) -> None:
         done = await box.run(
             ("sh", "-c", "(setsid sh -c 'while :; do date +%s%N > src/beat.ts; sleep 0.02; done' >/dev/null 2>&1 &) & "
@@ -590,6 +598,7 @@ class SandboxConformance:
         with pytest.raises(CommandBlocked):
             await box.start("server", argv)
 
+    @pytest.mark.full
     async def test_what_is_refused_is_in_the_log(self, box: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
         for attempt, refused in (
             (lambda: box.run(("sudo", "ls")), {"command"}),
@@ -614,6 +623,7 @@ class SandboxConformance:
 
     # background processes
 
+    @pytest.mark.quick
     async def test_a_background_process_from_start_to_stop(self, box: Sandbox) -> None:
         info = await box.start("ticker", ("sh", "-c", "n=0; while :; do n=$((n+1)); echo tick $n; sleep 0.02; done"))
         assert info.running and info.exit_code is None and info.pid > 0

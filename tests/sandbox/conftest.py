@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from koda_ray.sandbox.image import SLIM_PACKAGES, ImageContext, build_image
 from koda_ray.sandbox.limits import Limits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
-from tests import services
+from tests import services, tiers
 from tests.sandbox.leftovers import DockerLeftovers, Leftovers
 from tests.services import HEADLESS_SHELL
 
@@ -119,8 +120,9 @@ AnyProvider = LocalProvider | DockerProvider
 AnySandbox = LocalSandbox | DockerSandbox
 
 
-_LOCAL_AND_DOCKER = ["local", pytest.param("docker", marks=pytest.mark.needs("docker"))]
-_GVISOR = pytest.param("gvisor", marks=pytest.mark.needs("docker", "gvisor"))
+# what holds of both is shown of the local one, and of Docker with everything
+_LOCAL_AND_DOCKER = ["local", pytest.param("docker", marks=[pytest.mark.needs("docker"), pytest.mark.full])]
+_GVISOR = pytest.param("gvisor", marks=[pytest.mark.needs("docker", "gvisor"), pytest.mark.full])
 gvisor_too = pytest.mark.parametrize("kind", [*_LOCAL_AND_DOCKER, _GVISOR], indirect=True)
 
 
@@ -130,31 +132,54 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@dataclass(frozen=True)
+class Base:
+    """What images start from."""
+
+    name: str
+    packages: tuple[str, ...] = ()
+
+
 @pytest.fixture(scope="session")
 def docker_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An engine that holds the base of all images."""
+    """An engine of the tests' own."""
     from tests import dockerd
 
     with dockerd.started(tmp_path_factory.mktemp("dockerd")) as address:
-        engine = Engine(address)
-        dockerd.give_base(engine)
-        asyncio.run(engine.close())
         yield address
 
 
 @pytest.fixture(scope="session")
-def docker_image(docker_address: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image of the small template."""
-    folder = tmp_path_factory.mktemp("image")
-    template, packages = write_template(folder / "template"), write_packages(folder / "node_modules")
-    return built_image(docker_address, "koda-test/small:1", template, packages)
+def docker_base(docker_address: str, pytestconfig: pytest.Config) -> Base:
+    """The base of the engine's images: Debian's with everything, else one of this machine's programs."""
+    from tests import dockerd
+
+    engine, whole = (
+        Engine(docker_address),
+        tiers.is_everything(pytestconfig) and services.why_missing("debootstrap") is None,
+    )
+    try:
+        (dockerd.give_base if whole else dockerd.give_small_base)(engine)
+    finally:
+        asyncio.run(engine.close())
+    return Base(dockerd.BASE_IMAGE, SLIM_PACKAGES) if whole else Base(dockerd.SMALL_BASE_IMAGE)
 
 
 @pytest.fixture(scope="session")
-def studio_image(docker_address: str) -> str:
+def docker_image(docker_address: str, docker_base: Base, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image of the small template."""
+    folder = tmp_path_factory.mktemp("image")
+    template, packages = write_template(folder / "template"), write_packages(folder / "node_modules")
+    return built_image(docker_address, docker_base, "koda-test/small:1", template, packages)
+
+
+@pytest.fixture(scope="session")
+def studio_image(docker_address: str, docker_base: Base) -> str:
     """The image of the real template, with its packages."""
     settings = Settings()
-    return built_image(docker_address, "koda-test/studio:1", settings.template_path, settings.node_modules_path)
+    return built_image(
+        docker_address, docker_base, "koda-test/studio:1", settings.template_path, settings.node_modules_path
+    )
 
 
 @pytest.fixture(scope="session")
@@ -204,14 +229,12 @@ def _nss(folder: Path) -> list[Path]:
     return [path for name in ("softokn3", "freebl3", "freeblpriv3") for path in folder.glob(f"**/lib{name}.so")]
 
 
-def built_image(address: str, tag: str, template: Path, packages: Path) -> str:
+def built_image(address: str, base: Base, tag: str, template: Path, packages: Path) -> str:
     """Build the image of a template and its packages; returns its name."""
-    from tests import dockerd
-
     engine = Engine(address)
     try:
-        context = ImageContext(template=template, node_modules=packages, packages=SLIM_PACKAGES)
-        build_image(engine, context, base=dockerd.BASE_IMAGE, tag=tag)
+        context = ImageContext(template=template, node_modules=packages, packages=base.packages)
+        build_image(engine, context, base=base.name, tag=tag)
     finally:
         asyncio.run(engine.close())
     return tag

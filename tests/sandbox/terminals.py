@@ -100,6 +100,7 @@ class TerminalConformance:
                 await asyncio.sleep(0.05)
         assert {process.name: process.exit_code for process in await tmux.processes()} == {"said": 3, "killed": 137}
 
+    @pytest.mark.full
     async def test_they_live_in_one_world_and_each_has_its_name(self, tmux: Tmux) -> None:
         server = (
             "node -e \"require('http').createServer((q, a) => a.end('hello')).listen(8000, () => console.log('up'))\""
@@ -119,6 +120,7 @@ class TerminalConformance:
         await tmux.launch("visitor", "echo again")  # one that has ended makes room
         assert (await all_of(tmux, "visitor"))[0] == b"again\r\n"
 
+    @pytest.mark.full
     async def test_launched_at_once_over_one_that_has_ended_only_one_runs(self, tmux: Tmux, box: Sandbox) -> None:
         """The others are told so, and take nothing away from it."""
         for turn in range(3):
@@ -154,6 +156,7 @@ class TerminalConformance:
         finally:
             await terminal.close()
 
+    @pytest.mark.full
     async def test_killing_one_ends_all_that_it_started(self, tmux: Tmux, box: Sandbox) -> None:
         deaf = "trap '' HUP TERM INT; setsid sleep 1001 & (setsid sleep 1002 &) ; nohup sleep 1003 & sleep 1004"
         await tmux.launch("deaf", deaf)
@@ -175,6 +178,7 @@ class TerminalConformance:
         with pytest.raises(NotFound, match="name one that there is: look, other"):
             await tmux.output("deaf")
 
+    @pytest.mark.full
     async def test_whoever_follows_is_told_that_it_was_killed(self, tmux: Tmux) -> None:
         await tmux.launch("one", "echo begun; sleep 1000")
         pieces: list[Output] = []
@@ -197,6 +201,7 @@ class TerminalConformance:
         # the code of a kill where tmux was asked between the end of the process and that of its session
         assert pieces[-1].exit_code in (None, 137), pieces[-3:]
 
+    @pytest.mark.full
     async def test_endless_output_is_kept_to_its_last_megabytes(self, tmux: Tmux, box: Sandbox) -> None:
         await tmux.launch("much", "yes 0123456789012345678901234567890 | head -c 9000000; echo; echo that was all")
         data, last = await all_of(tmux, "much")

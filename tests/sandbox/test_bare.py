@@ -72,7 +72,6 @@ async def test_without_isolation_when_somebody_asks_for_it(
 
 
 @pytest.mark.needs("node")
-@pytest.mark.slow
 async def test_the_dev_server_without_isolation(no_bwrap: None, boxes: Path, leftovers: Leftovers) -> None:
     settings = Settings()
     provider = LocalProvider(

@@ -9,7 +9,7 @@ from koda_ray.sandbox.build import build
 from tests.sandbox.conftest import AnySandbox
 from tests.sandbox.refusals import refusals
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.sandbox]
 
 
 @pytest.fixture
@@ -56,6 +56,7 @@ def using(line: str) -> bytes:
     ],
     ids=["syntax", "jsx", "file", "package", "export", "json", "config"],
 )
+@pytest.mark.full
 async def test_what_does_not_build_says_where(
     studio: AnySandbox, files: dict[str, bytes], expected: tuple[str, int, int | None], words: str
 ) -> None:
@@ -70,6 +71,7 @@ async def test_what_does_not_build_says_where(
     assert "/home/user" not in first.message
 
 
+@pytest.mark.full
 async def test_a_type_error_is_found_when_types_are_checked(studio: AnySandbox) -> None:
     await studio.write_files({"src/App.tsx": b"const size: number = 'big';\nconsole.log(size);\n" + APP})
     result = await build(studio, timeout_s=120, types=True)
@@ -78,6 +80,7 @@ async def test_a_type_error_is_found_when_types_are_checked(studio: AnySandbox) 
     assert "TS2322" in result.problems[0].message
 
 
+@pytest.mark.full
 async def test_a_build_that_does_not_end(studio: AnySandbox) -> None:
     await studio.write_files({"vite.config.ts": b"while (true);\n"})
     result = await build(studio, timeout_s=2)

@@ -98,6 +98,7 @@ async def test_a_local_one_whose_making_is_cut_off_leaves_nothing(
 
 
 @pytest.mark.needs("docker")
+@pytest.mark.full
 async def test_a_container_whose_making_is_cut_off_leaves_nothing(
     boxes: Path,
     docker_address: str,

@@ -138,6 +138,7 @@ async def test_what_somebody_is_still_making_is_left_alone(town: Town, what: str
 
 
 @pytest.mark.parametrize("what", ["image", "sandbox"])
+@pytest.mark.full
 async def test_what_a_killed_maker_left_is_found_by_its_lease(town: Town, what: str) -> None:
     home, elsewhere = await town.home(), await town.home(boxes="elsewhere")
     maker = await half_made(town, home, what=what, lease_s=0.5)
@@ -150,6 +151,7 @@ async def test_what_a_killed_maker_left_is_found_by_its_lease(town: Town, what: 
 
 
 @pytest.mark.parametrize("what", ["image", "sandbox"])
+@pytest.mark.full
 async def test_a_maker_that_was_held_up_for_too_long_takes_back_what_it_made(town: Town, what: str) -> None:
     home = await town.home()
     maker = await half_made(town, home, what=what, lease_s=0.5)

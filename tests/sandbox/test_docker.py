@@ -29,8 +29,7 @@ from koda_ray.sandbox.engine import Engine
 from koda_ray.sandbox.limits import Limits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.service import SandboxService, provider_from
-from tests.dockerd import BASE_IMAGE
-from tests.sandbox.conftest import MB
+from tests.sandbox.conftest import MB, Base
 from tests.sandbox.leftovers import DockerLeftovers
 from tests.sandbox.refusals import refusals
 
@@ -96,6 +95,7 @@ async def test_the_first_process_cannot_be_looked_into_or_ended(docker_box: Dock
     assert (sleeper.running, sleeper.exit_code) == (False, 137)
 
 
+@pytest.mark.full
 async def test_nothing_inside_can_answer_for_the_first_process(docker_box: DockerSandbox) -> None:
     dial = """
       const net = require("node:net");
@@ -135,6 +135,7 @@ async def test_what_somebody_installs_is_left_alone(docker_box: DockerSandbox) -
 
 
 @pytest.mark.parametrize("end", ["kill -9 $PPID", "kill -STOP $PPID; sleep 600", "kill -9 -1"])
+@pytest.mark.full
 async def test_a_command_that_ends_its_own_keeper_leaves_nothing(docker_box: DockerSandbox, end: str) -> None:
     daemon = "(setsid sh -c 'while :; do date +%s%N > src/beat.ts; sleep 0.02; done' >/dev/null 2>&1 &)"
     try:
@@ -147,6 +148,7 @@ async def test_a_command_that_ends_its_own_keeper_leaves_nothing(docker_box: Doc
     assert await _pids(docker_box) <= 4
 
 
+@pytest.mark.full
 async def test_a_bomb_of_daemons_is_swept_up(docker_box: DockerSandbox) -> None:
     bomb = "bomb() { setsid sh -c 'while :; do (sleep 0.01 &) ; done' & bomb | bomb & }; bomb; sleep 600"
     began = time.monotonic()
@@ -171,6 +173,7 @@ async def _pids(sandbox: DockerSandbox) -> int:
 # how it ended
 
 
+@pytest.mark.full
 async def test_what_ended_a_container_is_told_apart(
     boxes: Path,
     docker_address: str,
@@ -219,6 +222,7 @@ async def test_what_ended_a_container_is_told_apart(
     ],
     ids=["processes", "memory"],
 )
+@pytest.mark.full
 async def test_a_bomb_under_gvisor_takes_its_own_kernel_and_nothing_else(
     gvisor_provider: DockerProvider,
     docker_leftovers: DockerLeftovers,
@@ -277,7 +281,7 @@ _OWNER = """
 import asyncio, json, sys
 from pathlib import Path
 from koda_ray.sandbox.docker import DockerProvider
-from tests.sandbox.conftest import small_limits
+from tests.sandbox.conftest import Base, small_limits
 
 async def main():
     given = json.loads(sys.argv[1])
@@ -447,6 +451,7 @@ async def test_a_creation_that_is_cancelled_leaves_nothing(
         await docker_provider.destroy(name)
 
 
+@pytest.mark.full
 async def test_twenty_made_and_destroyed_leave_nothing(
     docker_provider: DockerProvider, docker_leftovers: DockerLeftovers
 ) -> None:
@@ -465,7 +470,7 @@ async def test_twenty_made_and_destroyed_leave_nothing(
 
 
 async def test_without_the_image_or_the_engine_it_says_what_to_do(
-    boxes: Path, docker_address: str, tmp_path: Path, engine: Any, docker_leftovers: DockerLeftovers
+    boxes: Path, docker_address: str, docker_base: Base, tmp_path: Path, engine: Any, docker_leftovers: DockerLeftovers
 ) -> None:
     name = docker_leftovers.new_id()
     given = {"sandbox_id": name, "session_id": "ses_a", "user_id": "usr_a"}
@@ -473,7 +478,7 @@ async def test_without_the_image_or_the_engine_it_says_what_to_do(
     with pytest.raises(TemplateNotFound, match=r"koda-test/none:1.*koda image build"):
         await provider.create(**given)
     await provider.close()
-    other = DockerProvider(root=boxes, image=BASE_IMAGE, address=docker_address)
+    other = DockerProvider(root=boxes, image=docker_base.name, address=docker_address)
     with pytest.raises(TemplateNotFound, match="another version"):
         await other.create(**given)
     with pytest.raises(InvalidInput):
@@ -504,7 +509,7 @@ async def test_what_the_engine_refuses_comes_with_the_way_out(
 
 
 async def test_auto_takes_docker_where_the_image_is_and_local_elsewhere(
-    docker_address: str, docker_image: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    docker_address: str, docker_base: Base, docker_image: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def chosen(**settings: str) -> object:
         return provider_from(Settings(SANDBOX_PATH=str(tmp_path), **settings), deployment="dep_test")  # pyright: ignore
@@ -513,7 +518,7 @@ async def test_auto_takes_docker_where_the_image_is_and_local_elsewhere(
     assert isinstance(taken, DockerProvider) and "provider=docker" in _plain(capsys)
     for other in (
         {"DOCKER_HOST": docker_address, "SANDBOX_IMAGE": "koda-test/none:1"},
-        {"DOCKER_HOST": docker_address, "SANDBOX_IMAGE": BASE_IMAGE},
+        {"DOCKER_HOST": docker_address, "SANDBOX_IMAGE": docker_base.name},
         {"DOCKER_HOST": f"unix://{tmp_path}/nobody.sock", "SANDBOX_IMAGE": docker_image},
     ):
         assert isinstance(chosen(**other), LocalProvider)

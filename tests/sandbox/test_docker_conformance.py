@@ -11,6 +11,7 @@ from tests.sandbox.leftovers import DockerLeftovers
 pytestmark = [pytest.mark.sandbox, pytest.mark.needs("docker")]
 
 
+@pytest.mark.full
 class TestDocker(SandboxConformance):
     """As the engine runs containers by default (runc)."""
 
@@ -24,6 +25,7 @@ class TestDocker(SandboxConformance):
 
 
 @pytest.mark.needs("gvisor")
+@pytest.mark.full
 class TestGvisor(SandboxConformance):
     """With a kernel of its own for each container (runsc)."""
 

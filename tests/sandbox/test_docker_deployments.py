@@ -15,7 +15,7 @@ from koda_ray.sandbox.limits import Limits
 from tests.sandbox.leftovers import DockerLeftovers
 from tests.sandbox.town import Home, Town, until
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.needs("docker")]
+pytestmark = [pytest.mark.full, pytest.mark.sandbox, pytest.mark.needs("docker")]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from koda_ray.config import Settings
 from koda_ray.doctor import Examination, Finding, containers
-from tests.dockerd import BASE_IMAGE
+from tests.sandbox.conftest import Base
 
 pytestmark = pytest.mark.sandbox
 
@@ -26,7 +26,9 @@ def only(findings: list[Finding], name: str) -> Finding:
 
 
 @pytest.mark.needs("docker")
-def test_an_engine_without_the_image_is_told_how_to_get_it(settings: Settings, docker_address: str) -> None:
+def test_an_engine_without_the_image_is_told_how_to_get_it(
+    settings: Settings, docker_address: str, docker_base: Base
+) -> None:
     given = settings.model_copy(update={"docker_host": docker_address, "sandbox_image": "koda-test/none:1"})
     found = containers.containers(Examination(given))
     assert only(found, "Docker").status == "ok" and "overlay2" in only(found, "Docker").detail
@@ -36,7 +38,7 @@ def test_an_engine_without_the_image_is_told_how_to_get_it(settings: Settings, d
     assert chosen.startswith("local, because the Docker engine holds no koda-test/none:1 (koda image build")
     asked = containers.containers(Examination(given.model_copy(update={"sandbox_provider": "docker"})))
     assert only(asked, "Docker image").status == "missing"
-    other = given.model_copy(update={"sandbox_image": BASE_IMAGE})
+    other = given.model_copy(update={"sandbox_image": docker_base.name})
     image = only(containers.containers(Examination(other)), "Docker image")
     assert image.status == "warning" and "another version" in image.detail
     chosen = only(containers.containers(Examination(other)), "Sandbox provider").detail

@@ -20,7 +20,7 @@ from tests.sandbox.workshops import BuildsConformance, World
 if TYPE_CHECKING:
     import docker
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.needs("docker")]
+pytestmark = [pytest.mark.full, pytest.mark.sandbox, pytest.mark.needs("docker")]
 
 
 class TestDockerTerminals(TerminalConformance):

@@ -87,6 +87,7 @@ async def test_commands_have_no_rights_and_no_network(box: E2BSandbox) -> None:
     assert "eth0" not in said and int(said.split()[-1]) < 8
 
 
+@pytest.mark.full
 async def test_the_project_cannot_touch_what_serves_us(box: E2BSandbox) -> None:
     await box.start("kept", ("sleep", "60"))
     attack = """
@@ -104,6 +105,7 @@ async def test_the_project_cannot_touch_what_serves_us(box: E2BSandbox) -> None:
     assert (await box.run(("cat", "src/a.ts"))).stdout == "1"
 
 
+@pytest.mark.full
 async def test_a_fork_bomb_meets_the_limit(box: E2BSandbox, server: E2BServer) -> None:
     script = "for (let n = 0; n < 200; n++) require('child_process').spawn('sleep', ['30']).on('error', () => {})"
     running = asyncio.create_task(box.run(("node", "-e", script), timeout_s=2))
@@ -124,6 +126,7 @@ async def small(server: E2BServer, box: E2BSandbox) -> bool:
 # large and many
 
 
+@pytest.mark.full
 async def test_many_and_large_files_take_few_requests(box: E2BSandbox, server: E2BServer) -> None:
     files = {f"src/many/{number:04}.ts": b"x" * 4096 for number in range(1000)}
     files["public/large.bin"] = os.urandom(3_000_000)
@@ -142,6 +145,7 @@ async def test_many_and_large_files_take_few_requests(box: E2BSandbox, server: E
     assert [path.suffix for path in left] == [".pyz"]
 
 
+@pytest.mark.full
 async def test_endless_output_of_a_background_process_stays_small(box: E2BSandbox, server: E2BServer) -> None:
     await box.start("loud", ("sh", "-c", "yes 0123456789 | head -c 40000000; echo last"))
 
@@ -157,6 +161,7 @@ async def test_endless_output_of_a_background_process_stays_small(box: E2BSandbo
 # its life
 
 
+@pytest.mark.full
 async def test_it_lives_while_it_is_used_and_not_longer(server: E2BServer) -> None:
     box = await make(provider_of(server, lifetime_s=2))
     done = await box.run(("sh", "-c", "sleep 4; echo still here"), timeout_s=20)
@@ -168,6 +173,7 @@ async def test_it_lives_while_it_is_used_and_not_longer(server: E2BServer) -> No
     assert not await box.is_alive()
 
 
+@pytest.mark.full
 async def test_a_page_that_somebody_looks_at_keeps_it(server: E2BServer) -> None:
     box = await make(provider_of(server, lifetime_s=2))
     serve = b"require('http').createServer((q, s) => s.end('page')).listen(5173, '0.0.0.0')\n"
@@ -185,6 +191,7 @@ async def gone(server: E2BServer, box: E2BSandbox) -> bool:
     return box.provider_id not in server.kept
 
 
+@pytest.mark.full
 async def test_one_that_e2b_paused_goes_on_where_it_was(server: E2BServer) -> None:
     provider = provider_of(server, lifetime_s=2, on_timeout="pause")
     box = await make(provider)
@@ -225,6 +232,7 @@ async def test_one_that_vanishes_in_the_middle_is_not_found(server: E2BServer, b
         await box.write_files({"src/a.ts": b""})
 
 
+@pytest.mark.full
 async def test_what_another_process_started_is_found_again(server: E2BServer) -> None:
     box = await make(provider_of(server, deployment="shared"))
     await box.start("ticker", ("sh", "-c", "while :; do echo tick; sleep 0.02; done"))
@@ -271,12 +279,14 @@ async def test_what_another_deployment_made_is_left_alone(server: E2BServer, pro
     assert await theirs.is_alive()
 
 
+@pytest.mark.full
 async def test_a_long_list_comes_in_pages(server: E2BServer, provider: E2BProvider) -> None:
     made = await asyncio.gather(*(make(provider) for _ in range(5)))
     server.page = 2
     assert [info.id for info in await provider.list()] == sorted(box.id for box in made)
 
 
+@pytest.mark.full
 async def test_many_made_and_ended_leave_nothing(server: E2BServer, provider: E2BProvider) -> None:
     descriptors, children = len(os.listdir("/proc/self/fd")), len(psutil.Process().children(recursive=True))
 
@@ -334,6 +344,7 @@ async def test_refusals_say_what_to_do(
     assert pickle.loads(pickle.dumps(caught.value)).message == caught.value.message
 
 
+@pytest.mark.full
 async def test_the_plan_allows_no_more(server: E2BServer) -> None:
     server.limit = 1
     provider = provider_of(server, retries=0)
@@ -383,6 +394,7 @@ async def test_a_cancelled_creation_leaves_nothing(server: E2BServer, provider: 
     assert server.kept == {}
 
 
+@pytest.mark.full
 async def test_a_stream_that_breaks_ends_its_command(server: E2BServer, box: E2BSandbox) -> None:
     server.gateway.faults.append(Fault("POST /process.Process/Start", cut_after=20_000))
     with pytest.raises(SandboxError) as caught:
@@ -393,6 +405,7 @@ async def test_a_stream_that_breaks_ends_its_command(server: E2BServer, box: E2B
     assert await box.read_file("src/beat.ts") == last
 
 
+@pytest.mark.full
 async def test_files_whose_answer_is_cut_off_can_be_asked_for_again(server: E2BServer, box: E2BSandbox) -> None:
     data = os.urandom(400_000)
     await box.write_files({"public/a.bin": data})
@@ -415,12 +428,14 @@ async def test_an_e2b_that_is_down_is_neither_alive_nor_dead(server: E2BServer, 
     assert await box.is_alive()
 
 
+@pytest.mark.full
 async def test_an_address_that_nobody_answers_at() -> None:
     provider = E2BProvider(api_key=API_KEY, template="koda", deployment="d", api_url="http://127.0.0.1:9")
     with pytest.raises(SandboxError, match="Is this machine online"):
         await make(provider)
 
 
+@pytest.mark.full
 async def test_answers_that_hostile_code_made_up_are_refused(server: E2BServer, box: E2BSandbox) -> None:
     folder = server.of(box.id).machine.folder / "opt" / "koda"
     archive = next(folder.glob("*.pyz"))
@@ -567,6 +582,7 @@ async def _no_task_is_left() -> AsyncIterator[None]:
     assert left == []
 
 
+@pytest.mark.full
 async def test_a_command_reaches_nothing_unless_it_asks(server: E2BServer, box: E2BSandbox) -> None:
     serve = "require('http').createServer((q, s) => s.end('page')).listen(6081, '0.0.0.0')"
     await box.start("server", ("node", "-e", serve), network=True)
@@ -580,6 +596,7 @@ async def test_a_command_reaches_nothing_unless_it_asks(server: E2BServer, box: 
     assert refused.exit_code != 0 and "page" not in refused.stdout
 
 
+@pytest.mark.full
 async def test_a_persons_own_lives_for_as_long_as_they_say(server: E2BServer, tmp_path: Path) -> None:
     settings = Settings.model_validate(
         {

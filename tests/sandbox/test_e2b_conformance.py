@@ -20,6 +20,7 @@ _TEMPLATE = "KODA_TEST_E2B_TEMPLATE"
 
 
 @pytest.mark.needs("e2b")
+@pytest.mark.full
 class TestE2B(SandboxConformance):
     """At the protocol server."""
 

@@ -30,7 +30,7 @@ from tests.sandbox.e2b_server.machine import Image
 from tests.serve.test_preview import CHROMIUM, PROMPT
 from tests.serve.world import serving, world
 
-pytestmark = [pytest.mark.needs("e2b"), pytest.mark.slow]
+pytestmark = [pytest.mark.full, pytest.mark.needs("e2b")]
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ def _settings(builds: Builds, key: str | None = API_KEY) -> Settings:
     )  # fmt: skip
 
 
+@pytest.mark.full
 async def test_the_template_is_the_image(builds: Builds, context: ImageContext) -> None:
     said: list[str] = []
     assert await build_template(_settings(builds), context, base="debian:test", tell=said.append) == "tpl1"

@@ -13,7 +13,7 @@ from tests.sandbox.terminals import TerminalConformance
 
 __all__ = ["server"]
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.needs("e2b", "tmux")]
+pytestmark = [pytest.mark.full, pytest.mark.sandbox, pytest.mark.needs("e2b", "tmux")]
 
 
 class TestE2BTerminals(TerminalConformance):

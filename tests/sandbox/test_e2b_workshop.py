@@ -26,7 +26,7 @@ from tests.sandbox.workshops import BuildsConformance, World
 
 __all__ = ["server"]
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.needs("e2b", "tmux")]
+pytestmark = [pytest.mark.full, pytest.mark.sandbox, pytest.mark.needs("e2b", "tmux")]
 
 
 class _World:

@@ -30,7 +30,7 @@ from koda_ray.sandbox.engine import Engine
 from koda_ray.sandbox.image_context import agent_files
 from koda_ray.sandbox.screenshot import PageClock, screenshot
 from koda_ray.types import now
-from tests.sandbox.conftest import write_packages, write_template
+from tests.sandbox.conftest import Base, write_packages, write_template
 from tests.sandbox.leftovers import DockerLeftovers
 
 docker = pytest.mark.needs("docker")
@@ -59,6 +59,7 @@ def test_the_first_process_needs_only_the_modules_that_go_with_it(tmp_path: Path
 
 
 @docker
+@pytest.mark.full
 async def test_what_went_in_is_written_down(docker_box: DockerSandbox) -> None:
     listed = (await docker_box.run(("cat", "/opt/koda/debian-packages.txt"))).stdout
     packages = {name.partition(":")[0]: version for name, version in map(str.split, listed.splitlines())}
@@ -78,7 +79,6 @@ async def test_nothing_in_it_raises_rights_or_belongs_to_the_project(docker_box:
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)  # with its base and its build
 @pytest.mark.needs("docker", "image")
 async def test_the_image_as_it_is_shipped_has_all_that_a_project_may_want(
@@ -152,12 +152,13 @@ def test_a_build_that_fails_says_why_and_leaves_no_image(engine: Engine, tmp_pat
 
 
 @docker
-def test_a_build_takes_the_place_of_the_one_before(engine: Engine, docker_image: str, tmp_path: Path) -> None:
-    from tests.dockerd import BASE_IMAGE
-
+@pytest.mark.full
+def test_a_build_takes_the_place_of_the_one_before(
+    engine: Engine, docker_base: Base, docker_image: str, tmp_path: Path
+) -> None:
     template, packages = write_template(tmp_path / "t"), write_packages(tmp_path / "p")
-    context = image.ImageContext(template=template, node_modules=packages, packages=image.SLIM_PACKAGES)
-    build = partial(image.build_image, engine, context, base=BASE_IMAGE, tag="koda-test/again:1")
+    context = image.ImageContext(template=template, node_modules=packages, packages=docker_base.packages)
+    build = partial(image.build_image, engine, context, base=docker_base.name, tag="koda-test/again:1")
     first = build()
     assert build().id == first.id, "nothing has changed"
     (template / "new.txt").write_text("new")
@@ -250,16 +251,15 @@ def test_a_template_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @docker
+@pytest.mark.full
 def test_the_command_builds_what_settings_name(
-    docker_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    docker_address: str, docker_base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.dockerd import BASE_IMAGE
-
     monkeypatch.setenv("DOCKER_HOST", docker_address)
     monkeypatch.setenv("SANDBOX_IMAGE", "koda-test/settings:1")
     monkeypatch.setenv("KODA_TEMPLATE_PATH", str(write_template(tmp_path / "t")))
     monkeypatch.setenv("KODA_NODE_MODULES_PATH", str(write_packages(tmp_path / "p")))
-    line = ["image", "build", "--slim", "--base", BASE_IMAGE]
+    line = ["image", "build", "--slim", "--base", docker_base.name]
     made = CliRunner().invoke(app, line, catch_exceptions=False)
     assert made.exit_code == 0 and made.stdout.startswith("koda-test/settings:1: ")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
@@ -268,8 +268,10 @@ def test_the_command_builds_what_settings_name(
 
 
 @docker
-def test_a_base_is_a_whole_small_debian(docker_address: str) -> None:
-    """The one that all these tests run on: made by ``make_base`` where it was not there yet."""
+@pytest.mark.full
+@pytest.mark.needs("debootstrap")
+def test_a_base_is_a_whole_small_debian() -> None:
+    """Made by ``make_base`` where it was not there yet."""
     from tests.dockerd import archive
 
     with tarfile.open(archive()) as held:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 
 import psutil
+import pytest
 
 from koda_ray.sandbox.frames import send
 
@@ -33,6 +34,7 @@ async def _both_end(helper: asyncio.subprocess.Process, command: psutil.Process)
     assert not command.is_running()
 
 
+@pytest.mark.full
 async def test_a_command_ends_when_nothing_is_heard_of_whoever_it_is_for() -> None:
     helper, command = await _served(1.5)
     assert helper.stdin is not None

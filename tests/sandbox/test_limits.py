@@ -69,6 +69,7 @@ async def test_the_watchdog_counts_what_lies_in_each_commands_own_folders(soft: 
 
 
 @pytest.mark.sandbox
+@pytest.mark.full
 async def test_the_watchdog_counts_what_is_mapped_where_it_lies(
     boxes: Path, template: Path, node_modules: Path, limits: Limits, leftovers: Leftovers
 ) -> None:
@@ -88,6 +89,7 @@ async def test_the_watchdog_counts_what_is_mapped_where_it_lies(
 
 
 @pytest.mark.sandbox
+@pytest.mark.full
 async def test_the_watchdog_ends_what_nests_folders_too_deep_to_be_counted(soft: LocalSandbox) -> None:
     script = "my $name = 'd' x 250; chdir 'src'; for (1..2200) { mkdir $name; chdir $name } sleep 30"
     with pytest.raises(QuotaExceeded, match="lies too deep") as caught:

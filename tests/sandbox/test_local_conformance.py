@@ -17,6 +17,7 @@ class TestLocal(SandboxConformance):
     """As this machine and user allow it."""
 
 
+@pytest.mark.full
 class TestLocalWithoutGroupsAndMounts(SandboxConformance):
     """As a user finds it who may neither mount nor make control groups."""
 

@@ -57,6 +57,7 @@ def provider_of(**changed: object) -> ModalProvider:
     return ModalProvider(**{**given, **changed})  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 class TestModal(SandboxConformance):
     """Every command runs in a machine of its own; the SDK's place is taken at its public surface."""
 

@@ -22,7 +22,11 @@ from tests.sandbox.modal_cloud import SECRET, TOKEN, Cloud
 from tests.sandbox.terminals import TerminalConformance, shown
 from tests.sandbox.workshops import BuildsConformance, World
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.needs("e2b", "tmux")]  # whose machines stand for Modal's
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.sandbox,
+    pytest.mark.needs("e2b", "tmux"),
+]  # whose machines stand for Modal's
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from koda_ray.sandbox.preview import listen, socket_path
 from tests.sandbox.conftest import AnySandbox
 from tests.sandbox.leftovers import Leftovers
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.sandbox]
 
 
 @pytest.fixture
@@ -86,6 +86,7 @@ async def test_a_server_that_ends_says_why(studio: AnySandbox) -> None:
     assert not any(process.running for process in await studio.processes())
 
 
+@pytest.mark.full
 async def test_a_server_that_never_answers_is_ended(studio: AnySandbox) -> None:
     await studio.write_files(
         {"vite.config.ts": b"export default async () => new Promise(() => setTimeout(() => 0, 1e9));\n"}
@@ -96,6 +97,7 @@ async def test_a_server_that_never_answers_is_ended(studio: AnySandbox) -> None:
     assert await studio.processes() == []
 
 
+@pytest.mark.full
 async def test_what_the_project_puts_in_place_of_the_socket_is_never_connected_to(
     studio: AnySandbox, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def _same(one: bytes, two: bytes) -> bool:
 
 
 @pytest.mark.browser
+@pytest.mark.full
 async def test_it_is_the_frame_that_a_render_shows(studio: LocalSandbox) -> None:
     shots = {at_s: await _take(studio, at_s) for at_s in (0.0, 1.5, 3.0)}
     assert len(set(shots.values())) == 3
@@ -77,6 +78,7 @@ async def test_a_page_without_a_contract_is_played_to_that_time(studio: LocalSan
 
 
 @pytest.mark.browser
+@pytest.mark.full
 async def test_what_is_wrong_with_the_project_is_said_with_its_place(studio: LocalSandbox) -> None:
     whole = await studio.read_file("src/App.tsx")
     await studio.write_files({"src/App.tsx": b"import './none';\n" + whole})
@@ -94,6 +96,7 @@ async def test_what_is_wrong_with_the_project_is_said_with_its_place(studio: Loc
 
 
 @pytest.mark.browser
+@pytest.mark.full
 async def test_nothing_of_it_outlives_its_end(studio: LocalSandbox) -> None:
     await studio.write_files({"index.html": b"<script>for (;;);</script>"})
     with pytest.raises(CommandTimeout):
@@ -113,6 +116,7 @@ def either(request: pytest.FixtureRequest) -> AnySandbox:
 
 
 @pytest.mark.browser
+@pytest.mark.full
 async def test_a_page_reaches_neither_files_nor_the_cluster(
     either: AnySandbox, capsys: pytest.CaptureFixture[str]
 ) -> None:

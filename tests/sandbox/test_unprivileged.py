@@ -16,7 +16,7 @@ import pytest
 from koda_ray.config import REPO_ROOT
 from tests import leaks
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.full, pytest.mark.sandbox]
 
 _NOBODY = 65534
 

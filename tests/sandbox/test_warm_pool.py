@@ -139,6 +139,7 @@ async def test_the_dev_server_of_one_answers(make: Make, docker_leftovers: Docke
         await box.destroy()
 
 
+@pytest.mark.full
 async def test_each_is_handed_out_once(make: Make, docker_leftovers: DockerLeftovers) -> None:
     keeper, others = make(warm=3), [make(), make()]
     async with kept(keeper, 3):
@@ -151,6 +152,7 @@ async def test_each_is_handed_out_once(make: Make, docker_leftovers: DockerLefto
             await box.destroy()
 
 
+@pytest.mark.full
 async def test_there_is_one_keeper_and_then_the_next(make: Make) -> None:
     first, second = make(), make()
     async with kept(first) as keeping:
@@ -179,6 +181,7 @@ async def test_what_is_made_of_something_else_is_not_handed_out(
         await box.destroy()
 
 
+@pytest.mark.full
 async def test_who_names_an_image_gets_one_of_that_image(
     make: Make, docker_leftovers: DockerLeftovers, docker_image: str, docker_address: str
 ) -> None:
@@ -230,6 +233,7 @@ async def test_without_an_image_it_waits_for_one(make: Make, docker_leftovers: D
     await asyncio.wait({keeping})
 
 
+@pytest.mark.full
 async def test_the_reaper_leaves_what_is_kept(make: Make, docker_leftovers: DockerLeftovers) -> None:
     provider, other = make(), make(warm=0)
     async with kept(provider):
@@ -238,6 +242,7 @@ async def test_the_reaper_leaves_what_is_kept(make: Make, docker_leftovers: Dock
         assert {info.id for info in await warm(provider)} == ready
 
 
+@pytest.mark.full
 async def test_a_removal_that_comes_too_late_takes_nothing(make: Make, docker_leftovers: DockerLeftovers) -> None:
     """Whoever decided to remove what was ready does so under the id that it was made under."""
     provider, other = make(warm=1), make(warm=0)
@@ -335,6 +340,7 @@ def process(
         one.stdout.close()
 
 
+@pytest.mark.full
 async def test_what_another_process_keeps_is_handed_out_and_made_again(
     make: Make, process: Callable[..., subprocess.Popen[str]], docker_leftovers: DockerLeftovers
 ) -> None:
@@ -382,6 +388,7 @@ async def test_a_killed_keeper_leaves_nothing_but_what_was_handed_out(
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.02, 0.05, 0.1, 0.2])
+@pytest.mark.full
 async def test_whoever_takes_is_killed_at_any_instant(
     make: Make, process: Callable[..., subprocess.Popen[str]], docker_leftovers: DockerLeftovers, after_s: float
 ) -> None:
@@ -424,6 +431,7 @@ async def test_the_janitor_keeps_them_and_clears_none_of_them_away(make: Make, t
 
 
 @pytest.mark.needs("gvisor")
+@pytest.mark.full
 async def test_it_is_the_same_under_gvisor(make: Make, docker_leftovers: DockerLeftovers) -> None:
     provider = make(warm=1, runtime="runsc")
     async with kept(provider, 1):

@@ -125,7 +125,7 @@ async def page() -> AsyncIterator[Page]:
 
 @pytest.mark.sandbox
 @pytest.mark.browser
-@pytest.mark.slow
+@pytest.mark.full
 async def test_the_page_runs_and_reloads_as_files_change(shown: Shown, page: Page) -> None:
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
@@ -152,7 +152,7 @@ async def test_the_page_runs_and_reloads_as_files_change(shown: Shown, page: Pag
 
 @pytest.mark.sandbox
 @pytest.mark.browser
-@pytest.mark.slow
+@pytest.mark.full
 async def test_an_open_page_does_not_wake_a_session_that_sleeps(shown: Shown, page: Page) -> None:
     await page.goto(shown.url)
     await page.wait_for_function("window.__koda !== undefined", timeout=60_000)
@@ -188,7 +188,6 @@ async def told(shown: Shown, watchers: int) -> None:
 
 
 @pytest.mark.sandbox
-@pytest.mark.slow
 async def test_what_comes_through_and_what_does_not(shown: Shown) -> None:
     async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
         response = await http.get(shown.url, headers={"Accept": "text/html"})

@@ -153,6 +153,7 @@ async def test_a_render_is_cancelled_with_its_processes(browsers: World, http: h
 
 
 @pytest.mark.browser
+@pytest.mark.full
 async def test_a_render_is_deleted_while_it_runs_and_when_it_is_over(browsers: World, http: httpx.AsyncClient) -> None:
     running = (await post(http, **{**SMALL, "duration": 300, "fps": 60})).json()
     async with asyncio.timeout(60):
@@ -202,6 +203,7 @@ async def test_a_render_that_was_left_is_finished_by_whoever_takes_it_up(
 
 
 @pytest.mark.browser
+@pytest.mark.full
 async def test_one_that_was_replaced_writes_nothing_any_more(browsers: World, http: httpx.AsyncClient) -> None:
     made = (await post(http, **{**SMALL, "duration": 6, "fps": 30})).json()
     async with asyncio.timeout(60):
@@ -232,6 +234,7 @@ async def test_a_render_that_kills_its_process_each_time_is_given_up(browsers: W
 
 
 @pytest.mark.browser
+@pytest.mark.full
 async def test_a_render_outlives_the_units_it_was_made_of(browsers: World, http: httpx.AsyncClient) -> None:
     made = (await post(http, **SMALL)).json()
     assert (await events(http, made["id"]))[-1]["data"] == {"status": "succeeded"}
@@ -254,6 +257,7 @@ async def test_a_render_outlives_the_units_it_was_made_of(browsers: World, http:
 
 
 @pytest.mark.browser
+@pytest.mark.full
 async def test_a_sweep_in_the_middle_of_a_render_takes_nothing_of_it(browsers: World, http: httpx.AsyncClient) -> None:
     kept = timedelta(days=7)
     later = now() + kept * 9  # as if what is written now were as old as that

@@ -219,6 +219,7 @@ async def test_who_watches_is_told_which_files_change_until_the_sandbox_ends(ada
     assert (await ada.get(f"{box}/changes")).json()["code"] == "SANDBOX_NOT_FOUND"
 
 
+@pytest.mark.full
 async def test_a_process_runs_on_when_its_follower_hangs_up_and_ends_when_it_is_killed(ada: httpx.AsyncClient) -> None:
     box = await make(ada)
     await ada.post(f"{box}/processes", json={"name": "loop", "command": "while :; do echo tick; sleep 0.1; done"})

@@ -89,6 +89,7 @@ class HistoryConformance:
         assert now_.messages == [first, second] and now_.state.prompt == "two" and len(now_.tool_calls) == 1
         assert (await store.past(mine.id, point=second.id)).state == now_.state
 
+    @pytest.mark.quick
     async def test_a_session_is_put_back_and_that_is_undone(self, store: Store) -> None:
         mine = await active_session(store)
         first = await told(store, mine, 1, state="one", calls=1)
@@ -194,6 +195,7 @@ class HistoryConformance:
             other_order = records.command(mine, "k", "rewind", to="x")
             await store.rewind(mine.id, mine.epoch, first.id, lambda past: back(past, other_order))
 
+    @pytest.mark.quick
     async def test_a_fork_has_everything_and_its_source_is_not_touched(self, store: Store) -> None:
         mine = await active_session(store)
         picture = records.asset(of=mine)

@@ -68,6 +68,7 @@ class StoreConformance(HistoryConformance):
 
     # --- making and reading sessions
 
+    @pytest.mark.quick
     async def test_a_new_session_has_a_row_and_its_first_event(self, store: Store) -> None:
         state = records.state(owes="analyze")
         made, created = await store.create_session(state, key="k", body={"prompt": "x"})
@@ -95,6 +96,7 @@ class StoreConformance(HistoryConformance):
         assert created
         assert len(await store.list_sessions("ann")) == 1
 
+    @pytest.mark.quick
     async def test_many_creations_with_one_key_make_one_session(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]
         made = await asyncio.gather(
@@ -142,6 +144,7 @@ class StoreConformance(HistoryConformance):
         with pytest.raises(NotFound):
             await store.activate(new_id("ses"), host="one", lease_until=lease)
 
+    @pytest.mark.quick
     async def test_a_replaced_activation_writes_nothing(self, connect: Connect) -> None:
         old, new = await connect(), await connect()
         mine = await active_session(old)
@@ -202,6 +205,7 @@ class StoreConformance(HistoryConformance):
         assert touched.last_activity > mine.last_activity
         assert (touched.seq, touched.state) == (3, state)
 
+    @pytest.mark.quick
     async def test_every_kind_of_record_comes_back_as_it_was(self, store: Store) -> None:
         mine = await active_session(store)
         batch = Batch(
@@ -263,6 +267,7 @@ class StoreConformance(HistoryConformance):
         assert [bead.status for bead in await store.beads(mine.id)] == ["open"]
         assert [call.user_id for call in await store.tool_calls(mine.id)] == ["ann"]
 
+    @pytest.mark.quick
     async def test_a_batch_happens_whole_or_not_at_all(self, store: Store) -> None:
         mine, other = await active_session(store), await active_session(store, "bob")
         for batch in (
@@ -323,6 +328,7 @@ class StoreConformance(HistoryConformance):
         silent = Batch(command=records.command(mine, "key-2"))
         assert await store.commit(mine.id, 1, silent) == await store.commit(mine.id, 1, silent) == []
 
+    @pytest.mark.quick
     async def test_two_commits_of_one_command_at_once(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]
         mine = await active_session(stores[0])
@@ -333,6 +339,7 @@ class StoreConformance(HistoryConformance):
 
     # --- events
 
+    @pytest.mark.quick
     async def test_events_are_numbered_without_a_gap_whoever_writes(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]
         mine = await active_session(stores[0])
@@ -527,6 +534,7 @@ class StoreConformance(HistoryConformance):
             await store.update_job(job)
         assert [row.id for row in await store.list_renders("ann")] == [made[1].id, made[2].id]
 
+    @pytest.mark.quick
     async def test_a_job_is_worked_on_by_one(self, store: Store) -> None:
         job = await store.create_job(records.job())
         first = await store.claim_job(job.id, lease_until=now() + SOON)
@@ -750,6 +758,7 @@ class StoreConformance(HistoryConformance):
 
     # --- deleting
 
+    @pytest.mark.quick
     async def test_deleting_takes_everything_of_one_session(self, store: Store) -> None:
         mine, other = await active_session(store), await active_session(store)
         for session in (mine, other):
@@ -1031,6 +1040,7 @@ class StoreConformance(HistoryConformance):
         (event,) = await store.commit(mine.id, 1, Batch(events=[say("y")], charges=wanted[:1]))
         assert event.seq == 2
 
+    @pytest.mark.quick
     async def test_two_who_reserve_at_once_do_not_hold_more_than_there_is(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]
         sessions = [await active_session(stores[0]) for _ in range(6)]

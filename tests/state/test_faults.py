@@ -119,6 +119,7 @@ async def test_what_was_acknowledged_survives_a_kill(store: SqlStore, url: str, 
 
 
 @pytest.mark.parametrize("step", ["blob", "manifest", "pointer", "done"])
+@pytest.mark.full
 async def test_a_kill_inside_a_checkpoint_leaves_the_one_before(
     store: SqlStore, url: str, tmp_path: Path, step: str
 ) -> None:

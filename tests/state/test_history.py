@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -215,7 +216,7 @@ class SqlLives(Lives):
 _quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
 TestJsonLives = Lives.TestCase
 TestJsonLives.settings = settings(_quick, max_examples=25, stateful_step_count=20)
-TestSqlLives = SqlLives.TestCase
+TestSqlLives = pytest.mark.full(SqlLives.TestCase)
 TestSqlLives.settings = settings(_quick, max_examples=8, stateful_step_count=20)
 
 

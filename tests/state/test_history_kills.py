@@ -80,6 +80,7 @@ async def look(store: Store, session_id: str) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("action", ["rewind", "fork"])
 @pytest.mark.parametrize("kind", ["sql", "json"])
+@pytest.mark.full
 async def test_killed_at_every_instant_it_is_the_old_or_the_new(
     victims: subprocess.Popen[str], kind: str, action: str, folder: Path
 ) -> None:

@@ -31,15 +31,15 @@ def report(child: subprocess.Popen[str]) -> dict[str, float]:
     return json.loads(output.splitlines()[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 async def test_two_hundred_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     done = await asyncio.to_thread(report, start("kills", tmp_path, SEED, 200))
     assert done["kills"] == 200
     assert done["commits"] > 200 and done["in_recovery"] > 5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "during", "after"])
+@pytest.mark.full
 async def test_a_kill_at_every_call_to_the_disk(tmp_path: Path, when: str) -> None:
     done = await asyncio.to_thread(report, start("every_call", tmp_path, when))
     assert done["calls"] > 40
@@ -115,6 +115,7 @@ async def write_with(folder: Path, files: Files, turns: int, acknowledged: Ackno
 @pytest.mark.parametrize(
     ("error", "for_good"), [(errno.EIO, False), (errno.ENOSPC, False), (errno.EIO, True)], ids=["io", "full", "dead"]
 )
+@pytest.mark.full
 async def test_an_error_at_every_call_to_the_disk(tmp_path: Path, error: int, for_good: bool) -> None:
     at = 0
     while True:
@@ -181,8 +182,8 @@ class PowerCut(Failing):
             (self.folder / name).write_bytes(data)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kept", ["synced", "newest", "all"])
+@pytest.mark.full
 async def test_a_power_cut_at_every_call_to_the_disk(tmp_path: Path, kept: str) -> None:
     at = 0
     while True:

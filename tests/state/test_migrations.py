@@ -142,6 +142,7 @@ async def test_a_newer_database_is_left_alone(store: SqlStore) -> None:
     assert not caught.value.retryable
 
 
+@pytest.mark.full
 async def test_many_processes_open_a_new_database_at_once(url: str) -> None:
     children = [start("open", url, index) for index in range(5)]
     for child in children:

@@ -20,6 +20,7 @@ from tests.state import records
 from tests.state.store_conformance import Connect, StoreConformance, active_session
 
 
+@pytest.mark.full
 class TestPostgres(StoreConformance):
     @pytest.fixture
     async def connect(self, postgres_url: str) -> AsyncIterator[Connect]:

@@ -11,6 +11,7 @@ from tests.template.conftest import Viewer
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
+@pytest.mark.full
 async def test_the_contract_is_there_before_any_code_of_the_app(viewer: Viewer, probe: Bundle) -> None:
     async with viewer.open(probe, "export&case=counted") as visit:
         assert (await visit.probe())["contractAtImport"] == "function"

@@ -22,6 +22,7 @@ def reds(picture: np.ndarray) -> np.ndarray:
     return found[found[:, 0] < 0.7 * picture.shape[0]]  # below is a line of that colour
 
 
+@pytest.mark.full
 async def test_a_frame_does_not_depend_on_how_it_is_reached(viewer: Viewer, demo: Bundle) -> None:
     async with viewer.open(demo) as visit:
         straight = await visit.picture(0, 1.2)

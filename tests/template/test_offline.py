@@ -24,6 +24,7 @@ async def fonts_of(visit: Visit, selector: str) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("case", ["words", "solid"])
+@pytest.mark.full
 async def test_a_render_without_network_equals_one_with(viewer: Viewer, probe: Bundle, case: str) -> None:
     pictures: list[bytes] = []
     for offline in (False, True):

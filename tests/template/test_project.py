@@ -89,6 +89,7 @@ def test_the_lock_names_no_registry() -> None:
 @pytest.mark.browser
 @pytest.mark.needs("node")
 @pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.full
 async def test_the_dev_server_reloads_edits_and_keeps_what_the_studio_changes(viewer: Viewer, tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     state = project / "src" / "theatre" / "state.json"

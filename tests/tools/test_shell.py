@@ -38,6 +38,7 @@ async def test_a_flood_of_output_keeps_both_ends_and_stays_readable(tools: Tools
     assert "characters left out" in said["stdout"] and len(said["stdout"]) > 10_000
 
 
+@pytest.mark.full
 async def test_types_are_checked_with_the_packages_that_are_there(tools: Tools) -> None:
     await tools.keep({**GOOD_FILES, "src/components/Wrong.tsx": "export const size: number = 'wide';\n"})
     checked = await tools.call("sandbox_run_command", command="npx tsc --noEmit", timeout_ms=100_000)
@@ -154,6 +155,7 @@ async def test_what_a_command_left_when_its_process_died_is_not_the_project(tool
     assert [info.id for info in await tools.studio.sandboxes.list()] == [fresh.id]
 
 
+@pytest.mark.full
 async def test_what_the_persons_editor_saves_meanwhile_stays(tools: Tools) -> None:
     await tools.keep(GOOD_FILES)
     await tools.json("sandbox_run_command", command="echo '{\"edited\": 1}' > src/theatre/state.json")

@@ -41,6 +41,7 @@ async def test_thoughts_and_messages_reach_the_person(tools: Tools) -> None:
         {"type": "question", "content": "Which?", "options": [{"id": "a", "label": "A"}, {"id": "b", "label": "B"}]},
     ],
 )
+@pytest.mark.full
 async def test_nothing_is_asked_once_the_plan_is_accepted(tools: Tools, given: dict[str, object]) -> None:
     asked = await tools.call("request_approval", **given)
     assert asked.is_error and not asked.suspend and "send_message" in asked.content

@@ -195,6 +195,7 @@ class WayOutConformance:
             await box.stop("asker")
             assert await fetch(box, "http://site.test/") == ["200 hi"]  # the next one that asks has a new one
 
+    @pytest.mark.full
     async def test_what_is_kept_gets_its_way_out_back(
         self, names: NameServer, provider: AnyProvider, leftovers: Leftovers, box: AnySandbox
     ) -> None:
@@ -215,6 +216,7 @@ class WayOutConformance:
         await provider.destroy(box.id)
         assert leftovers.holders() == leftovers.proxies() == []
 
+    @pytest.mark.full
     async def test_each_owner_has_a_way_out_of_its_own(
         self, names: NameServer, provider: AnyProvider, leftovers: Leftovers, box: AnySandbox
     ) -> None:

@@ -27,7 +27,7 @@ from tests.sandbox.egress.registry import registry
 from tests.sandbox.leftovers import DockerLeftovers
 from tests.sandbox.terminals import all_of
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.needs("netns", "docker")]
+pytestmark = [pytest.mark.full, pytest.mark.sandbox, pytest.mark.needs("netns", "docker")]
 
 
 @pytest.fixture

@@ -86,6 +86,7 @@ async def test_a_real_npm_installs_through_it(
     assert not any(event.verdict == "refused" for event in noted)
 
 
+@pytest.mark.full
 async def test_one_that_uses_everything_up_only_harms_itself(names: NameServer, sandbox: LocalSandbox) -> None:
     """The proxy is counted to the sandbox: what a flood of it costs is not this machine's."""
     flood = (

@@ -153,6 +153,7 @@ async def test_killed_it_lets_nothing_out(stack: AsyncExitStack, folder: Path, n
     assert again.pid != process.pid
 
 
+@pytest.mark.full
 async def test_it_holds_against_a_thousand_connections(stack: AsyncExitStack, folder: Path, names: NameServer) -> None:
     process, way = await started(stack, folder, limits=EgressLimits(connections=8))
     about = psutil.Process(process.pid)
@@ -249,6 +250,7 @@ def owner(folder: Path, net: None) -> Iterator[tuple[subprocess.Popen[str], int]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.full
 async def test_it_ends_with_its_owner(
     owner: tuple[subprocess.Popen[str], int], folder: Path, names: NameServer, how: signal.Signals
 ) -> None:

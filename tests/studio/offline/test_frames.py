@@ -26,7 +26,6 @@ from tests.template.building import Builds, write_project
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.needs("node"),
-    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
@@ -126,6 +125,7 @@ def blue_columns(picture: Picture) -> list[tuple[int, int]]:
     return runs
 
 
+@pytest.mark.full
 async def test_bars_stand_in_the_proportion_of_their_figures(films: Mapping[str, Bundle], browser: Browser) -> None:
     first, grown = await shoot(browser, films["bars"], (0.0, 5.2), size=(1280, 720))
     runs = blue_columns(grown)
@@ -208,6 +208,7 @@ def fit(shape: np.ndarray, digit: np.ndarray) -> float:
     return max(overlap(placed[0], np.roll(placed[1], shift, axis=1)) for shift in (-1, 0, 1))
 
 
+@pytest.mark.full
 async def test_the_same_prompt_gives_the_same_video(films: Mapping[str, Bundle], browser: Browser) -> None:
     """Two films of one prompt, written and built by other processes, are the same to the last pixel."""
     for name in TWICE:
@@ -219,6 +220,7 @@ async def test_the_same_prompt_gives_the_same_video(films: Mapping[str, Bundle],
         assert len(set(hashes[0])) == len(MOMENTS), f"{name} does not move"
 
 
+@pytest.mark.full
 async def test_different_prompts_give_visibly_different_videos(films: Mapping[str, Bundle], browser: Browser) -> None:
     """Any two of the films differ at each moment: in a good part of the picture, and in what stands where."""
     shown = {name: await shoot(browser, films[name], MOMENTS, size=(320, 180)) for name in ISSUE}

@@ -1,0 +1,42 @@
+"""Which tests one process runs, one after the other, where several processes run tests.
+
+A file's tests stay together, and so do those that share what takes long to start: a Docker engine with its images, a
+server. What takes longest begins first, so that the processes end at about the same time.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+__all__ = ["Groups", "arrange", "group_of"]
+
+_SHARED = (
+    (re.compile(r"docker|gvisor", re.IGNORECASE), "docker"),
+    (re.compile(r"^tests/faults/(?!test_kernel)"), "server"),
+)
+_HEAVY = ("ray", "browser", "sandbox", "needs")
+
+
+def group_of(nodeid: str) -> str:
+    """Name the group of a test."""
+    return next((name for pattern, name in _SHARED if pattern.search(nodeid)), nodeid.partition("::")[0])
+
+
+def arrange(items: list[pytest.Item]) -> None:
+    """Put the groups that take longest first; within a group the order stays."""
+    weights: dict[str, int] = {}
+    for item in items:
+        heavy = any(item.get_closest_marker(name) for name in _HEAVY)
+        group = group_of(item.nodeid)
+        weights[group] = weights.get(group, 0) + (25 if heavy else 1)
+    items.sort(key=lambda item: -weights[group_of(item.nodeid)])
+
+
+class Groups(LoadScopeScheduling):
+    """Hands out whole groups."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
