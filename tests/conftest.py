@@ -8,7 +8,7 @@
 - Hypothesis measures no time: a busy machine is no counterexample.
 - Without ``--full`` only the quick tier runs, and a quick test that takes long fails (`tests.tiers`).
 - An interrupt reaches what a test starts, also where the run was started with interrupts ignored.
-- ``@pytest.mark.alone`` keeps the tests beside it waiting, where several run at a time.
+- ``@pytest.mark.alone`` keeps the tests beside it waiting, where everything runs several tests at a time.
 - ``@pytest.mark.needs("ffmpeg", "chromium")`` skips a test where a service is missing, and fails it where
   ``KODA_TEST_REQUIRE`` (names with commas, or ``all``) says that it has to be there. The markers ``browser`` and
   ``sandbox`` imply what they need.
@@ -193,7 +193,9 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    with turns.taken(alone=item.get_closest_marker("alone") is not None):  # no time of the test's
+    # the time that it waits is none of the test's; of the quick tier none has the machine to itself
+    alone = item.config.getoption("full") and item.get_closest_marker("alone") is not None
+    with turns.taken(alone=alone):
         done = yield
     if item.stash.get(_FAILED, False):
         # what it did not close would be told, as a warning, whenever it is collected: in a test that did nothing wrong

@@ -14,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 __all__ = ["Groups", "arrange", "group_of"]
 
 _SHARED = (
-    (re.compile(r"docker|gvisor", re.IGNORECASE), "docker"),
+    (re.compile(r"docker|gvisor|test_warm_pool|test_image\.py|test_cut_off", re.IGNORECASE), "docker"),
     (re.compile(r"^tests/faults/(?!test_kernel)"), "server"),
 )
 _HEAVY = ("ray", "browser", "sandbox", "needs")

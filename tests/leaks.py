@@ -28,7 +28,7 @@ import psutil
 
 from koda_ray.serve import runfile
 
-__all__ = ["MARK", "Snapshot", "adopt", "is_one_of_several", "keep", "lasting", "ours", "strays"]
+__all__ = ["MARK", "Snapshot", "adopt", "descendants", "is_one_of_several", "keep", "lasting", "ours", "strays"]
 
 T = TypeVar("T")
 
@@ -185,15 +185,21 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
+def descendants(pid: int) -> Iterator[int]:
+    """Yield the processes below one, by asking the kernel for each one's children. Source: proc(5), children."""
+    with suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            for child in map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split()):
+                yield child
+                yield from descendants(child)
+
+
 def _below() -> list[psutil.Process]:
-    # most tests start nothing, and the kernel says so for next to nothing
-    tasks = Path("/proc/self/task")
-    try:
-        if not any((task / "children").read_text().strip() for task in tasks.iterdir()):
-            return []
-    except OSError:
-        pass
-    return [process for process in psutil.Process().children(recursive=True) if _counts(process)]
+    found: list[psutil.Process] = []
+    for pid in descendants(os.getpid()):
+        with suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(pid))
+    return [process for process in found if _counts(process)]
 
 
 def _counts(process: psutil.Process) -> bool:

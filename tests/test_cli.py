@@ -218,6 +218,7 @@ async def test_a_folder_that_takes_no_files_is_refused_before_anything_is_made(
     assert not (await client.sessions()).sessions
 
 
+@pytest.mark.full
 async def test_a_full_disk_loses_nothing_and_the_way_to_the_video_is_told(shell: Shell, client: KodaClient) -> None:
     with small(shell.folder / "disk", 0.02) as disk:
         (disk / "before").write_bytes(bytes(16_000))
@@ -470,6 +471,7 @@ async def test_what_goes_wrong_is_one_clear_line(shell: Shell, words: list[str],
 
 
 @pytest.mark.parametrize("words", [["list"], ["serve"], ["sandbox", "list"], ["render", "."]])
+@pytest.mark.full
 async def test_a_wrong_setting_is_one_clear_line_whoever_reads_it(shell: Shell, words: list[str]) -> None:
     environment = {**shell.environment(), "KODA_SERVER": "", "KODA_PORT": "80000"}
     (shell.folder / "index.html").write_text("<p>")
@@ -480,6 +482,7 @@ async def test_a_wrong_setting_is_one_clear_line_whoever_reads_it(shell: Shell, 
     assert "KODA_PORT" in ran.stderr and "'80000'" in ran.stderr and len(ran.stderr.splitlines()) == 1
 
 
+@pytest.mark.full
 async def test_no_server(shell: Shell) -> None:
     dead = await shell("accept", "ses_1", KODA_SERVER=f"http://127.0.0.1:{free_port()}")
     assert dead.status == Exit.NO_SERVER and "koda serve" in dead.err
@@ -500,6 +503,7 @@ async def test_a_missing_browser_is_said_before_a_server_is_started(shell: Shell
     assert "starting" not in ran.err and not (shell.folder / "server.log").exists()
 
 
+@pytest.mark.full
 async def test_new_prints_nothing_but_the_id(shell: Shell) -> None:
     alone = {"KODA_SERVER": "", "KODA_RUNFILE": str(shell.folder / "none.json")}
     ran = await shell("new", PROMPT, **alone, KODA_HOST="0.0.0.0")  # which it refuses without keys
@@ -517,6 +521,7 @@ async def test_sessions_can_be_read_without_a_server(shell: Shell, client: KodaC
     assert json.loads(empty.out) == {"sessions": [], "next": None}
 
 
+@pytest.mark.full
 async def test_events_are_printed_a_line_each_until_there_are_no_more(shell: Shell, client: KodaClient) -> None:
     session_id = (await shell("new", PROMPT)).out.strip()
     following = asyncio.create_task(shell("events", session_id, "--channel", "control", "--channel", "monitor"))

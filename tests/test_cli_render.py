@@ -75,6 +75,7 @@ def test_a_page_becomes_a_video_named_after_it_with_a_line_now_and_then(folder: 
 
 
 @pytest.mark.browser
+@pytest.mark.full
 def test_a_batch_tells_of_each_row_and_its_status_says_that_one_failed(folder: Path) -> None:
     (folder / "rows.json").write_text('[{"name": "Ada"}, {"name": "Bo", "fail": true}, {"name": "Cy"}]')
     ran = koda(folder, "render", "page", *SMALL, "--props", "rows.json", "-o", "out/{name}.mp4")

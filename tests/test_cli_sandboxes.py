@@ -227,6 +227,7 @@ def test_a_killed_terminal_and_an_interrupted_follower_leave_the_process_running
     assert place.done("process", "list").split("\t")[1:3] == ["main", "running"]
 
 
+@pytest.mark.full
 def test_an_empty_list_says_what_to_do_next_at_a_terminal_and_nothing_to_a_program(place: Workplace) -> None:
     for words, example in (
         (("image", "list"), "koda image create ./my-project"),

@@ -186,6 +186,7 @@ def test_a_changed_lock_installs_again_and_nothing_else(set_up_once: Copy) -> No
     assert set_up_once.run("setup").stderr == "koda: ready\n"
 
 
+@pytest.mark.full
 def test_an_interrupted_installation_is_begun_again(set_up_once: Copy) -> None:
     (set_up_once.root / ".koda" / "stamps" / "python.started").touch()
     for stamp in ("python", "ready"):

@@ -210,6 +210,7 @@ def test_that_asks_next(port):
 """
 
 
+@pytest.mark.full
 def test_a_port_of_a_longer_lived_fixture_is_left_until_the_run_is_over(tmp_path: Path) -> None:
     assert "2 passed in" in run_tests(tmp_path, LASTING.format(ends="server.close()"))
     said = run_tests(tmp_path, LASTING.format(ends="leaks.kept = server"))

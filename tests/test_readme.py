@@ -195,6 +195,7 @@ async def test_the_agent_example_answers_and_remembers(tmp_path: Path) -> None:
             assert (ran.returncode, ran.stdout) == (0, "There are 4.\n"), ran.stderr
 
 
+@pytest.mark.full
 async def test_the_example_of_permissions_asks_and_writes_what_was_agreed_to(tmp_path: Path) -> None:
     *_, code, _ = _blocks(_README, "python")
     poem = {"path": "poem.txt", "text": "White."}
@@ -205,6 +206,7 @@ async def test_the_example_of_permissions_asks_and_writes_what_was_agreed_to(tmp
     assert (tmp_path / "poem.txt").read_text() == "White."
 
 
+@pytest.mark.full
 async def test_the_example_of_many_agents_answers(tmp_path: Path) -> None:
     *_, code = _blocks(_README, "python")
     with ModelServer(ScriptedModel([reply("Five."), reply("With paper.")])) as server:
@@ -263,7 +265,7 @@ import os, subprocess, sys
 from types import SimpleNamespace
 from tests import conftest
 nothing = SimpleNamespace(register=lambda plugin: None)
-conftest.pytest_configure(SimpleNamespace(pluginmanager=nothing, getoption=lambda *_: None))
+conftest.pytest_configure(SimpleNamespace(pluginmanager=nothing, getoption=lambda *_: None, args=[]))
 try:
     code = "import os; from koda_ray.config import Settings; print(dict(os.environ), Settings())"
     subprocess.run([sys.executable, "-c", code], check=True)

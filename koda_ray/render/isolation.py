@@ -119,7 +119,8 @@ def trial_arguments(*files: Path) -> tuple[str, ...]:
     for top in sorted(tops - {"/usr", *(f"/{name}" for name in _LINKS)}):
         if not Path(top).is_symlink():
             arguments += ["--ro-bind", top, top]
-    return (*arguments, "--proc", "/proc")
+    # the machine's own programs, wherever the caller's PATH finds its
+    return (*arguments, "--proc", "/proc", "--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin")
 
 
 def _device_arguments(devices: Sequence[Path]) -> list[str]:

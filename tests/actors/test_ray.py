@@ -169,6 +169,7 @@ async def test_a_call_that_is_not_answered_ends_and_may_be_tried_again(
     await place.until(lambda: not actors())
 
 
+@pytest.mark.full
 async def test_followers_of_several_servers_are_added_up(place: Place) -> None:
     session = await records.new_session(place.store)
     other = RayDirectory(

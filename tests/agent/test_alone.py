@@ -296,6 +296,7 @@ async def _until(events: AsyncIterator[Envelope], last: int) -> AsyncIterator[En
             return
 
 
+@pytest.mark.full
 async def test_who_opens_it_last_has_it(path: Path) -> None:
     async with (
         served(reply("One."), reply("Two.")) as provider,

@@ -106,6 +106,7 @@ async def test_frames_inside_such_frames_and_those_that_come_later_begin_then(ei
     await page.close()
 
 
+@pytest.mark.full
 async def test_what_such_a_frame_and_the_page_say_to_each_other_is_in_the_same_picture(either: Browser) -> None:
     inner = "onmessage = (event) => parent.postMessage({ back: event.data }, '*')"
     page = await opened(

@@ -138,6 +138,7 @@ async def test_a_device_behind_which_mesa_draws_in_software_is_refused_by_name(f
         ("exec sleep 60", "(nothing was drawn within|did not start)"),
     ],
 )
+@pytest.mark.full
 async def test_a_browser_that_dies_or_hangs_with_a_device_is_refused_with_words(
     folder: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
 ) -> None:

@@ -116,6 +116,7 @@ async def test_frames_and_bytes_are_the_same_for_any_number_of_workers(storage: 
         assert one == two == four
 
 
+@pytest.mark.full
 async def test_a_replayed_page_shows_what_playing_it_shows(storage: Storage, local: LocalExecutor) -> None:
     """Frame k of a replayed video is frame k of one that was played from 0 in a single unit."""
     bundle = await put_page(storage, "contract")

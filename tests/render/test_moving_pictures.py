@@ -94,6 +94,7 @@ async def test_each_goes_by_the_clock(either: Browser) -> None:
 
 
 @pytest.mark.parametrize("frames", [(0, 7, 23), (3,), (21,)])
+@pytest.mark.full
 async def test_each_is_there_at_once_where_a_page_is_sought(either: Browser, frames: tuple[int, ...]) -> None:
     page = await opened(either, PAGE + CONTRACT)
     for frame in frames:
@@ -102,6 +103,7 @@ async def test_each_is_there_at_once_where_a_page_is_sought(either: Browser, fra
     await page.close()
 
 
+@pytest.mark.full
 async def test_one_that_the_page_changes_is_the_one_that_it_wants(either: Browser) -> None:
     change = """setTimeout(() => { document.images[0].src = "still.png"; document.images[1].src = "a.gif"; }, 300);
     setTimeout(() => { document.querySelector(".of-a-style").className = ""; }, 500);"""

@@ -191,6 +191,7 @@ async def test_a_script_that_never_lets_go_is_named(spoilt: Browser) -> None:
         await page.wait_ready(4)
 
 
+@pytest.mark.full
 async def test_a_page_that_throws_while_it_loads_fails_before_its_time(browser: Browser) -> None:
     page = await opened(
         browser,

@@ -88,6 +88,7 @@ async def test_each_place_goes_by_the_clock(either: Browser, picture: str, contr
     await page.close()
 
 
+@pytest.mark.full
 async def test_masks_let_through_what_the_clock_says(either: Browser) -> None:
     masks = {
         name: f"<div style='background: #000; {style}: url(h.svg) {rest}'></div>"

@@ -96,6 +96,7 @@ async def test_colours_that_change_everywhere_at_once_are_not_blank(tmp_path: Pa
     assert (await check_video(spec, video, hashes(30), checksums=sums)).warnings == ()
 
 
+@pytest.mark.full
 async def test_black_where_units_begin_is_not_black_throughout(tmp_path: Path) -> None:
     """The gate looks at the first frame of each unit, and at more before it refuses."""
     spec = small(BUNDLE, duration_s=4.0, moves=False)

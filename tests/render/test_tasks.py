@@ -111,6 +111,7 @@ async def test_a_task_that_falls_silent_is_given_up_and_done_again(
     await until(lambda: mine("--user-data-dir") == before, seconds=20)
 
 
+@pytest.mark.full
 async def test_failures_arrive_as_what_they_are(cluster: RayExecutor, storage: Storage) -> None:
     page = "<!doctype html><script>setTimeout(() => { throw new Error('lost the plot'); }, 150)</script>"
     spec = small(await put_page(storage, page))

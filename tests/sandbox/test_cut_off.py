@@ -76,6 +76,7 @@ async def _reaped(provider: SandboxProvider) -> None:
     assert await provider.list() == []
 
 
+@pytest.mark.full
 async def test_a_local_one_whose_making_is_cut_off_leaves_nothing(
     tmp_path: Path, template: Path, node_modules: Path, leftovers: Leftovers, boxes: Path
 ) -> None:

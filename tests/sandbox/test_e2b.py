@@ -242,6 +242,7 @@ async def test_what_another_process_started_is_found_again(server: E2BServer) ->
     assert await box.processes() == []
 
 
+@pytest.mark.full
 async def test_a_killed_owner_leaves_what_the_reaper_knows(server: E2BServer) -> None:
     script = (
         "import asyncio, sys; from koda_ray.sandbox.e2b import E2BProvider\n"

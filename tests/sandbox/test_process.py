@@ -116,6 +116,7 @@ def test_guest_programs_are_there_and_can_be_run() -> None:
 
 @pytest.mark.sandbox
 @pytest.mark.needs("bwrap", "mount", "node")
+@pytest.mark.full
 def test_commands_leave_no_zombies_where_nobody_reaps_them(tmp_path: Path) -> None:
     """They would count as processes of their sandbox, until it could start no more."""
     command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m"]

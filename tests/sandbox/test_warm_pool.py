@@ -208,6 +208,7 @@ async def test_who_names_an_image_gets_one_of_that_image(
         api.close()
 
 
+@pytest.mark.full
 async def test_one_that_has_died_is_replaced(
     make: Make, docker_leftovers: DockerLeftovers, docker_address: str
 ) -> None:
@@ -410,6 +411,7 @@ async def test_whoever_takes_is_killed_at_any_instant(
     assert await provider.list() == []
 
 
+@pytest.mark.full
 async def test_the_janitor_keeps_them_and_clears_none_of_them_away(make: Make, tmp_path: Path) -> None:
     async def nobody(_: object) -> None:
         raise AssertionError("there is no session")

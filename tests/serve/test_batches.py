@@ -134,6 +134,7 @@ async def test_where_a_row_cannot_be_rendered_none_is(
     assert await koda.store.list_jobs(user_id="local") == []
 
 
+@pytest.mark.full
 async def test_what_is_too_large_or_of_another_kind_is_refused(koda: World, http: httpx.AsyncClient) -> None:
     refused = await send(http, [{"text": "x" * (2 * 1024 * 1024)}])
     assert refused.status_code == 400 and "2048KB" in refused.json()["detail"]

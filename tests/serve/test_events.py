@@ -158,6 +158,7 @@ async def test_a_client_that_hangs_up_cancels_nothing(koda: World, client: KodaC
     await until(client, made.session_id, "preview")
 
 
+@pytest.mark.full
 async def test_hanging_up_in_a_burst_leaves_no_traceback(
     koda: World, client: KodaClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -251,6 +252,7 @@ async def test_a_websocket_is_refused_like_a_request(koda: World, client: KodaCl
     assert json.loads(refused.value.response.body or b"{}")["code"] == "NOT_FOUND"
 
 
+@pytest.mark.full
 async def test_a_websocket_ends_after_delete(koda: World, client: KodaClient) -> None:
     session_id = await held(koda, client)
     url = f"{koda.url.replace('http', 'ws')}/v1/sessions/{session_id}/ws"
@@ -278,6 +280,7 @@ async def test_events_of_kinds_that_a_client_does_not_know_are_skipped(koda: Wor
     assert seen == [1, 2]
 
 
+@pytest.mark.full
 async def test_a_client_that_does_not_read_is_told_what_it_is_spared(koda: World, client: KodaClient) -> None:
     """Over a real socket with a small buffer: the server waits, keeps a page, and leaves out progress only."""
     session_id = await held(koda, client)
@@ -333,6 +336,7 @@ async def test_swept_progress_is_told_over_both_kinds_of_stream(koda: World, cli
 NOTE = NewEvent(type="usage", data={})
 
 
+@pytest.mark.full
 async def test_who_follows_some_channels_is_told_where_to_come_back_to(
     koda: World, client: KodaClient, http: httpx.AsyncClient
 ) -> None:
@@ -352,6 +356,7 @@ async def test_who_follows_some_channels_is_told_where_to_come_back_to(
     assert got == ["2"]
 
 
+@pytest.mark.full
 async def test_the_client_comes_back_behind_what_it_does_not_follow(tmp_path: Path) -> None:
     port = free_port()
     async with world(tmp_path, serve=False) as koda, KodaClient(f"http://127.0.0.1:{port}") as client:
@@ -379,6 +384,7 @@ async def test_the_client_comes_back_behind_what_it_does_not_follow(tmp_path: Pa
             await events.aclose()
 
 
+@pytest.mark.full
 async def test_a_websocket_follows_some_channels_too(koda: World, client: KodaClient) -> None:
     session_id = await held(koda, client)
     await koda.directory.move(session_id, commands.Think("one"))

@@ -88,6 +88,7 @@ async def api(koda: World, generated: str) -> AsyncIterator[Api]:
         yield Api(client)
 
 
+@pytest.mark.full
 def test_every_module_of_it_can_be_imported(generated: str) -> None:
     package = importlib.import_module(generated)
     names = [found.name for found in pkgutil.walk_packages(package.__path__, f"{generated}.")]

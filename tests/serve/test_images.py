@@ -113,6 +113,7 @@ class TestDockerfiles:
             "E2B_API_KEY": API_KEY, "E2B_API_URL": server.url, "E2B_SANDBOX_URL": server.url, "E2B_TEMPLATE": "koda",
         }  # fmt: skip
 
+    @pytest.mark.full
     async def test_a_cloud_builds_one_that_was_sent(self, http: httpx.AsyncClient) -> None:
         data = zip_of([("main.js", FILE, "1"), ("Dockerfile", FILE, _BUILT), ("to-main", LINK, "main.js")])
         sent = await http.post("/images", params={"name": "own", "provider": "e2b"}, content=data)

@@ -194,6 +194,7 @@ async def test_the_page_of_a_process_is_seen_by_whoever_has_its_address(
         assert (await http.get(page)).status_code in (404, 502)
 
 
+@pytest.mark.full
 async def test_who_watches_is_told_which_files_change_until_the_sandbox_ends(ada: httpx.AsyncClient) -> None:
     box = await make(ada)
     told: list[dict[str, str]] = []

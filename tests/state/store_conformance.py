@@ -951,6 +951,7 @@ class StoreConformance(HistoryConformance):
         with pytest.raises(Fenced):
             await store.renew_lock(new, lease_until=now() + SOON)
 
+    @pytest.mark.full
     async def test_who_waits_for_a_lock_gets_it(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]
         inside = most = 0

@@ -308,6 +308,7 @@ async def test_blocks_that_were_never_written_are_cut(folder: Path, zeros: int) 
     assert aside.read_bytes() == bytes(30) + data[last + 30 :]
 
 
+@pytest.mark.full
 async def test_a_changed_byte_in_the_middle_is_refused_with_the_place_and_a_way_out(folder: Path) -> None:
     log = log_of(folder)
     data = log.read_bytes()

@@ -73,6 +73,7 @@ async def test_state_that_integrates_time_moves_by_one_frame_for_each_seek(viewe
         assert facts["elapsed"] == 4.0
 
 
+@pytest.mark.full
 async def test_the_same_sequence_of_seeks_gives_the_same_pictures(viewer: Viewer, probe: Bundle) -> None:
     runs: list[list[bytes]] = []
     for _ in range(2):
@@ -99,6 +100,7 @@ async def test_a_canvas_has_as_many_pixels_as_it_covers(viewer: Viewer, probe: B
     assert facts["buffer"] == [size[0], min(size[1], round(size[0] * 9 / 16))]
 
 
+@pytest.mark.full
 async def test_the_picture_is_the_same_design_at_any_size(viewer: Viewer, demo: Bundle) -> None:
     shown: list[np.ndarray] = []
     for size in ((480, 270), (1920, 1080)):

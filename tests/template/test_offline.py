@@ -9,7 +9,7 @@ from koda_ray.config import Settings
 from koda_ray.render.bundle import Bundle
 from tests.template.conftest import ORIGIN, Viewer, Visit, pixels
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.full, pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def fonts_of(visit: Visit, selector: str) -> dict[str, bool]:

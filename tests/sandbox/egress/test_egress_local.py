@@ -182,6 +182,7 @@ async def _owner(
     )
 
 
+@pytest.mark.full
 async def test_a_killed_owner_takes_the_proxy_along(
     names: NameServer, boxes: Path, template: Path, node_modules: Path, leftovers: Leftovers, provider: LocalProvider
 ) -> None:

@@ -124,6 +124,7 @@ async def _read(reader: asyncio.StreamReader, into: bytearray) -> None:
             into += data
 
 
+@pytest.mark.full
 async def test_it_stays_closed_while_none_can_be_started_and_says_so(
     way_out: WayOut, launcher: _Launcher, names: NameServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -136,6 +136,7 @@ async def test_bars_stand_in_the_proportion_of_their_figures(films: Mapping[str,
     assert first.std() > 2, "the first picture is blank"
 
 
+@pytest.mark.full
 async def test_a_count_of_5_to_1_is_legible_at_each_second(films: Mapping[str, Bundle], browser: Browser) -> None:
     """In the middle of second k stands the digit 5 - k, as the film's own font draws it: large, still and alone."""
     digits = await drawn_digits(browser, films["countdown"], files_of(ISSUE["countdown"])["src/theme.ts"])
@@ -242,6 +243,7 @@ def relief(picture: Picture) -> np.ndarray:
     return far.reshape(36, 5, 64, 5).mean(axis=(1, 3)).ravel()
 
 
+@pytest.mark.full
 async def test_a_ball_turns_red_and_twice_as_fast(films: Mapping[str, Bundle], browser: Browser) -> None:
     """Two films of one prompt: the second after two change requests. The same moment half as late, in another hue."""
     slow_step, fast_step = 2 / FPS, 1 / FPS
