@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from koda_ray.errors import Cancelled
 
-__all__ = ["all_or_cancel", "end_all", "own", "see_through"]
+__all__ = ["all_or_cancel", "end_all", "finish", "own", "see_through"]
 
 T = TypeVar("T")
 
@@ -31,6 +31,17 @@ async def see_through(*tasks: asyncio.Future[Any]) -> None:
             task.exception()  # looked at: whoever wants it asks again
     if interrupted is not None:
         raise interrupted
+
+
+async def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine to its end and return what it returns; it is not cancelled with its caller.
+
+    Raises:
+        CancelledError: The caller was cancelled meanwhile; only now, when the work is done.
+    """
+    task = asyncio.create_task(work)
+    await see_through(task)
+    return task.result()
 
 
 async def own(work: Coroutine[Any, Any, T], running: set[asyncio.Task[Any]] | None = None) -> T:

@@ -35,6 +35,7 @@ from koda_ray.errors import (
     ServerFailed,
     TemplateNotFound,
 )
+from koda_ray.owned import finish
 from koda_ray.sandbox.base import FileChange, PreviewEndpoint, Sandbox, SandboxInfo, SandboxProvider, Terminal
 from koda_ray.sandbox.deployment import Place
 from koda_ray.sandbox.images import ImageMaker, Source, check_sent, source_at
@@ -156,7 +157,11 @@ class Workshop:
             place=place.id,
             host=place.words,
         )
-        await self._add_image(image)
+        try:
+            await finish(self._add_image(image))
+        except asyncio.CancelledError:  # the row may be there by now
+            await finish(self._clear_image(maker, image))
+            raise
         try:
             async with being_made(lambda until: self._store.put_image(replace(image, expires_at=until))):
                 made = await maker.make(image.id, source, clean=clean)
@@ -164,7 +169,7 @@ class Workshop:
             if not await self._store.put_image(ready):
                 raise Conflict(f"the image {called!r} was removed while it was being made; create it again")
         except BaseException:
-            await asyncio.shield(self._clear_image(maker, image))
+            await finish(self._clear_image(maker, image))
             raise
         return ready
 
@@ -264,7 +269,12 @@ class Workshop:
             place=place.id,
             host=place.words,
         )
-        await self._add_sandbox(record)
+        try:
+            await finish(self._add_sandbox(record))
+        except asyncio.CancelledError:  # the row may be there by now
+            with suppress(KodaError):
+                await finish(self._clear(where, record.id))
+            raise
         try:
             async with being_made(lambda until: self._store.put_sandbox(replace(record, expires_at=until))):
                 made = await where.create(
@@ -280,7 +290,7 @@ class Workshop:
                 raise Conflict(f"the sandbox {record.id} was terminated while it was being made; make another")
         except BaseException as error:
             with suppress(KodaError):  # what cannot be cleared away now, the next list clears: its row says "creating"
-                await asyncio.shield(self._clear(where, record.id))
+                await finish(self._clear(where, record.id))
             if isinstance(error, TemplateNotFound) and found is not None:
                 raise TemplateNotFound(
                     f"the image {found.name!r} ({found.id}) cannot be used; create it again with `koda image create` "

@@ -323,3 +323,24 @@ async def test_the_janitor_ends_those_whose_time_is_over_and_no_others(
     assert await janitor.clear() == [over.id]
     assert [info.id for info in await provider.list()] == [left.id]
     assert [row.id for row in await store.own_sandboxes()] == [left.id]
+
+
+@pytest.mark.parametrize("what", ["sandbox", "image"])
+async def test_one_that_is_cancelled_while_its_row_is_written_leaves_nothing(
+    ann: Workshop, store: JSONStore, project: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    add, writing = getattr(store, f"add_{what}"), asyncio.Event()
+
+    async def as_a_thread_does(row: object, *, most: int) -> bool:
+        writing.set()
+        return await asyncio.shield(add(row, most=most))  # which goes on, whoever is cancelled
+
+    monkeypatch.setattr(store, f"add_{what}", as_a_thread_does)
+    making = asyncio.ensure_future(ann.create_sandbox() if what == "sandbox" else ann.create_image(project))
+    await writing.wait()
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert await ann.sandboxes() == [] and await ann.images() == []
+    rows = await store.own_sandboxes(user_id="ann", live=False)
+    assert {row.status for row in rows} <= {"destroyed"}
