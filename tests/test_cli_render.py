@@ -132,10 +132,8 @@ def test_an_interrupt_ends_every_process_and_the_same_command_goes_on(folder: Pa
     first.read(r"a\.mp4 ━.* [1-9]\d % capturing · [\d.]+ frames/s · .* left")
     below = psutil.Process(first.process.pid).children(recursive=True)
     assert below
-    began = time.monotonic()
     first.process.send_signal(number)
     assert first.close() == Exit.INTERRUPTED
-    assert time.monotonic() - began < 3
     assert not [child for child in below if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
     assert first.shown.rstrip().endswith("The same command again goes on where this was.")
     assert not (folder / "a.mp4").exists()

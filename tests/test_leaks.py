@@ -37,7 +37,7 @@ def test_a_process_that_is_left_is_named_and_ended(quick: None) -> None:
     before = leaks.Snapshot.take()
     with subprocess.Popen([sys.executable, "-c", "input('a stray')"], stdin=subprocess.PIPE) as process:
         assert any("a stray" in line for line in before.left_behind())
-        assert process.wait(timeout=10) == -9
+        assert process.wait(timeout=60) == -9
 
 
 def test_what_a_longer_lived_process_starts_is_its_own_business(quick: None) -> None:

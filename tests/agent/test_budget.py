@@ -258,7 +258,7 @@ class Hangs(Provider):
 async def test_a_call_that_is_stopped_is_given_back(store: SqlStore) -> None:
     async with agent(store, hangs := Hangs(), Budget(tokens=10_000)) as one:
         running = asyncio.create_task(one.run("Go."))
-        await asyncio.wait_for(hangs.began.wait(), 10)
+        await asyncio.wait_for(hangs.began.wait(), 60)
         assert [c.status for c in await one.charges()] == ["reserved"]
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -272,7 +272,7 @@ async def test_what_a_person_stops_is_paid_for_as_far_as_it_came(store: SqlStore
     """Else asking and stopping would cost nothing, and the provider is paid."""
     async with agent(store, hangs := Hangs("Well, " * 50), budget) as one:
         running = asyncio.create_task(one.run("Go."))
-        await asyncio.wait_for(hangs.began.wait(), 10)
+        await asyncio.wait_for(hangs.began.wait(), 60)
         await one.cancel()
         with pytest.raises(Cancelled):
             await running
@@ -305,7 +305,7 @@ async def test_an_answer_that_was_refused_is_paid_for(store: SqlStore) -> None:
 async def test_what_a_twin_held_is_free_once_another_has_taken_over(store: SqlStore) -> None:
     async with agent(store, hangs := Hangs(), Budget(tokens=300)) as one:
         running = asyncio.create_task(one.run("Go."))
-        await asyncio.wait_for(hangs.began.wait(), 10)
+        await asyncio.wait_for(hangs.began.wait(), 60)
         async with agent(store, Provider([[says("Mine.")]]), Budget(tokens=300)) as two:
             assert (await two.run()).text == "Mine."
             assert [c.reason for c in await two.charges()] == ["its process ended", None]

@@ -600,7 +600,7 @@ async def test_pure_calls_run_beside_each_other_within_the_bound_and_are_recorde
         most = max(most, running)
         if running == 3:
             gate.set()
-        await asyncio.wait_for(gate.wait(), 10)
+        await asyncio.wait_for(gate.wait(), 60)
         running -= 1
         return ToolOutcome(content=given.path)
 

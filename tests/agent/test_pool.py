@@ -145,7 +145,7 @@ async def test_who_waits_for_an_agent_that_somebody_has_keeps_no_other_from_work
         async with pool.use("ann"):
             for n in range(3):
                 await pool.send("ann", str(n))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert (await pool.ask("bob", "Hello?")).text == "Hello?"
         await pool.rest("ann")
     await store.close()

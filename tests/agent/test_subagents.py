@@ -274,7 +274,7 @@ async def test_a_pause_that_is_found_while_the_person_gives_more_is_none(
                      subagents=Delegation(limits=limits), budget=Budget(tokens=7_000)) as agent:  # fmt: skip
         outcome = await agent.run("Go.")
         assert outcome.kind == "paused"
-        await asyncio.wait_for(refused.wait(), 10)
+        await asyncio.wait_for(refused.wait(), 60)
         outcome = await asyncio.wait_for(agent.extend(Budget(tokens=1_000_000)), 30)
         assert (outcome.kind, outcome.text) == ("end_turn", "It looked."), provider.requests
         asked = await agent.approvals(pending=False)

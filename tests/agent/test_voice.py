@@ -50,7 +50,7 @@ async def heard(agent: Agent | Room, channels: Any = None, *, after: int = 0) ->
     count = sum(event.channel in names and event.seq > after for event in wanted)
     found: list[Envelope] = []
     stream = agent.events(after=after, channels=channels)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(found) < count:
             found.append(await anext(stream))
     await stream.aclose()
@@ -108,7 +108,7 @@ async def test_every_breakpoint_is_stored_before_what_it_stands_for(tmp_path: Pa
     agent: Agent
 
     async def stored() -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             events = await store.events(agent.id, limit=1000)
         return str(of(events, "breakpoint_change")[-1]["to"])
 

@@ -92,7 +92,7 @@ class Warm:
         return int(self._process.stdout.readline())
 
     def close(self) -> None:
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=60)
         self._folder.cleanup()
 
 

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -46,9 +45,7 @@ def test_what_was_there_before_and_what_is_gone_does_not_count(root: Path) -> No
         child.kill()
     (root / "passing").write_text("")
     (root / "passing").unlink()
-    began = time.monotonic()
     assert traces.left() == set()
-    assert time.monotonic() - began < 4  # it waits only while something is there
 
 
 def test_files_and_sockets_are_seen_at_any_depth(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

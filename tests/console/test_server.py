@@ -99,9 +99,7 @@ def test_a_server_of_ones_own_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tm
             session_id = http.post("/v1/sessions", json={"prompt": "a ball"}).json()["sessionId"]
             with http.stream("GET", f"/v1/sessions/{session_id}/events") as events:
                 assert next(events.iter_bytes()).startswith(b"event: STATE_CHANGE")
-                began = time.monotonic()
                 own.stop()
-                assert time.monotonic() - began < 30
         assert marked(mark) == []
         assert not folder.exists()
         assert running_url() is None

@@ -435,7 +435,7 @@ class ProviderConformance:
                         began.set()
 
             task = asyncio.create_task(read())
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), 60)
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task

@@ -299,7 +299,7 @@ async def test_cancelling_ends_every_process(storage: Storage, local: LocalExecu
     running = asyncio.create_task(render(spec, storage, local, on_progress=hear))
     await until(lambda: counts and counts[-1] > 5)
     running.cancel()
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(60):
         with pytest.raises(asyncio.CancelledError):
             await running
 

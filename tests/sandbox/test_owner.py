@@ -85,7 +85,7 @@ async def test_a_killed_owner_leaves_files_and_no_process(
     assert leftovers.processes(name)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while leftovers.processes(name) and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
     assert leftovers.processes(name) == []
@@ -198,7 +198,7 @@ async def test_one_whose_folder_went_away_takes_its_processes_and_socket_along(
     Record.forget(directory)  # as gone as anybody can tell
     with pytest.raises(SandboxNotFound):
         await provider.connect(sandbox.id)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while leftovers.processes(sandbox.id) and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
     assert leftovers.processes(sandbox.id) == []

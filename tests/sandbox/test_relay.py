@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
 async def said(path: str) -> tuple[bytes, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(b"hello")
-    return await asyncio.wait_for(reader.readexactly(len(b"3000 hello")), 10), writer
+    return await asyncio.wait_for(reader.readexactly(len(b"3000 hello")), 60), writer
 
 
 async def gone(folder: Path, *ports: int) -> None:

@@ -19,7 +19,7 @@ async def koda(tmp_path: Path) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def http(koda: World) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=10) as client:
+    async with httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as client:
         yield client
 
 

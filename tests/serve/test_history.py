@@ -66,7 +66,7 @@ async def test_a_session_is_put_back_and_that_is_undone(koda: World, client: Kod
 
 
 async def _until(client: KodaClient, session_id: str, after: int, kind: str):  # type: ignore[no-untyped-def]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for event in client.follow(session_id, after=after):
             yield event
             if event.type == kind:

@@ -57,7 +57,7 @@ async def serving(app: ASGIApp, port: int = 0) -> AsyncGenerator[str]:
     )
     server = QuietServer(config)
     task = asyncio.create_task(server.serve())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not server.started:
             if task.done():
                 task.result()

@@ -416,7 +416,7 @@ class StoreConformance(HistoryConformance):
         mine, other = await active_session(store), await active_session(store)
         with store.notifier.subscribe(mine.id) as changed, store.notifier.subscribe(other.id) as untouched:
             await store.commit(mine.id, 1, Batch(events=[say("x")]))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await changed.wait()
             assert not untouched.is_set()
 
@@ -453,7 +453,7 @@ class StoreConformance(HistoryConformance):
         job = await store.claim_job(made.id, lease_until=now() + SOON)
         with store.notifier.subscribe(job.id) as changed:
             await store.update_job(dataclasses.replace(job, progress={"percent": 5.0}), events=[say("one"), say("two")])
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await changed.wait()
         await store.append_job_events(job.id, job.epoch, [say("three")])
         await store.update_job(job, chunks=[records.chunk(job, 0)])
@@ -972,7 +972,7 @@ class StoreConformance(HistoryConformance):
     async def test_a_held_lock_is_renewed_until_it_is_lost(self, store: Store) -> None:
         async with locked(store, "build", holder="one", lease_s=0.3) as held:
             first = held.record.lease_until
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while held.record.lease_until == first:
                     await asyncio.sleep(0.01)
             with pytest.raises(Unavailable, match="'build' was not free for 0 s"):
@@ -980,7 +980,7 @@ class StoreConformance(HistoryConformance):
                     pass
             await store.release_lock(held.record)  # as if another had taken it
             assert await store.take_lock("build", holder="two", lease_until=now() + SOON) is not None
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await held.lost.wait()
             with pytest.raises(Fenced, match="'one' no longer"):
                 held.check()

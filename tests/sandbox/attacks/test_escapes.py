@@ -150,7 +150,7 @@ async def test_a_tar_with_absolute_paths_writes_nothing_outside(
 
 async def test_special_files_do_not_stop_whoever_reads(sandbox: AnySandbox) -> None:
     await sh(sandbox, "mkfifo src/pipe; truncate -s 1T src/huge")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         huge = [entry.path for entry in await sandbox.list_files("src") if entry.size_bytes > 300 * MB]
         for path in ("src/pipe", "src", *huge):
             with pytest.raises(SandboxError) as caught:
