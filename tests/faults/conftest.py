@@ -125,7 +125,7 @@ class Rig:
 
     async def activated(self, session_id: str, *, after: int) -> SessionRecord:
         """Wait until a session is held by an activation that is newer than an epoch."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while (row := await self.store.get_session(session_id)).epoch <= after or row.host is None:
             assert time.monotonic() < deadline, f"nobody took session {session_id} up\n{self.server.log()[-3000:]}"
             await asyncio.sleep(0.02)

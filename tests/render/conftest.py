@@ -100,7 +100,7 @@ def small(bundle: str, **fields: object) -> RenderSpec:
     return RenderSpec(bundle=bundle, **values)  # type: ignore[arg-type]
 
 
-async def until(condition: object, *, seconds: float = 20.0) -> None:
+async def until(condition: object, *, seconds: float = 60.0) -> None:
     """Poll until a callable is true."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():  # type: ignore[operator]
