@@ -105,12 +105,15 @@ def test_from_a_folder_to_a_process_and_back_to_nothing(place: Workplace) -> Non
     assert "runs" in place.done("process", "launch", box, "main", "./start.sh")
     row = place.done("process", "list").split("\t")
     assert [row[0], row[1], row[2], row[4]] == [box, "main", "running", "./start.sh"]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (said := place.koda_alone("process", "output", box, "main")).out != "started\n":
         assert time.monotonic() < deadline, said
     lost = place.koda("process", "launch", box, "lost", "nosuchprogram --flag")
-    assert lost.status == Exit.FAILED and "lost ended with code 127 already" in lost.err
-    assert "nosuchprogram" in place.koda_alone("process", "output", box, "lost").out
+    at_once = lost.status == Exit.FAILED and "lost ended with code 127 already" in lost.err
+    assert at_once or "lost runs" in lost.out  # on a busy machine it ends a moment later
+    deadline = time.monotonic() + 60
+    while "nosuchprogram" not in (said := place.koda_alone("process", "output", box, "lost")).out:
+        assert time.monotonic() < deadline, said
     place.done("process", "kill", box, "lost")
     again = place.koda("process", "launch", box, "main", "true")
     assert again.status == Exit.REFUSED and "kill it first" in again.err
@@ -136,7 +139,7 @@ def test_a_person_sees_the_page_that_a_process_serves(place: Workplace) -> None:
     refused = place.koda("sandbox", "url", box, "3000")
     assert refused.status == Exit.NOT_FOUND and "launch one that does" in refused.err
     place.done("process", "launch", box, "site", "node serve.js; sleep 1000")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:  # it listens a moment after it was launched
         seen = Terminal(place, "sandbox", "url", box, "3000")
         try:

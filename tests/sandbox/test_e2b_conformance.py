@@ -35,6 +35,7 @@ class TestE2B(SandboxConformance):
         assert await made.list() == []
 
 
+@pytest.mark.full
 @pytest.mark.skipif(_KEY not in os.environ, reason=f"E2B costs money: set {_KEY} to run the suite against it")
 class TestPaidE2B(SandboxConformance):
     """At E2B itself, with a template that holds the suite's small project (KODA_TEST_E2B_TEMPLATE, else ``koda``)."""

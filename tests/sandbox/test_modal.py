@@ -72,6 +72,7 @@ class TestModal(SandboxConformance):
         assert await made.list() == [] and not cloud.boxes
 
 
+@pytest.mark.full
 @pytest.mark.skipif(_TOKEN not in os.environ, reason=f"Modal costs money: set {_TOKEN} to run the suite against it")
 class TestPaidModal(SandboxConformance):
     """At Modal itself, with an image that holds the suite's small project (KODA_TEST_MODAL_IMAGE)."""

@@ -8,7 +8,7 @@ from playwright.async_api import Error
 from koda_ray.render.bundle import Bundle
 from tests.template.conftest import Viewer
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.full, pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
 @pytest.mark.full

@@ -12,7 +12,7 @@ import pytest
 from koda_ray.render.bundle import Bundle
 from tests.template.conftest import APEX_S, Viewer, pixels
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.full, pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
 def reds(picture: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from tests.template.building import node, write_project
 
 
 @pytest.mark.needs("node")
+@pytest.mark.full
 def test_every_film_compiles_strictly(tmp_path: Path) -> None:
     """Kit files are the same in all films; scenes differ, so each film's get names of their own."""
     together: dict[str, str] = {}
