@@ -102,7 +102,7 @@ def _start(data: Path, home: Path, log: int, more: Sequence[str]) -> tuple[subpr
 def _answers(server: subprocess.Popen[bytes], port: int) -> bool:
     """Wait until it answers; False where it ended instead, as it does when somebody else took the port."""
     deadline = time.monotonic() + _START_S
-    with httpx.Client(trust_env=False) as client:
+    with httpx.Client(trust_env=False, timeout=60) as client:
         while server.poll() is None and time.monotonic() < deadline:
             try:
                 return client.get(f"http://127.0.0.1:{port}/health").status_code == httpx.codes.OK

@@ -529,7 +529,7 @@ async def test_events_are_printed_a_line_each_until_there_are_no_more(shell: She
         await asyncio.sleep(0.05)
     await asyncio.sleep(1)
     await client.delete(session_id)
-    ran = await asyncio.wait_for(following, 20)
+    ran = await asyncio.wait_for(following, 60)
     told = [json.loads(line) for line in ran.out.splitlines()]
     assert ran.status == Exit.DONE and {event["channel"] for event in told} == {"control"}
     assert [event["data"]["phase"] for event in told if event["type"] == "state_change"][-1] == "question"

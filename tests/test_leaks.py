@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,8 +28,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def waiting(**environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that waits, called as a test run would be."""
-    command = [sys.executable, "-c", "input()", "pytest"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True) as process:
+    command = [sys.executable, "-c", "print(flush=True); input()", "pytest"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, env=environment, start_new_session=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # before that the kernel may not say yet with which words it was started, and where
         yield process
         process.communicate()
 
@@ -61,11 +65,18 @@ def test_what_a_fixture_starts_anew_ends_with_the_fixture(quick: None) -> None:
         assert any(line.startswith(f"process {process.pid}") for line in leaks.strays(spare=older))  # but not later
 
 
-def test_a_process_that_left_the_family_is_found(quick: None) -> None:
-    fork = "import os, sys\nif os.fork() == 0:\n    os.setsid()\n    os.execvp('sleep', ['sleep', '3600'])"
+def test_a_process_that_left_the_family_is_found(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = "os.setsid(), os.close(1), os.execvp('sleep', ['sleep', '3600'])"
+    fork = f"import os\nif pid := os.fork(): print(pid)\nelse: {away}"
     older = leaks.ours()
-    subprocess.run([sys.executable, "-c", fork], check=True)
+    forked = subprocess.run([sys.executable, "-c", fork], check=True, stdout=subprocess.PIPE)
+    left = psutil.Process(int(forked.stdout))
+    deadline = time.monotonic() + 60
+    while left.cmdline() != ["sleep", "3600"]:  # who forked it may end before it is another program
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     assert any("sleep 3600" in line for line in leaks.strays(spare=older))
+    monkeypatch.setattr(leaks, "_DEADLINE_S", 60)  # what was killed goes when it is its turn
     assert leaks.strays(spare=older) == []
 
 

@@ -149,7 +149,7 @@ async def test_the_http_example_leads_from_a_prompt_to_a_video(koda: World, tmp_
         last = (await client.session(session_id)).seq
     following = await asyncio.create_subprocess_exec(*typed(events), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert following.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         lines = [await following.stdout.readline()]
         while lines[-1] != f"id: {last}\n".encode():
             lines.append(await following.stdout.readline())
@@ -251,7 +251,7 @@ def test_the_presets_are_all_named() -> None:
 async def test_the_page_of_operations_needs_no_network(koda: World) -> None:
     named = re.findall(r"localhost:8420(/(?:docs|v1/openapi\.json))", _README)
     assert named == ["/docs", "/v1/openapi.json"]
-    async with httpx.AsyncClient(base_url=koda.url, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http:
         page = (await http.get("/docs")).text
         parts = re.findall(r"(?:src|href)=\"([^\"]+)\"", page)
         assert len(parts) >= 2 and "//" not in "".join(parts)

@@ -80,7 +80,7 @@ class Place:
 
     async def freeze(self, pid: int) -> None:
         """Stop a process, at a moment when it is not writing to the database."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 os.kill(pid, signal.SIGSTOP)
                 while psutil.Process(pid).status() != psutil.STATUS_STOPPED:  # it runs on for a moment

@@ -152,13 +152,13 @@ async def test_work_that_cannot_even_record_its_failure_waits_between_tries(stud
 
     studio.store.commit = commit  # type: ignore[method-assign]
     session = await studio.activate(session_id, studio.model(studio_model()))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(tries) < 3:
             await asyncio.sleep(0.02)
     first, second, third = tries[:3]
     assert second - first >= 0.5 and third - second >= 1.0
     away = False
-    await studio.until(session, "plan", limit_s=30)
+    await studio.until(session, "plan", limit_s=60)
 
 
 @pytest.mark.full

@@ -189,7 +189,7 @@ async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(studio
     loop = asyncio.get_running_loop()
     session = await studio.open("a dot", respond)
     await to_preview(studio, session)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await refused.wait()
         while session._work is not None and not session._work.done():
             await asyncio.sleep(0.02)
@@ -397,7 +397,7 @@ async def test_work_is_saved_at_each_of_the_seven_triggers(studio: Studio) -> No
 
     async def saved(trigger: str) -> dict[str, Any]:
         """Wait until a trigger has been told once more than before; its event says in which checkpoint all is."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(told := [e for e in await studio.events(session, "checkpoint") if e["trigger"] == trigger]) <= (
                 counted.get(trigger, 0)
             ):
@@ -428,7 +428,7 @@ async def test_work_is_saved_at_each_of_the_seven_triggers(studio: Studio) -> No
     sandbox = await session._project.sandbox()
     edited = b'{"sheetsById": {"Main": {}}, "definitionVersion": "0.4.0", "revisionHistory": ["edited"]}'
     await sandbox.write_files({"src/theatre/state.json": edited})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while "edited" not in str((await newest()).state.theatre_state):  # one that was under way had not seen it
             await saved("heartbeat")
     pointer = await studio.store.latest_checkpoint(session.session_id)
@@ -457,7 +457,7 @@ async def test_work_is_saved_at_each_of_the_seven_triggers(studio: Studio) -> No
     await session._core.commit(Batch(moves=[Fail(message="on purpose", code="INTERNAL")]))
     await saved("destroy")
     assert "src/components/Last.tsx" in (await newest()).files
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await studio.sandboxes.list():
             await asyncio.sleep(0.02)
     # 5
@@ -480,7 +480,7 @@ async def test_the_live_preview_is_offered_whoever_directs(studio: Studio) -> No
     url = f"/v1/sessions/{session.session_id}/preview"
     assert await studio.events(session, "stream_ready") == [{"url": url}]
     endpoint = await session.preview("local")
-    async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=endpoint.socket_path)) as client:
+    async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=endpoint.socket_path), timeout=60) as client:
         page = await client.get(f"http://preview{endpoint.base}")
     assert page.status_code == 200 and "/src/main.tsx" in page.text
     assert await session.shown("local") == endpoint
@@ -542,7 +542,7 @@ async def test_a_session_that_nobody_uses_ends_by_itself(studio: Studio) -> None
     await session.watch(1)
     # each heartbeat looks whether anybody needs the session, and writes a new lease first: these span the idle time
     leases = set[datetime | None]()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(leases) < 8:
             leases.add((await studio.store.get_session(session.session_id)).lease_until)
             await asyncio.sleep(0.01)

@@ -49,7 +49,7 @@ async def test_a_render_that_is_stopped_while_it_ends_says_that_it_has_ended(tmp
     render = StandaloneRender(
         job.id, store=store, storage=storage, executor=executor, lease_s=0.2, ended=lambda: ended.append(True)
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await render.start()
         await executor.busy.wait()
         await store.cancel_job(job.id, user_id="ann")

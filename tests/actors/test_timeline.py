@@ -64,7 +64,7 @@ async def as_it_is(studio: Studio, session: Session) -> SessionRecord:
 
 async def last_said(studio: Studio, session: Session) -> MessageRecord:
     """What the agents said last; the preview is there a moment before they say so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (said := (await studio.store.messages(session.session_id))[-1]).role != "assistant":
             await asyncio.sleep(0.02)
     return said

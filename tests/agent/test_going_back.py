@@ -102,7 +102,7 @@ class Lives(RuleBasedStateMachine):
         self.left[agent.name], self.undos[agent.name] = {}, []
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(asyncio.wait_for(work, 30))
+        return self.runner.run(asyncio.wait_for(work, 60))
 
     def model(self, request: Given) -> list[Block]:
         return self.script.pop(0) if self.script else [says("Done.")]

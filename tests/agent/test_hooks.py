@@ -365,7 +365,7 @@ async def test_an_effect_that_happened_is_recorded_whatever_comes_in_between(how
     with pytest.raises((asyncio.CancelledError, Fenced, SystemExit, StorageError)):
         if how == "cancelled":
             running = asyncio.ensure_future(desk.run())
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await inside.wait()
             running.cancel()
             await running

@@ -152,11 +152,11 @@ async def test_a_person_may_speak_while_members_have_their_turns(store: Store) -
     members = (Member(name="ann", tools=(look,)), BOB)
     async with room_of(store, model, members, at_once=2) as room:
         running = asyncio.create_task(room.run("@ann look"))
-        await asyncio.wait_for(inside.wait(), 20)
+        await asyncio.wait_for(inside.wait(), 60)
         with pytest.raises(InvalidTransition, match="runs already"):
             await room.run()
         await room.post("@bob and you?")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(room.transcript) < 3:
                 await asyncio.sleep(0.01)
         await room.post("@ann also this", author="Dana")
@@ -299,9 +299,9 @@ async def test_it_runs_until_the_turns_that_were_cancelled_have_ended(store: Sto
 
     async with room_of(store, model, (Member(name="ann", tools=(look,)),)) as room:
         running = asyncio.create_task(room.run("Look."))
-        await asyncio.wait_for(inside.wait(), 20)
+        await asyncio.wait_for(inside.wait(), 60)
         running.cancel()
-        await asyncio.wait_for(leaving.wait(), 20)
+        await asyncio.wait_for(leaving.wait(), 60)
         with pytest.raises(InvalidTransition, match="the room 'desk' runs already"):
             await room.run()
         gate.set()

@@ -275,7 +275,7 @@ async def test_a_pause_that_is_found_while_the_person_gives_more_is_none(
         outcome = await agent.run("Go.")
         assert outcome.kind == "paused"
         await asyncio.wait_for(refused.wait(), 60)
-        outcome = await asyncio.wait_for(agent.extend(Budget(tokens=1_000_000)), 30)
+        outcome = await asyncio.wait_for(agent.extend(Budget(tokens=1_000_000)), 60)
         assert (outcome.kind, outcome.text) == ("end_turn", "It looked."), provider.requests
         asked = await agent.approvals(pending=False)
         assert [(each.kind, each.status) for each in asked] == [("budget", "approved")]
@@ -306,7 +306,7 @@ async def test_a_parent_that_is_cancelled_takes_its_subagents_with_it(store: Sto
 
     async with lead(store, model, [hang]) as (agent, _):
         running = asyncio.create_task(agent.run("Go."))
-        await asyncio.wait_for(begun.wait(), 20)
+        await asyncio.wait_for(begun.wait(), 60)
         await agent.cancel()
         with pytest.raises(Cancelled):
             await running
@@ -451,8 +451,8 @@ async def test_who_waits_for_subagents_goes_back_only_after_it_was_cancelled(sto
 
     async with lead(store, model, [hang]) as (agent, _):
         running = asyncio.create_task(agent.run("Go."))
-        await asyncio.wait_for(begun.wait(), 20)
-        async with asyncio.timeout(20):
+        await asyncio.wait_for(begun.wait(), 60)
+        async with asyncio.timeout(60):
             while (said := await agent.messages())[-1].role != "assistant" or len(said) < 4:
                 await asyncio.sleep(0.01)
         for back in (agent.rewind(said[0].id), agent.undo()):
@@ -487,7 +487,7 @@ async def test_closed_in_the_middle_and_opened_again_it_goes_on(store: Store) ->
 
     async with lead(store, model, [work]) as (agent, _):
         running = asyncio.create_task(agent.run("Go."))
-        await asyncio.wait_for(begun.wait(), 20)
+        await asyncio.wait_for(begun.wait(), 60)
         running.cancel()
         await asyncio.wait({running})
         assert not agent.busy

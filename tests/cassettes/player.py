@@ -398,7 +398,7 @@ class _Player:
         """Read on in the event stream from where we were; nothing is left out, comes twice or out of order."""
         seen = self._seen.setdefault(self._id, [])
         after = seen[-1].seq if seen else 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while after < upto:
                 async for event in self._koda.follow(self._id, after=after):
                     seen.append(event)

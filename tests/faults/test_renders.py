@@ -83,7 +83,7 @@ async def test_a_render_goes_on_after_each_kill_of_its_process(rig: Rig) -> None
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert [event.type for event in events].count("render_complete") == 1
     assert events[-1].type == "state_change" and events[-1].data == {"status": "succeeded"}
-    async with httpx.AsyncClient(base_url=rig.server.url, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=rig.server.url, trust_env=False, timeout=60) as http:
         video = await http.get(f"/v1/renders/{killed['id']}/video")
         report = (await http.get(f"/v1/renders/{killed['id']}/report")).json()
     assert len(video.content) == row.result["fileSize"]
@@ -113,7 +113,7 @@ async def test_a_render_outlives_the_server(rig: Rig) -> None:
     done = len(await rig.store.chunks(made["id"]))
     await rig.start()  # nobody asks for the render: the janitor finds it
     assert await ends(rig, made["id"]) == "succeeded"
-    async with httpx.AsyncClient(base_url=rig.server.url, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=rig.server.url, trust_env=False, timeout=60) as http:
         report = (await http.get(f"/v1/renders/{made['id']}/report")).json()
     assert report["unitsReused"] >= done >= 2
 

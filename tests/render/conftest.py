@@ -24,7 +24,7 @@ from koda_ray.state.storage import Storage
 FULL = Path("/usr/lib/chromium/chromium")
 PAGES = Path(__file__).parent / "pages"
 USER = "local"
-LEAK_DEADLINE_S = 10.0
+LEAK_DEADLINE_S = 60.0
 
 
 def processes_of(folder: Path) -> set[str]:

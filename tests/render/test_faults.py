@@ -266,7 +266,7 @@ async def test_a_killed_process_costs_one_attempt(storage: Storage, victim: str)
     async def keep(unit: UnitResult) -> None:
         units.append(unit)
 
-    async with asyncio.timeout(30), Deadly(VICTIMS[victim]) as executor:
+    async with asyncio.timeout(60), Deadly(VICTIMS[victim]) as executor:
         job = RenderJob(spec, storage=storage, executor=executor, job_id="job_1", user_id=USER, on_unit=keep)
         result = await job.run()
         calm = Storage(f"{storage.url}-calm")
@@ -324,7 +324,7 @@ async def test_a_killed_worker_leaves_no_process_and_its_finished_units_stay(sto
         rest = (await worker.stdout.read()).splitlines()
     stored |= {int(line.split()[1]) for line in rest if line.startswith(b"stored")}
     await worker.wait()
-    await until(lambda: not [process for process in family if process.is_running()], seconds=5)
+    await until(lambda: not [process for process in family if process.is_running()], seconds=60)
     assert sweep_dead_folders() >= 1
     assert not processes_of(isolation._root())
     captured: list[int] = []

@@ -191,7 +191,7 @@ async def test_windows_that_a_page_opens_are_closed(browser: Browser) -> None:
       });"""
     async with opened(browser, f"{LIVE}<script>{script}</script>") as (page, _):
         assert await reds(page) == REDS
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not left or len(left) > before + 1:
                 await look()
 
@@ -416,7 +416,7 @@ HANGS: dict[str, tuple[str, str]] = {
 async def test_a_page_that_hangs_is_ended(spoilt: Browser, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     script, words = HANGS[how]
     monkeypatch.setattr(page_module, "FRAME_TIMEOUT_S", FRAME_S)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with pytest.raises((PageError, PageNotReady), match=words):
             await render(spoilt, f"{LIVE}<script>{script}</script>", ready_s=20 if words == LOOP else READY_S)
     monkeypatch.setattr(page_module, "FRAME_TIMEOUT_S", 60.0)

@@ -199,7 +199,7 @@ async def test_a_page_that_throws_while_it_loads_fails_before_its_time(browser: 
         <script src=app.js></script>""",
         **{"app.js": "// one\n\nconst kept = 1;\n  undefinedFunction();\n"},
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with pytest.raises(PageError, match=r"undefinedFunction is not defined.*app\.js:4:3"):
             await page.wait_ready(60)
     assert page.problems.fatal is not None

@@ -108,7 +108,7 @@ async def test_a_task_that_falls_silent_is_given_up_and_done_again(
         assert "its worker said nothing for 4 s" in str(result.report["failures"])
     finally:
         held[0].resume()  # and ends its task, as it was told to
-    await until(lambda: mine("--user-data-dir") == before, seconds=20)
+    await until(lambda: mine("--user-data-dir") == before, seconds=60)
 
 
 @pytest.mark.full

@@ -283,7 +283,7 @@ class SandboxConformance:
         await box.write_files({f"src/many/{number}.ts": b"" for number in range(2500)})
         await box.write_files({"src/many/0.ts": b"again"})
         found: list[str] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(found) < 2500:
                 batch = await anext(changes)
                 assert 0 < len(batch) <= MAX_BATCH
@@ -692,7 +692,7 @@ class _Told:
     async def until(self, wanted: dict[str, str]) -> None:
         """Take batches until exactly these changes were told since the last call, in any number of batches."""
         self.seen = {}
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not wanted.items() <= self.seen.items():
                 for change in await anext(self._changes):
                     self.count += 1

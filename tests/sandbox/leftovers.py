@@ -15,7 +15,7 @@ __all__ = ["DockerLeftovers", "Leftovers"]
 
 HOLDER = strays.HOLDER.encode()
 _HELPERS = {HOLDER, strays.DOORWAY.encode()}
-_DEADLINE_S = 5.0
+_DEADLINE_S = 60.0
 
 
 class Leftovers:

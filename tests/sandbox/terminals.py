@@ -20,7 +20,7 @@ from tests.sandbox.leftovers import Leftovers
 
 __all__ = ["TerminalConformance", "all_of", "shown"]
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 async def all_of(tmux: Tmux, name: str, *, after: int = 0) -> tuple[bytes, Output]:
@@ -95,7 +95,7 @@ class TerminalConformance:
     async def test_one_that_has_said_how_it_ended_did_so_whatever_ends_what_it_ran_under(self, tmux: Tmux) -> None:
         await tmux.launch("said", r"printf '\033]7770;3\033\\'; kill -KILL $PPID")
         await tmux.launch("killed", "kill -KILL $PPID")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while any(process.running for process in await tmux.processes()):
                 await asyncio.sleep(0.05)
         assert {process.name: process.exit_code for process in await tmux.processes()} == {"said": 3, "killed": 137}

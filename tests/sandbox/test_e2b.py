@@ -514,7 +514,7 @@ async def test_a_port_is_open_to_whoever_has_its_token(server: E2BServer, box: E
     await until(lambda: streams(box))
     endpoint = await box.reach(DESKTOP_PORT, of="desktop")
     assert endpoint.url is not None
-    async with httpx.AsyncClient(base_url=endpoint.url) as client:
+    async with httpx.AsyncClient(base_url=endpoint.url, timeout=60) as client:
         assert (await client.get("/", headers=dict(endpoint.headers))).text == "localhost:6080"
         without = {name: text for name, text in endpoint.headers.items() if "token" not in name}
         assert (await client.get("/", headers=without)).status_code == 403

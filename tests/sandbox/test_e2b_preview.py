@@ -63,10 +63,10 @@ async def test_the_dev_server_answers_and_reloads(studio: E2BSandbox) -> None:
         await http.get(f"{endpoint.base}src/App.tsx")
     target = f"{endpoint.base}?token={token}"
     async with await open_socket(endpoint, target, protocols=[Subprotocol("vite-hmr")]) as hmr:
-        assert '"connected"' in str(await asyncio.wait_for(hmr.recv(), 30))
+        assert '"connected"' in str(await asyncio.wait_for(hmr.recv(), 60))
         source = await studio.read_file("src/App.tsx")
         await studio.write_files({"src/App.tsx": source + b"\n// changed\n"})
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 message = str(await hmr.recv())
                 if '"update"' in message or "full-reload" in message:

@@ -22,14 +22,14 @@ async def _served(silence_s: float) -> tuple[asyncio.subprocess.Process, psutil.
     pipe = asyncio.subprocess.PIPE
     helper = await asyncio.create_subprocess_exec(sys.executable, "-c", _SERVE, str(silence_s), stdin=pipe, stdout=pipe)
     assert helper.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await helper.stdout.readline() == b"up\r\n"
     [command] = psutil.Process(helper.pid).children()
     return helper, command
 
 
 async def _both_end(helper: asyncio.subprocess.Process, command: psutil.Process) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await helper.wait() == 0
     assert not command.is_running()
 

@@ -150,7 +150,7 @@ async def test_a_page_is_reached_through_its_tunnel(cloud: Cloud, node_modules: 
     box = await provider.create(sandbox_id=new_id("sbx"), session_id="ses_a", user_id="usr_a")
     endpoint = await box.start_preview()
     assert endpoint.url is not None and endpoint == await box.start_preview()
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         assert (await client.get(endpoint.url)).text == f"page of {endpoint.base}"
     # a command without the network reaches nobody, not even that
     alone = await box.run(("node", "-e", "fetch('http://127.0.0.1:5173').then(() => console.log('there'), () => 0)"))

@@ -69,7 +69,7 @@ async def kept(provider: DockerProvider, count: int = 2) -> AsyncIterator[asynci
 
 
 async def until(done: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await done():
             await asyncio.sleep(0.02)
 

@@ -151,7 +151,7 @@ async def test_refusals_over_http(http: httpx.AsyncClient) -> None:
 
 
 async def test_an_upload_over_the_limit(tmp_path: Path) -> None:
-    async with world(tmp_path, KODA_MAX_BODY_MB=1) as koda, httpx.AsyncClient(base_url=koda.url) as http:
+    async with world(tmp_path, KODA_MAX_BODY_MB=1) as koda, httpx.AsyncClient(base_url=koda.url, timeout=60) as http:
         data = picture("PNG") + bytes(1024 * 1024)
         response = await http.post("/v1/assets", files={"file": ("big.png", data, "image/png")})
         assert (response.status_code, response.json()["code"]) == (413, "BODY_TOO_LARGE")

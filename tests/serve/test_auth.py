@@ -47,7 +47,10 @@ def test_only_loopback_is_served_without_keys() -> None:
 
 
 async def test_a_key_is_required_where_keys_are_set(tmp_path: Path) -> None:
-    async with world(tmp_path, KODA_API_KEYS=f"ada={KEY}") as koda, httpx.AsyncClient(base_url=koda.url) as http:
+    async with (
+        world(tmp_path, KODA_API_KEYS=f"ada={KEY}") as koda,
+        httpx.AsyncClient(base_url=koda.url, timeout=60) as http,
+    ):
         for headers in ({}, {"Authorization": f"Bearer {'x' * 32}"}, {"Authorization": f"Basic {KEY}"}):
             response = await http.get("/v1/sessions", headers=headers)
             assert (response.status_code, response.json()["code"]) == (401, "UNAUTHORIZED")
@@ -57,7 +60,7 @@ async def test_a_key_is_required_where_keys_are_set(tmp_path: Path) -> None:
 
 
 async def test_a_key_of_the_database_is_as_good(tmp_path: Path) -> None:
-    async with world(tmp_path) as koda, httpx.AsyncClient(base_url=koda.url) as http:
+    async with world(tmp_path) as koda, httpx.AsyncClient(base_url=koda.url, timeout=60) as http:
         assert (await http.get("/v1/sessions")).status_code == 200
         key = await koda.store.create_api_key("ada")
         assert (await http.get("/v1/sessions")).status_code == 401
@@ -69,6 +72,6 @@ async def test_a_key_of_the_database_is_as_good(tmp_path: Path) -> None:
 
 
 async def test_no_other_origin_may_read(tmp_path: Path) -> None:
-    async with world(tmp_path) as koda, httpx.AsyncClient(base_url=koda.url) as http:
+    async with world(tmp_path) as koda, httpx.AsyncClient(base_url=koda.url, timeout=60) as http:
         response = await http.get("/v1/sessions", headers={"Origin": "https://evil.example"})
         assert not [name for name in response.headers if name.startswith("access-control")]

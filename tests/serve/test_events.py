@@ -152,7 +152,7 @@ async def test_a_client_that_hangs_up_cancels_nothing(koda: World, client: KodaC
     await until(client, made.session_id, "plan")
     path = f"{koda.url}/v1/sessions/{made.session_id}/accept"
     koda.directory.slow_s = 0.2
-    async with httpx.AsyncClient(trust_env=False) as hasty:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as hasty:
         with pytest.raises(httpx.ReadTimeout):
             await hasty.post(path, timeout=httpx.Timeout(5, read=0.05))
     await until(client, made.session_id, "preview")
@@ -166,7 +166,7 @@ async def test_hanging_up_in_a_burst_leaves_no_traceback(
     for n in range(200):
         await koda.directory.move(session_id, commands.Think(f"thought {n} " + "x" * 2000))
     for _ in range(5):
-        async with httpx.AsyncClient(base_url=client.url, trust_env=False) as impatient:
+        async with httpx.AsyncClient(base_url=client.url, trust_env=False, timeout=60) as impatient:
             await take(impatient, f"/v1/sessions/{session_id}/events", 3)
     assert (await client.session(session_id)).state.phase == "idle"  # it serves on
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
@@ -300,7 +300,7 @@ async def test_a_client_that_does_not_read_is_told_what_it_is_spared(koda: World
     newest = (await koda.store.get_session(session_id)).seq
     decoder, got = SseDecoder(), list[Envelope]()
     reader, writer = await asyncio.open_connection(sock=quiet)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await reader.readuntil(b"\r\n\r\n")
         while not got or got[-1].seq < newest:
             block = await reader.read(65536)

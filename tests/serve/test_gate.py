@@ -54,12 +54,15 @@ async def test_pages_from_elsewhere_are_refused(
 
 
 async def test_the_name_it_listens_on_is_its_own(tmp_path: Path) -> None:
-    async with world(tmp_path, KODA_HOST="Render-Box") as koda, httpx.AsyncClient(base_url=koda.url) as http:
+    async with (
+        world(tmp_path, KODA_HOST="Render-Box") as koda,
+        httpx.AsyncClient(base_url=koda.url, timeout=60) as http,
+    ):
         assert (await http.get("/v1/sessions", headers={"Host": "render-box:8420"})).status_code == 200
 
 
 async def test_with_keys_the_name_does_not_matter(tmp_path: Path) -> None:
-    async with world(tmp_path, KODA_API_KEYS=KEY) as koda, httpx.AsyncClient(base_url=koda.url) as http:
+    async with world(tmp_path, KODA_API_KEYS=KEY) as koda, httpx.AsyncClient(base_url=koda.url, timeout=60) as http:
         known = {"Host": "koda.example", "Origin": "https://koda.example", "Authorization": f"Bearer {KEY}"}
         assert (await http.get("/v1/sessions", headers=known)).status_code == 200
         assert (await http.get("/v1/sessions", headers={"Host": "koda.example"})).status_code == 401

@@ -36,7 +36,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("generated")
 
     async def described() -> str:
-        async with world(folder) as koda, httpx.AsyncClient(base_url=koda.url, trust_env=False) as http:
+        async with world(folder) as koda, httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http:
             return (await http.get("/v1/openapi.json")).text
 
     (folder / "openapi.json").write_text(asyncio.run(described()))
@@ -107,7 +107,7 @@ async def test_a_session_from_the_prompt_to_the_video(api: Api) -> None:
     models = api.models
 
     async def reaches(phase: str) -> Any:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 view = await api("sessions.get_session", made.session_id)
                 if view.state.phase == models.NodeStatePhase(phase) and view.state.owes is None:

@@ -162,7 +162,7 @@ async def test_an_open_page_does_not_wake_a_session_that_sleeps(shown: Shown, pa
     directory.asleep = True
     await shown.sandbox.destroy()
     asked = directory.previews
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while directory.pings < 3:
             await asyncio.sleep(0.05)
     assert directory.previews == asked
@@ -182,7 +182,7 @@ async def test_an_open_page_does_not_wake_a_session_that_sleeps(shown: Shown, pa
 
 async def told(shown: Shown, watchers: int) -> None:
     """Wait until the session has heard that so many look at its page."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while shown.koda.directory.watchers.get(shown.session_id) != watchers:
             await asyncio.sleep(0.02)
 
@@ -225,7 +225,7 @@ async def test_a_dev_server_that_is_gone_is_said(tmp_path: Path) -> None:
         token, _ = koda.deps.signer.sign(session_id=session_id, user_id="local")
         async with (
             serving(create_preview_app(koda.directory, koda.deps.signer, api_port=1)) as url,
-            httpx.AsyncClient(trust_env=False) as http,
+            httpx.AsyncClient(trust_env=False, timeout=60) as http,
         ):
             response = await http.get(f"{url}/p/{token}/")
             assert (response.status_code, response.json()["code"]) == (502, "SERVER_FAILED")

@@ -211,7 +211,7 @@ async def test_one_that_was_replaced_writes_nothing_any_more(browsers: World, ht
             await asyncio.sleep(0.02)
     first = browsers.directory.renders[made["id"]]
     await browsers.directory.wake_render(made["id"])  # a twin, while the first is at work
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await first.wait()  # it ends by itself
     told = await events(http, made["id"])
     assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
@@ -364,13 +364,13 @@ async def test_uploads_are_held_to_limits(koda: World, http: httpx.AsyncClient) 
 
 
 async def test_too_large_a_zip_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    async with world(tmp_path, KODA_MAX_BODY_MB=1) as koda, httpx.AsyncClient(base_url=koda.url) as http:
+    async with world(tmp_path, KODA_MAX_BODY_MB=1) as koda, httpx.AsyncClient(base_url=koda.url, timeout=60) as http:
         refused = await post(http, b"PK" + bytes(2 * 1024 * 1024))
         assert refused.status_code == 413
 
 
 async def test_renders_are_their_owners(tmp_path: Path) -> None:
-    async with world(tmp_path, **KEYS) as koda, httpx.AsyncClient(base_url=koda.url) as http:
+    async with world(tmp_path, **KEYS) as koda, httpx.AsyncClient(base_url=koda.url, timeout=60) as http:
         http.headers["Authorization"] = f"Bearer {'a' * 32}"
         mine = (await post(http, key="same", **SMALL)).json()
         http.headers["Authorization"] = f"Bearer {'b' * 32}"

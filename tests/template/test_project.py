@@ -133,7 +133,7 @@ async def test_the_dev_server_reloads_edits_and_keeps_what_the_studio_changes(vi
             await context.close()
         bad = {"sheetsById": {}, "revisionHistory": []}
         route = f"{address}__koda/theatre-state"
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             assert (await http.post(route, json=bad)).status_code == 422
             plain = await http.post(route, content=b"{}", headers={"content-type": "text/plain"})
             assert plain.status_code == 415

@@ -21,7 +21,7 @@ async def test_the_live_page_is_started_once_and_shows_the_project(tools: Tools)
     assert {event["url"] for event in await tools.studio.events(tools.session, "stream_ready")} == {url}
     assert [process.name for process in await (await tools.sandbox()).processes()] == ["preview"]
     endpoint = await tools.session.preview("local")
-    async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=endpoint.socket_path)) as client:
+    async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=endpoint.socket_path), timeout=60) as client:
         page = await client.get(f"http://preview{endpoint.base}src/App.tsx")
     assert page.status_code == 200 and "useCurrentTime" in page.text
 

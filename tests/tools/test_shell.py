@@ -117,7 +117,7 @@ async def test_nothing_is_saved_while_a_command_runs(tools: Tools) -> None:
     sandbox = await tools.sandbox()
     command = "echo half > src/App.tsx; until [ -e public/go ]; do sleep 0.05; done"
     running = asyncio.create_task(tools.call("sandbox_run_command", command=command))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await sandbox.read_file("src/App.tsx") != b"half\n":
             await asyncio.sleep(0.02)
     saving = asyncio.create_task(tools.session._project.save("heartbeat"))

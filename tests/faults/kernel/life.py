@@ -154,7 +154,7 @@ async def _live(job: Job, life: Life, points: Points) -> None:
                     await _do(agent, wide=job.wide)
                     done = True
                     last = (await store.get_session(agent.id)).seq
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(60):
                         while points.seen < last:
                             await asyncio.sleep(0.002)
                 finally:

@@ -80,7 +80,7 @@ def proxy_of(sandbox: AnySandbox) -> EgressProcess:
 async def told(tmux: Tmux, name: str) -> str:
     """What a process that asks again and again is told from now on."""
     stop = len(await tmux.output(name))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(lines := (await tmux.output(name)).decode()[stop:].split("\r\n")) < 5:
             await asyncio.sleep(0.1)
     return lines[-2]
@@ -166,7 +166,7 @@ class WayOutConformance:
         async with upstream(OK):
             info = await box.start("server", ("sh", "-c", f"{ask}; sleep 60"), network=True)
             assert info.running
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while "200 hi" not in (told := await box.output("server")):
                     await asyncio.sleep(0.02)
         assert told.startswith("http://127.0.0.1:")
@@ -274,13 +274,13 @@ class WayOutConformance:
 
 
 async def _until_told(box: AnySandbox, text: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while text not in (await box.run(("cat", "src/told.ts"))).stdout:
             await asyncio.sleep(0.05)
 
 
 async def _until_beat(box: AnySandbox) -> None:
     before = len((await box.run(("cat", "src/beat.ts"))).stdout)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len((await box.run(("cat", "src/beat.ts"))).stdout) == before:
             await asyncio.sleep(0.05)

@@ -151,6 +151,6 @@ async def names(net: None) -> AsyncIterator[NameServer]:
 
 async def until(done: Callable[[], bool]) -> None:
     """Wait for what is about to happen."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not done():
             await asyncio.sleep(0.01)

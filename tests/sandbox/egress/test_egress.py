@@ -69,7 +69,7 @@ async def test_one_connection_serves_many_requests(way: Open, names: NameServer)
 
 async def test_a_client_that_waits_to_be_asked_for_its_body(way: Open, names: NameServer) -> None:
     out = await way()
-    async with upstream(OK, after=b"body") as server, asyncio.timeout(20):
+    async with upstream(OK, after=b"body") as server, asyncio.timeout(60):
         reader, writer = await asyncio.open_unix_connection(out.path)
         writer.write(
             b"PUT http://site.test/ HTTP/1.1\r\nHost: site.test\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
@@ -134,7 +134,7 @@ async def test_an_answer_that_came_whole_is_noted_as_that_however_soon_the_proxy
             client.setblocking(False)
             loop.add_reader(client, read)
             client.sendall(b"GET http://site.test/ HTTP/1.1\r\nHost: site.test\r\n\r\n")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await done.wait()
             loop.remove_reader(client)
             await proxy.close()
@@ -337,7 +337,7 @@ async def test_tls_through_a_tunnel(way: Open, names: NameServer, certificate: t
 
     server = await asyncio.start_server(answer, PUBLIC, 443, ssl=serving)
     out = await way()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_unix_connection(out.path)
         writer.write(b"CONNECT site.test:443 HTTP/1.1\r\nHost: site.test:443\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
@@ -407,7 +407,7 @@ async def test_a_tunnel_to_the_plain_port_is_read_as_requests(way: Open, names: 
 
 async def test_one_that_says_its_request_very_slowly(way: Open, names: NameServer) -> None:
     out = await way(limits=EgressLimits(head_timeout_s=0.5))
-    async with upstream(OK) as server, asyncio.timeout(20):
+    async with upstream(OK) as server, asyncio.timeout(60):
         reader, writer = await asyncio.open_unix_connection(out.path)
         writer.write(b"GET http://site.test/ HTTP/1.1\r\nHost: site.test\r\n")
         drip = asyncio.create_task(_drip(writer))
@@ -507,7 +507,7 @@ async def test_what_may_be_received_is_limited(way: Open, names: NameServer) -> 
 async def test_tunnels_are_counted_too(way: Open, names: NameServer, limits: EgressLimits) -> None:
     out = await way(limits=limits)
     hello = _hello("site.test")
-    async with upstream(b"y" * 4 * _MB, port=443, after=hello, hold=True) as server, asyncio.timeout(20):
+    async with upstream(b"y" * 4 * _MB, port=443, after=hello, hold=True) as server, asyncio.timeout(60):
         reader, writer = await asyncio.open_unix_connection(out.path)
         writer.write(b"CONNECT site.test:443 HTTP/1.1\r\nHost: x\r\n\r\n" + hello + b"x" * (4 * _MB))
         received = 0
@@ -526,7 +526,7 @@ async def test_tunnels_are_counted_too(way: Open, names: NameServer, limits: Egr
 @pytest.mark.parametrize("limits", [EgressLimits(idle_timeout_s=0.3), EgressLimits(total_timeout_s=0.5)])
 async def test_what_stands_still_or_takes_too_long_is_ended(way: Open, names: NameServer, limits: EgressLimits) -> None:
     out = await way(limits=limits)
-    async with upstream(b"", port=443), upstream(b"", port=80), asyncio.timeout(20):
+    async with upstream(b"", port=443), upstream(b"", port=80), asyncio.timeout(60):
         tunnel = await asyncio.open_unix_connection(out.path)
         tunnel[1].write(b"CONNECT site.test:443 HTTP/1.1\r\nHost: x\r\n\r\n" + _hello("site.test"))
         told = await out.get("http://site.test/")

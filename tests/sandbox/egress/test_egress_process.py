@@ -187,7 +187,7 @@ async def test_a_forwarder_outlives_its_proxy_and_finds_the_next(
     stack: AsyncExitStack, folder: Path, names: NameServer, forwarder: asyncio.subprocess.Process
 ) -> None:
     first, _ = await started(stack, folder)
-    async with upstream(OK), httpx.AsyncClient(proxy="http://127.0.0.1:3128", trust_env=False) as client:
+    async with upstream(OK), httpx.AsyncClient(proxy="http://127.0.0.1:3128", trust_env=False, timeout=60) as client:
         assert await _page(client) == "hi"
         os.kill(first.pid, signal.SIGKILL)
         await until(lambda: not first.running)
@@ -208,14 +208,14 @@ async def test_a_refusal_comes_through_while_the_client_still_sends(
     stack: AsyncExitStack, folder: Path, names: NameServer, forwarder: asyncio.subprocess.Process
 ) -> None:
     await started(stack, folder, limits=EgressLimits(sent_bytes=100_000))
-    async with upstream(b""), httpx.AsyncClient(proxy="http://127.0.0.1:3128", trust_env=False) as client:
+    async with upstream(b""), httpx.AsyncClient(proxy="http://127.0.0.1:3128", trust_env=False, timeout=60) as client:
         await _page(client, "http://evil.test/")  # the port is there
         told = await client.post("http://site.test/", content=b"x" * 1_000_000)
     assert (told.status_code, told.headers["x-koda-egress"]) == (403, "BYTES_SPENT")
 
 
 async def _page(client: httpx.AsyncClient, url: str = "http://site.test/") -> str:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return (await client.get(url)).text
