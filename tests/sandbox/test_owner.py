@@ -105,7 +105,10 @@ async def test_one_that_another_process_runs_can_be_destroyed(
     name, _ = owner
     assert leftovers.processes(name)
     await provider.destroy(name)
-    assert leftovers.processes(name) == []
+    deadline = time.monotonic() + 60  # what was killed is there until the machine gets round to it
+    while (left := leftovers.processes(name)) and time.monotonic() < deadline:
+        await asyncio.sleep(0.02)
+    assert left == []
     assert await provider.list() == []
 
 

@@ -103,6 +103,7 @@ def events_of(api: Api, text: str) -> list[Any]:
     return [api.models.Envelope.from_dict(json.loads(line)) for line in lines]
 
 
+@pytest.mark.full  # it follows a session that is deleted, and cannot see whether following has begun
 async def test_a_session_from_the_prompt_to_the_video(api: Api) -> None:
     models = api.models
 
