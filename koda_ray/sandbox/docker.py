@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from koda_ray.errors import InvalidInput, KodaError, SandboxError, SandboxNotFound
-from koda_ray.owned import see_through
+from koda_ray.owned import finish, see_through
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.deployment import Place, local_place
 from koda_ray.sandbox.docker_ahead import Ahead, Maker
@@ -213,7 +213,7 @@ class DockerProvider:
             # a call to the engine cannot be taken back: what it still makes must be there before it is cleared away
             with suppress(asyncio.CancelledError):
                 await see_through(making)
-            await asyncio.shield(self._destroy(sandbox_id))
+            await finish(self._destroy(sandbox_id))
             raise
 
     async def _connect(self, sandbox_id: str) -> DockerSandbox:

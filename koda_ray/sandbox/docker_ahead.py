@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from koda_ray.owned import see_through
+from koda_ray.owned import finish, see_through
 from koda_ray.sandbox.docker_folders import DockerFolders, claim
 from koda_ray.sandbox.pool import WarmPool
 from koda_ray.sandbox.record import Owner, Record
@@ -34,7 +34,7 @@ class Maker:
     kind: Callable[[], Awaitable[str]]
     make: Callable[[str, str], Awaitable[DockerSandbox]]
     hold: Callable[[Record], Awaitable[DockerSandbox | None]]
-    destroy: Callable[[str], Awaitable[None]]
+    destroy: Callable[[str], Coroutine[Any, Any, None]]
 
 
 class Ahead:
@@ -65,7 +65,7 @@ class Ahead:
             await self._pool.run()
         finally:
             self._pool = None
-            await asyncio.shield(self._let_go(maker))
+            await finish(self._let_go(maker))
 
     def pop(self, sandbox_id: str) -> DockerSandbox | None:
         """Give away the object of one that is about to be removed."""
@@ -117,7 +117,7 @@ class Ahead:
         except BaseException:
             with suppress(asyncio.CancelledError):
                 await see_through(making)
-            await asyncio.shield(maker.destroy(name))
+            await finish(maker.destroy(name))
             raise
 
     async def _tend(self, maker: Maker) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from koda_ray.errors import KodaError, SandboxError
+from koda_ray.owned import finish
 from koda_ray.sandbox import policy
 from koda_ray.sandbox.base import (
     CommandResult,
@@ -396,7 +397,7 @@ class DockerSandbox:
                 await self.stop(PREVIEW)
                 raise late(timeout_s, lines) from None
             except asyncio.CancelledError:
-                await asyncio.shield(self.stop(PREVIEW))
+                await finish(self.stop(PREVIEW))
                 raise
             return endpoint
 

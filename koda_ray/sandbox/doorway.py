@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from koda_ray.errors import NotFound, SandboxError
+from koda_ray.owned import finish
 from koda_ray.sandbox.frames import relay
 from koda_ray.sandbox.preview import listen
 from koda_ray.sandbox.record import Owner
@@ -129,7 +130,7 @@ async def _opened(path: str, pid: int, port: int, *, label: str) -> asyncio.subp
     except TimeoutError:
         why = f"it took longer than {_READY_TIMEOUT_S:g} s"
     except BaseException:
-        await asyncio.shield(_ended(process))
+        await finish(_ended(process))
         raise
     await _ended(process)
     raise _unreachable(port, why or "no message")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from koda_ray.errors import InvalidInput, KodaError, Missing, SandboxNotFound
-from koda_ray.owned import see_through
+from koda_ray.owned import finish, see_through
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.deployment import Place, owner_alive, owner_text
 from koda_ray.sandbox.egress.rules import EgressRules
@@ -201,7 +201,7 @@ class E2BProvider:
             with suppress(asyncio.CancelledError):
                 await see_through(making)
             with suppress(KodaError):
-                await asyncio.shield(self._destroy(sandbox_id))
+                await finish(self._destroy(sandbox_id))
             raise
 
     async def _connect(self, sandbox_id: str) -> E2BSandbox:
@@ -270,7 +270,7 @@ class E2BProvider:
             await sandbox.prepare()
         except BaseException:
             with suppress(KodaError):
-                await asyncio.shield(self._destroy(sandbox_id))
+                await finish(self._destroy(sandbox_id))
             raise
         return sandbox
 

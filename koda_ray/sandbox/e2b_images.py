@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from koda_ray.errors import InvalidInput, KodaError, Missing
+from koda_ray.owned import finish
 from koda_ray.sandbox.e2b_template import build
 from koda_ray.sandbox.sent_project import PLACE, UNPACK, dockerfile_on_base, write_project
 
@@ -91,7 +92,7 @@ class E2BImages:
                 await build(self._settings, project, name=name, clean=clean)
         except BaseException:
             with suppress(KodaError):
-                await asyncio.shield(self.clear(image_id))
+                await finish(self.clear(image_id))
             raise
         return name
 

@@ -14,7 +14,7 @@ import e2b
 from e2b import AsyncCommandHandle, AsyncSandbox
 
 from koda_ray.errors import KodaError, SandboxNotFound, ServerFailed, TemplateNotFound
-from koda_ray.owned import see_through
+from koda_ray.owned import finish, see_through
 from koda_ray.sandbox import e2b_machine, policy
 from koda_ray.sandbox.asked import OUTPUT_BYTES, AskedSandbox
 from koda_ray.sandbox.base import CommandResult, PreviewEndpoint, Terminal
@@ -163,7 +163,7 @@ class E2BSandbox(AskedSandbox):
                 raise
             except BaseException:
                 with suppress(KodaError):
-                    await asyncio.shield(self.stop(PREVIEW))
+                    await finish(self.stop(PREVIEW))
                 raise
             self.lifetime.hold()  # whoever looks at the page makes no calls
             return endpoint
@@ -261,7 +261,7 @@ class E2BSandbox(AskedSandbox):
                 raise
             finally:
                 if not ended:
-                    await asyncio.shield(self._end(handle, waiting))
+                    await finish(self._end(handle, waiting))
         return self._ended(exit_code, out.kept, errors.kept, duration_s=time.monotonic() - began)
 
     async def _open_terminal(self, argv: Sequence[str], *, size: tuple[int, int], env: Mapping[str, str]) -> Terminal:
@@ -301,7 +301,7 @@ class E2BSandbox(AskedSandbox):
                 await see_through(starting)
             if not starting.cancelled() and starting.exception() is None:
                 handle = starting.result()
-                await asyncio.shield(self._end(handle, asyncio.ensure_future(_exit_code(handle))))
+                await finish(self._end(handle, asyncio.ensure_future(_exit_code(handle))))
             raise
 
     async def _end(self, handle: AsyncCommandHandle[None], waiting: asyncio.Future[int]) -> None:

@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from koda_ray.errors import InvalidInput, Missing, QuotaExceeded, SandboxError, SandboxNotFound, TemplateNotFound
-from koda_ray.owned import see_through
+from koda_ray.owned import finish, see_through
 from koda_ray.sandbox import cgroup
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.copying import copy_folder
@@ -179,7 +179,7 @@ class LocalProvider:
             # a thread cannot be cancelled: what it still makes must be there before it is cleared away
             with suppress(asyncio.CancelledError):
                 await see_through(making)
-            await asyncio.shield(asyncio.to_thread(self._clear, self._root / sandbox_id))
+            await finish(asyncio.to_thread(self._clear, self._root / sandbox_id))
             raise
 
     async def _connect(self, sandbox_id: str) -> LocalSandbox:

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from koda_ray.errors import InvalidInput, KodaError, Missing, QuotaExceeded, SandboxError, SandboxNotFound
-from koda_ray.owned import see_through
+from koda_ray.owned import finish, see_through
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.deployment import Place, owner_alive, owner_text
 from koda_ray.sandbox.egress.rules import EgressRules
@@ -192,7 +192,7 @@ class ModalProvider:
             with suppress(asyncio.CancelledError):
                 await see_through(making)
             with suppress(KodaError):
-                await asyncio.shield(self._destroy(sandbox_id))
+                await finish(self._destroy(sandbox_id))
             raise
 
     async def _connect(self, sandbox_id: str) -> ModalSandbox:
@@ -273,7 +273,7 @@ class ModalProvider:
             await sandbox.prepare()
         except BaseException:
             with suppress(KodaError):
-                await asyncio.shield(self._destroy(sandbox_id))
+                await finish(self._destroy(sandbox_id))
             raise
         return sandbox
 

@@ -18,6 +18,7 @@ from koda_ray.errors import (
     ServerFailed,
     TemplateNotFound,
 )
+from koda_ray.owned import finish
 from koda_ray.sandbox import modal_machine, policy
 from koda_ray.sandbox.asked import OUTPUT_BYTES, AskedSandbox, nonsense, read_answer
 from koda_ray.sandbox.base import CommandResult, PreviewEndpoint, Terminal
@@ -177,7 +178,7 @@ class ModalSandbox(AskedSandbox):
                 raise late(timeout_s, lines) from None
             except asyncio.CancelledError:
                 with suppress(KodaError):
-                    await asyncio.shield(self.stop(PREVIEW))
+                    await finish(self.stop(PREVIEW))
                 raise
             return endpoint
 
@@ -228,7 +229,7 @@ class ModalSandbox(AskedSandbox):
             await self._end(key, running)
             raise self._late(program, out, errors, timeout_s=timeout_s) from None
         except asyncio.CancelledError:
-            await asyncio.shield(self._end(key, running))
+            await finish(self._end(key, running))
             raise
         if exit_code < 0 or (exit_code != 0 and not await self.is_alive()):
             raise self._not_there()

@@ -23,6 +23,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from koda_ray.errors import SandboxError
+from koda_ray.owned import finish
 from koda_ray.sandbox.egress.audit import EgressEvent
 from koda_ray.sandbox.egress.budget import PROGRESS_BYTES, Way
 from koda_ray.sandbox.egress.process import EgressProcess, listen_at
@@ -117,7 +118,7 @@ class WayOut:
         finally:
             self._holders -= 1
             if self._holders == 0:
-                await asyncio.shield(self._let_go())
+                await finish(self._let_go())
 
     async def _let_go(self) -> None:
         async with self._opening:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.sandbox
 _OWNER = """
 import asyncio, json, sys
 from pathlib import Path
+from typing import Any
 from koda_ray.sandbox.local import LocalProvider
 from tests.sandbox.conftest import small_limits
 
@@ -184,6 +186,36 @@ async def test_a_creation_that_is_cancelled_as_its_last_step_begins_leaves_nothi
     monkeypatch.setattr(local, "find_node", slow)
     creating = asyncio.create_task(provider.create(sandbox_id=name, session_id="ses_a", user_id="usr_a"))
     assert await asyncio.to_thread(made.wait, 20)
+    creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    assert await provider.list() == [] and not (boxes / name).exists()
+
+
+async def test_a_creation_that_is_cancelled_again_as_it_clears_away_leaves_nothing(
+    provider: LocalProvider, boxes: Path, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = leftovers.new_id()
+    making, go, clearing = threading.Event(), threading.Event(), threading.Event()
+    make, clear = provider._make, provider._clear
+
+    def slowly_made(*given: Any) -> Record:
+        making.set()
+        go.wait(60)
+        return make(*given)
+
+    def slowly_cleared(directory: Path) -> None:
+        clearing.set()
+        time.sleep(0.3)
+        clear(directory)
+
+    monkeypatch.setattr(provider, "_make", slowly_made)
+    creating = asyncio.create_task(provider.create(sandbox_id=name, session_id="ses_a", user_id="usr_a"))
+    assert await asyncio.to_thread(making.wait, 60)
+    monkeypatch.setattr(provider, "_clear", slowly_cleared)  # now: it cleared an earlier attempt's rest away before
+    creating.cancel()
+    go.set()
+    assert await asyncio.to_thread(clearing.wait, 60)
     creating.cancel()
     with pytest.raises(asyncio.CancelledError):
         await creating
