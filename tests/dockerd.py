@@ -24,7 +24,6 @@ from tests.small_base import make_small_base
 __all__ = [
     "BASE_IMAGE",
     "SMALL_BASE_IMAGE",
-    "WHOLE_ARCHIVE",
     "WHOLE_BASE_IMAGE",
     "archive",
     "give_base",
@@ -41,7 +40,7 @@ SMALL_BASE_IMAGE = "koda-test/small-base:1"
 WHOLE_BASE_IMAGE = "koda-test/whole-base:1"
 
 _ARCHIVE = REPO_ROOT / ".koda" / "sandbox-image" / f"{SUITE}-{'-'.join(SLIM_PACKAGES)}.tar"
-WHOLE_ARCHIVE = _ARCHIVE.with_name(f"{SUITE}-whole.tar")
+_WHOLE_ARCHIVE = _ARCHIVE.with_name(f"{SUITE}-whole.tar")
 # no KVM here; sockets of the machine can be dialled, not made, and only the one in the container's folder is there
 _RUNSC = ("--platform=ptrace", "--network=none", "--host-uds=open")
 _START_TIMEOUT_S = 60.0
@@ -128,8 +127,8 @@ def give_small_base(engine: Engine) -> None:
 
 def give_whole_base(engine: Engine) -> None:
     """Give an engine the base of the image as it is shipped; made once, which takes minutes."""
-    _make_once(WHOLE_ARCHIVE, make_base)
-    import_base(engine, WHOLE_ARCHIVE, name=WHOLE_BASE_IMAGE)
+    _make_once(_WHOLE_ARCHIVE, make_base)
+    import_base(engine, _WHOLE_ARCHIVE, name=WHOLE_BASE_IMAGE)
 
 
 def _make_once(target: Path, make: Callable[[Path], None]) -> None:

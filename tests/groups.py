@@ -1,7 +1,7 @@
 """Which tests one process runs, one after the other, where several processes run tests.
 
-A file's tests stay together, and so do those that share what takes long to start: a Docker engine with its images, a
-server. What takes longest begins first, so that the processes end at about the same time.
+A file's tests stay together, and so do those that share what takes long to start or make: a Docker engine with its
+images, a server, built projects. What takes longest begins first, so that the processes end at about the same time.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ __all__ = ["Groups", "arrange", "group_of"]
 _SHARED = (
     (re.compile(r"docker|gvisor|test_warm_pool|test_image\.py|test_cut_off", re.IGNORECASE), "docker"),
     (re.compile(r"^tests/faults/(?!test_kernel)"), "server"),
+    (re.compile(r"^tests/template/"), "template"),
 )
 _HEAVY = ("ray", "browser", "sandbox", "needs")
 

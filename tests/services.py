@@ -105,14 +105,6 @@ def _debootstrap() -> str | None:
     return dockerd.why_no_base()
 
 
-def _image() -> str | None:
-    from tests import dockerd
-
-    if dockerd.WHOLE_ARCHIVE.exists() or "image" in os.environ.get("KODA_TEST_REQUIRE", "").split(","):
-        return _docker() or _npm()
-    return "the base of the whole image takes minutes to make: ask for it by KODA_TEST_REQUIRE=image"
-
-
 def _headless_shell() -> str | None:
     return (
         None if HEADLESS_SHELL.exists() else f"Debian's Chromium, to put into an image: {HEADLESS_SHELL} is not there"
@@ -162,7 +154,6 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "ffmpeg": _program("ffmpeg", "ffprobe"),
     "gvisor": _program("runsc"),
     "headless_shell": _headless_shell,
-    "image": _image,
     "interposer": _interposer,
     "libsql": sqld.why_missing,
     "mount": _mount,

@@ -79,8 +79,9 @@ async def test_nothing_in_it_raises_rights_or_belongs_to_the_project(docker_box:
     ]  # fmt: skip
 
 
-@pytest.mark.timeout(1200)  # with its base and its build
-@pytest.mark.needs("docker", "image")
+@pytest.mark.full
+@pytest.mark.timeout(1800)  # with its base and its build
+@pytest.mark.needs("docker", "debootstrap", "npm")
 async def test_the_image_as_it_is_shipped_has_all_that_a_project_may_want(
     boxes: Path, docker_address: str, docker_leftovers: DockerLeftovers
 ) -> None:

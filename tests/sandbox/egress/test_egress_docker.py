@@ -19,7 +19,7 @@ from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
 from koda_ray.sandbox.limits import Limits
 from koda_ray.sandbox.tmux import SERVER, Tmux
-from tests.sandbox.conftest import MB, built_image, write_packages, write_template
+from tests.sandbox.conftest import MB, Base, built_image, write_packages, write_template
 from tests.sandbox.egress.conformance import GET, WayOutConformance, fetch, proxy_of, told
 from tests.sandbox.egress.conftest import until
 from tests.sandbox.egress.network import OK, PUBLIC, NameServer, upstream
@@ -185,6 +185,7 @@ async def test_a_real_npm_installs_into_the_project(
     names: NameServer,
     boxes: Path,
     docker_address: str,
+    docker_base: Base,
     limits: Limits,
     leftovers: DockerLeftovers,
     certificate: tuple[Path, Path],
@@ -196,7 +197,7 @@ async def test_a_real_npm_installs_into_the_project(
     npm = Path(str(shutil.which("npm"))).resolve().parents[1]
     shutil.copytree(npm, packages / "npm", symlinks=True)
     template = write_template(tmp_path / "template")
-    image = await asyncio.to_thread(built_image, docker_address, "koda-test/npm:1", template, packages)
+    image = await asyncio.to_thread(built_image, docker_address, docker_base, "koda-test/npm:1", template, packages)
     rules = EgressRules.parse(["registry.test"])
     provider = DockerProvider(root=boxes, image=image, limits=limits, egress=rules, address=docker_address)
     box = await provider.create(sandbox_id=leftovers.new_id(), session_id="", user_id="usr_x")
