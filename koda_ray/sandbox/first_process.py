@@ -5,9 +5,10 @@ container sees read-only, keeps a few connections waiting at each, and answers o
 opens anything that hostile code could have put in place of something else, the same way leads in for files, commands
 and the live preview, and no request costs a new process.
 
-It is the first process because nothing inside can signal that one, and it is not dumpable, so nothing inside can look
-into it either. Everything it starts has, on top of the engine's filter of system calls, the stricter one of
-``seccomp``. The image holds the modules that it imports, and no others.
+It is the first process because nothing inside can end that one: Linux keeps from it the signals that cannot be ignored,
+and it ignores the others (``deaf``). It is not dumpable, so nothing inside can look into it either. Everything it
+starts has, on top of the engine's filter of system calls, the stricter one of ``seccomp``. The image holds the modules
+that it imports, and no others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import asyncio
 import ctypes
 import os
 import shutil
-import signal
 import stat
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,6 +32,7 @@ from koda_ray.errors import KodaError, NotFound, SandboxError
 from koda_ray.sandbox import policy, seccomp
 from koda_ray.sandbox.base import FileStamp, ProcessInfo
 from koda_ray.sandbox.counts import Counts
+from koda_ray.sandbox.deaf import ignore_signals
 from koda_ray.sandbox.denials import Denials
 from koda_ray.sandbox.frames import Message, describe, receive_bytes, relay, send
 from koda_ray.sandbox.link_terminal import serve_terminal
@@ -497,7 +498,7 @@ def main() -> None:
     """Run as a container's first process."""
     listener = _seal()
     os.umask(0o022)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what it has no handler for, nobody inside can send a first process
+    ignore_signals()
     given = _take_environment()
 
     async def serve() -> None:

@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from koda_ray.errors import QuotaExceeded, SandboxError
+from koda_ray.sandbox.deaf import UNHEARD
 from koda_ray.sandbox.process import Capture
 
 __all__ = ["Offspring", "Started"]
@@ -32,7 +33,6 @@ _PARENT = ("/usr/bin/tini", "-s", "--")
 _MARK = "KODA_COMMAND"
 # the first to be chosen when memory runs out; 125 is what no command of ours ends with by itself
 _LAUNCH = 'echo 700 2>/dev/null >/proc/$$/oom_score_adj; cd -- "$1" || exit 125; unset OLDPWD; shift; exec "$@"'
-_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores these, and what it starts would too
 _END_TIMEOUT_S = 20.0
 _PAUSE_S = 0.002
 _MAX_PASSES = 100
@@ -121,7 +121,7 @@ class Offspring:
                 env,
                 file_actions=[(os.POSIX_SPAWN_DUP2, fd, to) for to, fd in enumerate(ends)],
                 setsid=True,
-                setsigdef=_DEFAULT_SIGNALS,
+                setsigdef=UNHEARD,
             )
         except OSError as error:
             for fd in {out_read, err_read}:

@@ -82,7 +82,6 @@ async def test_both_filters_of_system_calls_hold(docker_box: DockerSandbox) -> N
     assert "Seccomp_filters:\t2" in status
 
 
-@pytest.mark.full
 async def test_the_first_process_cannot_be_looked_into_or_ended(docker_box: DockerSandbox) -> None:
     for name in ("environ", "mem", "maps", "fd/", "cwd/", "root/"):
         assert "ermission denied" in await sh(docker_box, f"ls /proc/1/{name} >/dev/null && cat /proc/1/{name}"), name
@@ -93,6 +92,30 @@ async def test_the_first_process_cannot_be_looked_into_or_ended(docker_box: Dock
     assert await sh(docker_box, "echo alive") == "alive\n"
     [sleeper] = await docker_box.processes()
     assert (sleeper.running, sleeper.exit_code) == (False, 137)
+
+
+async def test_signals_cannot_end_it_while_it_starts_a_command_either(docker_box: DockerSandbox) -> None:
+    """The first thread blocks them then, and what another thread would get is ended by what it does not ignore."""
+    hail = "while :; do for n in $(seq 64); do kill -$n 1 2>/dev/null; done; done"
+    await docker_box.start("hail", ("sh", "-c", hail))
+    for number in range(20):
+        assert await sh(docker_box, f"echo {number}") == f"{number}\n"
+    [hailing] = await docker_box.processes()
+    assert hailing.running
+    unheard, caught = [await _signals(docker_box, "1", name) for name in ("SigIgn", "SigCgt")]
+    assert unheard | caught >= set(range(1, 65)) - {signal.SIGKILL, signal.SIGSTOP}  # not by luck alone
+
+
+async def test_commands_hear_what_the_first_process_does_not(docker_box: DockerSandbox) -> None:
+    of_libc = {32, 33}  # which leaves them ignored wherever it starts a process by itself
+    assert await _signals(docker_box, "self", "SigIgn") <= of_libc
+    assert await _signals(docker_box, "self", "SigBlk") == set()
+
+
+async def _signals(sandbox: DockerSandbox, process: str, name: str) -> set[int]:
+    [line] = (await sh(sandbox, f"grep {name} /proc/{process}/status")).splitlines()
+    mask = int(line.split()[1], 16)
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
 
 
 @pytest.mark.full
