@@ -54,7 +54,7 @@ from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
 from koda_ray.sandbox.engine import Container, Engine
 from koda_ray.sandbox.frames import HELLO_BYTES
 from koda_ray.sandbox.held import Held
-from koda_ray.sandbox.holder import Order, hold
+from koda_ray.sandbox.holder import holding
 from koda_ray.sandbox.image import checked_image
 from koda_ray.sandbox.limits import Limits
 from koda_ray.sandbox.link import Link
@@ -320,16 +320,7 @@ class DockerProvider:
             link=link,
             look=lambda: self._ours(record.id),
             destroy=lambda: self.destroy(record.id),
-            hold=lambda name, argv: hold(
-                Order(
-                    provider=self,
-                    sandbox_id=record.id,
-                    directory=self._root / record.id,
-                    name=name,
-                    argv=tuple(argv),
-                    network=True,
-                )
-            ),
+            hold=holding(self, sandbox_id=record.id, directory=self._root / record.id),
             egress=self._egress,
             way_out=self._way_out(record) if self._egress.hosts else None,
         )

@@ -30,6 +30,7 @@ from koda_ray.sandbox.docker_way_in import WayIn, checked
 from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.engine import Container
 from koda_ray.sandbox.frames import Message, receive, receive_bytes, send
+from koda_ray.sandbox.holder import Hold
 from koda_ray.sandbox.isolation import base_environment, checked_environment
 from koda_ray.sandbox.lifecycle import Living
 from koda_ray.sandbox.lifetime import checked_lifetime
@@ -83,7 +84,7 @@ class DockerSandbox:
         link: Link,
         look: Callable[[], Awaitable[Container | None]],
         destroy: Callable[[], Awaitable[None]],
-        hold: Callable[[str, Sequence[str]], Awaitable[None]],
+        hold: Hold,
         egress: EgressRules,
         way_out: WayOut | None = None,
     ) -> None:
@@ -320,7 +321,7 @@ class DockerSandbox:
         self._check_command(argv)
         if network and self._way_out is not None:
             await self._way_in.check_alive()
-            await self._hold_kept(name, argv)
+            await self._hold_kept(name, argv, network)
         elif not await self._runs(name):
             await self._start_named(name, argv, env=None)
 

@@ -18,7 +18,7 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,10 +35,13 @@ if TYPE_CHECKING:
     from koda_ray.sandbox.local import LocalProvider
     from koda_ray.sandbox.local_sandbox import LocalSandbox
 
-__all__ = ["Order", "hold", "main"]
+__all__ = ["Hold", "Order", "hold", "holding", "main"]
 
 _START_TIMEOUT_S = 60.0
 _PACKAGES = Path(__file__).parents[2]
+
+Hold = Callable[[str, Sequence[str], bool], Awaitable[None]]
+"""Has a process of one sandbox held: its name, its command, and whether it may use the network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,26 @@ class Order:
     name: str
     argv: tuple[str, ...]
     network: bool
+
+
+def holding(provider: LocalProvider | DockerProvider, *, sandbox_id: str, directory: Path) -> Hold:
+    """Return what has processes of one sandbox held.
+
+    Args:
+        provider: Whose it is; the holder gets it, and connects there.
+        sandbox_id: Which.
+        directory: Where its record lies.
+    """
+    return lambda name, argv, network: hold(
+        Order(
+            provider=provider,
+            sandbox_id=sandbox_id,
+            directory=directory,
+            name=name,
+            argv=tuple(argv),
+            network=network,
+        )
+    )
 
 
 async def hold(order: Order) -> None:

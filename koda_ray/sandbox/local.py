@@ -45,7 +45,7 @@ from koda_ray.sandbox.deployment import Place, local_place
 from koda_ray.sandbox.disk import can_mount, mount_tmpfs, remove_tree, sweep_probes, unmount
 from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
 from koda_ray.sandbox.held import Held
-from koda_ray.sandbox.holder import Order, hold
+from koda_ray.sandbox.holder import holding
 from koda_ray.sandbox.isolation import TERMINALS, can_be_heard, check_isolation, launcher
 from koda_ray.sandbox.limits import Limits
 from koda_ray.sandbox.local_sandbox import LocalSandbox
@@ -215,16 +215,7 @@ class LocalProvider:
             node=node,
             isolated=isolated,
             destroy=lambda: self.destroy(record.id),
-            keep=lambda name, argv, network: hold(
-                Order(
-                    provider=self,
-                    sandbox_id=record.id,
-                    directory=self._root / record.id,
-                    name=name,
-                    argv=tuple(argv),
-                    network=network,
-                )
-            ),
+            hold=holding(self, sandbox_id=record.id, directory=self._root / record.id),
             egress=self._egress,
             way_out=self._way_out(record) if isolated and self._egress.hosts else None,
         )

@@ -29,6 +29,7 @@ from koda_ray.sandbox.counts import Counts
 from koda_ray.sandbox.denials import Denials
 from koda_ray.sandbox.doorway import Doors, write_address
 from koda_ray.sandbox.egress.rules import EgressRules
+from koda_ray.sandbox.holder import Hold
 from koda_ray.sandbox.isolation import GUEST, TERMINALS, Jail, can_be_heard, launcher
 from koda_ray.sandbox.lifecycle import Living
 from koda_ray.sandbox.lifetime import checked_lifetime
@@ -73,7 +74,7 @@ class LocalSandbox:
         node: NodeRuntime,
         isolated: bool,
         destroy: Callable[[], Awaitable[None]],
-        keep: Callable[[str, Sequence[str], bool], Awaitable[None]],
+        hold: Hold,
         egress: EgressRules,
         way_out: WayOut | None = None,
     ) -> None:
@@ -83,7 +84,7 @@ class LocalSandbox:
         self._limits = limits
         self._groups = tuple(map(Path, record.groups))
         self._destroy = destroy
-        self._keep = keep
+        self._hold = hold
         self._egress_rules = egress
         self._way_out = way_out
         self._running: set[Confined] = set()
@@ -338,7 +339,7 @@ class LocalSandbox:
         policy.check_process_name(name)
         self._check_command(argv)
         await self._check_alive()
-        await self._keep(name, argv, network)
+        await self._hold(name, argv, network)
 
     async def terminal(
         self, argv: Sequence[str], *, rows: int = 24, columns: int = 80, env: Mapping[str, str] | None = None
