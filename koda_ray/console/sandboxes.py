@@ -26,7 +26,8 @@ from koda_ray.errors import InvalidInput
 from koda_ray.types import now
 
 if TYPE_CHECKING:
-    from koda_ray.sandbox.workshop import ImageState, ProcessState, SandboxState, Workshop
+    from koda_ray.sandbox.standing import ImageState, ProcessState, SandboxState
+    from koda_ray.sandbox.workshop import Workshop
 
 __all__ = [
     "attach",
@@ -355,7 +356,8 @@ def open_shell(sandbox: str) -> None:
 def _with_workshop(work: Callable[[Workshop], Awaitable[T]]) -> T:
     from koda_ray.config import Settings
     from koda_ray.logs import warnings_to_stderr
-    from koda_ray.sandbox.workshop import Providers, Workshop
+    from koda_ray.sandbox.providers import Providers
+    from koda_ray.sandbox.workshop import Workshop
     from koda_ray.state.stores import store_from
 
     warnings_to_stderr()

@@ -7,11 +7,9 @@
     async for piece in workshop.follow(box.id, "server"):
         ...
 
-Rows say what was asked for, and where it was made. What is, the provider there says (is there a sandbox?) and the
-sandbox's own tmux (is there a process, how did it end?): each list asks them, and rows that are not true any more are
-put right on the way. What is in another place (another machine, another SANDBOX_PATH) cannot be seen from here: it is
-listed with its place and left alone. An intent is written before anything is made, so whatever a crash leaves half
-made is found here, or by the janitor (``unfinished``).
+Rows say what was asked for, and where it was made; each list puts them right by what is (``standing``). What is in
+another place (another machine, another SANDBOX_PATH) is listed with its place and left alone. An intent is written
+before anything is made, so whatever a crash leaves half made is found here, or by the janitor (``unfinished``).
 """
 
 from __future__ import annotations
@@ -20,10 +18,10 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from koda_ray.errors import (
     Conflict,
@@ -36,55 +34,25 @@ from koda_ray.errors import (
     TemplateNotFound,
 )
 from koda_ray.owned import finish
-from koda_ray.sandbox.base import FileChange, PreviewEndpoint, Sandbox, SandboxInfo, SandboxProvider, Terminal
+from koda_ray.sandbox.base import FileChange, PreviewEndpoint, Sandbox, Terminal
 from koda_ray.sandbox.deployment import Place
 from koda_ray.sandbox.images import ImageMaker, Source, check_sent, source_at
 from koda_ray.sandbox.lifetime import MAX_LIFETIME_S, checked_lifetime
 from koda_ray.sandbox.preview import answers_at
 from koda_ray.sandbox.providers import Providers
-from koda_ray.sandbox.tmux import SERVER, Output, Process, Tmux
-from koda_ray.sandbox.unfinished import LEASE, being_made, clear_unfinished, is_unfinished
+from koda_ray.sandbox.standing import ImageState, ProcessState, SandboxState, Standing
+from koda_ray.sandbox.tmux import SERVER, Output, Tmux
+from koda_ray.sandbox.unfinished import LEASE, being_made, clear_unfinished
 from koda_ray.state.boxes import ImageRecord, ProcessRecord, SandboxRecord
 from koda_ray.types import new_id, now
 
 if TYPE_CHECKING:
     from koda_ray.state.store import Store
 
-__all__ = ["ImageState", "ProcessState", "Providers", "SandboxState", "Workshop"]
+__all__ = ["Workshop"]
 
 _LAST_PORT = 65_535
 _MAKE_ONE = "there are none yet: make one of a folder with `koda image create FOLDER`"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageState:
-    """An image's row, and what its provider says.
-
-    ``missing`` was removed behind our back, ``elsewhere`` is in the place that its row names.
-    """
-
-    record: ImageRecord
-    state: Literal["ready", "creating", "missing", "elsewhere", "unknown"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SandboxState:
-    """A sandbox's row, and what its provider says.
-
-    ``paused`` is one that somebody stopped for a while at its engine, or that E2B put to sleep until its next use;
-    ``elsewhere`` one in the place that its row names, ``unknown`` one whose provider could not be asked.
-    """
-
-    record: SandboxRecord
-    state: Literal["running", "creating", "paused", "terminated", "gone", "elsewhere", "unknown"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProcessState:
-    """A process's row, and what tmux says; ``lost`` ended without anybody knowing how."""
-
-    record: ProcessRecord
-    state: Literal["running", "ended", "lost"]
 
 
 class Workshop:
@@ -100,6 +68,7 @@ class Workshop:
         self._store = store
         self._providers = providers
         self._user_id = user_id
+        self._standing = Standing(store, providers, user_id=user_id)
 
     # images
 
@@ -176,7 +145,7 @@ class Workshop:
     async def images(self) -> list[ImageState]:
         """List images, oldest first; what was never finished is cleared away on the way."""
         await clear_unfinished(self._store, self._providers, user_id=self._user_id)
-        return [await self._image_state(image) for image in await self._store.images(user_id=self._user_id)]
+        return [await self._standing.image(image) for image in await self._store.images(user_id=self._user_id)]
 
     async def image(self, image: str) -> ImageRecord:
         """Find an image by its id, or the newest of a name: one that is finished and here, where there is one.
@@ -273,7 +242,7 @@ class Workshop:
             await finish(self._add_sandbox(record))
         except asyncio.CancelledError:  # the row may be there by now
             with suppress(KodaError):
-                await finish(self._clear(where, record.id))
+                await finish(self._standing.clear(where, record.id))
             raise
         try:
             async with being_made(lambda until: self._store.put_sandbox(replace(record, expires_at=until))):
@@ -290,7 +259,7 @@ class Workshop:
                 raise Conflict(f"the sandbox {record.id} was terminated while it was being made; make another")
         except BaseException as error:
             with suppress(KodaError):  # what cannot be cleared away now, the next list clears: its row says "creating"
-                await finish(self._clear(where, record.id))
+                await finish(self._standing.clear(where, record.id))
             if isinstance(error, TemplateNotFound) and found is not None:
                 raise TemplateNotFound(
                     f"the image {found.name!r} ({found.id}) cannot be used; create it again with `koda image create` "
@@ -307,9 +276,7 @@ class Workshop:
         here; what is elsewhere is left alone.
         """
         rows = await self._store.own_sandboxes(user_id=self._user_id, live=not everything)
-        names = {row.provider for row in rows if row.status != "destroyed"}
-        seen = dict(zip(names, await asyncio.gather(*(self._look(name) for name in names)), strict=True))
-        states = [await self._sandbox_state(row, seen.get(row.provider)) for row in rows]
+        states = await self._standing.sandboxes(rows)
         return states if everything else [one for one in states if one.state not in ("gone", "terminated")]
 
     async def connect(self, sandbox_id: str) -> Sandbox:
@@ -383,7 +350,7 @@ class Workshop:
             raise _elsewhere(
                 row, f"terminate it there; if that is no more, forget it: koda sandbox terminate --forget {row.id}"
             )
-        await self._clear(provider, row.id)
+        await self._standing.clear(provider, row.id)
 
     # processes
 
@@ -402,7 +369,7 @@ class Workshop:
         )
         if not await self._store.put_process(record):
             raise _no_sandbox(row.id, "it was terminated meanwhile; make another")
-        return await self._process_state(record, started)
+        return await self._standing.process(record, started)
 
     async def launch_and_follow(self, sandbox_id: str, name: str, command: str) -> AsyncGenerator[Output]:
         """Start a process and yield what it writes until it ends; whoever stops reading leaves it running."""
@@ -435,7 +402,7 @@ class Workshop:
         found: list[list[ProcessState]] = []
         for row in rows:
             try:
-                found.append(await self._processes(row))
+                found.append(await self._standing.processes(row, await self._tmux(row)))
             except KodaError:
                 if sandbox_id is not None:
                     raise  # of many, one may have ended since the list was read, or be no longer what it was
@@ -517,67 +484,6 @@ class Workshop:
                 return image
         return None
 
-    async def _image_state(self, image: ImageRecord) -> ImageState:
-        try:
-            if await self._providers.at(image) is None:
-                return ImageState(record=image, state="elsewhere")
-            if image.provider_id is None:
-                return ImageState(record=image, state="creating")
-            there = await (await self._providers.images(image.provider)).exists(image.provider_id)
-        except KodaError:
-            return ImageState(record=image, state="unknown")
-        return ImageState(record=image, state="ready" if there else "missing")
-
-    async def _look(self, provider: str) -> _Seen | None:
-        """See what a provider has; None where it cannot be asked."""
-        try:
-            where = await self._providers.get(provider)
-            return _Seen(where, await where.place(), {info.id: info for info in await where.list()})
-        except KodaError:
-            return None
-
-    async def _sandbox_state(self, row: SandboxRecord, seen: _Seen | None) -> SandboxState:
-        if row.status == "destroyed":
-            return SandboxState(record=row, state="terminated")
-        if seen is None:
-            return SandboxState(record=row, state="unknown")
-        if not seen.place.is_where(row.place, row.host):
-            return SandboxState(record=row, state="elsewhere")
-        if row.expired_at(now()):
-            cleared = await self._cleared(seen.provider, row.id)
-            return SandboxState(record=row, state="terminated" if cleared else "unknown")
-        if row.status == "creating" and not is_unfinished(row):
-            return SandboxState(record=row, state="creating")
-        info = seen.infos.get(row.id)
-        if info is not None and row.status == "ready" and (info.alive or info.paused):
-            return SandboxState(record=row, state="running" if info.alive else "paused")
-        now_there = await self._store.get_sandbox(row.id, user_id=self._user_id)
-        if now_there != row:  # it was finished, or renewed, after the list was read
-            return await self._sandbox_state(now_there, await self._look(row.provider))
-        if row.status == "ready":  # that a list leaves it out is thin evidence; what can be connected to is there
-            try:
-                await seen.provider.connect(row.id)
-                return SandboxState(record=row, state="running")
-            except SandboxNotFound:
-                pass
-            except KodaError:
-                return SandboxState(record=row, state="unknown")
-        return SandboxState(record=row, state="gone" if await self._cleared(seen.provider, row.id) else "unknown")
-
-    async def _cleared(self, provider: SandboxProvider, sandbox_id: str) -> bool:
-        """End a sandbox as far as that can be done now; whoever lists next tries again."""
-        try:
-            await self._clear(provider, sandbox_id)
-        except KodaError:
-            return False
-        return True
-
-    async def _clear(self, provider: SandboxProvider | None, sandbox_id: str) -> None:
-        """End a sandbox, where it is here, and its rows."""
-        if provider is not None:
-            await provider.destroy(sandbox_id)
-        await self._store.sandbox_destroyed(sandbox_id)
-
     async def _row(self, sandbox_id: str) -> SandboxRecord:
         try:
             return await self._store.get_sandbox(sandbox_id, user_id=self._user_id)
@@ -589,7 +495,7 @@ class Workshop:
             raise _no_sandbox(row.id, "it was terminated; make another")
         if row.expires_at is not None and row.expired_at(now()):
             if (provider := await self._providers.at(row)) is not None:
-                await self._clear(provider, row.id)
+                await self._standing.clear(provider, row.id)
             raise _no_sandbox(
                 row.id, f"its time was over at {row.expires_at:%Y-%m-%d %H:%M:%S} UTC; make another, with more of it"
             )
@@ -608,41 +514,6 @@ class Workshop:
 
     async def _tmux(self, row: SandboxRecord) -> Tmux:
         return Tmux(await self._open(row), network=row.network)
-
-    async def _processes(self, row: SandboxRecord) -> list[ProcessState]:
-        """Ask tmux, and put the rows right by what it says."""
-        there = {one.name: one for one in await (await self._tmux(row)).processes()}
-        rows = {one.name: one for one in await self._store.sandbox_processes(row.id)}
-        for name, process in there.items():
-            if name not in rows or rows[name].run != process.run:  # whoever launched it died before it was written
-                rows[name] = ProcessRecord(
-                    sandbox_id=row.id,
-                    name=name,
-                    user_id=self._user_id,
-                    command="",
-                    run=process.run,
-                    created_at=process.started_at,
-                )
-        return [await self._process_state(rows[name], there.get(name)) for name in sorted(rows)]
-
-    async def _process_state(self, record: ProcessRecord, found: Process | None) -> ProcessState:
-        """Say what tmux says, and write down an end once it is known."""
-        if found is not None and (found.running or found.exit_code is None):
-            return ProcessState(record=record, state="running")
-        code = record.exit_code if found is None else found.exit_code
-        if record.ended_at is None or record.exit_code != code:
-            record = replace(record, ended_at=record.ended_at or now(), exit_code=code)
-            await self._store.put_process(record)
-        return ProcessState(record=record, state="lost" if code is None else "ended")
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What a provider has, where."""
-
-    provider: SandboxProvider
-    place: Place
-    infos: dict[str, SandboxInfo]
 
 
 async def _on(source: Source, maker: ImageMaker) -> Source:

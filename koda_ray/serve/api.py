@@ -14,7 +14,7 @@ from starlette.middleware import Middleware
 
 from koda_ray import __version__
 from koda_ray.events import Envelope
-from koda_ray.sandbox.workshop import Providers
+from koda_ray.sandbox.providers import Providers
 from koda_ray.serve import problem
 from koda_ray.serve.background import Background
 from koda_ray.serve.deps import ApiDeps

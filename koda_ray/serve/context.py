@@ -11,7 +11,8 @@ from fastapi import Depends, Header, Path
 from starlette.requests import HTTPConnection
 
 from koda_ray.errors import InvalidInput
-from koda_ray.sandbox.workshop import Providers, Workshop
+from koda_ray.sandbox.providers import Providers
+from koda_ray.sandbox.workshop import Workshop
 from koda_ray.serve.background import Background
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.streams import Watchers

@@ -39,7 +39,8 @@ from koda_ray.errors import KodaError, NotFound, ServerFailed
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.sandbox.preview import BAD_GATEWAY, http_client, open_socket
-from koda_ray.sandbox.workshop import Providers, Workshop
+from koda_ray.sandbox.providers import Providers
+from koda_ray.sandbox.workshop import Workshop
 from koda_ray.serve.deps import SessionDirectory
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.limits import BodyLimit

@@ -30,8 +30,9 @@ from koda_ray.sandbox.e2b import E2BProvider
 from koda_ray.sandbox.e2b_sandbox import E2BSandbox
 from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.preview import DESKTOP_PORT, answers_at
+from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.service import SandboxService, _warn_unkept, provider_from
-from koda_ray.sandbox.workshop import Providers, Workshop
+from koda_ray.sandbox.workshop import Workshop
 from koda_ray.state.json_store import JSONStore
 from koda_ray.types import new_id
 from tests.sandbox.e2b import provider_of, server

@@ -14,9 +14,10 @@ import pytest
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError, NotFound, QuotaExceeded, TemplateNotFound
 from koda_ray.sandbox.e2b_sandbox import E2BSandbox
+from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.service import other_providers, provider_from
 from koda_ray.sandbox.unfinished import clear_own
-from koda_ray.sandbox.workshop import Providers, Workshop
+from koda_ray.sandbox.workshop import Workshop
 from koda_ray.state.json_store import JSONStore
 from koda_ray.types import now
 from tests.sandbox.e2b import server

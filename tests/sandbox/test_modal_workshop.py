@@ -14,7 +14,8 @@ from koda_ray.config import Settings
 from koda_ray.errors import Missing, TemplateNotFound
 from koda_ray.sandbox.modal import ModalProvider
 from koda_ray.sandbox.modal_sandbox import ModalSandbox
-from koda_ray.sandbox.workshop import Providers, Workshop
+from koda_ray.sandbox.providers import Providers
+from koda_ray.sandbox.workshop import Workshop
 from koda_ray.state.json_store import JSONStore
 from tests.sandbox.e2b import Ids
 from tests.sandbox.e2b_server.machine import Image

@@ -25,7 +25,8 @@ from koda_ray.errors import (
     SandboxNotFound,
     TemplateNotFound,
 )
-from koda_ray.sandbox.workshop import Providers, Workshop
+from koda_ray.sandbox.providers import Providers
+from koda_ray.sandbox.workshop import Workshop
 from koda_ray.state.json_store import JSONStore
 from tests.sandbox.terminals import shown, until
 

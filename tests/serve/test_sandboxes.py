@@ -15,7 +15,7 @@ import psutil
 import pytest
 from websockets.asyncio.client import connect
 
-from koda_ray.sandbox.workshop import Providers
+from koda_ray.sandbox.providers import Providers
 from koda_ray.serve.preview import create_preview_app, reaching
 from tests.sandbox.conftest import write_packages, write_template
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as InPath
 
-from koda_ray.sandbox.workshop import ImageState
+from koda_ray.sandbox.standing import ImageState
 from koda_ray.serve.archives import unpack
 from koda_ray.serve.context import OwnWorkshop
 from koda_ray.serve.problem import READ, USED, responses

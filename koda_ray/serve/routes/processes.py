@@ -19,8 +19,9 @@ from pydantic import BaseModel, ValidationError
 
 from koda_ray.errors import KodaError
 from koda_ray.sandbox.base import Terminal
+from koda_ray.sandbox.standing import ProcessState
 from koda_ray.sandbox.tmux import MAX_OUTPUT_BYTES
-from koda_ray.sandbox.workshop import ProcessState, Workshop
+from koda_ray.sandbox.workshop import Workshop
 from koda_ray.serve.context import Deps, OwnWorkshop, deps_of, workshop_of
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.problem import USED, responses

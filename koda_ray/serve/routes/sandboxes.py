@@ -12,7 +12,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from koda_ray.errors import NotFound, SandboxNotFound
 from koda_ray.sandbox.preview import DESKTOP_PORT
-from koda_ray.sandbox.workshop import SandboxState
+from koda_ray.sandbox.standing import SandboxState
 from koda_ray.serve.context import Deps, OwnWorkshop, User
 from koda_ray.serve.problem import READ, USED, responses
 from koda_ray.serve.routes.preview import preview_origin
