@@ -28,6 +28,7 @@ from koda_ray.sandbox.base import FileChange, PreviewEndpoint, Sandbox, SandboxP
 from koda_ray.sandbox.preview import BAD_GATEWAY, http_client
 from koda_ray.sandbox.watching import MAX_BATCH
 from koda_ray.types import new_id
+from tests.sandbox.begun import timed_out
 from tests.sandbox.leftovers import Leftovers
 from tests.sandbox.refusals import refusals
 
@@ -304,7 +305,7 @@ class SandboxConformance:
         await asyncio.sleep(0.1)
         await provider.destroy(box.id)
         with pytest.raises(SandboxNotFound):
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(60):
                 await waiting
 
     # its life
@@ -538,9 +539,8 @@ class SandboxConformance:
     async def test_a_timeout_ends_the_whole_tree(self, box: Sandbox) -> None:
         daemon = "(setsid sh -c 'while :; do date +%s%N > src/beat.ts; sleep 0.02; done' &)"
         script = f"trap '' TERM INT HUP; echo before the end; {daemon}; while :; do sleep 1; done"
-        with pytest.raises(CommandTimeout) as caught:
-            await box.run(("sh", "-c", script), timeout_s=1.0)
-        assert "before the end" in caught.value.message
+        error = await timed_out(box, ("sh", "-c", script), begun=["src/beat.ts"])
+        assert "before the end" in error.message
         last = await box.read_file("src/beat.ts")
         await asyncio.sleep(0.2)
         assert await box.read_file("src/beat.ts") == last
@@ -600,6 +600,7 @@ class SandboxConformance:
 
     @pytest.mark.full
     async def test_what_is_refused_is_in_the_log(self, box: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+        much = "seq 1 400000; echo >src/much.ts; sleep 60"
         for attempt, refused in (
             (lambda: box.run(("sudo", "ls")), {"command"}),
             (lambda: box.keep("server", ("sudo", "ls")), {"command"}),
@@ -608,7 +609,7 @@ class SandboxConformance:
             (lambda: box.run(("true",), cwd="../.."), {"path"}),
             (lambda: box.run(("sleep", "60"), timeout_s=0.5), {"time"}),
             (lambda: box.run(("seq", "1", "400000"), timeout_s=60), {"output"}),
-            (lambda: box.run(("sh", "-c", "seq 1 400000; sleep 60"), timeout_s=5), {"time", "output"}),
+            (lambda: timed_out(box, ("sh", "-c", much), begun=["src/much.ts"]), {"time", "output"}),
         ):
             with suppress(CommandBlocked, CommandTimeout, InvalidPath):
                 await attempt()
@@ -676,7 +677,7 @@ class SandboxConformance:
 
     async def test_a_dev_server_that_cannot_start(self, box: Sandbox) -> None:
         with pytest.raises(KodaError) as caught:
-            await box.start_preview(timeout_s=20)
+            await box.start_preview(timeout_s=60)
         assert caught.value.code == "SERVER_FAILED"
         assert "vite" in caught.value.message
 
@@ -709,7 +710,7 @@ async def _watching(box: Sandbox, path: str = ".") -> AsyncGenerator[_Told]:
 
 async def _got(endpoint: PreviewEndpoint, path: str) -> str:
     assert endpoint.base == "/"
-    async with http_client(endpoint, timeout=httpx.Timeout(10)) as client:
+    async with http_client(endpoint, timeout=httpx.Timeout(60)) as client:
         answer = await client.get(path)
         if answer.status_code == BAD_GATEWAY:
             raise httpx.ConnectError("nobody is behind the gateway")
@@ -733,7 +734,7 @@ async def _prints(box: Sandbox, name: str, text: str) -> bool:
     return text in await box.output(name)
 
 
-async def _until(done: Callable[[], Awaitable[bool]], *, deadline_s: float = 20.0) -> None:
+async def _until(done: Callable[[], Awaitable[bool]], *, deadline_s: float = 60.0) -> None:
     async with asyncio.timeout(deadline_s):
         while not await done():
             await asyncio.sleep(0.02)

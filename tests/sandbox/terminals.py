@@ -77,10 +77,12 @@ class TerminalConformance:
     def tmux(self, box: Sandbox) -> Tmux:
         return Tmux(box)
 
-    async def test_a_process_is_followed_to_its_end_and_read_afterwards(self, tmux: Tmux) -> None:
+    async def test_a_process_is_followed_to_its_end_and_read_afterwards(self, tmux: Tmux, box: Sandbox) -> None:
         assert await tmux.processes() == []
-        made = await tmux.launch("one", "pwd; echo to stderr >&2; test -t 0 && echo at a terminal; sleep 0.3; exit 7;")
+        says = "pwd; echo to stderr >&2; test -t 0 && echo at a terminal"
+        made = await tmux.launch("one", f"{says}; while [ ! -e src/end.ts ]; do sleep 0.02; done; exit 7;")
         assert (made.name, made.running, made.exit_code) == ("one", True, None)
+        await box.write_files({"src/end.ts": b""})
         data, last = await all_of(tmux, "one")
         assert data.decode().splitlines() == ["/home/user/project", "to stderr", "at a terminal"]
         assert last.exit_code == 7

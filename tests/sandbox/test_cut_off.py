@@ -71,9 +71,9 @@ def _cut_off(maker: subprocess.Popen[str], name: str, *, after_s: float) -> None
 
 async def _reaped(provider: SandboxProvider) -> None:
     """Whatever there is, its owner is gone and no row names it."""
-    found = [info.id for info in await provider.list()]
-    assert sorted(await SandboxService(provider).reap([])) == sorted(found)
-    assert await provider.list() == []
+    async with asyncio.timeout(60):
+        while found := {info.id for info in await provider.list()}:
+            assert set(await SandboxService(provider).reap([])) >= found
 
 
 @pytest.mark.full
@@ -109,11 +109,13 @@ async def test_a_container_whose_making_is_cut_off_leaves_nothing(
 ) -> None:
     given = {"root": str(boxes), "image": docker_image, "address": docker_address}
     seen: set[str] = set()
-    for step in range(30):
-        if step >= 6 and "running" in seen:  # how far one comes in a time is the machine's business
+    for step in range(24):  # how far one comes in a time is the machine's business
+        late, early = "running" in seen, not seen.isdisjoint({"none", "created"})
+        if step >= 6 and late and early:
             break
         name = docker_leftovers.new_id()
-        await asyncio.to_thread(_cut_off, _maker(**given), name, after_s=0.02 + step * 0.1)
+        after_s = 0.02 if late and not early else 0.02 + step * 0.1 * 1.15**step
+        await asyncio.to_thread(_cut_off, _maker(**given), name, after_s=after_s)
         await asyncio.sleep(0.3)  # what the engine was asked for already, it still does
         found = await docker_provider._ours(name)
         seen.add("none" if found is None else found.state)

@@ -103,7 +103,7 @@ async def test_an_image_whose_making_is_cancelled_ends_its_build(town: Town, slo
     making = asyncio.create_task(home.ann.create_image(slow))
     await building(api)
     making.cancel()
-    await asyncio.wait({making}, timeout=30)
+    await asyncio.wait({making}, timeout=60)
     assert making.cancelled() and await home.store.images() == []
     await nothing_builds(api)
 

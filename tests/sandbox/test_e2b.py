@@ -53,6 +53,10 @@ async def box(provider: E2BProvider) -> E2BSandbox:
     return await make(provider)
 
 
+LIFETIME_S = 6
+"""Long enough for a busy machine to renew it in time."""
+
+
 async def make(provider: E2BProvider) -> E2BSandbox:
     return await provider.create(sandbox_id=new_id("sbx"), session_id="ses_a", user_id="usr_a")
 
@@ -108,13 +112,16 @@ async def test_the_project_cannot_touch_what_serves_us(box: E2BSandbox) -> None:
 
 @pytest.mark.full
 async def test_a_fork_bomb_meets_the_limit(box: E2BSandbox, server: E2BServer) -> None:
-    script = "for (let n = 0; n < 200; n++) require('child_process').spawn('sleep', ['30']).on('error', () => {})"
-    running = asyncio.create_task(box.run(("node", "-e", script), timeout_s=2))
+    script = "for (let n = 0; n < 200; n++) require('child_process').spawn('sleep', ['600']).on('error', () => {})"
     most = 0
-    while not running.done():
-        most = max(most, len(server.of(box.id).machine.pids))
-        await asyncio.sleep(0.02)
-    assert isinstance(running.exception(), CommandTimeout)
+    for limit_s in (2, 10, 50):  # how soon it has begun is the machine's business
+        running = asyncio.create_task(box.run(("node", "-e", script), timeout_s=limit_s))
+        while not running.done():
+            most = max(most, len(server.of(box.id).machine.pids))
+            await asyncio.sleep(0.02)
+        assert isinstance(running.exception(), CommandTimeout)
+        if most > 10:
+            break
     assert 10 < most <= 64 + 8  # the limit, and what serves us
     await until(lambda: small(server, box))
     assert (await box.run(("echo", "well"))).stdout == "well\n"
@@ -164,8 +171,8 @@ async def test_endless_output_of_a_background_process_stays_small(box: E2BSandbo
 
 @pytest.mark.full
 async def test_it_lives_while_it_is_used_and_not_longer(server: E2BServer) -> None:
-    box = await make(provider_of(server, lifetime_s=2))
-    done = await box.run(("sh", "-c", "sleep 4; echo still here"), timeout_s=20)
+    box = await make(provider_of(server, lifetime_s=LIFETIME_S))
+    done = await box.run(("sh", "-c", f"sleep {LIFETIME_S + 2}; echo still here"), timeout_s=60)
     assert done.stdout == "still here\n"
     await until(lambda: gone(server, box))
     for call in (box.read_file("src/App.tsx"), box.run(("true",)), box.start_preview()):
@@ -176,13 +183,13 @@ async def test_it_lives_while_it_is_used_and_not_longer(server: E2BServer) -> No
 
 @pytest.mark.full
 async def test_a_page_that_somebody_looks_at_keeps_it(server: E2BServer) -> None:
-    box = await make(provider_of(server, lifetime_s=2))
+    box = await make(provider_of(server, lifetime_s=LIFETIME_S))
     serve = b"require('http').createServer((q, s) => s.end('page')).listen(5173, '0.0.0.0')\n"
     await box.write_files({"scripts/serve.cjs": serve})
     await box.start("server", ("node", "scripts/serve.cjs"), network=True)
     await until(lambda: answers_at(box.endpoint(5173)))
     await box.start_preview()
-    await asyncio.sleep(4)
+    await asyncio.sleep(LIFETIME_S + 2)
     assert not await gone(server, box)
     await box.stop("preview")
     await until(lambda: gone(server, box))
@@ -194,7 +201,7 @@ async def gone(server: E2BServer, box: E2BSandbox) -> bool:
 
 @pytest.mark.full
 async def test_one_that_e2b_paused_goes_on_where_it_was(server: E2BServer) -> None:
-    provider = provider_of(server, lifetime_s=2, on_timeout="pause")
+    provider = provider_of(server, lifetime_s=LIFETIME_S, on_timeout="pause")
     box = await make(provider)
     await box.write_files({"src/kept.ts": b"kept"})
     info = await box.start("kept", ("sleep", "600"))
@@ -570,7 +577,7 @@ async def prints(box: E2BSandbox, name: str, text: str) -> bool:
     return text in await box.output(name)
 
 
-async def until(done: Callable[[], Awaitable[bool]], *, deadline_s: float = 30.0) -> None:
+async def until(done: Callable[[], Awaitable[bool]], *, deadline_s: float = 60.0) -> None:
     async with asyncio.timeout(deadline_s):
         while not await done():
             await asyncio.sleep(0.05)

@@ -87,7 +87,7 @@ async def test_a_server_that_never_answers_is_ended(studio: E2BSandbox) -> None:
     assert await studio.processes() == []
     await studio.write_files({"vite.config.ts": b"throw new Error('this configuration is broken');\n"})
     with pytest.raises(ServerFailed, match="this configuration is broken"):
-        await studio.start_preview(timeout_s=30)
+        await studio.start_preview(timeout_s=60)
 
 
 async def test_the_project_builds_there(studio: E2BSandbox) -> None:

@@ -67,14 +67,14 @@ class TestE2BWorkshop(BuildsConformance):
     async def test_a_sandbox_lives_while_somebody_looks_at_a_process_and_not_longer(
         self, settings: Settings, store: JSONStore, world: World
     ) -> None:
-        providers = Providers(settings.model_copy(update={"sandbox_lifetime_s": 2}), store)
+        providers = Providers(settings.model_copy(update={"sandbox_lifetime_s": 6}), store)
         ann = Workshop(store, providers, user_id="ann")
         box = await ann.create_sandbox()
-        said = [piece async for piece in ann.launch_and_follow(box.id, "slow", "sleep 4; echo done; exit 3")]
+        said = [piece async for piece in ann.launch_and_follow(box.id, "slow", "sleep 8; echo done; exit 3")]
         assert (b"".join(piece.data for piece in said), said[-1].exit_code) == (b"done\r\n", 3)
         await ann.launch(box.id, "shell", "exec sh")
         terminal = await ann.attach(box.id, "shell", rows=24, columns=80)
-        await asyncio.sleep(4)
+        await asyncio.sleep(8)
         await terminal.write(b"echo still-$((6 * 7))\r")
         await shown(terminal, b"still-42")
         await terminal.close()

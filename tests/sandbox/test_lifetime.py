@@ -59,8 +59,7 @@ async def test_a_use_renews_it_only_when_it_is_due(provider: Provider) -> None:
 async def test_a_long_use_renews_it_again_and_again(provider: Provider) -> None:
     lifetime = Lifetime(LIFE_S, provider.renew)
     async with lifetime.used():
-        await until(lambda: provider.renewals >= 4)
-        assert lifetime.left_s > 0
+        await until(lambda: provider.renewals >= 4 and lifetime.left_s > 0)
     seen = provider.renewals
     await until(lambda: lifetime.left_s <= 0)
     assert provider.renewals == seen
@@ -101,7 +100,7 @@ async def test_one_that_is_gone_is_not_found(provider: Provider) -> None:
 
 
 async def test_a_provider_that_is_down_is_asked_again_while_there_is_time(provider: Provider) -> None:
-    lifetime = Lifetime(LIFE_S, provider.renew)
+    lifetime = Lifetime(4 * LIFE_S, provider.renew)  # a busy machine may come to it later, but not too late
     provider.error = SandboxError("down")
     with capture_logs() as logs:
         async with lifetime.used():

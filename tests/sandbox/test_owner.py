@@ -185,7 +185,7 @@ async def test_a_creation_that_is_cancelled_as_its_last_step_begins_leaves_nothi
 
     monkeypatch.setattr(local, "find_node", slow)
     creating = asyncio.create_task(provider.create(sandbox_id=name, session_id="ses_a", user_id="usr_a"))
-    assert await asyncio.to_thread(made.wait, 20)
+    assert await asyncio.to_thread(made.wait, 60)
     creating.cancel()
     with pytest.raises(asyncio.CancelledError):
         await creating
@@ -252,7 +252,10 @@ async def test_whoever_destroys_one_shuts_the_doors_of_its_owner(
     await box.reach(8000, of="idle")
     assert [line for line in leftovers.processes(name) if DOORWAY in line]
     await other.destroy(name)
-    assert leftovers.processes(name) == []
+    deadline = time.monotonic() + 60  # what was killed is there until the machine gets round to it
+    while (left := leftovers.processes(name)) and time.monotonic() < deadline:
+        await asyncio.sleep(0.02)
+    assert left == []
     with pytest.raises(SandboxNotFound):
         await box.reach(8000, of="idle")
     await provider.close()

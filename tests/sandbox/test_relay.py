@@ -73,7 +73,7 @@ async def gone(folder: Path, *ports: int) -> None:
 
 
 async def test_one_that_nobody_uses_goes_and_comes_back(link: Link, folder: Path) -> None:
-    relays = Relays(str(folder), link, idle_s=0.2)
+    relays = Relays(str(folder), link, idle_s=1.0)
     path = await relays.path(3000)
     words, used = await said(path)
     assert words == b"3000 hello"

@@ -43,11 +43,14 @@ def test_what_processes_share_is_counted_once() -> None:
     script = """
 at = mmap.mmap(-1, 64 << 20); at.write(b"x" * (64 << 20))
 own = bytearray(os.urandom(1 << 20) * 32)
+hears, tells = os.pipe()
 for _ in range(3):
     if os.fork() == 0:
         at[:] = at[:]
-        time.sleep(60)
-time.sleep(0.5)
+        os.write(tells, b".")
+        time.sleep(600)
+for _ in range(3):
+    os.read(hears, 1)
 """
     with running(script) as pid:
         assert len(family([pid])) == 4

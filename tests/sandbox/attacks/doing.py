@@ -11,7 +11,7 @@ from tests.sandbox.conftest import AnySandbox
 __all__ = ["perl", "sh"]
 
 
-async def sh(sandbox: AnySandbox, text: str, *, timeout_s: float = 30.0) -> tuple[int, str]:
+async def sh(sandbox: AnySandbox, text: str, *, timeout_s: float = 90.0) -> tuple[int, str]:
     done = await sandbox.run(("sh", "-c", text), timeout_s=timeout_s)
     return done.exit_code, done.stdout + done.stderr
 
@@ -19,5 +19,5 @@ async def sh(sandbox: AnySandbox, text: str, *, timeout_s: float = 30.0) -> tupl
 async def perl(sandbox: AnySandbox, text: str) -> str:
     if shutil.which("perl") is None:
         pytest.skip("needs perl, which makes system calls by number")
-    done = await sandbox.run(("perl", "-e", text))
+    done = await sandbox.run(("perl", "-e", text), timeout_s=90)
     return done.stdout + done.stderr

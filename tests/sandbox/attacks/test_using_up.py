@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
@@ -10,6 +11,7 @@ from koda_ray.errors import CommandTimeout, KodaError, NotFound, QuotaExceeded, 
 from koda_ray.sandbox.docker_sandbox import DockerSandbox
 from koda_ray.sandbox.reading import MAX_ENTRIES
 from tests.sandbox.attacks.doing import perl, sh
+from tests.sandbox.begun import timed_out
 from tests.sandbox.conftest import MB, AnySandbox, gvisor_too
 from tests.sandbox.refusals import refusals
 
@@ -22,19 +24,23 @@ def _hears_of_processes(sandbox: AnySandbox) -> bool:
 
 
 async def test_a_fork_bomb(sandbox: AnySandbox, neighbour: AnySandbox, capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        done = await sandbox.run(("sh", "-c", "bomb() { bomb | bomb & }; bomb; sleep 60"), timeout_s=1.0)
-        assert done.exit_code != 0  # its own shell was refused a process
-    except KodaError as error:
-        assert error.code in ("TIMEOUT", "QUOTA_EXCEEDED")
-    code, text = await sh(sandbox, "echo alive")
-    assert (code, text) == (0, "alive\n")
-    refused = refusals(capsys, sandbox.id)
+    refused: set[str] = set()
+    for limit_s in (1.0, 5.0, 25.0):  # how soon it is refused a process is the machine's business
+        try:
+            done = await sandbox.run(("sh", "-c", "bomb() { bomb | bomb & }; bomb; sleep 60"), timeout_s=limit_s)
+            assert done.exit_code != 0  # its own shell was refused a process
+        except KodaError as error:
+            assert error.code in ("TIMEOUT", "QUOTA_EXCEEDED")
+        code, text = await sh(sandbox, "echo alive")
+        assert (code, text) == (0, "alive\n")
+        refused |= refusals(capsys, sandbox.id)
+        if refused - {"time"} or not _hears_of_processes(sandbox):
+            break
     assert refused and (refused - {"time"} in ({"processes"}, {"limit"}) or not _hears_of_processes(sandbox))
 
 
 async def test_more_processes_than_allowed(sandbox: AnySandbox, capsys: pytest.CaptureFixture[str]) -> None:
-    _, text = await sh(sandbox, "for i in $(seq 200); do sleep 30 & done; echo all started")
+    _, text = await sh(sandbox, "for i in $(seq 200); do sleep 80 & done; echo all started")
     assert "all started" not in text or "fork" in text.lower(), text
     assert refusals(capsys, sandbox.id) in ({"processes"}, {"limit"}) or not _hears_of_processes(sandbox)
 
@@ -48,7 +54,7 @@ async def test_a_memory_bomb(sandbox: AnySandbox, neighbour: AnySandbox, capsys:
     assert (await sh(sandbox, "echo alive")) == (0, "alive\n")
 
 
-_SHARED = "my $at = syscall(9, 0, 640 << 20, 3, 0x8021, -1, 0); $at > 0 or exit 7; sleep 20; print 'kept'"
+_SHARED = "my $at = syscall(9, 0, 640 << 20, 3, 0x8021, -1, 0); $at > 0 or exit 7; sleep 60; print 'kept'"
 _IN_FILES = """
   my ($name, $data, @held) = ("x", "x" x (1 << 20));
   for (1..12) {
@@ -56,7 +62,7 @@ _IN_FILES = """
     for (1..56) { syswrite($file, $data) or exit 7 }
     push @held, $file;
   }
-  sleep 20; print "kept";
+  sleep 60; print "kept";
 """
 
 
@@ -79,23 +85,28 @@ async def test_memory_in_file_systems_is_bounded(sandbox: AnySandbox) -> None:
 
 @gvisor_too
 async def test_infinite_output(sandbox: AnySandbox, neighbour: AnySandbox, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(CommandTimeout) as caught:
-        await sandbox.run(("sh", "-c", "yes to infinity"), timeout_s=1.0)
-    assert len(caught.value.message) < 2000
-    assert refusals(capsys, sandbox.id) == {"time", "output"}
+    refused: set[str] = set()
+    for limit_s in (1.0, 5.0, 25.0):  # how soon it is too much is the machine's business
+        with pytest.raises(CommandTimeout) as caught:
+            await sandbox.run(("sh", "-c", "yes to infinity"), timeout_s=limit_s)
+        assert len(caught.value.message) < 2000
+        if "output" in (refused := refusals(capsys, sandbox.id)):
+            break
+    assert refused == {"time", "output"}
 
 
 async def test_a_process_that_does_not_want_to_end(sandbox: AnySandbox, capsys: pytest.CaptureFixture[str]) -> None:
     """It ignores what can be ignored, and has put a daemon in the background that does the same."""
     deaf = "trap '' HUP INT QUIT TERM; while :; do date +%s%N > src/$0.ts; sleep 0.02; done"
-    with pytest.raises(CommandTimeout):
-        await sandbox.run(("sh", "-c", f"(setsid sh -c '{deaf.replace(chr(39), chr(34))}' daemon &); {deaf}", "front"),
-                          timeout_s=0.5)  # fmt: skip
+    script = f"(setsid sh -c '{deaf.replace(chr(39), chr(34))}' daemon &); {deaf}"
+    await timed_out(sandbox, ("sh", "-c", script, "front"), begun=["src/front.ts", "src/daemon.ts"])
     assert refusals(capsys, sandbox.id) == {"time"}
     last = await sandbox.read_files(["src/front.ts", "src/daemon.ts"])
     await asyncio.sleep(0.1)
     assert await sandbox.read_files(["src/front.ts", "src/daemon.ts"]) == last
-    await sh(sandbox, f"(setsid sh -c '{deaf.replace(chr(39), chr(34))}' daemon >/dev/null 2>&1 &); sleep 0.1")
+    await sandbox.remove("src/daemon.ts")
+    begun = "while [ ! -s src/daemon.ts ]; do sleep 0.02; done"
+    await sh(sandbox, f"(setsid sh -c '{deaf.replace(chr(39), chr(34))}' daemon >/dev/null 2>&1 &); {begun}")
     last = await sandbox.read_file("src/daemon.ts")
     await asyncio.sleep(0.1)
     assert await sandbox.read_file("src/daemon.ts") == last
@@ -105,7 +116,10 @@ async def test_a_process_that_does_not_want_to_end(sandbox: AnySandbox, capsys: 
 @gvisor_too
 async def test_a_daemon_that_would_outlive_its_command(sandbox: AnySandbox, capsys: pytest.CaptureFixture[str]) -> None:
     """Forked twice, in a session of its own; what a command only leaves in the background is none."""
-    daemon = "(setsid sh -c 'sleep 600 & exec sleep 600' >/dev/null 2>&1 &); sleep 0.2"
+    daemon = (
+        "rm -f src/two; (setsid sh -c 'sleep 600 & echo >src/two; exec sleep 600' >/dev/null 2>&1 &); "
+        "while [ ! -e src/two ]; do sleep 0.02; done"
+    )
     assert await sh(sandbox, "sleep 600 & sleep 0.01 & setsid true; echo left; exit 3") == (3, "left\n")
     assert refusals(capsys, sandbox.id) == set()
     assert await sh(sandbox, f"{daemon}; exit 3") == (3, "")
@@ -170,10 +184,11 @@ async def test_a_disk_is_not_filled_where_nobody_looks(
 ) -> None:
     big = "big() { head -c 12000000 /dev/zero; }; fill() { for i in $(seq 7); do big >$1/$i || exit 1; done; }"
     try:
-        assert (await sh(sandbox, f"{big}; {hidden}; sleep 20"))[0] != 0, "it has 64 MB, and took 84"
+        assert (await sh(sandbox, f"{big}; {hidden}; sleep 60"))[0] != 0, "it has 64 MB, and took 84"
     except QuotaExceeded as error:  # the watchdog's way of saying it
         assert error.context["limit"] == "disk" and "SANDBOX_DISK_MB" in error.message
-        assert "80 MB are used, 64 MB are allowed" in error.message
+        used = re.search(r"(\d+) MB are used, 64 MB are allowed", error.message)
+        assert used is not None and 64 <= int(used[1]) <= 80, error.message  # it may look before the last is written
         assert refusals(capsys, sandbox.id) == {"limit"}
     assert (await sh(sandbox, "echo alive")) == (0, "alive\n")
 

@@ -29,7 +29,7 @@ class Way:
     path: str
     events: list[EgressEvent] = field(default_factory=list[EgressEvent])
 
-    async def ask(self, data: bytes, *, eof: bool = False, timeout_s: float = 20.0) -> bytes:
+    async def ask(self, data: bytes, *, eof: bool = False, timeout_s: float = 60.0) -> bytes:
         """Send bytes on a connection of their own and return all that comes back."""
         loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_UNIX) as client:
