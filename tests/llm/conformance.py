@@ -119,7 +119,7 @@ def lab_of(make: Callable[..., ModelProvider], wire: Callable[[], Wire], *, path
         *,
         key: str = "test-key",
         retry: RetryPolicy | None = None,
-        idle_timeout_s: float = 0.5,
+        idle_timeout_s: float = 60,
         call_timeout_s: float = 60,
     ) -> AsyncIterator[Bench]:
         with ModelServer(ScriptedModel(steps), wire=wire()) as server:
@@ -225,7 +225,7 @@ class ProviderConformance:
                     await collect(bench.provider, ask())
                 assert len(bench.server.requests) == 1
             wait_s = raised.value.context["retry_after_s"]
-            assert isinstance(wait_s, float) and 590 < wait_s <= 600
+            assert isinstance(wait_s, float) and 500 < wait_s <= 600
 
     async def test_silence_ends_the_stream(self, lab: Lab) -> None:
         script = [reply("Hello", delta_chars=1, pause_s=5)] * 2
@@ -234,12 +234,10 @@ class ProviderConformance:
                 await collect(bench.provider, ask())
 
     async def test_an_answer_that_never_ends_is_ended(self, lab: Lab) -> None:
-        async with lab([reply("Hello", hang=True)], call_timeout_s=1.0, idle_timeout_s=30) as bench:
+        async with lab([reply("Hello", hang=True)], call_timeout_s=1.0) as bench:
             with pytest.raises(ModelStreamBroken, match="no end after 1 s"):
                 await collect(bench.provider, ask())
-            await asyncio.to_thread(
-                bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left", timeout_s=10
-            )
+            await asyncio.to_thread(bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left")
 
     async def test_no_server_is_unreachable(self, lab: Lab) -> None:
         async with lab([]) as bench:
@@ -412,9 +410,7 @@ class ProviderConformance:
             events = bench.provider.stream(ask())
             assert isinstance(await anext(events), TextDelta)
             await cast("Any", events).aclose()
-            await asyncio.to_thread(
-                bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left", timeout_s=10
-            )
+            await asyncio.to_thread(bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left")
 
     async def test_a_reader_that_stops_at_the_message_holds_no_connection(self, lab: Lab) -> None:
         async with lab([reply("Hello"), reply("Hello")]) as bench:
@@ -439,24 +435,21 @@ class ProviderConformance:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            await asyncio.to_thread(
-                bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left", timeout_s=10
-            )
+            await asyncio.to_thread(bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left")
 
     async def test_cancelling_before_the_first_word_closes_the_connection(self, lab: Lab) -> None:
-        async with lab([reply("Hello", break_after=0, hang=True)], idle_timeout_s=30) as bench:
+        async with lab([reply("Hello", break_after=0, hang=True)]) as bench:
             task = asyncio.create_task(collect(bench.provider, ask()))
-            await asyncio.to_thread(bench.server.wait_for, lambda: bool(bench.server.requests), timeout_s=10)
+            await asyncio.to_thread(bench.server.wait_for, lambda: bool(bench.server.requests))
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            await asyncio.to_thread(
-                bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left", timeout_s=10
-            )
+            await asyncio.to_thread(bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left")
             assert len(bench.server.requests) == 1
 
     async def test_a_slow_stream_is_no_broken_one(self, lab: Lab) -> None:
-        async with lab([reply("four deltas of this", delta_chars=5, pause_s=0.2)]) as bench:
+        script = [reply("many deltas of this", delta_chars=1, pause_s=0.2)]  # longer together than it may be silent
+        async with lab(script, idle_timeout_s=2) as bench:
             await check_stream(bench.provider, ask())
 
     async def test_close_twice_and_go_on(self, lab: Lab) -> None:

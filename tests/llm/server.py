@@ -334,11 +334,11 @@ class ModelServer:
             self.closing.set()
             self._http.shutdown()
             self._http.server_close()
-            self._thread.join(10)
+            self._thread.join(60)
         if self.failures:
             raise self.failures[0]
 
-    def wait_for(self, happened: Callable[[], bool], *, timeout_s: float = 10.0) -> None:
+    def wait_for(self, happened: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
         """Wait until something has happened on the server's side."""
         deadline = time.monotonic() + timeout_s
         while not happened():

@@ -144,7 +144,7 @@ async def test_the_server_also_runs_as_a_process(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "tests.llm.server", "tests.llm.test_anthropic:stepwise", "--port-file", str(address)]
     process = subprocess.Popen(argv, cwd=Path(__file__).parents[2])
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not address.exists():
             assert process.poll() is None and time.monotonic() < deadline
         provider = AnthropicProvider("test-key", base_url=address.read_text())

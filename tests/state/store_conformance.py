@@ -958,7 +958,7 @@ class StoreConformance(HistoryConformance):
 
         async def work(turn: int) -> int:
             nonlocal inside, most
-            async with locked(stores[turn % 2], "build", holder=f"worker-{turn}", lease_s=5) as held:
+            async with locked(stores[turn % 2], "build", holder=f"worker-{turn}", lease_s=60) as held:
                 inside += 1
                 most = max(most, inside)
                 await asyncio.sleep(0.002)
@@ -970,7 +970,7 @@ class StoreConformance(HistoryConformance):
         assert most == 1
 
     async def test_a_held_lock_is_renewed_until_it_is_lost(self, store: Store) -> None:
-        async with locked(store, "build", holder="one", lease_s=0.3) as held:
+        async with locked(store, "build", holder="one", lease_s=3) as held:
             first = held.record.lease_until
             async with asyncio.timeout(60):
                 while held.record.lease_until == first:

@@ -56,18 +56,19 @@ class TestPostgres(StoreConformance):
         def closes(connection: Connection) -> None:
             close_charges(two._database, connection, mine_only)
 
-        written, waits = threading.Event(), text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        here = "datname = current_database() AND wait_event_type = 'Lock'"
+        written, waits = threading.Event(), text(f"SELECT count(*) FROM pg_stat_activity WHERE {here}")
 
         def before(connection: Connection) -> None:
             (settles if first == "settles" else closes)(connection)
             written.set()
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while not connection.execute(waits).scalar_one():  # the other has read, and waits for the accounts
                 assert time.monotonic() < deadline, "nobody waits"
                 connection.execute(text("SELECT pg_stat_clear_snapshot(), pg_sleep(0.02)"))
 
         earlier = asyncio.create_task(one._database.write(before))
-        await asyncio.to_thread(written.wait, 20)
+        assert await asyncio.to_thread(written.wait, 60)
         await two._database.write(closes if first == "settles" else settles)
         await earlier
         (charge,) = await one.charges(mine.id)

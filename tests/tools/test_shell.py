@@ -49,7 +49,10 @@ async def test_types_are_checked_with_the_packages_that_are_there(tools: Tools) 
 async def test_a_command_that_never_ends_is_ended_with_what_it_wrote(tools: Tools) -> None:
     await tools.keep(GOOD_FILES)
     command = "echo broken > src/App.tsx; echo written; sleep 60"
-    ended = await tools.call("sandbox_run_command", command=command, timeout_ms=500)
+    for limit_ms in (500, 5_000, 50_000):  # how soon it has written is the machine's business
+        ended = await tools.call("sandbox_run_command", command=command, timeout_ms=limit_ms)
+        if "src/App.tsx" in ended.content:
+            break
     assert ended.is_error and "TIMEOUT" in ended.content and "written" in ended.content
     assert "src/App.tsx" in ended.content and "generate_code" in ended.content
     assert await (await tools.sandbox()).read_file("src/App.tsx") == APP.encode()
