@@ -72,7 +72,7 @@ async def local() -> AsyncIterator[LocalExecutor]:
     On a busy machine a page may close slowly: its browser is not replaced for that, which would look like a leak.
     """
     with pytest.MonkeyPatch.context() as patient:
-        patient.setattr(page, "_CLOSE_TIMEOUT_S", 20.0)
+        patient.setattr(page, "_CLOSE_TIMEOUT_S", 60.0)
         async with LocalExecutor(workers=2) as executor:
             await executor.warm()
             yield executor

@@ -219,11 +219,11 @@ async def test_a_worker_that_fails_is_told(browser: Browser) -> None:
 
 
 async def test_a_worker_that_never_lets_go_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("koda_ray.render.page.FRAME_TIMEOUT_S", 1.0)
     html = '<!doctype html><script>const w = new Worker("w.js"); setTimeout(() => w.postMessage(1), 100);</script>'
     async with await Browser.launch() as spoilt:
         page = await opened(spoilt, html, **{"w.js": "onmessage = () => { for (;;); };"})
         await page.go(0, FPS)
+        monkeypatch.setattr("koda_ray.render.page.FRAME_TIMEOUT_S", 1.0)
         with pytest.raises(PageError, match=r"frame 1 .*endless loop"):
             await page.go(1, FPS)
 

@@ -135,7 +135,7 @@ async def test_a_page_that_allocates_without_end_is_ended(how: str) -> None:
             PageError, match=r"the page used \d.* and may use 400 MiB.* KODA_RENDER_MEMORY_MB"
         ) as caught:
             page = await RenderPage.open(browser, Bundle({"index.html": html.encode()}), width=160, height=90)
-            await page.wait_ready(30)
+            await page.wait_ready(120)
             for frame in range(1000):
                 await page.go(frame, 10)
                 await page.picture()

@@ -89,7 +89,7 @@ async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_kil
 async def test_a_task_that_falls_silent_is_given_up_and_done_again(
     cluster: RayExecutor, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "_SILENT_S", 4.0)  # it tells of its frames twice a second
+    monkeypatch.setattr(tasks, "_SILENT_S", 12.0)  # more than two beats
     spec = small(await put_page(storage, "plain"), duration_s=10.0, fps=60)
     held: list[psutil.Process] = []
     before = mine("--user-data-dir")
@@ -101,11 +101,11 @@ async def test_a_task_that_falls_silent_is_given_up_and_done_again(
             held[0].suspend()
 
     try:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             job = RenderJob(spec, storage=storage, executor=cluster, job_id="job_1", user_id=USER, on_progress=hold)
             result = await job.run()
         assert result.frame_count == 600
-        assert "its worker said nothing for 4 s" in str(result.report["failures"])
+        assert "its worker said nothing for 12 s" in str(result.report["failures"])
     finally:
         held[0].resume()  # and ends its task, as it was told to
     await until(lambda: mine("--user-data-dir") == before, seconds=60)
@@ -139,7 +139,7 @@ async def test_cancelling_ends_the_browsers_of_the_tasks(cluster: RayExecutor, s
     async with asyncio.timeout(60):
         with pytest.raises(asyncio.CancelledError):
             await running
-    assert mine("--user-data-dir") == before
+    await until(lambda: mine("--user-data-dir") <= before)  # what was killed goes when it is its turn
 
 
 @pytest.mark.full
@@ -165,7 +165,7 @@ async def test_a_preview_overtakes_a_final(cluster: RayExecutor, storage: Storag
         small(bundle, duration_s=2.0, fps=15), storage=storage, executor=cluster, job_id="preview", user_id=USER,
         on_unit=look, urgent=True,
     )  # fmt: skip
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(300):
         assert (await preview.run()).frame_count == 30
     assert not running.done() and shown[-1] < 3600
     # the final's browsers leave the processors to the preview's, where these tests do not do so themselves

@@ -98,14 +98,23 @@ def test_whoever_stops_listening_has_it_cleaned_up() -> None:
 def test_whoever_has_nothing_to_tell_says_that_it_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telling, "BEAT_S", 0.3)
 
+    heard = threading.Event()
+
     async def work(tell: Callable[[object], None]) -> str:
-        await asyncio.sleep(2)
+        async with asyncio.timeout(60):
+            while not heard.is_set():
+                await asyncio.sleep(0.02)
         for number in range(40):
             tell(Captured(0, number))
             await asyncio.sleep(0.05)
         return "done"
 
-    *said, done = told(work)
-    counts = [index for index, value in enumerate(said) if isinstance(value, Captured)]
-    assert 4 <= said[: counts[0]].count(AtWork()) <= 8  # the first at once
-    assert len(counts) >= 3 and done == "done"
+    said: list[object] = []
+    began = time.monotonic()
+    for value in told(work):
+        said.append(value)
+        if said == [AtWork()] * 5:  # the first at once, the others not before their time
+            assert time.monotonic() - began >= 4 * 0.3
+            heard.set()
+    counts = [value for value in said if isinstance(value, Captured)]
+    assert len(counts) >= 3 and said[-1] == "done"
