@@ -53,7 +53,7 @@ from tests.faults.kernel.work import AGAIN, DONE, FIRST, MORE, SENT
 
 __all__ = ["Job", "Life", "fork", "live", "look"]
 
-_LIFE_S = 60
+_LIFE_S = 300
 _READS = 50
 _COMPACT_BYTES = 12_000  # the log of a job is turned over once or twice
 _SLOW_S = 0.3

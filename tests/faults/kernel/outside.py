@@ -19,7 +19,7 @@ from koda_ray.errors import Fenced
 
 __all__ = ["Outside", "effects", "listening", "serve"]
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 
 
 def listening(path: Path) -> socket.socket:
