@@ -72,7 +72,8 @@ def test_a_process_that_left_the_family_is_found(quick: None, monkeypatch: pytes
     forked = subprocess.run([sys.executable, "-c", fork], check=True, stdout=subprocess.PIPE)
     left = psutil.Process(int(forked.stdout))
     deadline = time.monotonic() + 60
-    while left.cmdline() != ["sleep", "3600"]:  # who forked it may end before it is another program
+    # who forked it may end before it is another program; whose words may be there before its environment is
+    while left.cmdline() != ["sleep", "3600"] or not leaks._is_marked(left):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert any("sleep 3600" in line for line in leaks.strays(spare=older))
