@@ -1,11 +1,11 @@
 """The signals that a container's first process is deaf to; whatever it starts hears them again.
 
-Linux drops what is sent from inside to a first process that has no handler for it. But for that it looks at one of its
-threads, the first: what that one blocks for a moment, as libc does around the start of every process and thread, is
-kept, given to another thread, and ends them all. So ``kill -HUP 1`` beside a command that was about to start ended the
-container. What is ignored outright is dropped at any moment, whoever sends it.
+Linux drops what is sent from inside to a first process that has no handler for it. But kernels since 4.15 (6.8 for one;
+6.18.44 does not) look for that at one of its threads, the first: what this one blocks for a moment, as libc does around
+the start of every process and thread, is given to another thread, and ends them all. So ``kill -HUP 1`` beside a
+command that was about to start could end the container. What is ignored outright is dropped at any moment.
 
-Source: ``sig_ignored`` and ``complete_signal`` in kernel/signal.c.
+Source: ``sig_ignored`` and ``complete_signal`` in kernel/signal.c; their commit 426915796cca.
 """
 
 from __future__ import annotations
