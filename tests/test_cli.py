@@ -21,6 +21,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -383,10 +384,10 @@ class Terminal:
         self._process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
-        while select.select([self._parent], [], [], 20)[0] and self._read():
+        while select.select([self._parent], [], [], 60)[0] and self._read():
             pass
         os.close(self._parent)
-        return self._process.wait(20)
+        return self._process.wait(60)
 
     def _read(self) -> bool:
         try:
@@ -408,7 +409,7 @@ async def test_a_person_at_a_terminal_is_asked_and_shown(
         state = await move(session_id, *orders, events=events)
         for event in events:
             wanted = {"code_chunk": "export", "render_progress": str(event.data.get("stage"))}.get(event.type, "")
-            await reached(lambda wanted=wanted: wanted in terminal.seen, within_s=60)
+            await reached(lambda wanted=wanted: wanted in terminal.seen)
         return state
 
     monkeypatch.setattr(koda.directory, "move", move_and_be_seen)
@@ -524,14 +525,19 @@ async def test_sessions_can_be_read_without_a_server(shell: Shell, client: KodaC
 @pytest.mark.full
 async def test_events_are_printed_a_line_each_until_there_are_no_more(shell: Shell, client: KodaClient) -> None:
     session_id = (await shell("new", PROMPT)).out.strip()
-    following = asyncio.create_task(shell("events", session_id, "--channel", "control", "--channel", "monitor"))
-    while (await client.session(session_id)).state.phase != "question":
-        await asyncio.sleep(0.05)
-    await asyncio.sleep(1)
-    await client.delete(session_id)
-    ran = await asyncio.wait_for(following, 60)
-    told = [json.loads(line) for line in ran.out.splitlines()]
-    assert ran.status == Exit.DONE and {event["channel"] for event in told} == {"control"}
+    following = await asyncio.create_subprocess_exec(
+        *KODA, "events", session_id, "--channel", "control", "--channel", "monitor",
+        cwd=shell.folder, env=shell.environment(), stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert following.stdout is not None
+    told: list[dict[str, Any]] = []
+    async with asyncio.timeout(60):
+        while not told or told[-1]["type"] != "state_change" or told[-1]["data"]["phase"] != "question":
+            told.append(json.loads(await following.stdout.readline()))
+        await client.delete(session_id)
+        told += [json.loads(line) async for line in following.stdout]
+        assert await following.wait() == Exit.DONE
+    assert {event["channel"] for event in told} == {"control"}
     assert [event["data"]["phase"] for event in told if event["type"] == "state_change"][-1] == "question"
     seqs = [event["seq"] for event in told]
     assert seqs == sorted(set(seqs)) != list(range(1, len(seqs) + 1)), "progress is left out"

@@ -120,7 +120,7 @@ class Terminal:
     def close(self) -> int:
         self.read(None)
         os.close(self._screen)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=60)
 
 
 @pytest.mark.browser

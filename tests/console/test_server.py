@@ -158,7 +158,7 @@ def test_a_server_does_not_outlive_the_one_it_was_started_for(tmp_path: Path) ->
     parent.wait()
     parent.stdout.close()
     parent.stdin.close()
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 60
     while marked(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert marked(mark) == []

@@ -55,7 +55,7 @@ async def send(http: httpx.AsyncClient, rows: object, **options: object) -> http
 @pytest.mark.browser
 async def test_each_row_becomes_a_video_of_its_own(browsers: World, client: KodaClient, page: Path) -> None:
     made = await client.render_batch(page, [{"colour": "red"}, {"colour": "blue", "extra": None}], OPTIONS, key="one")
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(120):
         while len((await client.page_renders(batch=made.id, status=["succeeded", "failed"])).renders) < 2:
             await asyncio.sleep(0.05)
     listed = await client.page_renders(batch=made.id, status=["succeeded"])
@@ -104,7 +104,7 @@ async def test_a_batch_is_counted_and_cancelled_as_a_whole(koda: World, client: 
 
 @pytest.mark.browser
 async def test_cancelling_a_batch_ends_what_it_renders(browsers: World, client: KodaClient, page: Path) -> None:
-    made = await client.render_batch(page, [{"n": 1}, {"n": 2}], OPTIONS.model_copy(update={"duration": 60.0}))
+    made = await client.render_batch(page, [{"n": 1}, {"n": 2}], OPTIONS.model_copy(update={"duration": 300.0}))
     async with asyncio.timeout(60):
         while not (await client.batch(made.id)).running:
             await asyncio.sleep(0.05)

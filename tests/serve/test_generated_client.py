@@ -20,7 +20,7 @@ import pytest
 
 from koda_ray.render.local import LocalExecutor
 
-from .world import VIDEO, World, world
+from .world import VIDEO, World, reached, world
 
 KEY = "a" * 32
 PACKAGE = "koda_made_by_a_generator"
@@ -79,10 +79,49 @@ async def koda(tmp_path: Path) -> AsyncIterator[World]:
         yield found
 
 
+class Heard(httpx.AsyncBaseTransport):
+    """The network, and what came so far of each stream of events: who reads an answer whole sees it only at its end."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytearray] = []
+        self._network = httpx.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer = await self._network.handle_async_request(request)
+        if answer.headers.get("content-type", "").startswith("text/event-stream"):
+            self.bodies.append(bytearray())
+            answer.stream = Overheard(answer.stream, self.bodies[-1])
+        return answer
+
+    async def aclose(self) -> None:
+        await self._network.aclose()
+
+
+class Overheard(httpx.AsyncByteStream):
+    """A stream whose bytes are written down as they pass."""
+
+    def __init__(self, stream: Any, passed: bytearray) -> None:
+        self._stream = stream
+        self._passed = passed
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for block in self._stream:
+            self._passed.extend(block)
+            yield block
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
 @pytest.fixture
-async def api(koda: World, generated: str) -> AsyncIterator[Api]:
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+async def api(koda: World, generated: str, heard: Heard) -> AsyncIterator[Api]:
     made = importlib.import_module(generated).AuthenticatedClient(
-        base_url=koda.url, token=KEY, timeout=httpx.Timeout(60), httpx_args={"trust_env": False}
+        base_url=koda.url, token=KEY, timeout=httpx.Timeout(60), httpx_args={"trust_env": False, "transport": heard}
     )
     async with made as client:
         yield Api(client)
@@ -103,8 +142,8 @@ def events_of(api: Api, text: str) -> list[Any]:
     return [api.models.Envelope.from_dict(json.loads(line)) for line in lines]
 
 
-@pytest.mark.full  # it follows a session that is deleted, and cannot see whether following has begun
-async def test_a_session_from_the_prompt_to_the_video(api: Api) -> None:
+@pytest.mark.full
+async def test_a_session_from_the_prompt_to_the_video(api: Api, koda: World, heard: Heard) -> None:
     models = api.models
 
     async def reaches(phase: str) -> Any:
@@ -153,9 +192,11 @@ async def test_a_session_from_the_prompt_to_the_video(api: Api) -> None:
     following = asyncio.create_task(api("events.follow_events", made.session_id, after=0))
     page = await api("sessions.list_sessions", limit=1)
     assert [one.id for one in page.sessions] == [made.session_id] and page.next_ is None
+    newest = (await koda.store.get_session(made.session_id)).seq
+    await reached(lambda: bool(heard.bodies) and f"id: {newest}\n".encode() in heard.bodies[0].replace(b"\r", b""))
     await api("sessions.delete_session", made.session_id, expect=204)
     events = events_of(api, await following)
-    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert [event.seq for event in events] == list(range(1, newest + 1))
     assert models.EnvelopeType.RENDER_COMPLETE in {event.type_ for event in events}
     gone = await api("sessions.get_session", made.session_id, expect=404)
     assert isinstance(gone, models.Problem) and gone.code == "NOT_FOUND"

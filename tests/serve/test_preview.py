@@ -138,7 +138,7 @@ async def test_the_page_runs_and_reloads_as_files_change(shown: Shown, page: Pag
     source = (await shown.sandbox.read_file("src/App.tsx")).decode()
     marked = f"document.title = 'changed by the agent';\n{source}"
     await shown.sandbox.write_files({"src/App.tsx": marked.encode()})
-    await page.wait_for_function("document.title === 'changed by the agent'", timeout=30_000)
+    await page.wait_for_function("document.title === 'changed by the agent'", timeout=60_000)
     await told(shown, 1)
     assert page.context.browser is not None
     other = await page.context.browser.new_page()

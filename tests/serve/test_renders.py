@@ -14,18 +14,19 @@ from pathlib import Path
 import httpx
 import pytest
 
-from koda_ray.actors.standalone import MAX_ACTIVATIONS
+from koda_ray.actors.standalone import MAX_ACTIVATIONS, StandaloneRender
 from koda_ray.actors.sweep import Sweep
 from koda_ray.client import KodaClient
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.render.bundle import Bundle, load_bundle, store_bundle
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.protocol import UnitResult
 from koda_ray.state.storage import bundle_key
 from koda_ray.state.store import JobRecord
 from koda_ray.types import now
 from koda_ray.wire import PageRender
 
-from .world import World, world
+from .world import World, reached, world
 
 PAGE = """<!doctype html><style>body{margin:0;background:#123} div{width:40px;height:40px;background:orange;
 animation:go 1s linear infinite} @keyframes go{to{transform:translateX(100px)}}</style><div></div>
@@ -59,17 +60,39 @@ async def browsers(koda: World) -> AsyncIterator[World]:
         await koda.directory.close()
 
 
+Told = list[dict[str, object]]
+
+
 async def events(
-    http: httpx.AsyncClient, job_id: str, after: int = 0, channels: Sequence[str] = ()
-) -> list[dict[str, object]]:
-    """Follow a render to its end."""
-    found: list[dict[str, object]] = []
+    http: httpx.AsyncClient,
+    job_id: str,
+    after: int = 0,
+    channels: Sequence[str] = (),
+    found: Told | None = None,
+) -> Told:
+    """Follow a render to its end; what was told so far is in ``found``."""
+    found = [] if found is None else found
     path, asked = f"/v1/renders/{job_id}/events", {"after": after, "channels": list(channels)}
-    async with asyncio.timeout(60), http.stream("GET", path, params=asked) as stream:
+    async with asyncio.timeout(120), http.stream("GET", path, params=asked) as stream:
         async for line in stream.aiter_lines():
             if line.startswith("data:"):
                 found.append(json.loads(line.removeprefix("data:")))
     return found
+
+
+def held_after(units: int, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Have a render stand still once so many units are recorded, until the event is set."""
+    usual, go_on, recorded = StandaloneRender._unit, asyncio.Event(), 0
+
+    async def unit(self: StandaloneRender, made: UnitResult) -> None:
+        nonlocal recorded
+        await usual(self, made)
+        recorded += 1
+        if recorded >= units:
+            await go_on.wait()
+
+    monkeypatch.setattr(StandaloneRender, "_unit", unit)
+    return go_on
 
 
 @pytest.mark.browser
@@ -159,7 +182,9 @@ async def test_a_render_is_deleted_while_it_runs_and_when_it_is_over(browsers: W
     async with asyncio.timeout(60):
         while not (await http.get(running["stateUrl"])).json()["progress"].get("framesDone"):
             await asyncio.sleep(0.05)
-    following = asyncio.create_task(events(http, running["id"]))
+    told: Told = []
+    following = asyncio.create_task(events(http, running["id"], found=told))
+    await reached(lambda: bool(told))
     assert (await http.delete(running["stateUrl"])).status_code == 204
     assert await following  # the stream ends
 
@@ -184,13 +209,15 @@ async def test_a_render_is_deleted_while_it_runs_and_when_it_is_over(browsers: W
 
 @pytest.mark.browser
 async def test_a_render_that_was_left_is_finished_by_whoever_takes_it_up(
-    browsers: World, http: httpx.AsyncClient
+    browsers: World, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    go_on = held_after(1, monkeypatch)
     made = (await post(http, **{**SMALL, "duration": 4})).json()
     async with asyncio.timeout(60):
         while not await browsers.store.chunks(made["id"]):
             await asyncio.sleep(0.02)
     await browsers.directory.renders[made["id"]].close()
+    go_on.set()
     (owed,) = await browsers.store.owed(now())
     assert (owed.kind, owed.id) == ("job", made["id"])
     await browsers.directory.wake_render(made["id"])
@@ -204,13 +231,17 @@ async def test_a_render_that_was_left_is_finished_by_whoever_takes_it_up(
 
 @pytest.mark.browser
 @pytest.mark.full
-async def test_one_that_was_replaced_writes_nothing_any_more(browsers: World, http: httpx.AsyncClient) -> None:
+async def test_one_that_was_replaced_writes_nothing_any_more(
+    browsers: World, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = held_after(1, monkeypatch)
     made = (await post(http, **{**SMALL, "duration": 6, "fps": 30})).json()
     async with asyncio.timeout(60):
         while made["id"] not in browsers.directory.renders or not await browsers.store.chunks(made["id"]):
             await asyncio.sleep(0.02)
     first = browsers.directory.renders[made["id"]]
     await browsers.directory.wake_render(made["id"])  # a twin, while the first is at work
+    go_on.set()
     async with asyncio.timeout(60):
         await first.wait()  # it ends by itself
     told = await events(http, made["id"])
@@ -258,7 +289,10 @@ async def test_a_render_outlives_the_units_it_was_made_of(browsers: World, http:
 
 @pytest.mark.browser
 @pytest.mark.full
-async def test_a_sweep_in_the_middle_of_a_render_takes_nothing_of_it(browsers: World, http: httpx.AsyncClient) -> None:
+async def test_a_sweep_in_the_middle_of_a_render_takes_nothing_of_it(
+    browsers: World, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = held_after(2, monkeypatch)
     kept = timedelta(days=7)
     later = now() + kept * 9  # as if what is written now were as old as that
     made = (await post(http, **{**SMALL, "duration": 5, "fps": 30})).json()
@@ -270,6 +304,7 @@ async def test_a_sweep_in_the_middle_of_a_render_takes_nothing_of_it(browsers: W
         store=browsers.store, storage=browsers.storage, units_kept=kept, pages_kept=kept, clock=lambda: later
     )  # fmt: skip
     await sweep.step()
+    go_on.set()
     assert units <= set(await browsers.storage.list("users/local/units"))
     assert await browsers.storage.exists(bundle_key("local", made["bundle"]))
     assert (await events(http, made["id"]))[-1]["data"] == {"status": "succeeded"}

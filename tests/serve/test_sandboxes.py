@@ -19,7 +19,7 @@ from koda_ray.sandbox.providers import Providers
 from koda_ray.serve.preview import create_preview_app, reaching
 from tests.sandbox.conftest import write_packages, write_template
 
-from .world import free_port, serving, world
+from .world import free_port, reached, serving, world
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux")]
 
@@ -80,10 +80,14 @@ async def make(http: httpx.AsyncClient, *, network: bool = False) -> str:
     return f"/sandboxes/{made.json()['id']}"
 
 
+Told = list[tuple[str, int, dict[str, object]]]
+
+
 async def follow(
-    http: httpx.AsyncClient, path: str, *, headers: dict[str, str] | None = None
-) -> list[tuple[str, int, dict[str, object]]]:
-    events: list[tuple[str, int, dict[str, object]]] = []
+    http: httpx.AsyncClient, path: str, *, headers: dict[str, str] | None = None, events: Told | None = None
+) -> Told:
+    """Read events to their end; those so far are in ``events``."""
+    events = [] if events is None else events
     async with asyncio.timeout(DEADLINE_S), http.stream("GET", path, headers=headers) as answer:
         assert answer.status_code == 200, await answer.aread()
         found: dict[str, str] = {}
@@ -231,10 +235,11 @@ async def test_a_process_runs_on_when_its_follower_hangs_up_and_ends_when_it_is_
     assert (await ada.get(f"{box}/processes/loop")).json()["state"] == "running"
     again = await ada.post(f"{box}/processes", json={"name": "loop", "command": "true"})
     assert (again.status_code, again.json()["code"]) == (409, "CONFLICT")
-    following = asyncio.create_task(follow(ada, f"{box}/processes/loop/events"))
-    await asyncio.sleep(0.2)
+    events: Told = []
+    following = asyncio.create_task(follow(ada, f"{box}/processes/loop/events", events=events))
+    await reached(lambda: bool(events))
     assert (await ada.delete(f"{box}/processes/loop")).status_code == 204
-    events = await following
+    await following
     assert events[-1][0] == "end" and events[-1][2]["exitCode"] in (None, 137)  # tmux may still say how it ended
     assert (await ada.delete(f"{box}/processes/loop")).status_code == 404
 

@@ -50,10 +50,10 @@ class QuietServer(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, port: int = 0) -> AsyncGenerator[str]:
-    """Serve an application on loopback; yield its address."""
+async def serving(app: ASGIApp, port: int = 0, *, graceful_s: int = 5) -> AsyncGenerator[str]:
+    """Serve an application on loopback; yield its address. What is open at the end is cut off after ``graceful_s``."""
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=port, log_level="warning", lifespan="on", timeout_graceful_shutdown=5
+        app, host="127.0.0.1", port=port, log_level="warning", lifespan="on", timeout_graceful_shutdown=graceful_s
     )
     server = QuietServer(config)
     task = asyncio.create_task(server.serve())
@@ -406,7 +406,7 @@ async def world(folder: Path, *, serve: bool = True, **settings: object) -> Asyn
         await store.close()
 
 
-async def reached(condition: Callable[[], bool], *, within_s: float = 5.0) -> None:
+async def reached(condition: Callable[[], bool], *, within_s: float = 60.0) -> None:
     """Wait until something holds; fail after a while."""
     async with asyncio.timeout(within_s):
         while not condition():
