@@ -18,6 +18,7 @@ from koda_ray.render import page
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle, read_folder, store_bundle
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.page import RenderPage
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
 
@@ -98,6 +99,13 @@ def small(bundle: str, **fields: object) -> RenderSpec:
     """A spec that renders quickly: 160x90 at 10 fps, 1 s."""
     values: dict[str, object] = {"duration_s": 1.0, "width": 160, "height": 90, "fps": 10, "crf": 28} | fields
     return RenderSpec(bundle=bundle, **values)  # type: ignore[arg-type]
+
+
+async def loaded(page: RenderPage) -> None:
+    """Wait until a page's document is there; what its contract waits for may never be."""
+    async with asyncio.timeout(60):
+        while await page._evaluate("'__kodaRender' in window && document.readyState") != "complete":
+            await asyncio.sleep(0.02)
 
 
 async def until(condition: object, *, seconds: float = 60.0) -> None:

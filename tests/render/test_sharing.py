@@ -9,12 +9,13 @@ import random
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from koda_ray.errors import StorageError
 from koda_ray.render import claims as claims_module
-from koda_ray.render import gpu
+from koda_ray.render import gpu, patience
 from koda_ray.render.claims import Claims
 from koda_ray.render.frames import Interposer
 from koda_ray.render.gpu import choose_graphics
@@ -153,6 +154,7 @@ async def test_a_claim_that_is_being_renewed_when_its_job_ends_is_not_left(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claims_module, "RENEW_S", 0.02)
+    monkeypatch.setattr(claims_module, "_LAST_S", 60.0)
     for _ in range(20):
         async with Claims(storage, user_id=USER, job_id="job_1", grid="d" * 64) as claims:
             await claims.take([0])
@@ -178,16 +180,17 @@ async def test_executors_that_start_at_once_draw_alike_even_where_one_could_not_
 
 
 async def test_what_a_dead_job_claimed_is_taken_over(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims_module, "STALE_S", 1.0)
+    clock = SimpleNamespace(time=lambda: at)
+    at = time.time()
+    monkeypatch.setattr(claims_module, "time", clock)
     dead = Claims(storage, user_id=USER, job_id="job_dead", grid="a" * 64)
     assert await dead.take([0, 1, 2]) == {0, 1, 2}  # and it never renews them
     async with Claims(storage, user_id=USER, job_id="job_live", grid="a" * 64) as live:
         assert await live.take([1, 2, 3]) == {3}
+        at += claims_module.STALE_S - 1
         assert set(await live.others()) == {0, 1, 2}
-        deadline = time.monotonic() + 60
-        while await live.others():
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
+        at += 2
+        assert await live.others() == {}
         assert await live.take([1, 2]) == {1, 2}
     await storage.delete_prefix(f"users/{USER}/films")
 
@@ -211,13 +214,13 @@ async def test_a_video_made_before_is_there_at_once(storage: Storage) -> None:
 
 
 class Away(Storage):
-    """Storage behind a network that is down for a while."""
+    """Storage behind a network that is down for so many calls."""
 
-    down_until = 0.0
+    down_for = 0
     refused = 0
 
     async def put(self, key: str, data: bytes) -> None:
-        if time.monotonic() < Away.down_until:
+        if Away.refused < Away.down_for:
             Away.refused += 1
             raise StorageError(f"storage put of {key!r} failed: Connection refused", retryable=True)
         await super().put(key, data)
@@ -228,24 +231,27 @@ async def test_storage_that_is_down_for_a_while_costs_a_while(storage: Storage) 
     away = Away(storage.url)
     spec = small(await put_page(storage, "plain"), duration_s=2.0)
     async with Counting() as executor:
-        Away.down_until = time.monotonic() + 3.0
+        Away.refused, Away.down_for = 0, 4
         result = await render(spec, away, executor, "job_1")
-    assert Away.refused > 1
+    assert Away.refused == Away.down_for
     assert result.report["failures"] == []
     assert json.loads(await storage.get(f"users/{USER}/renders/job_1/report.json"))["frames"] == 20
 
 
-async def test_patience_has_an_end_and_none_for_what_will_not_pass() -> None:
-    calls: list[float] = []
+async def test_patience_has_an_end_and_none_for_what_will_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    # each call takes a second, by the clock that patience goes by
+    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: float(calls)))
 
     async def fail(error: StorageError) -> None:
-        calls.append(time.monotonic())
+        nonlocal calls
+        calls += 1
         raise error
 
     with pytest.raises(StorageError, match="gone"):
-        await patiently(lambda: fail(StorageError("gone", retryable=True)), limit_s=0.5)
-    assert len(calls) > 1
-    calls.clear()
+        await patiently(lambda: fail(StorageError("gone", retryable=True)), limit_s=3)
+    assert calls == 3
+    calls = 0
     with pytest.raises(StorageError, match="full"):
         await patiently(lambda: fail(StorageError("full", code="DISK_FULL", retryable=False)))
-    assert len(calls) == 1
+    assert calls == 1
