@@ -5,6 +5,8 @@ These are FastAPI dependencies. A session of another user is not found, exactly 
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Annotated, cast
 
 from fastapi import Depends, Header, Path
@@ -20,6 +22,7 @@ from koda_ray.state.store import SessionRecord
 from koda_ray.types import new_id
 
 __all__ = [
+    "Closing",
     "Deps",
     "IdempotencyKey",
     "OwnSession",
@@ -60,6 +63,16 @@ def workshop_of(connection: HTTPConnection, user_id: str) -> Workshop:
 
 
 Deps = Annotated[ApiDeps, Depends(deps_of)]
+
+
+async def _closing() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as opened:
+        yield opened
+
+
+Closing = Annotated[AsyncExitStack, Depends(_closing)]
+"""What a stream of events reads is entered here, and so closed with its request. Where a client hangs up while an event
+is being sent, nobody goes on with the route's own generator: what that would close stays open until it is collected."""
 
 
 async def _user(connection: HTTPConnection, deps: Deps) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -171,6 +172,21 @@ async def test_hanging_up_in_a_burst_leaves_no_traceback(
             await take(impatient, f"/v1/sessions/{session_id}/events", 3)
     assert (await client.session(session_id)).state.phase == "idle"  # it serves on
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_who_hangs_up_in_a_burst_follows_no_more(koda: World, client: KodaClient) -> None:
+    session_id = await held(koda, client)
+    for n in range(100):
+        await koda.directory.move(session_id, commands.Think(f"thought {n} " + "x" * 20_000))
+    gc.collect()
+    gc.disable()  # which would find what was left open, some time
+    try:
+        for _ in range(10):
+            async with httpx.AsyncClient(base_url=client.url, trust_env=False, timeout=60) as impatient:
+                await take(impatient, f"/v1/sessions/{session_id}/events", 3)
+        await reached(lambda: koda.directory.watchers[session_id] == 0)
+    finally:
+        gc.enable()
 
 
 async def test_a_stream_ends_after_delete(koda: World, client: KodaClient) -> None:

@@ -18,7 +18,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from koda_ray.errors import KodaError
 from koda_ray.events import Channel, Envelope, channels_named
-from koda_ray.serve.context import Deps, OwnSession, SessionId, User, deps_of, watchers_of
+from koda_ray.serve.context import Closing, Deps, OwnSession, SessionId, User, deps_of, watchers_of
 from koda_ray.serve.ending import ended
 from koda_ray.serve.problem import problem_response, responses
 from koda_ray.serve.routes.sessions import session_of
@@ -71,13 +71,12 @@ NodeSession = Annotated[str, Depends(_node_session)]
     },
 )
 async def follow_events(
-    request: Request, row: OwnSession, deps: Deps, start: Start, channels: Channels = None
+    request: Request, row: OwnSession, deps: Deps, closing: Closing, start: Start, channels: Channels = None
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what happened since `after`, then what happens. This wakes nothing; a comment comes every 15 s."""
     events = session_events(deps, watchers_of(request), row.id, after=start, channels=channels)
-    async with aclosing(events):
-        async for event in events:
-            yield sse(event)
+    async for event in await closing.enter_async_context(aclosing(events)):
+        yield sse(event)
 
 
 @router.get(
@@ -88,13 +87,12 @@ async def follow_events(
     responses=responses(401, 404, 422),
 )
 async def follow_node_events(
-    request: Request, node_session: NodeSession, deps: Deps, start: Start, channels: Channels = None
+    request: Request, node_session: NodeSession, deps: Deps, closing: Closing, start: Start, channels: Channels = None
 ) -> AsyncIterator[ServerSentEvent]:
     """The same stream under the address that animation nodes use."""
     events = session_events(deps, watchers_of(request), node_session, after=start, channels=channels)
-    async with aclosing(events):
-        async for event in events:
-            yield sse(event)
+    async for event in await closing.enter_async_context(aclosing(events)):
+        yield sse(event)
 
 
 @router.websocket("/v1/sessions/{session_id}/ws")

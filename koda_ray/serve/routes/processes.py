@@ -22,7 +22,7 @@ from koda_ray.sandbox.base import Terminal
 from koda_ray.sandbox.standing import ProcessState
 from koda_ray.sandbox.tmux import MAX_OUTPUT_BYTES
 from koda_ray.sandbox.workshop import Workshop
-from koda_ray.serve.context import Deps, OwnWorkshop, deps_of, workshop_of
+from koda_ray.serve.context import Closing, Deps, OwnWorkshop, deps_of, workshop_of
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.events import Start, deny
@@ -120,19 +120,18 @@ async def read_output(
     },
 )
 async def follow_process(
-    sandbox_id: SandboxId, name: OwnName, workshop: OwnWorkshop, deps: Deps, start: Start
+    sandbox_id: SandboxId, name: OwnName, workshop: OwnWorkshop, deps: Deps, closing: Closing, start: Start
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what it wrote since `after`, then what it writes. Hanging up leaves it running."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     code: int | None = None
     place = start
-    written = workshop.follow(sandbox_id, name, after=start)
-    async with aclosing(written), aclosing(pieces_until(deps.draining, written)) as pieces:
-        async for piece in pieces:
-            text = decoder.decode(piece.data)
-            place, code = piece.stop - len(decoder.getstate()[0]), piece.exit_code
-            if text:
-                yield _event("output", place, ProcessOutput(text=text))
+    written = await closing.enter_async_context(aclosing(workshop.follow(sandbox_id, name, after=start)))
+    async for piece in await closing.enter_async_context(aclosing(pieces_until(deps.draining, written))):
+        text = decoder.decode(piece.data)
+        place, code = piece.stop - len(decoder.getstate()[0]), piece.exit_code
+        if text:
+            yield _event("output", place, ProcessOutput(text=text))
     if not deps.draining.is_set():
         yield _event("end", place, ProcessOutput(text=decoder.decode(b"", final=True), exit_code=code))
 

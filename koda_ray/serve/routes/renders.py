@@ -21,7 +21,7 @@ from koda_ray.errors import Conflict, NotFound
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.wishes import check_wishes
 from koda_ray.serve.batches import BATCH_ID, batch_prefix
-from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
+from koda_ray.serve.context import Closing, Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import blob_response
 from koda_ray.serve.pages import body_of, read_request
@@ -199,12 +199,12 @@ async def delete_render(job: OwnRender, user: User, deps: Deps, request: Request
     },
 )
 async def follow_render(
-    job: OwnRender, deps: Deps, start: Start, channels: Channels = None
+    job: OwnRender, deps: Deps, closing: Closing, start: Start, channels: Channels = None
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what happened since `after`, then what happens, until the render is over."""
-    async with aclosing(job_events(deps, job.id, after=start, channels=channels)) as events:
-        async for event in events:
-            yield sse(event)
+    events = job_events(deps, job.id, after=start, channels=channels)
+    async for event in await closing.enter_async_context(aclosing(events)):
+        yield sse(event)
 
 
 @router.get(

@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from koda_ray.errors import NotFound, SandboxNotFound
 from koda_ray.sandbox.preview import DESKTOP_PORT
 from koda_ray.sandbox.standing import SandboxState
-from koda_ray.serve.context import Deps, OwnWorkshop, User
+from koda_ray.serve.context import Closing, Deps, OwnWorkshop, User
 from koda_ray.serve.problem import READ, USED, responses
 from koda_ray.serve.routes.preview import preview_origin
 from koda_ray.serve.streams import pieces_until
@@ -103,17 +103,20 @@ async def extend_sandbox(sandbox_id: SandboxId, asked: ExtendSandbox, workshop: 
     },
 )
 async def watch_sandbox(
-    sandbox_id: SandboxId, path: Annotated[str, Depends(_watched)], workshop: OwnWorkshop, deps: Deps
+    sandbox_id: SandboxId,
+    path: Annotated[str, Depends(_watched)],
+    workshop: OwnWorkshop,
+    deps: Deps,
+    closing: Closing,
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what changes from now on, whoever changes it. Built and installed files are left out."""
-    told = workshop.watch(sandbox_id, path)
-    async with aclosing(told), aclosing(pieces_until(deps.draining, told)) as batches:
-        try:
-            async for batch in batches:
-                changes = FileChanges(changes=tuple(FileChangeView(path=one.path, kind=one.kind) for one in batch))
-                yield ServerSentEvent(event="changes", raw_data=changes.model_dump_json(by_alias=True))
-        except SandboxNotFound:
-            return  # it was ended meanwhile
+    told = await closing.enter_async_context(aclosing(workshop.watch(sandbox_id, path)))
+    try:
+        async for batch in await closing.enter_async_context(aclosing(pieces_until(deps.draining, told))):
+            changes = FileChanges(changes=tuple(FileChangeView(path=one.path, kind=one.kind) for one in batch))
+            yield ServerSentEvent(event="changes", raw_data=changes.model_dump_json(by_alias=True))
+    except SandboxNotFound:
+        return  # it was ended meanwhile
 
 
 @router.post(
