@@ -131,6 +131,14 @@ class Rig:
             await asyncio.sleep(0.02)
         return row
 
+    async def asleep(self, session_id: str) -> SessionRecord:
+        """Wait until nobody holds a session, nor any other: the processes are gone as well."""
+        deadline = time.monotonic() + 60
+        while (row := await self.store.get_session(session_id)).host is not None or self.workers("_SessionHost"):
+            assert time.monotonic() < deadline, f"never asleep\n{self.server.log()[-3000:]}"
+            await asyncio.sleep(0.05)
+        return row
+
     def processes(self, text: str) -> list[psutil.Process]:
         """The server's processes whose command lines hold a text; what other servers of this machine have is theirs."""
         server = runfile.read(self.server.data / "server.json")
@@ -179,7 +187,7 @@ async def _rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
     await asyncio.to_thread(folder.chmod, 0o755)
     rigs: list[Rig] = []
     with ModelServer(ScriptedModel(lambda request: rigs[0].respond(request))) as model:
-        rigs.append(Rig(folder, model, KODA_HEARTBEAT_S="2", KODA_IDLE_TIMEOUT_S="2", KODA_LEASE_S="1.5"))
+        rigs.append(Rig(folder, model, KODA_HEARTBEAT_S="2", KODA_IDLE_TIMEOUT_S="5", KODA_LEASE_S="1.5"))
         await rigs[0].open()
         try:
             yield rigs[0]

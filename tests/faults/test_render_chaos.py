@@ -36,13 +36,14 @@ pytestmark = [
     pytest.mark.alone,
     pytest.mark.ray,
     pytest.mark.browser,
+    pytest.mark.timeout(1200),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
 KILLS = int(os.environ.get("KODA_TEST_KILLS", "6"))
 """How many kills one video survives; more take longer: 50 take about five minutes."""
 SEED = int(os.environ.get("KODA_TEST_SEED", "1"))
-LIMIT_S = 120 + 15 * KILLS
+LIMIT_S = 300 + 30 * KILLS
 
 VICTIMS: dict[str, Callable[[str], bool]] = {
     "worker": lambda line: line.startswith("ray::_capture"),
