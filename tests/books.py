@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from koda_ray.budgets import Amounts
 from koda_ray.state.charges import AccountRecord, Books, ChargeRecord, Move, move_accounts, move_ids, needs_open
 from koda_ray.state.store import Store
@@ -36,10 +38,22 @@ class Ledger:
         return (Amounts.of(row.held), Amounts.of(row.spent)) if row else (Amounts(), Amounts())
 
 
+async def _at_one_moment(
+    store: Store, user_id: str, works: tuple[str, ...]
+) -> tuple[list[ChargeRecord], list[AccountRecord]]:
+    """Read charges and accounts that belong together: while work goes on, again until nothing came in between."""
+    async with asyncio.timeout(60):
+        while True:
+            before = [charge for work in works for charge in await store.charges(work)]
+            accounts = list(await store.accounts(user_id))
+            if before == [charge for work in works for charge in await store.charges(work)]:
+                return before, accounts
+
+
 async def check_sums(store: Store, user_id: str, *works: str) -> None:
     """What holds of every store at every time: an account is the sum of its charges, and nothing is below zero."""
-    charges = [charge for work in works for charge in await store.charges(work)]
-    for account in await store.accounts(user_id):
+    charges, accounts = await _at_one_moment(store, user_id, works)
+    for account in accounts:
         mine = [charge for charge in charges if account.id in charge.accounts]
         for kept, amounts in ((account.held, [c.held for c in mine]), (account.spent, [c.spent for c in mine])):
             assert Amounts.of(kept) == sum(map(Amounts.of, amounts), Amounts()), account.id
