@@ -35,7 +35,7 @@ class Studio:
             storage_path=folder / "storage",
             database_path=folder / "koda.db",
             sandbox_path=folder / "sandboxes",
-            page_ready_timeout_s=15,
+            page_ready_timeout_s=60,
         )
         self.store = SqlStore(self.settings.database_path)
         self.storage = Storage.from_settings(self.settings)

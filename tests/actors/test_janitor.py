@@ -169,11 +169,16 @@ async def test_those_that_hang_hold_up_nobody_and_are_given_up(house: House) -> 
                 given_up.append(session_id)
         await house.wake(session_id)
 
-    running = asyncio.create_task(house.janitor(wake, wake_s=2).run())
+    running = asyncio.create_task(house.janitor(wake, wake_s=600).run())
     await house.until(lambda: sorted(house.woken) == sorted(well))
-    assert given_up == []
     late = (await house.session()).id  # comes while the others hang
     await house.until(lambda: late in house.woken)
+    assert given_up == []
+    running.cancel()
+    await asyncio.wait({running})
+    assert set(given_up) == stuck
+    given_up.clear()
+    running = asyncio.create_task(house.janitor(wake, wake_s=0.2).run())
     await house.until(lambda: set(given_up) == stuck)
     running.cancel()
     await asyncio.wait({running})

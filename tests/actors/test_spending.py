@@ -26,6 +26,7 @@ from koda_ray.types import Budget, NodeState, new_id, now
 from tests.actors.conftest import Studio
 from tests.actors.script import GOOD_FILES, studio_model
 from tests.books import Ledger, check_sums
+from tests.llm.server import reply
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
@@ -199,7 +200,7 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
     (closed,) = await charges(studio, session, "render")
     assert (closed.status, closed.spent) == ("settled", left.spent)
 
-    limit = 2 * before / 60_000  # the next one is bounded by what was spent before
+    limit = (before + 1) / 60_000  # the next one is bounded by what was spent before
     short = await studio.activate(session.session_id, studio._providers[0], budget_render_minutes=limit)
     with pytest.raises(BudgetExceeded):
         await short._renders.run(spec, job_id="job_1", kind="preview")
@@ -236,7 +237,7 @@ async def test_sandbox_time_is_charged_while_it_passes_and_ends_an_idle_sandbox(
         await asyncio.sleep(0.05)
     await studio.event(session, "sandbox", 3)
     (box,) = await charges(studio, session, "sandbox")
-    assert box.status == "settled" and 61_800 <= Amounts.of(box.spent).sandbox_ms < 90_000
+    assert box.status == "settled" and 61_800 <= Amounts.of(box.spent).sandbox_ms < 121_800
     with pytest.raises(Exception, match=r"1\.0 min of sandbox does not cover"):
         await session.preview("local")
     await check_sums(studio.store, "local", session.session_id)
@@ -263,9 +264,9 @@ async def test_a_process_that_dies_charges_what_it_saw_and_the_next_counts_on(st
 
 
 async def test_what_a_dead_process_held_for_a_model_is_free_again(studio: Studio) -> None:
-    usual = studio_model(pause_s=0.2)
-    session = await studio.activate(await studio.row(), studio.model(usual), budget_tokens=10**6)
-    deadline = time.monotonic() + 30
+    never_done = studio.model(lambda _: reply("hm", hang=True))
+    session = await studio.activate(await studio.row(), never_done, budget_tokens=10**6)
+    deadline = time.monotonic() + 60
     while not [c for c in await charges(studio, session, "model") if c.status == "reserved"]:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)

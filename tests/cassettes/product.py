@@ -116,7 +116,7 @@ async def product(
         sandbox_provider="local",
         anthropic_api_key=model.api_key,
         anthropic_base_url=model.base_url,
-        page_ready_timeout_s=15,
+        page_ready_timeout_s=60,
         **settings,
     )
     store = await open_store(made)
