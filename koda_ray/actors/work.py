@@ -16,6 +16,7 @@ from koda_ray.actors.renders import Renders
 from koda_ray.actors.spending import pause_for
 from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import LoopOutcome
+from koda_ray.agent.own_words import reminder
 from koda_ray.budgets import Exceeded
 from koda_ray.commands import Ask, Fail, Finished
 from koda_ray.errors import BudgetExceeded, Fenced, InvalidTransition, KodaError, RenderError
@@ -96,7 +97,7 @@ class Work:
                 await self._carry_on(outcome)
             elif outcome.kind == "end_turn" and nudges < MAX_NUDGES:
                 nudges += 1
-                await self._loop.add_user(_OWED[owes or "execute"])
+                await self._loop.add_user(reminder(_OWED[owes or "execute"]))
             elif outcome.kind == "stopped":
                 await self._fail(
                     f"the agents were stopped before they were done: {outcome.text[:500]}", "AGENT_STOPPED"

@@ -27,13 +27,14 @@ from koda_ray.agent.hooks import Hook
 from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import Limits, LoopOutcome
 from koda_ray.agent.loop import AgentLoop, Journal
+from koda_ray.agent.own_words import is_a_persons
 from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.purse import STOPPED, Purse
 from koda_ray.agent.questions import Questions, extended, larger
 from koda_ray.agent.rewinding import agent_back, agent_fork
 from koda_ray.agent.store_journal import StoreJournal
 from koda_ray.agent.subagent_tools import subagent_tools
-from koda_ray.agent.subagents import Subagents, is_a_persons
+from koda_ray.agent.subagents import Subagents
 from koda_ray.agent.toolkit import Tool, Toolkit
 from koda_ray.agent.transcript import merged
 from koda_ray.agent.voice import Voice

@@ -16,12 +16,9 @@ from koda_ray.errors import InvalidInput
 from koda_ray.state.store import BeadRecord
 from koda_ray.types import Model
 
-__all__ = ["REPORTS", "Delegation", "Subagent", "SubagentStatus", "brief", "subagents_among"]
+__all__ = ["Delegation", "Subagent", "SubagentStatus", "brief", "subagents_among"]
 
 SubagentStatus = Literal["running", "done", "stopped", "failed", "cancelled"]
-
-REPORTS = "(Reports of your subagents, which have ended; nobody else wrote this.)"
-"""How the message begins that tells an agent what became of its subagents; not a person's words."""
 
 _KEY = "subagent"
 _FIRST_POSITION = 1000  # todos come first in a session's list of beads

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.loop import AgentLoop
+from koda_ray.agent.own_words import is_a_persons
 from koda_ray.agent.subagents import Subagents
 from koda_ray.agent.transcript import merged
 from koda_ray.events import NewEvent
@@ -45,10 +46,11 @@ class Lead:
         return self._loop.told(outcome)
 
     async def add_user(self, text: str, batch: Batch | None = None) -> MessageRecord:
-        """Record what a person says; it is answered also while subagents work."""
+        """Record what a person says, or the program; it is answered also while subagents work."""
         record = await self._loop.add_user(text, batch)
         self._spoken = True
-        self._subagents.spoken(record.created_at)
+        if is_a_persons(record):
+            self._subagents.spoken(record.created_at)
         return record
 
     async def waiting(self) -> ToolCallRecord | None:

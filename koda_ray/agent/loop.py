@@ -23,9 +23,10 @@ from koda_ray.agent.hooks import Hook, Hooks, Stop
 from koda_ray.agent.ledger import part_done, recorded_result, settled, wanted
 from koda_ray.agent.limits import Limits, LoopOutcome
 from koda_ray.agent.messages import from_records, text_of, tool_uses
+from koda_ray.agent.own_words import CUT_OFF, EMPTY
 from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.purse import Purse
-from koda_ray.agent.stuck import CUT_OFF, EMPTY, going_in_circles, last_said
+from koda_ray.agent.stuck import going_in_circles, last_said
 from koda_ray.agent.toolkit import Toolkit, ToolOutcome
 from koda_ray.agent.transcript import Journal, Transcript, merged
 from koda_ray.agent.voice import Voice
@@ -403,7 +404,7 @@ class AgentLoop:
     def _circle(self, recent: Sequence[MessageRecord]) -> str | None:
         kit = self._toolkit
         since = from_records(recent[last_said(recent) :])
-        return going_in_circles(since, kit.effect, self._limits.patience, tracks=kit.tracks, todo=self._todo())
+        return going_in_circles(since, kit.changes, self._limits.patience, tracks=kit.tracks, todo=self._todo())
 
     # --- the model ------------------------------------------------------------------------------------------------
 

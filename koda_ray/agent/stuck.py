@@ -1,8 +1,9 @@
 """Whether an agent is stuck: the same calls again and again, error after error, empty answers, nothing done of a list.
 
-Pure, over the history since a person last spoke: what a person says starts every count anew. A call that did change
-something is progress for those that failed before it, because the next try then meets a different world; a round of
-calls that change things and give the same results each time is none.
+Pure, over the history since a person last spoke: what a person says starts every count anew, and what the program
+itself says (`koda_ray.agent.own_words`) starts none. A call that did change something is progress for those that failed
+before it, because the next try then meets a different world; a round of calls that change things and give the same
+results each time is none.
 That a process was killed while a call ran is no failure of the call, and only counts among errors in a row: a call that
 ends its process each time ends somewhere, too.
 """
@@ -10,25 +11,20 @@ ends its process each time ends somewhere, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias
+
+from pydantic import JsonValue
 
 from koda_ray.agent.ledger import is_interrupted
-from koda_ray.llm.base import Block, Message, ToolUseBlock
-from koda_ray.state.store import Effect, MessageRecord
+from koda_ray.agent.own_words import EMPTY, are_a_persons, is_a_persons
+from koda_ray.llm.base import Message, ToolUseBlock
+from koda_ray.state.store import MessageRecord
 
-__all__ = ["CUT_OFF", "EMPTY", "NOTES", "Patience", "going_in_circles", "last_said"]
+__all__ = ["Patience", "going_in_circles", "last_said"]
 
-CUT_OFF = (
-    "(Your last message was cut off at the output limit. Go on from exactly where it stopped, or finish in fewer "
-    "words.)"
-)
-"""What the loop says after an answer that reached the token limit; not a person's words."""
-EMPTY = "(Your last message was empty. Go on with what is to be done, or say in words that you are done, or why not.)"
-"""What the loop says after an answer without words and calls; not a person's words."""
-NOTES = (CUT_OFF, EMPTY)
-
+_Changes: TypeAlias = Callable[[str, Mapping[str, JsonValue]], bool]
 _LONGEST_ROUND = 4
 
 
@@ -60,6 +56,7 @@ class _Step:
     """A call and what came of it."""
 
     name: str
+    input: Mapping[str, JsonValue]
     key: str
     result: str
     is_error: bool
@@ -68,22 +65,16 @@ class _Step:
 def last_said(history: Sequence[MessageRecord]) -> int:
     """Return from where on to look: the answer before the person's last words, whose results may come after those."""
     index = len(history) - 1
-    while index >= 0 and not _is_said(history[index]):
+    while index >= 0 and not is_a_persons(history[index]):
         index -= 1
     while index > 0 and history[index].role == "user":
         index -= 1
     return max(0, index)
 
 
-def _is_said(record: MessageRecord) -> bool:
-    """Whether a message has a person's words."""
-    blocks = cast("list[Block]", record.content)
-    return record.role == "user" and any(b["type"] == "text" and b["text"] not in NOTES for b in blocks)
-
-
 def going_in_circles(
     history: Sequence[Message],
-    effect: Callable[[str], Effect],
+    changes: _Changes,
     patience: Patience | None = None,
     *,
     tracks: Callable[[str], bool] = lambda _: False,
@@ -93,7 +84,7 @@ def going_in_circles(
 
     Args:
         history: Messages in order; results of calls that are not among them count for nothing.
-        effect: What a tool of that name may change.
+        changes: Whether a call of that name with that input may have changed something.
         patience: How often is too often.
         tracks: Whether a tool of that name moves things on the list of things to do.
         todo: What is to be done next on that list; empty where nothing is open, or there is none.
@@ -104,7 +95,7 @@ def going_in_circles(
     patience = patience or Patience()
     steps = _steps(history)
     return (
-        _failing(steps, effect, patience.failures)
+        _failing(steps, changes, patience.failures)
         or _erring(steps, patience.errors)
         or _rounds(steps, patience)
         or _empty(history, patience.empty)
@@ -120,20 +111,20 @@ def _steps(history: Sequence[Message]) -> list[_Step]:
         for block in message.content:
             if block["type"] == "tool_use":
                 calls[block["id"]] = block
-            elif block["type"] == "text" and message.role == "user" and block["text"] not in NOTES:
+            elif block["type"] == "text" and message.role == "user" and are_a_persons(block["text"]):
                 steps.clear()
             elif block["type"] == "tool_result" and (call := calls.get(block["tool_use_id"])) is not None:
                 key = call["name"] + json.dumps(call["input"], sort_keys=True)
-                steps.append(_Step(call["name"], key, block["content"], block["is_error"]))
+                steps.append(_Step(call["name"], call["input"], key, block["content"], block["is_error"]))
     return steps
 
 
-def _failing(steps: Sequence[_Step], effect: Callable[[str], Effect], limit: int) -> str | None:
+def _failing(steps: Sequence[_Step], changes: _Changes, limit: int) -> str | None:
     failures: dict[str, int] = {}
     for step in steps:
         if not step.is_error:
             failures.pop(step.key, None)
-            if effect(step.name) != "pure":
+            if changes(step.name, step.input):
                 failures.clear()
             continue
         if is_interrupted(step.result):

@@ -17,6 +17,7 @@ from koda_ray.types import new_id, now
 __all__ = ["MAX_WAIT_S", "subagent_tools"]
 
 MAX_WAIT_S = 540.0
+_A_WAIT_S = 30.0
 _SHOWN_CHARS = 200
 
 
@@ -115,9 +116,9 @@ def subagent_tools(crew: Subagents, agent: str, depth: int) -> list[Tool]:
     async def status(given: _StatusInput, call: ToolCall) -> ToolOutcome:
         await crew.load()
         if given.subagent_id is None:
-            return ToolOutcome.json({"subagents": [_about(each) for each in crew.of(agent)]})
+            return ToolOutcome.json({"subagents": [await _about(each) for each in crew.of(agent)]})
         found = _own(given.subagent_id)
-        return found if isinstance(found, ToolOutcome) else ToolOutcome.json(_about(found))
+        return found if isinstance(found, ToolOutcome) else ToolOutcome.json(await _about(found))
 
     async def result(given: _ResultInput, call: ToolCall) -> ToolOutcome:
         await crew.load()
@@ -132,7 +133,10 @@ def subagent_tools(crew: Subagents, agent: str, depth: int) -> list[Tool]:
             pass  # what is known now is the answer
         found = crew.known[found.id]
         if found.status == "running":
-            return ToolOutcome.json(_about(found))
+            about = await _about(found)
+            if given.wait_s >= _A_WAIT_S:  # time counts as news only for who has let some pass
+                about["running_s"] = round((now() - found.created_at).total_seconds())
+            return ToolOutcome.json(about)
         said: dict[str, JsonValue] = {**_shown(found), "result": found.result}
         return ToolOutcome.json(said, batch=None if found.told else Batch(beads=[crew.row(found, told=True)]))
 
@@ -155,13 +159,14 @@ def subagent_tools(crew: Subagents, agent: str, depth: int) -> list[Tool]:
             "NOT_FOUND", f"You have no subagent {subagent_id[:_SHOWN_CHARS]!r}; yours: {known}.", retryable=True
         )
 
-    def _about(subagent: Subagent) -> dict[str, JsonValue]:
+    async def _about(subagent: Subagent) -> dict[str, JsonValue]:
+        """Say how one does. There is no clock in it: asked again and again it says the same until something moves."""
         said = _shown(subagent)
         if crew.waits_for(subagent.id) is not None:
             said["status"] = "waiting"
             said["note"] = "It waits for a person, who has been asked. End your turn: you hear of it when it is over."
         elif subagent.status == "running":
-            said["running_s"] = round((now() - subagent.created_at).total_seconds())
+            said["answers"] = sum(each.role == "assistant" for each in await crew.messages(subagent.id))
         return said
 
     return [
@@ -175,10 +180,12 @@ def subagent_tools(crew: Subagents, agent: str, depth: int) -> list[Tool]:
             effect="idempotent",
             run=spawn,
             guarded=False,  # what they do is looked at call by call
+            changes=lambda given: crew.may_change(given.get("tools"), delegates=given.get("may_delegate") is True),
         ),
         Tool(
             name="subagent_status",
-            description="Look how your subagents are doing, without waiting.",
+            description="Look how your subagents are doing, without waiting: how many answers of their model each has "
+            "had. To wait for one, use subagent_result.",
             input_model=_StatusInput,
             effect="pure",
             run=status,
@@ -198,6 +205,7 @@ def subagent_tools(crew: Subagents, agent: str, depth: int) -> list[Tool]:
             effect="idempotent",
             run=cancel,
             guarded=False,
+            changes=lambda _: False,
         ),
     ]
 

@@ -15,13 +15,12 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from koda_ray.agent.delegation import REPORTS, Delegation, Subagent, SubagentStatus, subagents_among
+from koda_ray.agent.delegation import Delegation, Subagent, SubagentStatus, subagents_among
 from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.loop import AgentLoop
-from koda_ray.agent.messages import from_records
+from koda_ray.agent.own_words import REPORTS, is_a_persons
 from koda_ray.agent.purse import STOPPED
 from koda_ray.agent.runner import MAX_RESULT_CHARS
-from koda_ray.agent.stuck import NOTES
 from koda_ray.agent.toolkit import Tool, Toolkit
 from koda_ray.agent.transcript import Journal, merged
 from koda_ray.errors import Fenced, InvalidInput, KodaError
@@ -31,7 +30,7 @@ from koda_ray.phases import NOTHING_OWED
 from koda_ray.state.store import Batch, BeadRecord, MessageRecord, ToolCallRecord
 from koda_ray.types import now
 
-__all__ = ["BeadJournal", "Subagents", "is_a_persons"]
+__all__ = ["BeadJournal", "Subagents"]
 
 _ENDS = ("limit", "stuck", "stopped")
 _WAITS = ("suspended", "paused")
@@ -141,6 +140,11 @@ class Subagents:
     def tools(self, agent: str, depth: int) -> list[Tool]:
         """Make the tools with which an agent spawns subagents and looks after them; none at the greatest depth."""
         return self._equip(self, agent, depth) if depth < self.delegation.depth else []
+
+    def may_change(self, names: JsonValue, *, delegates: bool) -> bool:
+        """Whether a subagent with these tools, or one of its own if it may have any, can do more than look."""
+        given = list(self.offered) if delegates or not isinstance(names, list) else [str(name) for name in names]
+        return any(self.offered[name].effect != "pure" for name in given if name in self.offered)
 
     def of(self, parent: str) -> list[Subagent]:
         """List an agent's own subagents."""
@@ -392,12 +396,6 @@ class Subagents:
             await asyncio.wait(tasks)
         for each in ids:
             self._waiting.pop(each, None)
-
-
-def is_a_persons(message: MessageRecord) -> bool:
-    """Whether a message holds words of somebody outside, not of the loop's own or of subagents."""
-    said = [block["text"] for block in from_records([message])[0].content if block["type"] == "text"]
-    return message.role == "user" and any(not words.startswith((REPORTS, *NOTES)) for words in said)
 
 
 def _report(ended: Sequence[Subagent]) -> str:

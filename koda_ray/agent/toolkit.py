@@ -117,6 +117,8 @@ class Tool:
             the person something.
         tracks: Its success with a new input is progress on a list of things to do.
         stops: Whether ending its task ends its work; a plain function's thread goes on.
+        changes: Whether its success with an input may have changed what other calls meet; when None, that of every
+            tool may that is not pure.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Tool:
     guarded: bool = True
     tracks: bool = False
     stops: bool = True
+    changes: Callable[[Mapping[str, JsonValue]], bool] | None = None
 
     def may_run_beside(self, other: Tool) -> bool:
         """Whether calls of both may run at the same time, as far as the tools tell."""
@@ -229,6 +232,13 @@ class Toolkit:
         """Say what running ``name`` may change; a tool that is not here changes nothing."""
         tool = self.get(name)
         return "pure" if tool is None else tool.effect
+
+    def changes(self, name: str, given: Mapping[str, JsonValue]) -> bool:
+        """Say whether a call that succeeded may have changed what other calls meet."""
+        tool = self.get(name)
+        if tool is None or tool.changes is None:
+            return self.effect(name) != "pure"
+        return tool.changes(given)
 
     def stops(self, name: str) -> bool:
         """Say whether ending a tool's task ends its work; a tool that is not here has none."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from koda_ray.agent import Agent, Delegation, tool
+from koda_ray.agent import Agent, Delegation, subagent_tools, tool
 from koda_ray.agent.limits import Limits
+from koda_ray.agent.own_words import reminder
 from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.toolkit import ToolCall
 from koda_ray.budgets import with_limit
@@ -20,7 +23,7 @@ from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.base import Block
 from koda_ray.state.charges import Reserve
 from koda_ray.state.store import Batch, Store
-from koda_ray.types import Budget
+from koda_ray.types import Budget, now
 from tests.agent.crew import crew_model, is_subagent, spawn, world_tools
 from tests.agent.everywhere import everywhere
 from tests.agent.scripted import Provider, calls, says
@@ -496,3 +499,86 @@ async def test_closed_in_the_middle_and_opened_again_it_goes_on(store: Store) ->
         assert await agent.owes()
         assert "I worked." in (await agent.run()).text
         assert not await agent.owes() and len(await agent.subagents()) == 1
+
+
+async def test_subagents_that_only_look_are_no_way_out_of_a_circle_and_those_that_change_things_are(
+    store: Store,
+) -> None:
+    @tool(effect="idempotent")
+    async def build() -> str:
+        """Build."""
+        raise InvalidInput("it does not fit")
+
+    @tool(effect="pure")
+    async def look() -> str:
+        """Look."""
+        return "as before"
+
+    def model(name: str) -> Callable[[Json], Answer]:
+        helpers = itertools.count(1)
+
+        def respond(request: Json) -> Answer:
+            if is_subagent(request):
+                return reply("I see.")
+            last = request["messages"][-1]["content"][-1]
+            if last["type"] != "tool_result":  # somebody said something: a person, or its subagent's report
+                return Call("build")
+            if results(request)[-1]["name"] == "subagent_spawn":
+                return reply("I wait for it.")
+            number = next(helpers)
+            return spawn(f"helper {number}", "Look.", [name]) if number < 6 else reply("That is enough.")
+
+        return respond
+
+    async with lead(store, model("look"), [build, look]) as (agent, _):
+        stuck = await agent.run("Go.")
+        assert stuck.kind == "stuck" and "build failed 3 times" in stuck.text
+        assert len(await agent.subagents()) == 2
+
+    async with lead(store, model("build"), [build, look], user="other") as (agent, _):
+        assert (await agent.run("Go.")).text == "That is enough."
+
+
+async def test_what_the_program_says_lets_nobody_spawn_more(store: Store) -> None:
+    def model(request: Json) -> Answer:
+        if is_subagent(request) or request["messages"][-1]["content"][-1]["type"] == "tool_result":
+            return reply("Done.")
+        here = [block for block in request["messages"][-1]["content"] if block["type"] == "text"]
+        return reply("Heard.") if here[-1]["text"].startswith("(Reports") else spawn("one", "Do.", [])
+
+    async with lead(store, model, subagents=Delegation(total=1)) as (agent, _):
+        for words, spawned in (("Go.", 1), (reminder("The preview is still missing."), 1), ("Again.", 2)):
+            await agent.run(words)
+            assert len(await agent.subagents()) == spawned
+
+
+@pytest.mark.parametrize("ask", ["subagent_status", "subagent_result"])
+async def test_looking_how_a_subagent_does_again_and_again_is_a_circle(
+    store: Store, ask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = asyncio.Event()
+    clock = itertools.count()
+    monkeypatch.setattr(subagent_tools, "now", lambda: now() + timedelta(minutes=next(clock)))
+
+    @tool(effect="pure")
+    async def wait() -> str:
+        """Wait."""
+        await gate.wait()
+        return "waited"
+
+    def model(request: Json) -> Answer:
+        done = results(request)
+        if is_subagent(request):
+            return reply("Waited.") if done else Call("wait")
+        if not done:
+            return spawn("slow", "Wait.", ["wait"])
+        given = {"subagent_id": json.loads(done[0]["content"])["subagent_id"]}
+        if "Leave it." in texts(request):
+            return reply("I leave it.")
+        return Call(ask, given if ask == "subagent_status" else {**given, "wait_s": 0})
+
+    async with lead(store, model, [wait], limits=Limits(turns=60)) as (agent, _):
+        stuck = await agent.run("Go.")
+        assert stuck.kind == "stuck" and f"{ask} was called 8 times" in stuck.text
+        gate.set()
+        assert (await agent.run("Leave it.")).text == "I leave it."
