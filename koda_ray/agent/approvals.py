@@ -14,7 +14,7 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from koda_ray.agent.ledger import approved
+from koda_ray.agent.ledger import approved, kept
 from koda_ray.events import NewEvent
 from koda_ray.state.store import ApprovalRecord, Batch, ToolCallRecord
 from koda_ray.types import new_id
@@ -53,7 +53,7 @@ def request(
     if key:
         payload["key"] = key
     approval_id = new_id("apr")
-    waits = replace(row, status="waiting", result={"approval": {"id": approval_id, "payload": payload}})
+    waits = replace(row, status="waiting", result={**kept(row), "approval": {"id": approval_id, "payload": payload}})
     approval = ApprovalRecord(
         id=approval_id,
         session_id=row.session_id,
@@ -98,8 +98,8 @@ def grant(
     batch = resolved(row, "approved", answer, at=at)
     agreed = approved(row, effective)
     if heard is not None:
-        kept = cast("dict[str, dict[str, JsonValue]]", row.result)["approval"]
-        agreed = replace(agreed, result={"approval": {**kept, "heard": [*sorted(heard)]}})
+        asked = cast("dict[str, dict[str, JsonValue]]", row.result)["approval"]
+        agreed = replace(agreed, result={**kept(row), "approval": {**asked, "heard": [*sorted(heard)]}})
     return replace(batch, tool_calls=[agreed])
 
 
@@ -107,8 +107,8 @@ def unheard(row: ToolCallRecord, guards: Collection[str]) -> bool:
     """Whether a person changed a call that has not begun where not all of these hooks were there to hear of it."""
     if row.status != "approved" or not isinstance(row.result, dict) or "approval" not in row.result:
         return False
-    kept = cast("dict[str, dict[str, JsonValue]]", row.result)["approval"]
-    return "heard" in kept and not set(guards) <= set(cast("list[str]", kept["heard"]))
+    asked = cast("dict[str, dict[str, JsonValue]]", row.result)["approval"]
+    return "heard" in asked and not set(guards) <= set(cast("list[str]", asked["heard"]))
 
 
 def resolved(
@@ -121,10 +121,10 @@ def resolved(
     """Close the approval of a waiting call; an empty batch where it has none."""
     if not is_approval(row):
         return Batch()
-    kept = cast("dict[str, dict[str, JsonValue]]", row.result)["approval"]
-    payload = cast("dict[str, JsonValue]", kept["payload"])
+    asked = cast("dict[str, dict[str, JsonValue]]", row.result)["approval"]
+    payload = cast("dict[str, JsonValue]", asked["payload"])
     approval = ApprovalRecord(
-        id=str(kept["id"]),
+        id=str(asked["id"]),
         session_id=row.session_id,
         user_id=row.user_id,
         kind="tool_call",

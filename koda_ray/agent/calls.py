@@ -18,6 +18,8 @@ from koda_ray.agent.breakpoints import Breakpoint
 from koda_ray.agent.hooks import Hooks, Stop
 from koda_ray.agent.ledger import (
     abandoned,
+    deaths,
+    kept,
     next_step,
     part_done,
     put_back,
@@ -27,6 +29,7 @@ from koda_ray.agent.ledger import (
     sealed,
     settled,
     started,
+    stopped,
     waiting,
     wanted,
 )
@@ -236,7 +239,11 @@ class Calls:
         rows = [self._start(planned) for planned in calls]
         starts = [NewEvent(type="tool_start", data=_about(row, self._agent), cause_id=row.id) for row in rows]
         self._move(Breakpoint.TOOL_EXECUTING)  # before: it is stored with START
-        await self._log.commit(Batch(tool_calls=rows, events=starts))
+        try:
+            await self._log.commit(Batch(tool_calls=rows, events=starts))
+        except asyncio.CancelledError:
+            await self._not_begun(rows)
+            raise
         self._have_rows(rows)
         tasks = [
             asyncio.ensure_future(run_tool(planned.bound, self._call(row)))
@@ -272,8 +279,11 @@ class Calls:
                 stop, heard[row.id] = stop or wish, outcome
                 await self._settle_ran(planned, row, outcome)
         except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit) as error:
+            # one that was cancelled by nobody here has ended by itself, and may do so each time
+            cut = tasks if _is_cancelled() else [task for task in tasks if not task.done()]
             await _end(tasks, *(error.args if isinstance(error, asyncio.CancelledError) else ()))
             await self._settle_ended(calls, rows, tasks, heard)
+            await self._note_stops([row for row, task in zip(rows, tasks, strict=True) if task in cut and _lived(task)])
             raise
         finally:
             await _end(tasks)
@@ -305,6 +315,27 @@ class Calls:
                 outcome = heard.get(row.id) or task.result()
                 if not outcome.suspend and outcome.wants is None:
                     await self._settle_ran(planned, row, outcome)
+
+    async def _note_stops(self, rows: Sequence[ToolCallRecord]) -> None:
+        """Store that calls which may run again were stopped in good order, where they have no outcome."""
+        with contextlib.suppress(KodaError):  # what was raised first says why the run ends
+            if cut := [row for row in await self._still_started(rows) if row.effect != "unsafe"]:
+                await self._log.commit(Batch(tool_calls=[stopped(row) for row in cut]))
+
+    async def _not_begun(self, rows: Sequence[ToolCallRecord]) -> None:
+        """Store that calls have not begun whose START became durable as the run was cancelled: that was no attempt."""
+        with contextlib.suppress(KodaError):
+            if still := await self._still_started(rows):
+                await self._log.commit(Batch(tool_calls=[put_back(row) for row in still]))
+
+    async def _still_started(self, rows: Sequence[ToolCallRecord]) -> list[ToolCallRecord]:
+        await self._log.refresh()
+        found = [(row, self._log.calls.get(row.id)) for row in rows]
+        return [
+            now_stored
+            for row, now_stored in found
+            if now_stored is not None and now_stored.status == "started" and now_stored.attempt == row.attempt
+        ]
 
     def _suspend(self, row: ToolCallRecord, ends: list[LoopOutcome]) -> list[NewEvent]:
         """Note that a call waits for a person; what is told of that goes with its row, once for a run."""
@@ -350,9 +381,11 @@ class Calls:
         return outcome
 
     async def _ask_again(self, row: ToolCallRecord) -> LoopOutcome:
-        """Have a call wait for a person's leave that ended its process each time; it then runs under the same id."""
+        """Have a call wait for a person's leave that ended its process so often; it then runs under the same id."""
+        died = deaths(row)
+        times = "each time" if died == row.attempt else f"{died} of those times"
         reason = (
-            f"{row.name} has begun {row.attempt} times, and each time its process ended before it did. It may have "
+            f"{row.name} has begun {row.attempt} times, and {times} its process ended before it did. It may have "
             "done part of its work. Agree and it runs once more, done once however often it runs; refuse and the "
             "agents go on without it"
         )
@@ -426,8 +459,7 @@ class Calls:
             at=now(),
             given=planned.effective,
         )
-        # what a person has agreed to holds until the call is over, also where it is cut off and begun again
-        return replace(row, result=before.result) if before is not None and wanted(before) else row
+        return replace(row, result=kept(before) or None) if before is not None else row
 
     def _call(self, row: ToolCallRecord) -> ToolCall:
         return ToolCall(
@@ -444,6 +476,17 @@ class Calls:
 
 def _about(row: ToolCallRecord, agent: str) -> dict[str, JsonValue]:
     return {"callId": row.id, "name": row.name, "agent": agent, "attempt": row.attempt, "effect": row.effect}
+
+
+def _is_cancelled() -> bool:
+    """Whether whoever runs this task has asked it to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _lived(task: asyncio.Task[ToolOutcome]) -> bool:
+    """Whether a task that was to end did so, rather than to end its process."""
+    return task.cancelled() or isinstance(task.exception(), Exception)
 
 
 async def _end(tasks: Sequence[asyncio.Task[ToolOutcome]], *why: object) -> None:

@@ -23,8 +23,10 @@ __all__ = [
     "Step",
     "abandoned",
     "approved",
+    "deaths",
     "interrupted_content",
     "is_interrupted",
+    "kept",
     "next_step",
     "part_done",
     "put_back",
@@ -34,10 +36,12 @@ __all__ = [
     "sealed",
     "settled",
     "started",
+    "stopped",
     "waiting",
     "wanted",
 ]
 
+_STOPS = "stops"
 STILL_AT_WORK = "It could not be stopped: it may still be at work, and may yet do all of it."
 """What is known of a call that is no longer waited for, and whose work goes on without its task."""
 
@@ -52,7 +56,8 @@ def next_step(record: ToolCallRecord | None, effect_now: Effect, *, max_attempts
     Args:
         record: Its row, or None when it never started.
         effect_now: What the tool declares today; the stricter of this and the row's counts.
-        max_attempts: Starts after which a call that ends its process each time is given up, where it changes nothing.
+        max_attempts: Deaths of its process after which a call is given up, where it changes nothing; a run that was
+            stopped in good order is none.
             One that is done once however often it runs is never closed by itself: the model would make the same call
             again under another id, which is another effect.
     """
@@ -65,7 +70,7 @@ def next_step(record: ToolCallRecord | None, effect_now: Effect, *, max_attempts
     effects = (record.effect, effect_now)
     if "unsafe" in effects:
         return "seal"
-    if record.attempt < max_attempts:
+    if deaths(record) < max_attempts:
         return "run"
     return "ask" if "idempotent" in effects else "seal"
 
@@ -130,6 +135,30 @@ def approved(record: ToolCallRecord, given: dict[str, JsonValue]) -> ToolCallRec
 def put_back(record: ToolCallRecord) -> ToolCallRecord:
     """Record that a started call waits because what it needs has to be allowed first: that was no attempt at it."""
     return replace(record, status="approved", attempt=max(0, record.attempt - 1))
+
+
+def stopped(record: ToolCallRecord) -> ToolCallRecord:
+    """Record that a started call was stopped in good order, as a program is that is closed: its process lived on."""
+    return replace(record, result={**kept(record), _STOPS: _stops(record) + 1})
+
+
+def deaths(record: ToolCallRecord) -> int:
+    """Count the starts of a call that has no outcome which ended with their process."""
+    return record.attempt - _stops(record)
+
+
+def kept(record: ToolCallRecord) -> dict[str, JsonValue]:
+    """Return what a row without an outcome keeps until the call is over, also where it is cut off and begun again.
+
+    That is what a person has agreed to in its middle, and how often it was stopped.
+    """
+    result = record.result if isinstance(record.result, dict) else {}
+    return {key: result[key] for key in ("approval", _STOPS) if key in result and (key == _STOPS or wanted(record))}
+
+
+def _stops(record: ToolCallRecord) -> int:
+    result = record.result
+    return cast("int", result.get(_STOPS, 0)) if isinstance(result, dict) and recorded_result(record) is None else 0
 
 
 def sealed(record: ToolCallRecord, *, at: datetime) -> ToolCallRecord:

@@ -19,8 +19,8 @@ class Limits:
         turns: Answers of the model.
         tool_calls: Calls that are run or refused.
         model_attempts: Tries of one model call whose stream breaks.
-        call_attempts: Starts of one tool call that ends its process each time; then it is given up where it changes
-            nothing, and else a person is asked.
+        call_attempts: Deaths of the process while one tool call runs; then it is given up where it changes nothing,
+            and else a person is asked. Being stopped in good order is none.
         patience: How often the same may happen before it is a circle.
         parallel: Calls of one message that run at the same time, where none is unsafe; see `koda_ray.agent.Tool`.
         first_wait_s: Wait before the second try of a model call; it doubles from there.

@@ -587,6 +587,92 @@ async def test_a_call_that_is_done_once_and_ends_its_process_each_time_runs_on_w
         assert "may have done part of its work. Leave it." in str(result["content"]) and len(ids) == 3
 
 
+@pytest.mark.parametrize("effect", ["pure", "idempotent"])
+async def test_a_call_whose_program_was_closed_in_good_order_each_time_runs_again_and_nobody_is_asked(
+    effect: Effect,
+) -> None:
+    attempts: list[int] = []
+    entered = asyncio.Event()
+
+    async def put(given: Path, call: ToolCall) -> ToolOutcome:
+        attempts.append(call.attempt)
+        entered.set()
+        if len(attempts) in (2, 6, 7):
+            raise Crash("killed")
+        if len(attempts) < 6:
+            await asyncio.Event().wait()
+        return ToolOutcome(content="put")
+
+    disk = Disk()
+    for life in range(5):
+        entered.clear()
+        desk = Desk([[calls("put", {"path": "a"})]], tool("put", put, effect=effect), disk=disk)
+        if life == 0:
+            await desk.loop.add_user("Go")
+        run = asyncio.create_task(desk.loop.run())
+        await entered.wait()
+        run.cancel()
+        with pytest.raises((asyncio.CancelledError, Crash)):
+            await run
+    for _ in range(2):  # and deaths count as before, however often it was stopped in between
+        with pytest.raises(Crash):
+            await Desk([], tool("put", put, effect=effect), disk=disk).loop.run()
+    assert attempts == [1, 2, 3, 4, 5, 6, 7]
+    desk = Desk([[says("Done.")]], tool("put", put, effect=effect), disk=disk)
+    outcome = await desk.loop.run()
+    if effect == "pure":
+        assert outcome.text == "Done." and "INTERRUPTED" in desk.results[0]["content"]
+        return
+    (asked,) = (approval for batch in disk.batches for approval in batch.approvals)
+    assert "put has begun 7 times, and 3 of those times its process ended" in str(asked.payload["reason"])
+    await desk.loop.approve(asked.call_id or "")
+    assert (await desk.loop.run()).text == "Done."
+    assert attempts[-1] == 8 and desk.results[0]["content"] == "put"
+
+
+async def test_a_call_that_cancels_itself_each_time_is_not_run_for_ever() -> None:
+
+    async def poison(given: Path, call: ToolCall) -> ToolOutcome:
+        raise asyncio.CancelledError
+
+    disk = Disk()
+    for life in range(3):
+        desk = Desk([[calls("poison", {"path": "a"})]], tool("poison", poison, effect="pure"), disk=disk)
+        if life == 0:
+            await desk.loop.add_user("Go")
+        with pytest.raises(asyncio.CancelledError):
+            await desk.loop.run()
+    assert (await Desk([[says("No.")]], tool("poison", poison, effect="pure"), disk=disk).loop.run()).text == "No."
+
+
+async def test_an_unsafe_call_that_was_cancelled_as_its_start_was_stored_has_not_begun() -> None:
+    disk, ran = Disk(), list[int]()
+    writing, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(MemoryJournal):
+        async def commit(self, batch: Batch) -> None:
+            if any(record.status == "started" for record in batch.tool_calls):
+                writing.set()
+                await go_on.wait()
+            await super().commit(batch)
+
+    async def pay(given: Path, call: ToolCall) -> ToolOutcome:
+        ran.append(call.attempt)
+        return ToolOutcome(content="paid")
+
+    desk = Desk([[calls("pay", {"path": "a"})], [says("Paid.")]], tool("pay", pay), disk=disk)
+    desk.loop._log._journal = Slow(disk)  # type: ignore[attr-defined]
+    await desk.loop.add_user("Go")
+    task = asyncio.create_task(desk.loop.run())
+    await writing.wait()
+    task.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ran == [] and [(row.status, row.attempt) for row in disk.calls.values()] == [("approved", 0)]
+    assert (await desk.loop.run()).text == "Paid." and ran == [1]
+
+
 # --- side by side, and stopping -----------------------------------------------------------------------------------
 
 
