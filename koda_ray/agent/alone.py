@@ -47,7 +47,6 @@ from koda_ray.llm.base import ModelProvider
 from koda_ray.prices import Price, Prices
 from koda_ray.state.charges import ChargeRecord, Release
 from koda_ray.state.past import UNDO, HeadRecord
-from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import (
     ApprovalRecord,
     Batch,
@@ -57,6 +56,7 @@ from koda_ray.state.store import (
     Store,
     ToolCallRecord,
 )
+from koda_ray.state.stores import store_at
 from koda_ray.state.stream import follow
 from koda_ray.types import Budget, NodeState, new_id, now
 
@@ -80,7 +80,8 @@ class Agent:
         system: Who it is, for the model.
         model: The provider's name of the model.
         provider: Answers requests; Claude by ``ANTHROPIC_API_KEY`` when None.
-        store: Where it is remembered: a file's path, a database's URL, or a store that is open.
+        store: Where it is remembered: a SQLite file's path, a database's URL, ``json:PATH`` for a folder that one
+            process has at a time, or a store that is open.
         limits: Bounds of one run.
         permissions: What it may do without asking a person; everything when None. See `permit`.
         hooks: Who is heard before and after model and tool calls, in this order.
@@ -92,7 +93,7 @@ class Agent:
         prices: What models cost that koda_ray does not know, or other than it knows.
 
     Raises:
-        InvalidInput: Two tools have one name, or a function makes no tool.
+        InvalidInput: Two tools have one name, a function makes no tool, or ``json:`` names no folder.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Agent:
         self._given: dict[str, Any] = {"provider": provider, "store": store, "prices": prices}
         self._provider = provider
         self._own_provider = provider is None
-        self._store: Store = SqlStore(store) if isinstance(store, Path | str) else store
+        self._store: Store = store_at(store) if isinstance(store, Path | str) else store
         self._own_store = isinstance(store, Path | str)
         self._limits = limits
         self._permissions = self._first_permissions = permissions or Permissions()

@@ -27,8 +27,8 @@ from koda_ray.agent.whereabouts import is_gone
 from koda_ray.errors import Cancelled, Fenced, KodaError, NotFound
 from koda_ray.events import EPHEMERAL_KEPT, NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import SessionRecord, Store
+from koda_ray.state.stores import store_at
 from koda_ray.state.tiers import Window
 from koda_ray.types import now
 
@@ -54,7 +54,8 @@ class AgentPool:
     Args:
         make: Makes the agent of a name over the pool's store; None for a name that is none of the pool's. Give them
             all one provider: each would make its own otherwise.
-        store: Where they are remembered: a file's path, a database's URL, or a store that is open.
+        store: Where they are remembered: a SQLite file's path, a database's URL, ``json:PATH`` for a folder that one
+            process has at a time, or a store that is open.
         bounds: How much it takes on.
         user: Whose the agents are; `make` gives them the same.
 
@@ -73,7 +74,7 @@ class AgentPool:
         bounds: PoolBounds | None = None,
         user: str = "local",
     ) -> None:
-        self._store: Store = SqlStore(store) if isinstance(store, Path | str) else store
+        self._store: Store = store_at(store) if isinstance(store, Path | str) else store
         self._own_store = isinstance(store, Path | str)
         self._bounds = bounds or PoolBounds()
         self._user = user

@@ -53,8 +53,8 @@ from koda_ray.events import EPHEMERAL_KEPT, Channel, Envelope, NewEvent
 from koda_ray.llm.base import ModelProvider
 from koda_ray.prices import Price, Prices
 from koda_ray.state.charges import Release
-from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, CommandRecord, MessageRecord, SessionRecord, Store
+from koda_ray.state.stores import store_at
 from koda_ray.state.stream import follow
 from koda_ray.types import Budget, NodeState, new_id, now
 
@@ -85,7 +85,8 @@ class Room:
         name: Its name in the store: the same name goes on with the same conversation.
         members: The agents in it.
         provider: Answers requests; Claude by ``ANTHROPIC_API_KEY`` when None.
-        store: Where it is remembered: a file's path, a database's URL, or a store that is open.
+        store: Where it is remembered: a SQLite file's path, a database's URL, ``json:PATH`` for a folder that one
+            process has at a time, or a store that is open.
         wakes: Whom a member's message wakes: those whom it mentions, or all others. A person's wakes those whom it
             mentions, and everybody where it mentions nobody.
         messages: Messages of members without one of a person, after which it stops and asks.
@@ -121,7 +122,7 @@ class Room:
         self._name = name
         self._provider = provider
         self._own_provider = provider is None
-        self._store: Store = SqlStore(store) if isinstance(store, Path | str) else store
+        self._store: Store = store_at(store) if isinstance(store, Path | str) else store
         self._own_store = isinstance(store, Path | str)
         self._wakes: Wakes = wakes
         self._messages = messages

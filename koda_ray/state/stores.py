@@ -1,14 +1,38 @@
-"""Which store the settings name."""
+"""Which store the settings name, or a program in a word."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput
 from koda_ray.state.store import Store
 
-__all__ = ["store_from"]
+__all__ = ["store_at", "store_from"]
+
+_JSON = "json:"
+
+
+def store_at(where: Path | str) -> Store:
+    """Build the store that a program names; nothing is opened yet.
+
+    Args:
+        where: A SQLite file's path, a database's URL, or ``json:PATH``, a folder for one process.
+
+    Raises:
+        InvalidInput: There is no path after ``json:``.
+    """
+    if isinstance(where, str) and where.startswith(_JSON):
+        folder = where.removeprefix(_JSON).removeprefix("//")
+        if not folder:
+            raise InvalidInput(f"the store {where!r} names no folder; write json:PATH")
+        from koda_ray.state.json_store import JSONStore
+
+        return JSONStore(folder)
+    from koda_ray.state.sql import SqlStore
+
+    return SqlStore(where)
 
 
 def store_from(settings: Settings, *, processes: Literal["one", "many"]) -> Store:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, cast
 import pytest
 from pydantic import Field
 
-from koda_ray.agent import Agent, tool
+from koda_ray.agent import Agent, AgentPool, Member, Room, tool
 from koda_ray.agent.toolkit import ToolCall, Toolkit, ToolOutcome
 from koda_ray.errors import Cancelled, Conflict, Fenced, InvalidInput, InvalidTransition, Missing
 from koda_ray.events import Envelope
@@ -421,3 +421,21 @@ def test_a_killed_program_goes_on_and_pays_once(program: tuple[list[str], dict[s
     assert len(set(orders)) == 1 and len(orders) == (2 if moment == "order" else 1)  # the same call, by its key
     once_more = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     assert once_more.stdout == "Bought.\n" and world.read_text().splitlines() == lines
+
+
+async def test_a_store_in_a_folder_is_named_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = f"json:{tmp_path / 'kept'}"
+    async with served(*[reply(f"Answer {n}.") for n in range(4)]) as provider:
+        async with Agent("ann", provider=provider, store=folder) as agent:
+            assert (await agent.run("One?")).text == "Answer 0."
+        async with AgentPool(lambda name, store: Agent(name, provider=provider, store=store), store=folder) as pool:
+            assert (await pool.ask("ann", "Two?")).text == "Answer 1."
+        async with Room("desk", [Member(name="bob")], provider=provider, store=folder) as room:
+            assert [each.text for each in (await room.run("@bob, three?")).said][-1:] == ["Answer 2."]
+        async with Agent("ann", provider=provider, store="json:kept") as agent:
+            assert len(await agent.messages()) == 4
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"] and (tmp_path / "kept").is_dir()
+    for make in (lambda: Agent("ann", store="json:"), lambda: Room("desk", [Member(name="bob")], store="json://")):
+        with pytest.raises(InvalidInput, match="names no folder"):
+            make()
