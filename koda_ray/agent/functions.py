@@ -67,7 +67,8 @@ def tool(
         paths: Its parameters that hold paths, or name them deeper in what they hold, for the rules about paths; none
             for a function that has to do with no files. None for those whose names look like it: ``file_path``.
         preview: Awaited with the input, whose attributes are the parameters, and the call; returns what it would
-            change, such as a diff, for whoever is asked to agree to it.
+            change, such as a diff, for whoever is asked to agree to it. It must change nothing: it may run more than
+            once for one call, and the call may then be refused.
         files: Reads from an input and the result which files a call showed or wrote, whole, by path (None for one that
             it changed without saying to what): their newest content stays when old turns are shortened.
         name: What the model calls it; the function's own name when None.

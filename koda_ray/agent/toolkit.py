@@ -108,7 +108,9 @@ class Tool:
         run: Does it.
         timeout_s: Longest time for one run.
         asks: Its result is a person's answer, kept word for word when old turns are shortened.
-        preview: Shows a person what a call would change, such as a diff, before they agree to it.
+        preview: Shows a person what a call would change, such as a diff, before they agree to it. It must change
+            nothing: nothing is recorded before it, so a crash or a pause has it made again, for a call that may then
+            be refused.
         paths: Names of the parameters that hold paths, at any depth, for the rules about paths; empty for a tool that
             has none, or looks at the rules itself. None for those whose names look like it (``file_path``, ``dest``).
         files: Reads from an input and a result which files the call showed or wrote, whole, by path (None for one that
