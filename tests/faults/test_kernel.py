@@ -62,6 +62,21 @@ def test_a_call_that_is_killed_again_and_again_is_done_once(tmp_path: Path, poin
     assert clean(done) and done["kills"] == 5
 
 
+@pytest.mark.parametrize(
+    ("store", "point"),
+    [
+        ("json", "charge done#1"),
+        ("json", "write#5:half"),
+        pytest.param("postgres", "charge done#1", marks=pytest.mark.needs("postgres")),
+        pytest.param("postgres", "write#5:during", marks=pytest.mark.needs("postgres")),
+    ],
+)
+def test_killed_once_on_each_store_the_job_is_done_once(tmp_path: Path, store: str, point: str) -> None:
+    """The same as at every point, where there is little time."""
+    done = faults(tmp_path, "--store", store, "--point", point)
+    assert clean(done) and done["kills"] == 1
+
+
 @pytest.mark.full
 def test_each_nth_point_is_another_from_run_to_run_and_the_same_when_run_again(tmp_path: Path) -> None:
     points = [f"p{n}" for n in range(100)]
