@@ -197,9 +197,10 @@ class Janitor:
 
     async def _reap_at(self, provider: SandboxProvider) -> list[str]:
         found = await provider.list()
+        over = {row.id: row.time_over for row in await self._store.sandboxes() if row.expired_at(now())}
         gone = await self._reap_of(provider, found)
         for sandbox_id in (*gone, *await self._never_made(provider, {info.id for info in found})):
-            await self._store.sandbox_destroyed(sandbox_id)
+            await self._store.sandbox_destroyed(sandbox_id, why=over.get(sandbox_id, ""))
         return gone
 
     async def _reap_of(self, provider: SandboxProvider, found: Sequence[SandboxInfo]) -> list[str]:

@@ -422,6 +422,7 @@ def _sandbox(one: SandboxState) -> dict[str, object]:
         "network": record.network,
         "createdAt": record.created_at.isoformat(),
         "expiresAt": None if record.expires_at is None else record.expires_at.isoformat(),
+        "ended": record.ended or None,
     }
 
 
@@ -439,6 +440,8 @@ def _process(one: ProcessState) -> dict[str, object]:
 
 
 def _where(one: ImageState | SandboxState) -> str:
+    if isinstance(one, SandboxState) and one.record.ended:
+        return f"{one.state}: {one.record.ended}"
     if one.state != "elsewhere":
         return one.state
     return f"in {one.record.host}" if one.record.host else "elsewhere"

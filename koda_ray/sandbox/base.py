@@ -162,6 +162,8 @@ class SandboxInfo:
     """Whether somebody has stopped it for a while: it is not alive, and not gone."""
     warm: bool = False
     """Whether it was made ahead and belongs to no session yet: it is its owner's for as long as that lives."""
+    ended: str = ""
+    """Why it is not alive any more, in words; empty where it is, or where nobody knows."""
     provider_id: str = ""
     """As ``Sandbox.provider_id``; empty where nothing but a record is there."""
 

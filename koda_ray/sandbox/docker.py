@@ -387,6 +387,7 @@ class DockerProvider:
             alive=found is not None and found.state == "running" and record is not None and record.state == "ready",
             owner_alive=record is not None and record.owner.alive,
             paused=found is not None and found.state == "paused",
+            ended=found.why if found is not None and found.state in ("out_of_memory", "ended") else "",
             warm=record is not None and record.kind != "",
             provider_id="" if found is None else found.name,
         )
@@ -400,5 +401,5 @@ def _not_found(sandbox_id: str, *, reason: str, why: str = "") -> SandboxNotFoun
     words = f" ({why})" if why else ""
     return SandboxNotFound(
         f"there is no sandbox {sandbox_id[:80]!r}{words}; make another and restore the last checkpoint into it",
-        context={"sandbox_id": sandbox_id[:80], "reason": reason},
+        context={"sandbox_id": sandbox_id[:80], "reason": reason, "why": why},
     )

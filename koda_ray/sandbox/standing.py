@@ -17,7 +17,7 @@ from koda_ray.sandbox.base import SandboxInfo, SandboxProvider
 from koda_ray.sandbox.deployment import Place
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.tmux import Process, Tmux
-from koda_ray.sandbox.unfinished import is_unfinished
+from koda_ray.sandbox.unfinished import NEVER_FINISHED, is_unfinished
 from koda_ray.state.boxes import ImageRecord, ProcessRecord, SandboxRecord
 from koda_ray.types import now
 
@@ -40,8 +40,9 @@ class ImageState:
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxState:
-    """A sandbox's row, and what its provider says.
+    """A sandbox's row, and what its provider says; why one is ``gone``, the row says (``ended``).
 
+    ``gone`` is one that ended without anybody's having terminated it, because its time was over, say, or its memory;
     ``paused`` is one that somebody stopped for a while at its engine, or that E2B put to sleep until its next use;
     ``elsewhere`` one in the place that its row names, ``unknown`` one whose provider could not be asked.
     """
@@ -90,11 +91,11 @@ class Standing:
         seen = dict(zip(names, await asyncio.gather(*(self._look(name) for name in names)), strict=True))
         return [await self._sandbox(row, seen.get(row.provider)) for row in rows]
 
-    async def clear(self, provider: SandboxProvider | None, sandbox_id: str) -> None:
-        """End a sandbox, where it is here, and its rows."""
+    async def clear(self, provider: SandboxProvider | None, sandbox_id: str, *, why: str = "") -> None:
+        """End a sandbox, where it is here, and its rows; ``why`` is kept where it was not its person's doing."""
         if provider is not None:
             await provider.destroy(sandbox_id)
-        await self._store.sandbox_destroyed(sandbox_id)
+        await self._store.sandbox_destroyed(sandbox_id, why=why)
 
     async def processes(self, row: SandboxRecord, tmux: Tmux) -> list[ProcessState]:
         """Say how the processes of a sandbox stand, those that ended included."""
@@ -134,14 +135,13 @@ class Standing:
 
     async def _sandbox(self, row: SandboxRecord, seen: _Seen | None) -> SandboxState:
         if row.status == "destroyed":
-            return SandboxState(record=row, state="terminated")
+            return SandboxState(record=row, state="gone" if row.ended else "terminated")
         if seen is None:
             return SandboxState(record=row, state="unknown")
         if not seen.place.is_where(row.place, row.host):
             return SandboxState(record=row, state="elsewhere")
         if row.expired_at(now()):
-            cleared = await self._cleared(seen.provider, row.id)
-            return SandboxState(record=row, state="terminated" if cleared else "unknown")
+            return await self._gone(seen.provider, row, why=row.time_over)
         if row.status == "creating" and not is_unfinished(row):
             return SandboxState(record=row, state="creating")
         info = seen.infos.get(row.id)
@@ -150,6 +150,7 @@ class Standing:
         now_there = await self._store.get_sandbox(row.id, user_id=self._user_id)
         if now_there != row:  # it was finished, or renewed, after the list was read
             return await self._sandbox(now_there, await self._look(row.provider))
+        why = NEVER_FINISHED if row.status == "creating" else "" if info is None else info.ended
         if row.status == "ready":  # that a list leaves it out is thin evidence; what can be connected to is there
             try:
                 await seen.provider.connect(row.id)
@@ -158,15 +159,15 @@ class Standing:
                 pass
             except KodaError:
                 return SandboxState(record=row, state="unknown")
-        return SandboxState(record=row, state="gone" if await self._cleared(seen.provider, row.id) else "unknown")
+        return await self._gone(seen.provider, row, why=why or f"it was not at its provider ({row.provider}) any more")
 
-    async def _cleared(self, provider: SandboxProvider, sandbox_id: str) -> bool:
-        """End a sandbox as far as that can be done now; whoever lists next tries again."""
+    async def _gone(self, provider: SandboxProvider, row: SandboxRecord, *, why: str) -> SandboxState:
+        """End what is left of a sandbox as far as that can be done now; whoever lists next tries again."""
         try:
-            await self.clear(provider, sandbox_id)
+            await self.clear(provider, row.id, why=why)
+            return await self._sandbox(await self._store.get_sandbox(row.id, user_id=self._user_id), None)
         except KodaError:
-            return False
-        return True
+            return SandboxState(record=row, state="unknown")
 
 
 @dataclass(frozen=True)

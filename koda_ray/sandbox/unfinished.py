@@ -22,10 +22,12 @@ from koda_ray.state.boxes import ImageRecord, SandboxRecord
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
-__all__ = ["LEASE", "being_made", "clear_own", "clear_unfinished", "is_unfinished"]
+__all__ = ["LEASE", "NEVER_FINISHED", "being_made", "clear_own", "clear_unfinished", "is_unfinished"]
 
 LEASE = timedelta(seconds=60)
 """How long a row waits for a maker of which nothing is heard."""
+NEVER_FINISHED = "whoever made it did not finish"
+"""Why a sandbox is gone whose lease was over."""
 _RENEWALS = 3
 
 
@@ -112,7 +114,7 @@ async def _cleared(store: Store, providers: Providers, row: SandboxRecord | Imag
         return False
     if isinstance(row, SandboxRecord):
         await provider.destroy(row.id)
-        await store.sandbox_destroyed(row.id)
+        await store.sandbox_destroyed(row.id, why=row.time_over if _is_over(row) else NEVER_FINISHED)
     else:
         await (await providers.images(row.provider)).clear(row.id)
         await store.put_image(replace(row, status="removed"))

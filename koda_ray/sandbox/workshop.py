@@ -492,13 +492,11 @@ class Workshop:
 
     async def _open(self, row: SandboxRecord) -> Sandbox:
         if row.status == "destroyed":
-            raise _no_sandbox(row.id, "it was terminated; make another")
-        if row.expires_at is not None and row.expired_at(now()):
+            raise _no_sandbox(row.id, f"{row.ended or 'it was terminated'}; make another")
+        if row.expired_at(now()):
             if (provider := await self._providers.at(row)) is not None:
-                await self._standing.clear(provider, row.id)
-            raise _no_sandbox(
-                row.id, f"its time was over at {row.expires_at:%Y-%m-%d %H:%M:%S} UTC; make another, with more of it"
-            )
+                await self._standing.clear(provider, row.id, why=row.time_over)
+            raise _no_sandbox(row.id, f"{row.time_over}; make another, with more of it")
         try:
             provider = await self._providers.at(row)
             if provider is None:
@@ -510,7 +508,8 @@ class Workshop:
                     f"the sandbox {row.id} is paused: somebody has stopped its container for a while; let it go on "
                     f"(`docker unpause {row.provider_id or f'koda-{row.id}'}`), or terminate it"
                 ) from None
-            raise _no_sandbox(row.id, f"it is not at its provider ({row.provider}) any more; make another") from None
+            why = error.context.get("why") or f"it is not at its provider ({row.provider}) any more"
+            raise _no_sandbox(row.id, f"{why}; make another") from None
 
     async def _tmux(self, row: SandboxRecord) -> Tmux:
         return Tmux(await self._open(row), network=row.network)

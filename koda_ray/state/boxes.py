@@ -34,6 +34,7 @@ class SandboxRecord:
         place: Which machine and folder, engine or cloud it is in, as the provider says (``Place.id``); empty in rows
             of an older koda_ray.
         host: The same for people (``Place.words``).
+        ended: Why it ended, in words, where nobody terminated it.
     """
 
     id: str
@@ -48,10 +49,16 @@ class SandboxRecord:
     network: bool = False
     place: str = ""
     host: str = ""
+    ended: str = ""
 
     def expired_at(self, at: datetime) -> bool:
         """Whether its time is over."""
         return self.status == "ready" and self.expires_at is not None and self.expires_at <= at
+
+    @property
+    def time_over(self) -> str:
+        """Say that its time is over, as ``ended`` does."""
+        return "" if self.expires_at is None else f"its time was over at {self.expires_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,13 +85,14 @@ class JsonParts:
 
         return await self._records(SandboxRecord, "sandboxes", None, ("created_at", "id"), is_wanted)
 
-    async def sandbox_destroyed(self, sandbox_id: str) -> None:
+    async def sandbox_destroyed(self, sandbox_id: str, *, why: str = "") -> None:
         """Record that a sandbox is gone, and its processes; without a fence: that is true whoever found it out."""
 
         def work(change: Transaction) -> None:
             row = change.tables.get("sandboxes", sandbox_id)
             if row is not None:
-                change.set("sandboxes", sandbox_id, {"status": "destroyed"})
+                if row["status"] != "destroyed":
+                    change.set("sandboxes", sandbox_id, {"status": "destroyed", "ended": words(why)})
                 change.drop("processes", sandbox_id)
                 close_charges(change, str(row["session_id"]), lambda charge: charge["id"] == row["id"])
 

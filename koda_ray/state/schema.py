@@ -68,7 +68,7 @@ __all__ = [
     "users",
 ]
 
-SCHEMA_VERSION = "0008"
+SCHEMA_VERSION = "0009"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -386,6 +386,7 @@ sandboxes = Table(
     Column("network", Boolean, nullable=False, server_default=false()),
     Column("place", Text, nullable=False, server_default=""),
     Column("host", Words, nullable=False, server_default=""),
+    Column("ended", Words, nullable=False, server_default=""),
     Index("ix_sandboxes_session_id", "session_id"),
 )
 

@@ -87,13 +87,15 @@ class SqlParts:
             query = query.where(table.status != "destroyed")
         return await self._database.records(SandboxRecord, query.order_by(table.created_at, table.id))
 
-    async def sandbox_destroyed(self, sandbox_id: str) -> None:
+    async def sandbox_destroyed(self, sandbox_id: str, *, why: str = "") -> None:
         """Record that a sandbox is gone, and its processes; without a fence: that is true whoever found it out."""
         processes = delete(schema.processes).where(schema.processes.c.sandbox_id == sandbox_id)
-        statement = update(schema.sandboxes).where(schema.sandboxes.c.id == sandbox_id).values(status="destroyed")
+        table = schema.sandboxes.c
+        said = case((table.status == "destroyed", table.ended), else_=why)
+        statement = update(schema.sandboxes).where(table.id == sandbox_id).values(status="destroyed", ended=said)
 
         def work(connection: Connection) -> None:
-            session_id = connection.execute(statement.returning(schema.sandboxes.c.session_id)).scalar_one_or_none()
+            session_id = connection.execute(statement.returning(table.session_id)).scalar_one_or_none()
             connection.execute(processes)
             if session_id is not None:
                 charges = schema.charges.c

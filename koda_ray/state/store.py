@@ -451,10 +451,14 @@ class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, Protocol):
         """Read sandbox rows, of one session or of all, those without a session among them."""
         ...
 
-    async def sandbox_destroyed(self, sandbox_id: str) -> None:
+    async def sandbox_destroyed(self, sandbox_id: str, *, why: str = "") -> None:
         """Record that a sandbox is gone, and its processes with it.
 
         There is no fence, because that is true whoever found it out.
+
+        Args:
+            sandbox_id: Which.
+            why: Why it ended, in words; empty where somebody terminated it. What was said first stays.
         """
         ...
 

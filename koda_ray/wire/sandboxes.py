@@ -67,7 +67,7 @@ class SandboxView(Model):
     """A sandbox, as its provider sees it now.
 
     ``paused``: stopped for a while at its engine; ``elsewhere``: not where the server is, but at ``host``; ``gone``:
-    ended without having been terminated; ``unknown``: its provider cannot be asked.
+    ended without having been terminated, and ``ended`` says why; ``unknown``: its provider cannot be asked.
     """
 
     id: str
@@ -78,6 +78,7 @@ class SandboxView(Model):
     network: bool
     created_at: datetime
     expires_at: datetime | None = Field(description="When it ends if nobody extends it")
+    ended: str | None = Field(None, description="Why it ended, for people, where nobody terminated it")
 
 
 class SandboxList(Model):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from koda_ray.config import Settings
+from koda_ray.errors import NotFound, QuotaExceeded, SandboxNotFound
 from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.limits import Limits
 from koda_ray.sandbox.workshop import Workshop
@@ -48,6 +50,9 @@ class _World:
     async def end(self, sandbox_id: str) -> None:
         await asyncio.to_thread(self._use, lambda api: api.remove_container(f"koda-{sandbox_id}", force=True))
 
+    def kill(self, sandbox_id: str) -> None:
+        self._use(lambda api: api.kill(f"koda-{sandbox_id}"))
+
     def forget_image(self, provider_id: str) -> None:
         self._use(lambda api: api.remove_image(provider_id, force=True))
 
@@ -76,6 +81,32 @@ class TestDockerWorkshop(BuildsConformance):
     @pytest.fixture
     def world(self, settings: Settings, docker_leftovers: DockerLeftovers) -> World:
         return _World(settings)
+
+    async def test_why_one_ended_that_nobody_terminated_is_said_and_kept(self, ann: Workshop, world: World) -> None:
+        assert isinstance(world, _World)
+        killed, full, left = [await ann.create_sandbox() for _ in range(3)]
+        await asyncio.to_thread(world.kill, killed.id)
+        hit = await ann.connect(full.id)
+        for fill in ("head -c 1G /dev/zero > public/x", "head -c 1G /dev/zero > /tmp/x; head -c 1G /dev/zero > ~/x"):
+            with suppress(QuotaExceeded, SandboxNotFound):
+                await hit.run(("sh", "-c", fill))
+        with suppress(QuotaExceeded, SandboxNotFound):
+            await hit.snapshot()  # files fill the memory, and reading them takes more
+        with pytest.raises(NotFound, match=r"first process ended with code 137; make another"):
+            await ann.connect(killed.id)
+        with pytest.raises(NotFound, match=r"passed its memory limit \(SANDBOX_MEMORY_MB\); make another"):
+            await ann.connect(full.id)
+        assert [one.record.id for one in await ann.sandboxes()] == [left.id]
+        said = {one.record.id: (one.state, one.record.ended) for one in await ann.sandboxes(everything=True)}
+        assert said == {
+            killed.id: ("gone", "its first process ended with code 137"),
+            full.id: ("gone", "the kernel ended it because it passed its memory limit (SANDBOX_MEMORY_MB)"),
+            left.id: ("running", ""),
+        }
+        with pytest.raises(NotFound, match=r"passed its memory limit"):
+            await ann.connect(full.id)
+        await ann.terminate(left.id)
+        assert [one.state for one in await ann.sandboxes(everything=True)] == ["gone", "gone", "terminated"]
 
     async def test_what_dockerignore_names_is_neither_built_nor_in_the_project(
         self, ann: Workshop, project: Path

@@ -301,8 +301,10 @@ async def test_one_whose_time_is_over_is_ended_by_whoever_finds_it(
     with pytest.raises(NotFound, match="its time was over") as caught:
         await ann.launch(short.id, "main", "true")
     assert caught.value.code == "SANDBOX_NOT_FOUND"
-    with pytest.raises(NotFound, match="it was terminated"):
+    with pytest.raises(NotFound, match="its time was over"):
         await ann.extend(short.id, 60)
+    said = {one.record.id: one.record.ended for one in await ann.sandboxes(everything=True) if one.state == "gone"}
+    assert set(said) == {short.id, other.id} and all("its time was over at" in why for why in said.values())
     assert {one.record.id: one.state for one in await ann.sandboxes()} == {long.id: "running", unasked.id: "running"}
     assert {info.id for info in await (await providers.get()).list()} == {long.id, unasked.id}
     assert {row.id for row in await store.own_sandboxes()} == {long.id, unasked.id}

@@ -163,8 +163,9 @@ class WorkshopConformance:
             await ann.output(box.id, "one")
         assert caught.value.code == "SANDBOX_NOT_FOUND"
         assert [one.record.id for one in await ann.sandboxes()] == [other.id]
-        states = {one.record.id: one.state for one in await ann.sandboxes(everything=True)}
-        assert states == {box.id: "terminated", other.id: "running"}
+        said = {one.record.id: (one.state, one.record.ended) for one in await ann.sandboxes(everything=True)}
+        why = f"it was not at its provider ({box.provider}) any more"
+        assert said == {box.id: ("gone", why), other.id: ("running", "")}
         assert await store.sandbox_processes(box.id) == []
         assert image.provider_id is not None
         world.forget_image(image.provider_id)

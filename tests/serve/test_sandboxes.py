@@ -16,6 +16,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from koda_ray.sandbox.providers import Providers
+from koda_ray.sandbox.record import Record
 from koda_ray.serve.preview import create_preview_app, reaching
 from tests.sandbox.conftest import write_packages, write_template
 
@@ -321,3 +322,18 @@ async def test_another_users_are_not_found(ada: httpx.AsyncClient, url: str) -> 
         assert launched.json()["code"] == "SANDBOX_NOT_FOUND"
         assert (await bob.post("/sandboxes", json={"image": "notes"})).status_code == 404
     assert (await ada.get(f"{box}/processes/one")).json()["state"] == "running"
+
+
+async def test_why_one_ended_is_said_and_goes_on_being_said(ada: httpx.AsyncClient, tmp_path: Path) -> None:
+    box = await make(ada)
+    (found,) = (tmp_path / "boxes").glob("dep_*/sbx_*")
+    Record.forget(found)  # as an owner does who removes its folder
+    for _ in range(2):
+        seen = (await ada.get(box)).json()
+        assert (seen["state"], seen["ended"]) == ("gone", "it was not at its provider (local) any more")
+    refused = (await ada.get(f"{box}/processes")).json()
+    assert refused["code"] == "SANDBOX_NOT_FOUND" and "not at its provider (local) any more" in refused["detail"]
+    other = await make(ada)
+    assert (await ada.delete(other)).status_code == 204
+    seen = (await ada.get(other)).json()
+    assert (seen["state"], seen["ended"]) == ("terminated", None)

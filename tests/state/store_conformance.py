@@ -670,8 +670,9 @@ class StoreConformance(HistoryConformance):
         for sandbox_id, user_id in ((first.id, "bob"), (of_session.id, "ann"), ("sbx_none", "ann")):
             with pytest.raises(NotFound, match=sandbox_id):
                 await store.get_sandbox(sandbox_id, user_id=user_id)
-        await store.sandbox_destroyed(first.id)
-        gone = dataclasses.replace(ready, status="destroyed")
+        await store.sandbox_destroyed(first.id, why="its memory was over")
+        await store.sandbox_destroyed(first.id, why="it is not there")  # who comes later knows less
+        gone = dataclasses.replace(ready, status="destroyed", ended="its memory was over")
         assert await store.own_sandboxes(user_id="ann") == [second]
         assert await store.own_sandboxes(user_id="ann", live=False) == [gone, second]
         assert await store.get_sandbox(first.id, user_id="ann") == gone

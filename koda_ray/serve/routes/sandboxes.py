@@ -190,4 +190,5 @@ def _view(one: SandboxState) -> SandboxView:
         network=record.network,
         created_at=record.created_at,
         expires_at=record.expires_at,
+        ended=record.ended or None,
     )
