@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from koda_ray.console.exits import Exit
+from koda_ray.sandbox.record import Record
 from tests.sandbox.conftest import write_packages, write_template
 from tests.sandbox.leftovers import Leftovers
 from tests.test_cli import KODA, Ran, Shell, Terminal
@@ -123,6 +124,13 @@ def test_from_a_folder_to_a_process_and_back_to_nothing(place: Workplace) -> Non
     assert (followed.status, followed.out) == (Exit.FAILED, "one\n") and "ended with code 3" in followed.err
     listed = json.loads(place.done("process", "list", box, "--all", "--json"))["processes"]
     assert [(one["name"], one["state"], one["exitCode"]) for one in listed] == [("short", "ended", 3)]
+    lost = place.done("sandbox", "create", "notes")
+    (found,) = (place.folder / "boxes").glob(f"dep_*/{lost}")
+    Record.forget(found)  # as an owner does who removes its folder
+    rows = [line.split("\t") for line in place.done("sandbox", "list", "--all").splitlines()]
+    assert [row[3] for row in rows] == ["running", "gone: it is not at its provider (local) any more"]
+    (listed,) = json.loads(place.done("sandbox", "list", "--all", "--json"))["sandboxes"][1:]
+    assert (listed["state"], listed["ended"]) == ("gone", "it is not at its provider (local) any more")
     assert place.done("sandbox", "terminate", box) == box
     assert place.done("sandbox", "list") == ""
     assert place.done("image", "remove", "notes") == image

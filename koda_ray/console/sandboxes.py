@@ -28,6 +28,7 @@ from koda_ray.types import now
 if TYPE_CHECKING:
     from koda_ray.sandbox.standing import ImageState, ProcessState, SandboxState
     from koda_ray.sandbox.workshop import Workshop
+    from koda_ray.state.boxes import SandboxRecord
 
 __all__ = [
     "attach",
@@ -171,7 +172,7 @@ def extend(sandbox: str, lifetime: str) -> None:
     """Have a sandbox live on, and print when it ends."""
     lifetime_s = _seconds(lifetime)
     row = _with_workshop(lambda workshop: workshop.extend(sandbox, lifetime_s))
-    typer.echo("it has no end" if row.expires_at is None else f"it ends in {_left(row.expires_at)}")
+    typer.echo("it has no end" if row.expires_at is None else f"it ends in {_end(row)}")
 
 
 def list_sandboxes(*, everything: bool, as_json: bool) -> None:
@@ -187,8 +188,8 @@ def list_sandboxes(*, everything: bool, as_json: bool) -> None:
         return
     rows = [
         (one.record.id, images.get(one.record.image_id or "", one.record.image_id or "(template)"),
-         one.record.provider, _where(one), "yes" if one.record.network else "no", _age(one.record.created_at),
-         _left(one.record.expires_at))
+         one.record.provider, _how(one), "yes" if one.record.network else "no", _age(one.record.created_at),
+         _end(one.record))
         for one in found
     ]  # fmt: skip
     _print(("sandbox", "image", "provider", "state", "network", "age", "ends in"), rows, _NO_SANDBOXES)
@@ -422,6 +423,7 @@ def _sandbox(one: SandboxState) -> dict[str, object]:
         "network": record.network,
         "createdAt": record.created_at.isoformat(),
         "expiresAt": None if record.expires_at is None else record.expires_at.isoformat(),
+        "unusedS": record.unused_s,
         "ended": record.ended or None,
     }
 
@@ -439,9 +441,11 @@ def _process(one: ProcessState) -> dict[str, object]:
     }
 
 
+def _how(one: SandboxState) -> str:
+    return f"{one.state}: {one.record.ended}" if one.record.ended else _where(one)
+
+
 def _where(one: ImageState | SandboxState) -> str:
-    if isinstance(one, SandboxState) and one.record.ended:
-        return f"{one.state}: {one.record.ended}"
     if one.state != "elsewhere":
         return one.state
     return f"in {one.record.host}" if one.record.host else "elsewhere"
@@ -455,8 +459,9 @@ def _age(at: datetime) -> str:
     return duration((now() - at).total_seconds())
 
 
-def _left(at: datetime | None) -> str:
-    return "" if at is None else duration((at - now()).total_seconds())
+def _end(row: SandboxRecord) -> str:
+    left = "" if row.expires_at is None else duration((row.expires_at - now()).total_seconds())
+    return left if row.unused_s is None else f"{left}, or {duration(row.unused_s)} unused"
 
 
 def _seconds(text: str) -> float:

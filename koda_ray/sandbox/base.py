@@ -431,6 +431,16 @@ class KeepsWarm(Protocol):
 
 
 @runtime_checkable
+class EndsUnused(Protocol):
+    """A provider that ends by itself what nobody uses, unless ``Sandbox.extend`` was told for how long it may not."""
+
+    @property
+    def unused_s(self) -> int | None:
+        """How long after its last use a sandbox ends; None where it is only put to sleep."""
+        ...
+
+
+@runtime_checkable
 class EndsMarked(Protocol):
     """A sandbox whose commands cannot look each other up in ``/proc``, so that they cannot end each other either."""
 

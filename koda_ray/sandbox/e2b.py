@@ -132,6 +132,11 @@ class E2BProvider:
         """The name that settings and rows use."""
         return "e2b"
 
+    @property
+    def unused_s(self) -> int | None:
+        """How long one lives after its last use; None where E2B pauses it then."""
+        return None if self._on_timeout == "pause" else self._lifetime_s
+
     async def create(self, *, sandbox_id: str, session_id: str, user_id: str, image: str | None = None) -> E2BSandbox:
         """Make a sandbox from the template, or return the one of that id; a half-made one is made ready.
 

@@ -123,6 +123,11 @@ class ModalProvider:
         """The name that settings and rows use."""
         return "modal"
 
+    @property
+    def unused_s(self) -> int | None:
+        """How long one lives after its last use."""
+        return self._lifetime_s
+
     async def create(self, *, sandbox_id: str, session_id: str, user_id: str, image: str | None = None) -> ModalSandbox:
         """Make a sandbox from an image, or return the one of that id.
 

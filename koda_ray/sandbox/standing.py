@@ -24,7 +24,7 @@ from koda_ray.types import now
 if TYPE_CHECKING:
     from koda_ray.state.store import Store
 
-__all__ = ["ImageState", "ProcessState", "SandboxState", "Standing"]
+__all__ = ["ImageState", "ProcessState", "SandboxState", "Standing", "lost"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ class Standing:
                 pass
             except KodaError:
                 return SandboxState(record=row, state="unknown")
-        return await self._gone(seen.provider, row, why=why or f"it was not at its provider ({row.provider}) any more")
+        return await self._gone(seen.provider, row, why=why or lost(row))
 
     async def _gone(self, provider: SandboxProvider, row: SandboxRecord, *, why: str) -> SandboxState:
         """End what is left of a sandbox as far as that can be done now; whoever lists next tries again."""
@@ -168,6 +168,12 @@ class Standing:
             return await self._sandbox(await self._store.get_sandbox(row.id, user_id=self._user_id), None)
         except KodaError:
             return SandboxState(record=row, state="unknown")
+
+
+def lost(row: SandboxRecord) -> str:
+    """Say why one is gone of which nobody knows more."""
+    ends = "" if row.unused_s is None else f", which ends it {row.unused_s} s after its last use"
+    return f"it is not at its provider ({row.provider}) any more{ends}"
 
 
 @dataclass(frozen=True)

@@ -34,13 +34,13 @@ from koda_ray.errors import (
     TemplateNotFound,
 )
 from koda_ray.owned import finish
-from koda_ray.sandbox.base import FileChange, PreviewEndpoint, Sandbox, Terminal
+from koda_ray.sandbox.base import EndsUnused, FileChange, PreviewEndpoint, Sandbox, Terminal
 from koda_ray.sandbox.deployment import Place
 from koda_ray.sandbox.images import ImageMaker, Source, check_sent, source_at
 from koda_ray.sandbox.lifetime import MAX_LIFETIME_S, checked_lifetime
 from koda_ray.sandbox.preview import answers_at
 from koda_ray.sandbox.providers import Providers
-from koda_ray.sandbox.standing import ImageState, ProcessState, SandboxState, Standing
+from koda_ray.sandbox.standing import ImageState, ProcessState, SandboxState, Standing, lost
 from koda_ray.sandbox.tmux import SERVER, Output, Tmux
 from koda_ray.sandbox.unfinished import LEASE, being_made, clear_unfinished
 from koda_ray.state.boxes import ImageRecord, ProcessRecord, SandboxRecord
@@ -200,8 +200,8 @@ class Workshop:
             image: The id or name of what it starts as; the template project when None.
             network: Whether its processes may reach what SANDBOX_EGRESS_HOSTS allows.
             provider: Where, without an image; the one that SANDBOX_PROVIDER says when None.
-            lifetime_s: When it ends if nobody extends it, from now on; after a day when None. One in somebody's cloud
-                that nobody uses ends earlier where nothing is said here (SANDBOX_LIFETIME_S).
+            lifetime_s: When it ends if nobody extends it, from now on; after a day when None. Where nothing is said
+                here, E2B and Modal end it earlier when nobody uses it (SANDBOX_LIFETIME_S; ``unused_s`` of the row).
 
         Raises:
             InvalidInput: INVALID_INPUT, no such length of time.
@@ -237,6 +237,7 @@ class Workshop:
             network=network,
             place=place.id,
             host=place.words,
+            unused_s=where.unused_s if lifetime_s is None and isinstance(where, EndsUnused) else None,
         )
         try:
             await finish(self._add_sandbox(record))
@@ -508,7 +509,7 @@ class Workshop:
                     f"the sandbox {row.id} is paused: somebody has stopped its container for a while; let it go on "
                     f"(`docker unpause {row.provider_id or f'koda-{row.id}'}`), or terminate it"
                 ) from None
-            why = error.context.get("why") or f"it is not at its provider ({row.provider}) any more"
+            why = error.context.get("why") or lost(row)
             raise _no_sandbox(row.id, f"{why}; make another") from None
 
     async def _tmux(self, row: SandboxRecord) -> Tmux:

@@ -35,6 +35,7 @@ class SandboxRecord:
             of an older koda_ray.
         host: The same for people (``Place.words``).
         ended: Why it ended, in words, where nobody terminated it.
+        unused_s: How long after its last use its provider ends it, also before ``expires_at``; None where it does not.
     """
 
     id: str
@@ -50,6 +51,7 @@ class SandboxRecord:
     place: str = ""
     host: str = ""
     ended: str = ""
+    unused_s: int | None = None
 
     def expired_at(self, at: datetime) -> bool:
         """Whether its time is over."""

@@ -387,6 +387,7 @@ sandboxes = Table(
     Column("place", Text, nullable=False, server_default=""),
     Column("host", Words, nullable=False, server_default=""),
     Column("ended", Words, nullable=False, server_default=""),
+    Column("unused_s", Integer),
     Index("ix_sandboxes_session_id", "session_id"),
 )
 

@@ -54,7 +54,12 @@ class CreateSandbox(Model):
     image: str | None = Field(None, max_length=128, description="An image's id or name; else the animation template")
     network: bool = False
     provider: Literal["local", "docker", "e2b", "modal"] | None = None
-    lifetime_s: float | None = Field(None, ge=1, le=86_400, description="When it ends if not extended; else in a day")
+    lifetime_s: float | None = Field(
+        None,
+        ge=1,
+        le=86_400,
+        description="When it ends if not extended; else in a day, or as `unusedS` says",
+    )
 
 
 class ExtendSandbox(Model):
@@ -78,6 +83,9 @@ class SandboxView(Model):
     network: bool
     created_at: datetime
     expires_at: datetime | None = Field(description="When it ends if nobody extends it")
+    unused_s: int | None = Field(
+        None, description="How long after its last use it ends, also before `expiresAt`, unless it is extended"
+    )
     ended: str | None = Field(None, description="Why it ended, for people, where nobody terminated it")
 
 

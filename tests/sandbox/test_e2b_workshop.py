@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from koda_ray.config import Settings
-from koda_ray.errors import InvalidInput, KodaError, NotFound, QuotaExceeded, TemplateNotFound
+from koda_ray.errors import InvalidInput, KodaError, NotFound, QuotaExceeded, SandboxNotFound, TemplateNotFound
 from koda_ray.sandbox.e2b_sandbox import E2BSandbox
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.service import other_providers, provider_from
@@ -88,6 +88,23 @@ class TestE2BWorkshop(BuildsConformance):
         assert caught.value.code == "SANDBOX_NOT_FOUND"
         assert await ann.sandboxes() == []
         await providers.close()
+
+    async def test_when_one_ends_that_nobody_uses_is_said_where_nothing_else_was_asked_for(
+        self, ann: Workshop, settings: Settings, store: JSONStore, world: World
+    ) -> None:
+        unasked, asked = await ann.create_sandbox(), await ann.create_sandbox(lifetime_s=3600)
+        assert [one.record.unused_s for one in await ann.sandboxes()] == [300, None]
+        opened = await ann.connect(unasked.id)
+        await world.end(unasked.id)  # as E2B does then
+        with pytest.raises(SandboxNotFound):
+            await opened.read_file("package.json")
+        with pytest.raises(NotFound, match=r"not at its provider.*any more, which ends it 300 s after its last use"):
+            await ann.connect(unasked.id)
+        pausing = Providers(settings.model_copy(update={"e2b_on_timeout": "pause"}), store)
+        kept = await Workshop(store, pausing, user_id="ann").create_sandbox()
+        assert kept.unused_s is None
+        await pausing.close()
+        assert {one.record.id for one in await ann.sandboxes()} == {asked.id, kept.id}
 
     async def test_one_that_sleeps_is_listed_so_and_wakes_when_it_is_used(self, ann: Workshop) -> None:
         box = await ann.create_sandbox()

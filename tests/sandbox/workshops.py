@@ -26,6 +26,7 @@ from koda_ray.errors import (
     TemplateNotFound,
 )
 from koda_ray.sandbox.providers import Providers
+from koda_ray.sandbox.standing import lost
 from koda_ray.sandbox.workshop import Workshop
 from koda_ray.state.json_store import JSONStore
 from tests.sandbox.terminals import shown, until
@@ -164,8 +165,7 @@ class WorkshopConformance:
         assert caught.value.code == "SANDBOX_NOT_FOUND"
         assert [one.record.id for one in await ann.sandboxes()] == [other.id]
         said = {one.record.id: (one.state, one.record.ended) for one in await ann.sandboxes(everything=True)}
-        why = f"it was not at its provider ({box.provider}) any more"
-        assert said == {box.id: ("gone", why), other.id: ("running", "")}
+        assert said == {box.id: ("gone", lost(box)), other.id: ("running", "")}
         assert await store.sandbox_processes(box.id) == []
         assert image.provider_id is not None
         world.forget_image(image.provider_id)

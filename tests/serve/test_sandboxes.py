@@ -330,7 +330,7 @@ async def test_why_one_ended_is_said_and_goes_on_being_said(ada: httpx.AsyncClie
     Record.forget(found)  # as an owner does who removes its folder
     for _ in range(2):
         seen = (await ada.get(box)).json()
-        assert (seen["state"], seen["ended"]) == ("gone", "it was not at its provider (local) any more")
+        assert (seen["state"], seen["ended"]) == ("gone", "it is not at its provider (local) any more")
     refused = (await ada.get(f"{box}/processes")).json()
     assert refused["code"] == "SANDBOX_NOT_FOUND" and "not at its provider (local) any more" in refused["detail"]
     other = await make(ada)

@@ -190,5 +190,6 @@ def _view(one: SandboxState) -> SandboxView:
         network=record.network,
         created_at=record.created_at,
         expires_at=record.expires_at,
+        unused_s=record.unused_s,
         ended=record.ended or None,
     )
