@@ -47,7 +47,8 @@ def create_image(
     """Make an image of a folder and print its id.
 
     Locally an image is a copy of the folder as it is, dependencies included. With Docker it is the image of all
-    sandboxes with the folder as the project, built from the folder's Dockerfile where it has one.
+    sandboxes with the folder as the project, built from the folder's Dockerfile where it has one. What a .dockerignore
+    in it names stays out.
     """
     from koda_ray.console import sandboxes
 

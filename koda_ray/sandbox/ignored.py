@@ -1,4 +1,6 @@
-"""What of a folder stays out of a build: ``.dockerignore``, by the rules that Docker's own builder follows.
+"""What of a folder stays out of an image: ``.dockerignore``, by the rules that Docker's own builder follows.
+
+It counts for every image of a folder, built or copied: what is secret in it is so without a Dockerfile, too.
 
 A line names files and folders by a pattern from the folder's root, whatever is below them included; one that begins
 with ``!`` takes back in what an earlier one left out. ``*`` and ``?`` stay within a name, ``**`` goes across folders.
@@ -41,13 +43,18 @@ class Ignored:
     patterns: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, dockerfile: Path) -> Ignored:
-        """Read what goes with a Dockerfile: the file of its own name, else the folder's; blocks.
+    def of(cls, folder: Path, *, dockerfile: Path | None = None) -> Ignored:
+        """Read what goes with a folder: the file of its Dockerfile's own name, else its own; blocks.
+
+        Args:
+            folder: The folder, whether or not a Dockerfile is in it.
+            dockerfile: What builds it, where something does.
 
         Raises:
             InvalidInput: INVALID_INPUT, it is no text, or holds a pattern that is none.
         """
-        for path in (dockerfile.with_name(f"{dockerfile.name}{_FILE}"), dockerfile.with_name(_FILE)):
+        of_build = () if dockerfile is None else (dockerfile.with_name(f"{dockerfile.name}{_FILE}"),)
+        for path in (*of_build, folder / _FILE):
             if path.is_file():
                 try:
                     lines = path.read_text("utf-8-sig").splitlines()

@@ -2,9 +2,10 @@
 
 - **local**: a copy of the folder as it is, packages and all. Nothing is built: what is in it has to run here.
 - **docker**: the image of all sandboxes with the folder as the project. Where a ``Dockerfile`` is named or lies in the
-  folder, it is built first, on the image of all sandboxes (``ARG BASE_IMAGE``, ``FROM ${BASE_IMAGE}``). What a
-  ``.dockerignore`` beside it names is neither seen by the build nor in the project.
+  folder, it is built first, on the image of all sandboxes (``ARG BASE_IMAGE``, ``FROM ${BASE_IMAGE}``).
 - **e2b**, **modal**: the same, built there: see ``e2b_images`` and ``modal_images``.
+
+What the folder's ``.dockerignore`` names is neither seen by a build nor in the project, at any of them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _DOCKERFILE = "Dockerfile"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A folder that becomes an image, but for what its Dockerfile's ``.dockerignore`` names.
+    """A folder that becomes an image, but for what its ``.dockerignore`` names.
 
     ``digest`` changes with anything in it, and with nothing else; ``path`` is what was named.
     """
@@ -150,7 +151,7 @@ class LocalImages:
             )
         try:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            copy_folder(source.folder, partial, stop=stop)
+            copy_folder(source.folder, partial, ignored=source.ignored, stop=stop)
             partial.rename(target)
         except OSError as error:
             raise SandboxError(
@@ -312,7 +313,7 @@ def source_at(path: Path, *, builds: bool = True) -> Source:
             f"{path} is neither a folder nor a Dockerfile; name the folder that sandboxes shall start as, or a "
             "Dockerfile in it"
         )
-    ignored = Ignored() if dockerfile is None else Ignored.of(dockerfile)
+    ignored = Ignored.of(folder, dockerfile=dockerfile)
     with _packing(folder):
         try:
             size = _measured(folder, ignored)
@@ -347,7 +348,7 @@ def _measured(folder: Path, ignored: Ignored) -> int:
         if size > MAX_BYTES or count > MAX_FILES:
             raise InvalidInput(
                 f"{folder} holds more than an image may ({MAX_BYTES >> 30} GB, {MAX_FILES} files): name a folder that "
-                "holds only what sandboxes need, or name the rest in a .dockerignore beside its Dockerfile"
+                "holds only what sandboxes need, or name the rest in its .dockerignore"
             )
     return size
 

@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 def left(folder: Path, text: str) -> set[str]:
     """Say which files stay out."""
     (folder / ".dockerignore").write_text(text)
-    kept = {entry.name for entry in Ignored.of(folder / "Dockerfile").entries(folder)}
+    kept = {entry.name for entry in Ignored.of(folder, dockerfile=folder / "Dockerfile").entries(folder)}
     assert {".dockerignore"} <= kept or ".dockerignore" in text
     return set(FILES) - kept
 
@@ -67,8 +67,8 @@ def test_a_line_names_what_docker_takes_it_for(folder: Path, text: str, out: set
 def test_one_of_a_dockerfiles_own_goes_before_the_folders(folder: Path) -> None:
     (folder / ".dockerignore").write_text("src")
     (folder / "Dockerfile.dockerignore").write_text("docs")
-    assert Ignored.of(folder / "Dockerfile").patterns == ("docs",)
-    assert Ignored.of(folder / "Dockerfile.other").patterns == ("src",)
+    assert Ignored.of(folder, dockerfile=folder / "Dockerfile").patterns == ("docs",)
+    assert Ignored.of(folder, dockerfile=folder / "Dockerfile.other").patterns == ("src",)
     for wrong in (b"src/[a\n", b"\xff\xfe"):
         (folder / "Dockerfile.dockerignore").write_bytes(wrong)
         with pytest.raises(InvalidInput, match=r"Dockerfile\.dockerignore (holds a pattern|cannot be read)"):
@@ -99,7 +99,8 @@ def test_an_image_changes_with_what_is_in_it_and_with_nothing_else(folder: Path,
         seen.add(source_at(elsewhere).digest)
     assert len(seen) == 8
     plain = source_at(elsewhere, builds=False)
-    assert plain.dockerfile is None and "src/a.ts" in {entry.name for entry in plain.entries()}
+    names = {entry.name for entry in plain.entries()}
+    assert plain.dockerfile is None and "docs/README.md" in names and "src/a.ts" not in names
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -150,6 +150,21 @@ class WorkshopConformance:
         await ann.kill(box.id, "shell")
         assert await ann.processes(box.id, everything=True) == []
 
+    async def test_what_dockerignore_names_is_in_no_image_though_nothing_is_built(
+        self, ann: Workshop, project: Path
+    ) -> None:
+        (project / ".dockerignore").write_text(".env\n**/*.log\nsecrets\n!secrets/deep/open.txt\n")
+        (project / ".env").write_text("KEY=secret\n")
+        (project / "node_modules" / "install.log").write_text("lines\n")
+        (project / "secrets" / "deep").mkdir(parents=True)
+        for name in ("key", "deep/open.txt", "deep/key"):
+            (project / "secrets" / name).write_text(name)
+        image = await ann.create_image(project)
+        box = await ann.connect((await ann.create_sandbox(image.id)).id)
+        found = (await box.run(("sh", "-c", "find -L . ! -name out-of-it"))).stdout.splitlines()
+        assert {"./main.js", "./node_modules/left-pad/index.js", "./secrets/deep/open.txt"} <= set(found)
+        assert not {one for one in found if one.endswith((".env", ".log", "/key"))}, found
+
     async def test_what_went_away_behind_our_back_is_said(
         self, ann: Workshop, project: Path, store: JSONStore, world: World
     ) -> None:
