@@ -21,6 +21,7 @@ from koda_ray.events import EPHEMERAL_KEPT
 from koda_ray.logs import get_logger
 from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.sandbox.base import SandboxInfo, SandboxProvider
+from koda_ray.sandbox.scratch import clear_left
 from koda_ray.sandbox.service import REAP_GRACE_S, SandboxService
 from koda_ray.state.store import SandboxRecord, SessionRecord, Store
 from koda_ray.types import now
@@ -182,6 +183,7 @@ class Janitor:
         gone += await _logged(self._reap(), "clear sandboxes") or []
         # what render workers that were killed left on this machine; elsewhere the next render clears it away
         await _logged(asyncio.to_thread(sweep_dead_folders), "clear temporary folders")
+        await _logged(asyncio.to_thread(clear_left), "remove what was left of images")
         await self._store.prune_events(now() - EPHEMERAL_KEPT)
         await self._store.close_charges(now() - CHARGES_OPEN)
         if self._sweep is not None:

@@ -95,6 +95,7 @@ def build_image(
         KodaError: It could not be built.
     """
     from koda_ray.logs import warnings_to_stderr
+    from koda_ray.sandbox.scratch import clear_left
 
     warnings_to_stderr()
     settings = Settings()
@@ -102,6 +103,7 @@ def build_image(
         raise InvalidInput(
             f"--tag, --mirror and --clean are for Docker: {provider} names and makes its image by its own settings"
         )
+    clear_left()
     match provider:
         case "docker":
             from koda_ray.sandbox.image import make_image

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-import tempfile
 from contextlib import AbstractContextManager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from koda_ray.errors import InvalidInput, KodaError, Missing
 from koda_ray.owned import finish
 from koda_ray.sandbox.e2b_template import build
+from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.sent_project import PLACE, UNPACK, dockerfile_on_base, write_project
 
 import e2b  # isort: skip - `e2b_template` says what is missing where it is not installed
@@ -84,8 +84,8 @@ class E2BImages:
                         f"{source.dockerfile} cannot be built at E2B: {error}; mend that line, or make the image with "
                         "--provider docker"
                     ) from None
-            with tempfile.TemporaryDirectory(prefix="koda-image-") as folder:
-                archive = Path(folder) / Path(PLACE).name
+            with scratch() as folder:
+                archive = folder / Path(PLACE).name
                 await asyncio.to_thread(write_project, source, archive)
                 project = e2b.AsyncTemplate(file_context_path=folder).from_template(base).set_user("root")
                 project.copy(archive.name, PLACE, user="root").run_cmd(UNPACK, user="root").set_user("user")

@@ -32,6 +32,7 @@ from koda_ray.errors import Missing, SandboxError, TemplateNotFound
 from koda_ray.sandbox.engine import Engine, Image
 from koda_ray.sandbox.image_context import SLIM_PACKAGES, ImageContext, agent_digest, base_packages
 from koda_ray.sandbox.programs import run_program
+from koda_ray.sandbox.scratch import scratch
 from koda_ray.types import now
 
 __all__ = [
@@ -86,8 +87,8 @@ def make_base(
     """
     if shutil.which("debootstrap") is None:
         raise Missing("debootstrap is not installed: apt-get install debootstrap, or give --base an image of Debian")
-    with tempfile.TemporaryDirectory(prefix="koda-image-") as folder:
-        root = Path(folder) / "root"
+    with scratch() as folder:
+        root = folder / "root"
         line = ["debootstrap", "--variant=minbase", suite, str(root)]
         _run(line if mirror is None else [*line, mirror])
         # debootstrap's own choice of dependencies knows no alternatives: apt's does, inside
@@ -296,8 +297,8 @@ def own_base(engine: Engine, packages: Sequence[str], *, mirror: str | None = No
     if os.geteuid() != 0:
         raise Missing("debootstrap, which makes the base of the image, takes root; run it as root, or give --base")
     try:
-        with tempfile.TemporaryDirectory(prefix="koda-image-") as folder:
-            archive = Path(folder) / "base.tar"
+        with scratch() as folder:
+            archive = folder / "base.tar"
             make_base(archive, mirror=mirror, packages=packages)
             import_base(engine, archive, name=name)
     except OSError as error:

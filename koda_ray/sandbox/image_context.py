@@ -31,6 +31,7 @@ from typing import IO
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.errors import Missing, SandboxError, TemplateNotFound
 from koda_ray.sandbox.programs import run_program
+from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.shipped import program
 
 __all__ = ["SLIM_PACKAGES", "ImageContext", "agent_digest", "agent_files", "base_packages", "installed_tools"]
@@ -121,10 +122,10 @@ class ImageContext:
     @contextmanager
     def folder(self) -> Generator[Path]:
         """Write it into a folder, for builders that take no archive, and remove that after the block."""
-        with tempfile.TemporaryDirectory(prefix="koda-image-") as name, self.archive() as file:
+        with scratch() as folder, self.archive() as file:
             with tarfile.open(fileobj=file) as archive:
-                archive.extractall(name, filter="tar")
-            yield Path(name)
+                archive.extractall(folder, filter="tar")
+            yield folder
 
     # inside
 
@@ -160,8 +161,7 @@ def installed_tools() -> Generator[Path]:
         raise Missing("npm is not on PATH, which fetches bun for the image; run `./koda setup`, or build it --slim")
     if machine is None:
         raise Missing(f"bun is not locked for {platform.machine()}; build the image --slim, without it")
-    with tempfile.TemporaryDirectory(prefix="koda-tools-") as name:
-        folder = Path(name)
+    with scratch() as folder:
         for path in ("package.json", "package-lock.json"):
             shutil.copyfile(_FOLDER / "tools" / path, folder / path)
         line = [npm, "ci", "--include=optional", "--ignore-scripts", "--no-audit", "--no-fund"]

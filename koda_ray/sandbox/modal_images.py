@@ -7,13 +7,13 @@ keeps it, at no cost, and the same build finds it again.
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from koda_ray.errors import InvalidInput, Missing, SandboxError
 from koda_ray.sandbox.modal import published, translated
+from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.sent_project import PLACE, UNPACK, dockerfile_on_base, write_project
 
 import modal  # isort: skip - `koda_ray.sandbox.modal` says what is missing where it is not installed
@@ -65,8 +65,8 @@ class ModalImages:
             SandboxError: IMAGE_FAILED, with what Modal says; PROVIDER_ERROR.
         """
         lines = [] if source.dockerfile is None else dockerfile_on_base(source.dockerfile)[1]
-        with tempfile.TemporaryDirectory(prefix="koda-image-") as folder:
-            archive = Path(folder) / Path(PLACE).name
+        with scratch() as folder:
+            archive = folder / Path(PLACE).name
             await asyncio.to_thread(write_project, source, archive)
             with self._translated("build the image"):
                 client, app = await self._open()

@@ -40,6 +40,7 @@ from koda_ray.sandbox.images import ImageMaker, Source, check_sent, source_at
 from koda_ray.sandbox.lifetime import MAX_LIFETIME_S, checked_lifetime
 from koda_ray.sandbox.preview import answers_at
 from koda_ray.sandbox.providers import Providers
+from koda_ray.sandbox.scratch import clear_left
 from koda_ray.sandbox.standing import ImageState, ProcessState, SandboxState, Standing, lost
 from koda_ray.sandbox.tmux import SERVER, Output, Tmux
 from koda_ray.sandbox.unfinished import LEASE, being_made, clear_unfinished
@@ -96,6 +97,7 @@ class Workshop:
             QuotaExceeded: QUOTA_EXCEEDED, the person has as many there as may be (SANDBOX_IMAGES_PER_USER).
             SandboxError: IMAGE_FAILED, with the build's last lines; PROVIDER_ERROR.
         """
+        await asyncio.to_thread(clear_left)  # by earlier ones, whose room this one may need
         where = await self._providers.get(provider)
         maker = await self._providers.images(where.name)
         if sent is not None and not maker.builds_away:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as InPath
 
+from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.standing import ImageState
 from koda_ray.serve.archives import unpack
 from koda_ray.serve.context import OwnWorkshop
@@ -48,8 +48,8 @@ async def create_image(
     Links may lead to what is in the zip (`zip -ry`). A Dockerfile in it is built at `e2b` and `modal`, and refused
     elsewhere: it would be built with the server's rights.
     """
-    with tempfile.TemporaryDirectory(prefix="koda-image-") as made:
-        archive, folder = Path(made) / "sent.zip", Path(made) / "folder"
+    with scratch() as made:
+        archive, folder = made / "sent.zip", made / "folder"
         await asyncio.to_thread(folder.mkdir)
         await _receive(request, archive)
         await asyncio.to_thread(unpack, archive, folder)
