@@ -1,8 +1,7 @@
-"""The Modal provider under the suite of all providers, at the SDK's public surface, or at Modal itself with a token."""
+"""The Modal provider under the suite of all providers, at the SDK's public surface; see ``test_paid``."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -31,7 +30,6 @@ from tests.sandbox.modal_cloud import SECRET, TOKEN, Cloud
 
 pytestmark = pytest.mark.needs("e2b")  # whose machines stand for Modal's
 
-_TOKEN, _SECRET, _IMAGE = (f"KODA_TEST_MODAL_{name}" for name in ("TOKEN_ID", "TOKEN_SECRET", "IMAGE"))
 _SERVER = """
 const http = require("node:http");
 const at = (name) => process.argv[process.argv.indexOf(name) + 1];
@@ -70,26 +68,6 @@ class TestModal(SandboxConformance):
         made = provider_of()
         yield made
         assert await made.list() == [] and not cloud.boxes
-
-
-@pytest.mark.full
-@pytest.mark.skipif(_TOKEN not in os.environ, reason=f"Modal costs money: set {_TOKEN} to run the suite against it")
-class TestPaidModal(SandboxConformance):
-    """At Modal itself, with an image that holds the suite's small project (KODA_TEST_MODAL_IMAGE)."""
-
-    @pytest.fixture
-    def leftovers(self) -> Ids:
-        return Ids()
-
-    @pytest.fixture
-    async def provider(self) -> AsyncIterator[ModalProvider]:
-        token = {"token_id": os.environ[_TOKEN], "token_secret": os.environ[_SECRET]}
-        made = provider_of(**token, app="koda-test", image=os.environ[_IMAGE], lifetime_s=300)
-        yield made
-        left = await made.list()
-        for info in left:
-            await made.destroy(info.id)
-        assert left == []
 
 
 async def _made(provider: ModalProvider, name: str) -> str:
