@@ -14,7 +14,7 @@ something about it at no cost to those that try nothing:
 - ``daemon``: processes that left their command's session to outlive it, and were ended with it;
 - ``time``, ``output``: commands that did not end, or did not end to write.
 
-What is not seen, though it is refused all the same:
+What is not seen, though it is refused all the same (README.md tells operators of it in short):
 
 - a file that may not be read or written (``/proc/sysrq-trigger``, ``/proc/1/environ``, a device, what an archive with
   absolute names or an install script would write): it is opened by the same call as any other, and to look at every
