@@ -1,0 +1,15 @@
+"""What the benchmark of sandboxes says of its figures."""
+
+from __future__ import annotations
+
+from benchmarks.sandbox import TARGETS, lines
+
+
+def test_each_figure_stands_beside_its_target_and_what_is_missing_is_said() -> None:
+    figures = {name: target / 2 for name, target in TARGETS.items()} | {"image_s": 40.0}
+    assert not [line for line in lines(figures) if "MISSED" in line or "not measured" in line]
+    del figures["gvisor_cold_ms"]
+    said = lines(figures | {"leaked": 1, "docker_exec_ms": 60.0})
+    assert {line.split()[0] for line in said if "MISSED" in line} == {"docker_exec_ms", "leaked"}
+    assert [line.split()[0] for line in said if "not measured" in line] == ["gvisor_cold_ms"]
+    assert "image_s 40" in [line.strip() for line in said]
