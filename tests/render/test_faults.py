@@ -259,7 +259,9 @@ async def test_a_page_whose_process_ends_while_it_is_opened_is_not_waited_for(
 async def test_a_page_that_nobody_opens_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "OPEN_TIMEOUT_S", 0.5)
     async with await Browser.launch() as browser:
-        main = next(process for process in psutil.Process().children(recursive=True) if is_main(process))
+        # among its own processes: another test's browser may be about to end
+        own = psutil.Process(browser._process.pid)
+        main = next(process for process in (own, *own.children(recursive=True)) if is_main(process))
         main.suspend()
         try:
             with pytest.raises(BrowserCrashed, match=r"not opened in 0\.5 s"):
