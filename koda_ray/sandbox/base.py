@@ -18,6 +18,7 @@ __all__ = [
     "UNREAD",
     "CommandResult",
     "EndsMarked",
+    "EndsUnused",
     "FileChange",
     "FileEntry",
     "FileStamp",
