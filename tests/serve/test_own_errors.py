@@ -84,7 +84,7 @@ class Failing:
     """A provider, its images, or a sandbox, of which every call fails; but where it is can be told."""
 
     def __init__(self, error: KodaError, *, place: Place | None = None) -> None:
-        self.name = "local"
+        self.name, self.unused_s = "local", None
         self._error, self._place = error, place
 
     async def place(self) -> Place:
