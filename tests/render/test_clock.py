@@ -241,15 +241,42 @@ async def test_a_frame_in_the_page_has_its_time_too(browser: Browser) -> None:
         seen.append(await level(page))
     assert seen == pytest.approx([255 * frame / 20 for frame in range(8)], abs=1.5)
     assert await value(page, "frames[0].log") == [100 * (n + 1) for n in range(7)]
-    late = f"""{STYLE}<script>setTimeout(() => {{
-      const f = document.createElement("iframe");
-      f.src = "inner.html";
-      document.body.append(f);
+
+
+_GROWING = """<!doctype html><style>
+body { margin: 0; animation: grow 2s linear }
+@keyframes grow { from { background: #000 } to { background: #fff } }</style>
+<script>document.fonts.add(new FontFace("none", "url(none.woff)"))</script>"""
+_SOUGHT = """<!doctype html><style>body { margin: 0; height: 48px }</style><body><script>
+const paint = (grey) => { document.body.style.background = `rgb(${grey},${grey},${grey})`; };
+const seek = async (s) => paint(255 * s / 2);
+window.__koda = { ready: Promise.resolve(), seek };</script>"""
+_LATE = {
+    "plain": {"late.html": _GROWING},
+    "sought": {"late.html": _SOUGHT},
+    "nested": {"late.html": f"{STYLE}<body><iframe src=inner.html></iframe>", "inner.html": _GROWING},
+    "sandboxed": {
+        "late.html": f"{STYLE}<body><iframe sandbox=allow-scripts src=inner.html></iframe>",
+        "inner.html": _GROWING,
+    },
+}
+
+
+@pytest.mark.parametrize("meddled", [False, True], ids=["alone", "meddled"])
+@pytest.mark.parametrize("kind", _LATE)
+async def test_a_frame_that_comes_late_begins_when_it_came(browser: Browser, kind: str, meddled: bool) -> None:
+    html = f"""{STYLE}<script>setTimeout(() => {{
+      const frame = document.createElement("iframe");
+      frame.src = "late.html";
+      document.body.append(frame);
+      if ({json.dumps(meddled)}) frame.contentWindow.name = "late"; // and so has its empty page's window made
     }}, 300);</script><body>"""
-    page = await opened(browser, late, **{"inner.html": inner})
-    for frame in range(9):
-        await page.go(frame, FPS)
-    assert await level(page) == pytest.approx(255 * 5 / 20, abs=1.5)
+    for _ in range(4):
+        page = await opened(browser, html, **_LATE[kind])
+        for frame in range(9):
+            await page.go(frame, FPS)
+        assert await level(page) == pytest.approx(255 * 5 / 20, abs=1.5)
+        await page.close()
 
 
 async def test_an_animated_picture_goes_by_the_clock(browser: Browser) -> None:

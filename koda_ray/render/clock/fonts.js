@@ -4,10 +4,13 @@
 // and `ex` among that, for as long as the animation is all that changes it. So such a length was the old font's or the
 // new one's, by when the font came. Here everything is computed anew, once, while nothing of it is moving.
 const kodaFonts = (() => {
-  const { fonts } = document, sheet = new CSSStyleSheet();
-  sheet.insertRule("* { --koda-fonts: 0 }");
-  let came = false;
-  if (fonts) fonts.addEventListener("loadingdone", () => { came = true; });
+  let came = false, sheet;
+  const watch = () => { // the document that is there now
+    sheet = new CSSStyleSheet();
+    sheet.insertRule("* { --koda-fonts: 0 }");
+    if (document.fonts) document.fonts.addEventListener("loadingdone", () => { came = true; });
+  };
+  watch();
   for (const name of window.FontFaceSet ? ["add", "delete", "clear"] : []) { // one that is loaded before loads no more
     const native = FontFaceSet.prototype[name];
     FontFaceSet.prototype[name] = { [name](...given) { came = true; return native.apply(this, given); } }[name];
@@ -25,5 +28,5 @@ const kodaFonts = (() => {
     layOut();
     return true;
   };
-  return { settle };
+  return { settle, watch };
 })();

@@ -37,6 +37,17 @@
     }, true);
   };
   watch(document);
+  // A frame begins with an empty page. Where a script looks into that, the page that comes takes over its window, and our
+  // clock with it, but not what was bound to its document.
+  let bound = document;
+  const rebind = () => {
+    if (document === bound) return;
+    bound = document;
+    swept = false;
+    watch(document);
+    kodaFonts.watch();
+    for (const frame of document.getElementsByTagName("iframe")) if (isThere(frame)) arrived.add(frame);
+  };
   const known = new WeakSet();
   const know = (root) => {
     if (known.has(root)) return;
@@ -51,6 +62,7 @@
     return root;
   };
   const roots = () => {
+    rebind();
     const found = [document];
     for (const reference of shadows) {
       const root = reference.deref();
@@ -198,6 +210,14 @@
   const HERE = ["data:", "blob:", `${origin}/`];
   const ours = (frame) => frame.hasAttribute("srcdoc") || HERE.some((start) => frame.src.startsWith(start));
   const isComing = (frame) => !arrived.has(frame) && frame.loading !== "lazy" && ours(frame); // what is refused never comes
+  const isThere = (frame) => { // as far as one can tell who has not heard of it
+    const page = frame.contentDocument;
+    return page ? page.readyState === "complete" && page.URL !== "about:blank" : strangers.has(frame.contentWindow);
+  };
+  const framesComing = () => roots().flatMap((root) => {
+    const found = root === document ? document.getElementsByTagName("iframe") : root.querySelectorAll("iframe");
+    return [...found].filter(isComing);
+  });
   const short = (text) => String(text).slice(0, MAX_CHARS);
   const coming = () => {
     const names = [];
@@ -205,11 +225,7 @@
     for (const image of document.images) if (!image.complete && image.loading !== "lazy") names.push(`image ${image.currentSrc || image.src}`);
     if (document.fonts && document.fonts.status === "loading") names.push("fonts");
     for (const url of requests.values()) names.push(`request ${url}`);
-    for (const root of roots()) {
-      for (const frame of root === document ? document.getElementsByTagName("iframe") : root.querySelectorAll("iframe")) {
-        if (isComing(frame)) names.push(`the page of an iframe ${frame.src}`.trimEnd());
-      }
-    }
+    for (const frame of framesComing()) names.push(`the page of an iframe ${frame.src}`.trimEnd());
     if (transitions.size) names.push("a view transition");
     names.push(...clock.workers(), ...media.pending());
     for (const { pending } of frames()) names.push(...pending());
@@ -258,7 +274,12 @@
   }, true);
   const frames = () => {
     const found = [];
+    if (!native.length()) return found;
+    // until its page is there, a frame has an empty one: to look into that makes our clock in it, and whatever had begun
+    // in the empty one would not begin again in the page that takes its place
+    const empty = new Set(framesComing().map((frame) => frame.contentWindow));
     for (let i = 0; i < native.length(); i++) {
+      if (empty.has(window[i])) continue;
       const stranger = strangers.get(window[i]);
       try {
         if (stranger || window[i].__kodaRender) found.push(stranger || window[i].__kodaRender);
