@@ -65,6 +65,8 @@ _STARTS, _START_TRIES = 10, 20
 _END = re.compile(rb"\x1b\]7770;(\d{1,3})\x1b\\")
 _END_START = b"\x1b]7770;"
 _END_BYTES = 16
+_LAST_BYTES = 4096
+"""Where the end is looked for: what a process leaves running may write after it."""
 _KNOWN_TERMINALS = re.compile(r"(xterm|screen|tmux|linux|vt100|vt220|rxvt)(-256color|-unicode|-color)?")
 _NO_SERVER = re.compile(r"no server running|error connecting to .*\((No such file or directory|Connection refused)\)")
 _STATES = (
@@ -105,7 +107,8 @@ code=$?
 printf '\033]7770;%s\033\\' "$code"
 cd "$HOME/{TERMINALS}/$KODA_PROCESS" || exit "$code"
 turn=0
-until tail -c {_END_BYTES} "$(ls | sort -n | tail -n 1)" | grep -qa ']7770;' || [ "$turn" -ge 100 ]; do
+until cat $(ls | sort -n | tail -n 2) </dev/null 2>/dev/null | tail -c {_LAST_BYTES} | grep -qa ']7770;' \
+  || [ "$turn" -ge 100 ]; do
   turn=$((turn + 1))
   sleep 0.02
 done
@@ -418,9 +421,9 @@ class Tmux:
         if process.running:
             return process
         if found.killed or code is None:
-            _, _, data = await self._read(process, max_bytes=_END_BYTES)
-            end = _END.search(data)
-            code = int(end[1]) if end is not None else code if code is not None else _KILLED
+            _, _, data = await self._read(process, max_bytes=_LAST_BYTES)
+            ends = _END.findall(data)
+            code = int(ends[-1]) if ends else code if code is not None else _KILLED
         return replace(process, exit_code=code)
 
     async def _keep(self) -> None:

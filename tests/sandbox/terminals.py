@@ -102,6 +102,17 @@ class TerminalConformance:
                 await asyncio.sleep(0.05)
         assert {process.name: process.exit_code for process in await tmux.processes()} == {"said": 3, "killed": 137}
 
+    async def test_what_goes_on_writing_after_the_end_hides_no_code(self, tmux: Tmux) -> None:
+        leaves = "{ until grep -qs 7770 $HOME/.terminals/$KODA_PROCESS/0; do sleep 0.02; done; echo still here; } &"
+        kills = "sleep 0.2; kill -KILL $PPID"  # so that tmux does not know how it ended by itself
+        await tmux.launch("leaves", rf"{leaves} printf '\033]7770;3\033\\'; wait; {kills}")
+        async with asyncio.timeout(60):
+            while any(process.running for process in await tmux.processes()):
+                await asyncio.sleep(0.05)
+        assert b"still here" in await tmux.output("leaves")
+        (ended,) = await tmux.processes()
+        assert ended.exit_code == 3
+
     @pytest.mark.full
     async def test_they_live_in_one_world_and_each_has_its_name(self, tmux: Tmux) -> None:
         server = (
