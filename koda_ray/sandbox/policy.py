@@ -113,7 +113,7 @@ def readable(path: str) -> str:
 
 
 def storable(path: str) -> str:
-    """Check a path that a checkpoint may hold: any file of the project, wherever a command has put it.
+    """Check a path that may be written or removed, and that a checkpoint may hold: any file of the project.
 
     Raises:
         InvalidPath: INVALID_PATH, naming the rule in ``context["rule"]``.
@@ -159,7 +159,7 @@ def kept_folder_mode(mode: int) -> int:
 
 
 def writable(path: str) -> str:
-    """Check a path that will be written or removed.
+    """Check a path that an agent wants to write: of what a sandbox takes, what an animation's code is made of.
 
     Only files below ``src/``, ``public/`` and ``scripts/`` and configuration files in the root are an agent's to write.
 

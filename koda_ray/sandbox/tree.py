@@ -21,7 +21,6 @@ from koda_ray.sandbox.reading import DIRECTORY, TreeReader, escape
 
 __all__ = ["ProjectTree"]
 
-_Rule = Callable[[str], str]
 _WAYS = {
     errno.EISDIR: "a directory has that name: remove it, or choose another",
     errno.ENOTDIR: "a part of its path is a file: remove that, or choose another path",
@@ -71,12 +70,12 @@ class ProjectTree(TreeReader):
             InvalidPath: INVALID_PATH, before anything is written.
             SandboxError: WRITE_FAILED, the disk limit or what stands in the way is named.
         """
-        checked = {policy.writable(path): (path, data) for path, data in files.items()}
+        checked = {policy.storable(path): (path, data) for path, data in files.items()}
         with self._opened() as root_fd:
             for name, (path, _) in checked.items():
                 self._check_real_parent(root_fd, name, path)
             with self._staged({name: data for name, (_, data) in checked.items()}) as staged:
-                self._place(root_fd, staged, confine=policy.writable, keep_modes=True)
+                self._place(root_fd, staged, keep_modes=True)
 
     def restore(
         self,
@@ -132,7 +131,7 @@ class ProjectTree(TreeReader):
             with self._staged({n: data for n, data in wanted.items() if n not in equal}, modes=bits) as staged:
                 for name in unwanted:
                     self._remove(root_fd, name)
-                self._place(root_fd, staged, confine=policy.storable)
+                self._place(root_fd, staged)
             for name in sorted(empty):
                 self._place_folder(root_fd, name)
             for name in directories - left:
@@ -146,7 +145,7 @@ class ProjectTree(TreeReader):
             InvalidPath: INVALID_PATH.
             SandboxError: WRITE_FAILED.
         """
-        name = policy.writable(path)
+        name = policy.storable(path)
         with self._opened() as root_fd:
             self._check_real_parent(root_fd, name, path)
             self._remove(root_fd, name)
@@ -160,7 +159,7 @@ class ProjectTree(TreeReader):
             return False
 
     def _check_real_parent(self, root_fd: int, name: str, path: str) -> None:
-        """Follow the links of the directories that exist; the file must still be the agent's to write."""
+        """Follow the links of the directories that exist; the file must still be one of the project."""
         parts = name.split("/")
         for depth in range(len(parts) - 1, 0, -1):
             try:
@@ -179,7 +178,7 @@ class ProjectTree(TreeReader):
                 raise escape(path) from None
             if real is None:
                 raise escape(path)
-            policy.writable("/".join([*(() if real == "." else (real,)), *parts[depth:]]))
+            policy.storable("/".join([*(() if real == "." else (real,)), *parts[depth:]]))
             return
 
     @contextmanager
@@ -208,7 +207,7 @@ class ProjectTree(TreeReader):
             if used + sum(map(len, files.values())) > self._quota_bytes:
                 raise self._write_failed(next(iter(files)), OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)))
 
-    def _place(self, root_fd: int, staged: Mapping[str, Path], *, confine: _Rule, keep_modes: bool = False) -> None:
+    def _place(self, root_fd: int, staged: Mapping[str, Path], *, keep_modes: bool = False) -> None:
         for name, source in staged.items():
             parent, _, last = name.rpartition("/")
             try:
@@ -217,7 +216,7 @@ class ProjectTree(TreeReader):
                     real = path_of(fd, root_fd)
                     if real is None:
                         raise escape(name)
-                    confine(last if real == "." else f"{real}/{last}")
+                    policy.storable(last if real == "." else f"{real}/{last}")
                     mode = _mode_of(last, fd) if keep_modes else policy.PLAIN_MODE
                     if mode != policy.PLAIN_MODE:
                         os.chmod(source, mode)
