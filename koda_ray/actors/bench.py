@@ -16,6 +16,7 @@ from koda_ray.actors.permits import permissions_of
 from koda_ray.actors.project import Project
 from koda_ray.actors.renders import Renders
 from koda_ray.agent.paths import paths_in
+from koda_ray.agent.runner import MAX_SHOWN_CHARS
 from koda_ray.agent.toolkit import Agreement
 from koda_ray.commands import Think, Wrote
 from koda_ray.errors import (
@@ -49,6 +50,8 @@ from koda_ray.types import MAX_DURATION_S, NodeState, Preview
 __all__ = ["BUILD_TIMEOUT_S", "SessionBench"]
 
 BUILD_TIMEOUT_S = 120.0
+_UNSEEN = "unseen"
+"""In place of the key of an agreement: nobody has agreed to a proposal that could not be shown."""
 
 
 class SessionBench:
@@ -91,9 +94,9 @@ class SessionBench:
         """Store the project; the batch holds the pointer."""
         return await self._project.checkpoint(trigger)
 
-    async def generate(self, task: Mapping[str, JsonValue], *, cause_id: str) -> Generated:
+    async def generate(self, task: Mapping[str, JsonValue], *, cause_id: str, agreed: str = "") -> Generated:
         """Ask the code generator, with all the files it may need to see; what was proposed is not made anew."""
-        if (proposal := await self._proposal(_digest_of(task, cause_id))) is not None:
+        if (proposal := await self._proposal(_digest_of(task, cause_id), agreed=agreed)) is not None:
             return proposal[0]
         request: dict[str, JsonValue] = {k: v for k, v in task.items() if k != "files"}
         request["targets"] = task.get("files") or []
@@ -106,25 +109,71 @@ class SessionBench:
         return Generated(files=files, summary=answer.summary, charges=answer.charges)
 
     async def propose(self, task: Mapping[str, JsonValue], *, cause_id: str) -> str:
-        """Have files generated and kept aside for the call, and show what they would change, as a diff."""
+        """Have files generated and kept aside for the call, and show what they would change, as a diff.
+
+        Raises:
+            InvalidInput: TOO_LONG, the diff is longer than a person is shown.
+        """
         made = await self.generate(task, cause_id=cause_id)
-        kept = {"files": dict(made.files), "summary": made.summary, "task": dict(task)}
-        await self._storage.put(self._proposal_key(_digest_of(task, cause_id)), json.dumps(kept).encode())
+        before = await self._texts_of(made)
+        diff = diff_of(before, made.files)
+        seen = "" if len(diff) <= MAX_SHOWN_CHARS else _UNSEEN
+        await self._put_aside(made, before, task, cause_id=cause_id, key=seen)
         if made.charges:
             await self._core.commit(Batch(charges=[*made.charges]))
+        return _shown(diff)
 
+    async def unseen(self, made: Generated, task: Mapping[str, JsonValue], *, cause_id: str) -> Agreement | None:
+        """Say what a person has to see before it is written; None where they saw it or need not.
+
+        They have not where they changed the call's input, where it could not be shown to them then, and where a file
+        is another by now than the one that they were shown.
+
+        Raises:
+            InvalidInput: TOO_LONG, the diff is longer than a person is shown.
+        """
+        before = await self._texts_of(made)
+        if made.shown and _is_as_shown(made, before):
+            return None
+        verdict = permissions_of(self.state).judge("generate_code", task, changes=True, paths=paths_in(task))
+        if not made.shown and verdict.decision != "ask":
+            return None
+        why = "files are others by now than the ones that you were shown" if made.shown else verdict.reason
+        shown = _shown(diff_of(before, made.files))
+        key = sha256(json.dumps([cause_id, dict(made.files), _hashes(before)], sort_keys=True).encode())
+        await self._put_aside(made, before, task, cause_id=cause_id, key=key)
+        return Agreement(key=key, reason=f"this is what would be written now: {why}", shown=shown)
+
+    async def _texts_of(self, made: Generated) -> dict[str, str]:
         async def read(sandbox: Sandbox) -> dict[str, str]:
             return await _read_texts(sandbox, made.files)
 
-        return diff_of(await self._project.use(read), made.files)
+        return await self._project.use(read)
 
-    async def _proposal(self, digest: str) -> tuple[Generated, dict[str, JsonValue]] | None:
+    async def _put_aside(
+        self,
+        made: Generated,
+        before: Mapping[str, str],
+        task: Mapping[str, JsonValue],
+        *,
+        cause_id: str,
+        key: str = "",
+    ) -> None:
+        """Keep a proposal; one with a ``key`` was shown to whoever agrees to that."""
+        kept = {"files": dict(made.files), "summary": made.summary, "task": dict(task), "before": _hashes(before)}
+        await self._storage.put(
+            self._proposal_key(_digest_of(task, cause_id)), json.dumps({**kept, "key": key}).encode()
+        )
+
+    async def _proposal(self, digest: str, *, agreed: str = "") -> tuple[Generated, dict[str, JsonValue]] | None:
         """Read what was proposed and shown, and for which task."""
         key = self._proposal_key(digest)
         if not await self._storage.exists(key):
             return None
         kept = json.loads(await self._storage.get(key))
-        return Generated(files=kept["files"], summary=kept["summary"], shown=True), kept["task"]
+        shown = kept.get("key", "") in ("", agreed)
+        made = Generated(files=kept["files"], summary=kept["summary"], shown=shown, before=kept.get("before"))
+        return made, kept["task"]
 
     def _proposal_key(self, digest: str) -> str:
         return proposal_key(self._core.user_id, self._core.project_id, self._core.session_id, digest)
@@ -407,6 +456,29 @@ async def _read_texts(sandbox: Sandbox, paths: Iterable[str]) -> dict[str, str]:
         with contextlib.suppress(NotFound):
             found[path] = (await sandbox.read_file(path)).decode("utf-8", errors="replace")
     return found
+
+
+def _hashes(texts: Mapping[str, str]) -> dict[str, str]:
+    return {path: sha256(text.encode()) for path, text in texts.items()}
+
+
+def _is_as_shown(made: Generated, present: Mapping[str, str]) -> bool:
+    """Whether each file is the one that a person saw changed, or the one that it was to become."""
+    there = _hashes(present)
+    return made.before is None or all(
+        there.get(path) == made.before.get(path) or present.get(path) == text for path, text in made.files.items()
+    )
+
+
+def _shown(diff: str) -> str:
+    """Return a diff; nobody agrees to what is too long to be shown whole."""
+    if len(diff) > MAX_SHOWN_CHARS:
+        raise InvalidInput(
+            f"what would be written has {len(diff):,} characters as a diff, more than the {MAX_SHOWN_CHARS:,} that a "
+            "person is shown; ask for less at once: fewer files, or shorter ones",
+            code="TOO_LONG",
+        )
+    return diff
 
 
 def _digest_of(task: Mapping[str, JsonValue], cause_id: str) -> str:

@@ -14,10 +14,13 @@ from koda_ray.agent.toolkit import BoundCall, ToolCall, ToolOutcome
 from koda_ray.errors import BudgetExceeded, Cancelled, Fenced, HookStopped, InvalidInput, KodaError
 from koda_ray.logs import get_logger
 
-__all__ = ["MAX_RESULT_CHARS", "run_preview", "run_tool"]
+__all__ = ["MAX_RESULT_CHARS", "MAX_SHOWN_CHARS", "run_preview", "run_tool"]
 
 MAX_RESULT_CHARS = 60_000
 """Longest result that a model is given; about 15,000 tokens."""
+
+MAX_SHOWN_CHARS = 600_000
+"""Longest change that a person is shown."""
 
 _BUG_CHARS = 500
 _log = get_logger(__name__)
@@ -81,7 +84,7 @@ async def run_preview(bound: BoundCall, call: ToolCall) -> str:
         return ""
     try:
         async with asyncio.timeout(bound.tool.timeout_s):
-            return _cut(await preview(bound.input, call))
+            return _cut(await preview(bound.input, call), most=MAX_SHOWN_CHARS)
     except (Fenced, Cancelled, BudgetExceeded):
         raise
     except KodaError as error:
@@ -99,9 +102,9 @@ def _bug(call: ToolCall, error: Exception) -> ToolOutcome:
     )
 
 
-def _cut(text: str) -> str:
-    if len(text) <= MAX_RESULT_CHARS:
+def _cut(text: str, *, most: int = MAX_RESULT_CHARS) -> str:
+    if len(text) <= most:
         return text
-    half = MAX_RESULT_CHARS // 2
+    half = most // 2
     left_out = len(text) - 2 * half
     return f"{text[:half]}\n[... {left_out} characters left out ...]\n{text[-half:]}"

@@ -46,7 +46,9 @@ def delegate_tools(bench: Workbench) -> list[Tool]:
     async def generate_code(given: _GenerateInput, call: ToolCall) -> ToolOutcome:
         made: Generated | None = None
         try:
-            made = await bench.generate(task_of(given), cause_id=call.id)
+            made = await bench.generate(task_of(given), cause_id=call.id, agreed=call.agreed)
+            if (wants := await bench.unseen(made, task_of(given), cause_id=call.id)) is not None:
+                return ToolOutcome(content="", wants=wants, batch=Batch(charges=[*made.charges]))
             batch = await bench.keep(made.files, task=task_of(given), shown=made.shown)
         except InvalidInput as error:
             paid = Batch(charges=[*made.charges]) if made is not None else None

@@ -30,13 +30,15 @@ class Generated:
     """What the code generator answered: complete files by path, and one sentence about them.
 
     ``charges`` say what the answer cost, to be committed with what is made of it; ``shown`` that a person has seen the
-    files and agreed.
+    files and agreed; ``before`` is the hash of each file that was there when they were shown, None where it is not
+    known.
     """
 
     files: Mapping[str, str]
     summary: str
     charges: Sequence[Move] = ()
     shown: bool = False
+    before: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +90,12 @@ class Workbench(Protocol):
         """Store the project's files and manifest; the batch holds the pointer, for the caller's own commit."""
         ...
 
-    async def generate(self, task: Mapping[str, JsonValue], *, cause_id: str) -> Generated:
-        """Ask the code generator, streaming ``code_chunk`` events."""
+    async def generate(self, task: Mapping[str, JsonValue], *, cause_id: str, agreed: str = "") -> Generated:
+        """Ask the code generator, streaming ``code_chunk`` events; ``agreed`` names what a person has agreed to."""
+        ...
+
+    async def unseen(self, made: Generated, task: Mapping[str, JsonValue], *, cause_id: str) -> Agreement | None:
+        """Say what a person has to see before it is written; None where they saw it or need not."""
         ...
 
     async def propose(self, task: Mapping[str, JsonValue], *, cause_id: str) -> str:

@@ -145,6 +145,7 @@ async def test_what_a_person_changes_does_not_get_around_the_hooks_of_a_deployme
         await studio.say(session, "approve", approvalId=asked.id, arguments=changed)
     assert session.state.approval is not None
     await studio.say(session, "approve", approvalId=asked.id, arguments={**changed, "description": "plain"})
+    await studio.say(session, "approve", approvalId=(await pending(studio, session)).id)
     await studio.event(session, "file_written")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from koda_ray.actors import bench
 from koda_ray.agent.toolkit import BoundCall
 from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.state import checkpoint
@@ -84,11 +85,14 @@ async def test_a_write_waits_with_a_diff_survives_its_process_and_runs_as_it_was
     assert {call.attempt for call in calls if call.name == "generate_code"} == {1}
 
 
-async def test_changed_arguments_run_and_a_refusal_is_read(studio: Studio) -> None:
+async def test_what_changed_arguments_write_is_shown_first_and_a_refusal_is_read(studio: Studio) -> None:
     heard: list[str] = []
+    described: list[str | None] = []
 
     def respond(request: dict[str, Any]) -> Answer:
-        if request.get("tools"):
+        if not request.get("tools"):
+            described.append(wanted_of(request).get("description"))
+        else:
             heard[:] = [result["content"] for result in results(request, "generate_code")]
             if any("REJECTED" in text for text in heard):
                 return reply("They do not want it.")
@@ -101,12 +105,21 @@ async def test_changed_arguments_run_and_a_refusal_is_read(studio: Studio) -> No
     assert session.state.approval is not None
     changed = {"task": "initial_setup", "description": "with a shadow"}
     await studio.say(session, "approve", approvalId=first.id, arguments=changed)
+    again = await pending(studio, session)  # nobody has seen what is written with these
+    assert again.call_id == first.call_id and again.id != first.id and heard == []
+    assert "this is what would be written now" in str(again.payload["reason"])
+    assert "+++ b/src/App.tsx" in str(again.payload["shown"]) and await files(studio, session) == {}
+    assert described == [None, "with a shadow"]
+    await session.close()
+    session = await studio.activate(session.session_id, studio.model(respond))
+    await studio.say(session, "approve", approvalId=again.id)
     second = await pending(studio, session)
-    assert "input of this call was changed" in heard[0]
+    assert "input of this call was changed" in heard[0] and len(described) == 3  # that of the next call
     approval = next(a for a in await studio.store.approvals(session.session_id) if a.id == first.id)
     assert approval.payload["proposed"] == {"task": "initial_setup"}
     assert approval.answer == {"approved": changed, "edited": True}
     (call,) = [c for c in await studio.store.tool_calls(session.session_id) if c.id == first.call_id]
+    assert call.attempt == 1, "to ask is no attempt"
     assert call.input == {"name": None, "scene": None, "files": [], "change": None, **changed}  # what the tool got
 
     before = await files(studio, session)
@@ -172,9 +185,43 @@ async def test_what_the_generator_writes_is_held_to_the_rules_whatever_the_call_
     given = {"task": "modify_existing", "files": ["/home/user/project/src/secret.ts"], "change": "a key"}
     generate = tools.toolkit.bind("generate_code", given)
     assert isinstance(generate, BoundCall) and session._permissions().decide(generate, given).decision == decision
-    if decision == "ask":
-        await tools.json("generate_code", **given)
-        assert "src/secret.ts" in await files(studio, session)
+    if decision == "ask":  # and where it was not shown to them, it is before it is written
+        wanted = (await tools.call("generate_code", **given)).wants
+        assert wanted is not None and "+++ b/src/secret.ts" in wanted.shown
+        assert await files(studio, session) == {}
+
+
+async def test_files_that_changed_while_they_waited_are_shown_anew(studio: Studio) -> None:
+    session = await executing(studio)
+    first = await pending(studio, session)
+    await session._project.use(lambda sandbox: sandbox.write_files({"src/App.tsx": b"// written by hand\n"}))
+    await studio.say(session, "approve", approvalId=first.id)
+    again = await pending(studio, session)
+    assert again.call_id == first.call_id and again.id != first.id
+    assert "files are others by now" in str(again.payload["reason"])
+    assert "-// written by hand" in str(again.payload["shown"])
+    await studio.say(session, "approve", approvalId=again.id)
+    await studio.event(session, "file_written")
+    assert (await files(studio, session))["src/App.tsx"] == APP.encode()
+
+
+async def test_nobody_agrees_to_what_is_too_long_to_be_shown(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "MAX_SHOWN_CHARS", 100)
+    heard: list[str] = []
+
+    def respond(request: dict[str, Any]) -> Answer:
+        if request.get("tools") and (told := results(request, "generate_code")):
+            heard.append(told[-1]["content"])
+            return reply("I will write less.")
+        return studio_model()(request)
+
+    session = await executing(studio, respond)
+    asked = await pending(studio, session)
+    assert "cannot be shown" in str(asked.payload["shown"])
+    await studio.say(session, "approve", approvalId=asked.id)
+    await studio.until(session, "question")
+    assert heard[0].startswith("TOO_LONG: ") and "ask for less at once" in heard[0]
+    assert "src/App.tsx" not in await files(studio, session)
 
 
 async def test_files_that_a_person_saw_are_written_whatever_the_call_named(studio: Studio) -> None:

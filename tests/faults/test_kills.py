@@ -159,6 +159,12 @@ async def test_a_call_that_waits_for_a_person_outlives_the_process_that_asked(ri
     assert second.id in shown and "create_scene" in shown and "Note.tsx" in shown
     changed = {"task": "create_scene", "scene": 1, "description": "A dot with a shadow"}
     await koda(rig, "accept", session_id, "--arguments", json.dumps(changed))
+    await rig.until(session_id, lambda s: s.approval is not None and s.approval.approval_id != second.id)
+    again = await asked("generate_code")  # with what is written so
+    assert (again.call_id, again.payload["name"]) == (second.call_id, "generate_code")
+    assert "A dot with a shadow" in str(again.payload["shown"])
+    await rig.kill_session(session_id)
+    await koda(rig, "accept", session_id)
     third = await asked("render_preview")
     assert "A dot with a shadow" in (await rig.client.read_file(session_id, "src/components/Note.tsx")).decode()
 
