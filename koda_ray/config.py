@@ -164,7 +164,6 @@ class Settings(BaseSettings):
     idle_timeout_s: float = Field(300.0, gt=0, validation_alias="KODA_IDLE_TIMEOUT_S")
     sandbox_linger_s: float = Field(300.0, gt=0, validation_alias="KODA_SANDBOX_LINGER_S")
     heartbeat_s: float = Field(30.0, gt=0, validation_alias="KODA_HEARTBEAT_S")
-    debounce_s: float = Field(5.0, ge=0, validation_alias="KODA_DEBOUNCE_S")
     lease_s: float = Field(4.0, gt=0, validation_alias="KODA_LEASE_S")
     janitor_s: float = Field(1.0, gt=0, validation_alias="KODA_JANITOR_S")
     keep_units_days: float = Field(7.0, ge=1, validation_alias="KODA_KEEP_UNITS_DAYS")

@@ -12,7 +12,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
@@ -34,8 +34,8 @@ from koda_ray.types import new_id, now
 
 __all__ = ["Project"]
 
-_ROUTINE = frozenset({"heartbeat", "writes"})
-"""Triggers that look for what was missed: where there is nothing, there is nothing to tell."""
+_ROUTINE = "heartbeat"
+"""The trigger that looks for what was missed: where there is nothing, there is nothing to tell."""
 _EXTEND_AFTER = 1 / 3
 """The part of a sandbox's lifetime after which it is extended; two more tries fit into the rest."""
 _SKIPS_TOLD = 20
@@ -65,9 +65,7 @@ class Project:
         core: The session's state and fence.
         provider: Makes sandboxes.
         storage: Where checkpoints and assets lie.
-        debounce_s: How long after the last write a checkpoint is taken, in seconds.
         lifetime_s: How long a sandbox is to live on from each extension, in seconds.
-        spawn: Runs something in the background, owned by the session.
         minutes: Counts how long a sandbox is there.
     """
 
@@ -77,19 +75,14 @@ class Project:
         *,
         provider: SandboxProvider,
         storage: Storage,
-        debounce_s: float,
         lifetime_s: float,
-        spawn: Callable[[Coroutine[object, object, None]], asyncio.Task[None]],
         minutes: SandboxMinutes,
     ) -> None:
         self._core = core
         self._provider = provider
         self._storage = storage
-        self._debounce_s = debounce_s
         self._lifetime_s = lifetime_s
-        self._spawn = spawn
         self._minutes = minutes
-        self._later: asyncio.Task[None] | None = None
         self._sandbox: Sandbox | None = None
         self._manifest: checkpoint.Manifest | None = None
         self._taken: checkpoint.Manifest | None = None
@@ -258,7 +251,7 @@ class Project:
         this trigger found everything saved, and in which checkpoint.
 
         Args:
-            trigger: Why, for the row: ``files``, ``writes``, ``todo``, ``heartbeat``, ``preview``, ``idle``,
+            trigger: Why, for the row: ``files``, ``todo``, ``heartbeat``, ``preview``, ``idle``,
                 ``disconnect``, ``destroy`` and so on.
         """
         return await self.use(lambda sandbox: self._take(sandbox, trigger))
@@ -307,7 +300,7 @@ class Project:
                 session_id, count = self._core.session_id, len(tree.skipped)
                 _log.warning("files are in no checkpoint", session_id=session_id, count=count, skipped=left_out)
             if manifest is self._manifest:
-                quiet = trigger in _ROUTINE and not news
+                quiet = trigger == _ROUTINE and not news
                 return Batch(events=[] if quiet else [_checkpoint_event({**told, "unchanged": True})])
             self._taken = manifest
             pointer = CheckpointRecord(
@@ -364,18 +357,6 @@ class Project:
                 await self._core.commit(batch, patch={"last_checkpoint": batch.checkpoint.created_at})
             elif batch.events:
                 await self._core.commit(batch)
-
-    async def write(self, files: Mapping[str, bytes]) -> None:
-        """Write files, and save once nothing more has been written for a while."""
-        await self.use(lambda sandbox: sandbox.write_files(files))
-        if self._later is not None:
-            self._later.cancel()
-        self._later = self._spawn(self._save_later())
-
-    async def _save_later(self) -> None:
-        await asyncio.sleep(self._debounce_s)
-        self._later = None  # from here on it is not to be cut off by the next write
-        await self.save("writes")
 
     async def release(self, trigger: str) -> None:
         """Save, then destroy the sandbox. One that could not be saved is kept: what is in it may be nowhere else.

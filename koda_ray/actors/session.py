@@ -135,9 +135,7 @@ class Session:
             self._core,
             provider=parts.sandboxes,
             storage=parts.storage,
-            debounce_s=settings.debounce_s,
             lifetime_s=settings.sandbox_lifetime_s,
-            spawn=self._spawn,
             minutes=self._minutes,
         )
         self._renders = Renders(self._core, storage=parts.storage, executor=parts.executor, purse=self._purse)

@@ -138,7 +138,7 @@ async def test_what_is_left_out_is_told_and_what_was_saved_of_it_stays(studio: S
     box = await write(session, GOOD_FILES)
     await box.write_files({FILM: b"short"})
     await sh(box, "chmod 700 public/film.bin")
-    await session._project.save("writes")
+    await session._project.save("heartbeat")
     assert "skipped" not in (await studio.events(session, "checkpoint"))[-1]
     await sh(box, f"truncate -s 300M {FILM} && ln -s App.tsx src/alias.tsx")
 
@@ -153,14 +153,14 @@ async def test_what_is_left_out_is_told_and_what_was_saved_of_it_stays(studio: S
     heir = await studio.activate(session.session_id, studio.model(studio_model()))
     assert (await heir._project.sandbox()).id == box.id
     await box.write_files({"src/App.tsx": APP.encode() + b"\n"})
-    await heir._project.save("writes")
+    await heir._project.save("heartbeat")
     manifest = await saved(studio, heir)
     assert (await studio.events(heir, "checkpoint"))[-1]["skipped"] == left_out
     assert await checkpoint.read_file(studio.storage, manifest, FILM) == b"short"
     assert manifest.files[FILM].mode == 0o700
     # and where it is really gone, so it is in the checkpoint
     await sh(box, f"rm {FILM}")
-    await heir._project.save("writes")
+    await heir._project.save("heartbeat")
     assert FILM not in (await saved(studio, heir)).files
 
 
@@ -168,7 +168,7 @@ async def test_many_that_are_left_out_are_counted_and_a_few_named(studio: Studio
     session = await studio.at_rest()
     box = await write(session, GOOD_FILES)
     await sh(box, "mkdir -p public/links && for i in $(seq 100); do ln -s x \"public/links/$(printf '\\033')$i\"; done")
-    await session._project.save("writes")
+    await session._project.save("heartbeat")
     event = (await studio.events(session, "checkpoint"))[-1]
     assert event["skippedCount"] == 100 and len(event["skipped"]) == 20
     assert all(str(each["path"]).isprintable() for each in event["skipped"])

@@ -229,7 +229,7 @@ async def test_a_lost_sandbox_comes_back_with_all_that_a_disk_knows_of_files(stu
     assert made.exit_code == 0, made.stderr
     await box.remove("src/components/Gone.tsx")
     before = await everything(session)
-    await session._project.save("writes")
+    await session._project.save("heartbeat")
     await studio.sandboxes.destroy(box.id)
 
     assert await everything(session) == before
@@ -241,11 +241,11 @@ async def test_a_lost_sandbox_comes_back_with_all_that_a_disk_knows_of_files(stu
     assert (await again.run((SCRIPT,))).stdout == "ran\n"
     # what has come back is what is saved: nothing is stored anew for it
     saved = await studio.store.latest_checkpoint(session.session_id)
-    await session._project.save("writes")
+    await session._project.save("heartbeat")
     assert await studio.store.latest_checkpoint(session.session_id) == saved
     # a mode alone is a change, and so is a folder; who takes over has both
     await again.run(("chmod", "-x", SCRIPT))
-    await session._project.save("writes")
+    await session._project.save("heartbeat")
     await again.run(("rmdir", "src/空/b"))
     await session.close()
     heir = await studio.activate(session.session_id, studio.model(studio_model()))

@@ -84,8 +84,8 @@ async def test_a_session_goes_back_forward_and_another_way(studio: Studio) -> No
     first = await studio.until(session, "preview")
     at_first = await last_said(studio, session)
     beads = await store.beads(session.session_id)
-    await session._project.write({"src/extra.ts": b"export const extra = 1;\n"})
-    await session._project.save("writes")
+    await (await session._project.sandbox()).write_files({"src/extra.ts": b"export const extra = 1;\n"})
+    await session._project.save("heartbeat")
     await studio.say(session, "message", text="make the ball blue")
     second = await studio.until(session, "preview")
     assert first.preview is not None and second.preview is not None
