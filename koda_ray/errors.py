@@ -173,6 +173,7 @@ class CommandBlocked(SandboxError):
     """A command that policy refuses."""
 
     code = "COMMAND_BLOCKED"
+    status = 422
 
 
 class QuotaExceeded(SandboxError):

@@ -54,6 +54,14 @@ class Workplace(Shell):
         )
         return Ran(ran.returncode, ran.stdout, ran.stderr)
 
+    def bytes_of(self, *words: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+        """In a process of its own: its status, stdout and stderr."""
+        command = [*KODA, *words]
+        ran = subprocess.run(
+            command, cwd=self.folder, env=self.environment(), input=stdin, capture_output=True, timeout=60, check=False
+        )
+        return ran.returncode, ran.stdout, ran.stderr
+
     def done(self, *words: str) -> str:
         ran = self.koda(*words)
         assert (ran.status, ran.err) == (0, ""), ran
@@ -135,6 +143,55 @@ def test_from_a_folder_to_a_process_and_back_to_nothing(place: Workplace) -> Non
     assert place.done("sandbox", "list") == ""
     assert place.done("image", "remove", "notes") == image
     assert place.done("image", "list") == ""
+
+
+def test_files_go_in_and_come_out_as_they_are(place: Workplace) -> None:
+    place.done("image", "create", "notes")
+    box = place.done("sandbox", "create", "notes")
+    data = bytes(range(256))
+    (place.folder / "here.bin").write_bytes(data)
+    assert place.done("sandbox", "write", box, "main.py", "here.bin") == ""
+    assert place.bytes_of("sandbox", "write", box, "a b/ü.txt", stdin=data[::-1]) == (0, b"", b"")
+    assert place.bytes_of("sandbox", "write", box, "empty", "-") == (0, b"", b"")
+    assert place.bytes_of("sandbox", "read", box, "main.py") == (0, data, b"")
+    assert place.bytes_of("sandbox", "read", box, "a b/ü.txt") == (0, data[::-1], b"")
+    rows = [line.split("\t") for line in place.done("sandbox", "files", box).splitlines()]
+    assert rows[:3] == [["a b", "directory", ""], ["empty", "file", "0 B"], ["main.py", "file", "256 B"]]
+    listed = json.loads(place.done("sandbox", "files", box, "a b", "--json"))["files"]
+    assert listed == [{"path": "a b/ü.txt", "type": "file", "sizeBytes": 256}]
+    assert place.done("sandbox", "rm", box, "main.py", "a b", "empty", "none") == ""
+    assert place.done("sandbox", "files", box).split("\t")[0] == "start.sh"
+    for words, status, said in (
+        (("read", box, "main.py"), Exit.NOT_FOUND, "no file 'main.py'"),
+        (("files", box, "a b"), Exit.NOT_FOUND, "no directory 'a b'"),
+        (("write", box, "../x", "here.bin"), Exit.USAGE, "it contains '..'"),
+        (("write", box, "x", "nothing"), Exit.USAGE, "does not exist"),
+        (("rm", box, "."), Exit.USAGE, "names the project itself"),
+        (("read", "sbx_no", "main.py"), Exit.NOT_FOUND, "koda sandbox list"),
+    ):
+        refused = place.koda("sandbox", *words)
+        assert refused.status == status and said in refused.err and "Traceback" not in refused.err, refused
+
+
+def test_a_command_ends_as_it_does_inside(place: Workplace) -> None:
+    place.done("image", "create", "notes")
+    box = place.done("sandbox", "create", "notes")
+    ran = place.bytes_of("sandbox", "run", box, "mkdir 'a b'; echo grüße; echo no >&2; exit 3")
+    assert ran == (Exit.FAILED, "grüße\n".encode(), b"no\nthe command ended with code 3\n")
+    ran = place.bytes_of("sandbox", "run", "--cwd", "a b", box, "--", "printf", "%s|", "x  y", "$HOME")
+    assert ran == (0, b"x  y|$HOME|", b"")
+    status, out, err = place.bytes_of("sandbox", "run", box, "head -c 1000000 /dev/zero")
+    assert status == 0 and 0 < len(out) < 500_000 and b"the middle of it is left out" in err
+    for words, status, said in (
+        ((box, "echo begun; sleep 600", "--timeout", "0.5s"), Exit.FAILED, "more time"),
+        ((box, "true", "--timeout", "soon"), Exit.USAGE, "no length of time"),
+        ((box, "true", "--timeout", "2h"), Exit.USAGE, "launch a process"),
+        ((box, "true", "--cwd", "none"), Exit.NOT_FOUND, "no directory 'none'"),
+        ((box, "sudo true"), Exit.FAILED, "not run in a sandbox"),
+        (("sbx_no", "true"), Exit.NOT_FOUND, "koda sandbox list"),
+    ):
+        refused = place.koda("sandbox", "run", *words)
+        assert refused.status == status and said in refused.err and "Traceback" not in refused.err, refused
 
 
 @pytest.mark.full

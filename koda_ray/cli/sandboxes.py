@@ -24,6 +24,7 @@ process_app = _group("Processes in sandboxes, each with a terminal: launch, foll
 
 Image = Annotated[str, typer.Argument(metavar="IMAGE", help="An image's id or name (see: koda image list).")]
 Sandbox = Annotated[str, typer.Argument(metavar="SANDBOX", help="A sandbox's id (see: koda sandbox list).")]
+File = Annotated[str, typer.Argument(metavar="PATH", help="A file of it, relative to the project.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The process's name, unique in its sandbox.")]
 Provider = Annotated[
     str | None, typer.Option(metavar="NAME", help="local, docker, e2b or modal; else what SANDBOX_PROVIDER says.")
@@ -175,6 +176,67 @@ def watch(
     sandboxes.watch(sandbox, path)
 
 
+@sandbox_app.command("files")
+def list_files(
+    sandbox: Sandbox,
+    path: Annotated[str, typer.Argument(metavar="[PATH]", help="A folder of it; else the project.")] = ".",
+    json: Json = False,
+) -> None:
+    """List the files in a folder."""
+    from koda_ray.console import sandbox_files
+
+    sandbox_files.list_files(sandbox, path, as_json=json)
+
+
+@sandbox_app.command("read")
+def read_file(sandbox: Sandbox, path: File) -> None:
+    """Print a file, byte for byte."""
+    from koda_ray.console import sandbox_files
+
+    sandbox_files.read_file(sandbox, path)
+
+
+@sandbox_app.command("write")
+def write_file(
+    sandbox: Sandbox,
+    path: File,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="A file of this machine; - or nothing reads stdin.",
+            exists=True, dir_okay=False, allow_dash=True,
+        ),
+    ] = None,
+) -> None:  # fmt: skip
+    """Write a file, and make the folders above it."""
+    from koda_ray.console import sandbox_files
+
+    sandbox_files.write_file(sandbox, path, file)
+
+
+@sandbox_app.command("rm")
+def remove_files(
+    sandbox: Sandbox, paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files or folders of it.")]
+) -> None:
+    """Remove files, and folders with all in them; what is not there is no error."""
+    from koda_ray.console import sandbox_files
+
+    sandbox_files.remove_files(sandbox, paths)
+
+
+@sandbox_app.command("run")
+def run(
+    sandbox: Sandbox,
+    command: Command,
+    timeout: Annotated[str, typer.Option(metavar="TIME", help="When it is ended: 90s, 10m; an hour at most.")] = "30s",
+    cwd: Annotated[str, typer.Option(metavar="DIR", help="A folder of the project, where it runs.")] = ".",
+) -> None:
+    """Run a command to its end and print what it wrote. It has no terminal; Ctrl-C ends it."""
+    from koda_ray.console import sandbox_files
+
+    sandbox_files.run(sandbox, _line(command), timeout=timeout, cwd=cwd)
+
+
 @sandbox_app.command("terminate")
 def terminate(
     sandbox: Annotated[list[str], typer.Argument(metavar="SANDBOX...", help="Ids (see: koda sandbox list).")],
@@ -196,7 +258,7 @@ def launch(
     """Start a process in the background. Ctrl-C on one that is followed leaves it running."""
     from koda_ray.console import sandboxes
 
-    line = command[0] if len(command) == 1 else shlex.join(command)
+    line = _line(command)
     if follow:
         sandboxes.stream(sandbox, name, line)
     else:
@@ -247,3 +309,7 @@ def kill(
     from koda_ray.console import sandboxes
 
     sandboxes.kill(sandbox, names)
+
+
+def _line(command: list[str]) -> str:
+    return command[0] if len(command) == 1 else shlex.join(command)

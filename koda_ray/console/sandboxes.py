@@ -43,11 +43,15 @@ __all__ = [
     "list_sandboxes",
     "open_shell",
     "output",
+    "print_json",
+    "print_rows",
     "remove_image",
+    "seconds",
     "show_port",
     "stream",
     "terminate",
     "watch",
+    "with_workshop",
 ]
 
 T = TypeVar("T")
@@ -82,7 +86,7 @@ def create_image(path: Path, *, name: str | None, clean_build: bool, provider: s
         made = await workshop.create_image(path, name=name, clean=clean_build, provider=provider)
         return made.id
 
-    typer.echo(_with_workshop(work))
+    typer.echo(with_workshop(work))
 
 
 def build_image(
@@ -137,16 +141,16 @@ def build_image(
 
 def list_images(*, as_json: bool) -> None:
     """Print images, oldest first."""
-    found = _with_workshop(lambda workshop: workshop.images())
+    found = with_workshop(lambda workshop: workshop.images())
     if as_json:
-        _print_json("images", map(_image, found))
+        print_json("images", map(_image, found))
         return
     rows = [
         (one.record.id, one.record.name, one.record.provider, _where(one), size(one.record.size_bytes),
          _age(one.record.created_at), one.record.source)
         for one in found
     ]  # fmt: skip
-    _print(("image", "name", "provider", "state", "size", "age", "from"), rows, _NO_IMAGES)
+    print_rows(("image", "name", "provider", "state", "size", "age", "from"), rows, _NO_IMAGES)
 
 
 def remove_image(images: Sequence[str], *, forget: bool) -> None:
@@ -156,24 +160,24 @@ def remove_image(images: Sequence[str], *, forget: bool) -> None:
         for image in images:
             typer.echo((await workshop.remove_image(image, forget=forget)).id)
 
-    _with_workshop(work)
+    with_workshop(work)
 
 
 def create_sandbox(image: str | None, *, network: bool, provider: str | None, lifetime: str | None) -> None:
     """Make a sandbox and print its id."""
-    lifetime_s = None if lifetime is None else _seconds(lifetime)
+    lifetime_s = None if lifetime is None else seconds(lifetime)
 
     async def work(workshop: Workshop) -> str:
         made = await workshop.create_sandbox(image, network=network, provider=provider, lifetime_s=lifetime_s)
         return made.id
 
-    typer.echo(_with_workshop(work))
+    typer.echo(with_workshop(work))
 
 
 def extend(sandbox: str, lifetime: str) -> None:
     """Have a sandbox live on, and print when it ends."""
-    lifetime_s = _seconds(lifetime)
-    row = _with_workshop(lambda workshop: workshop.extend(sandbox, lifetime_s))
+    lifetime_s = seconds(lifetime)
+    row = with_workshop(lambda workshop: workshop.extend(sandbox, lifetime_s))
     typer.echo("it has no end" if row.expires_at is None else f"it ends in {_end(row)}")
 
 
@@ -184,9 +188,9 @@ def list_sandboxes(*, everything: bool, as_json: bool) -> None:
         images = {one.record.id: one.record.name for one in await workshop.images()}
         return await workshop.sandboxes(everything=everything), images
 
-    found, images = _with_workshop(work)
+    found, images = with_workshop(work)
     if as_json:
-        _print_json("sandboxes", map(_sandbox, found))
+        print_json("sandboxes", map(_sandbox, found))
         return
     rows = [
         (one.record.id, images.get(one.record.image_id or "", one.record.image_id or "(template)"),
@@ -194,7 +198,7 @@ def list_sandboxes(*, everything: bool, as_json: bool) -> None:
          _end(one.record))
         for one in found
     ]  # fmt: skip
-    _print(("sandbox", "image", "provider", "state", "network", "age", "ends in"), rows, _NO_SANDBOXES)
+    print_rows(("sandbox", "image", "provider", "state", "network", "age", "ends in"), rows, _NO_SANDBOXES)
 
 
 def watch(sandbox: str, path: str) -> None:
@@ -208,7 +212,7 @@ def watch(sandbox: str, path: str) -> None:
                 for change in batch:
                     typer.echo(f"{change.kind}\t{clean(change.path)}")
 
-    _with_workshop(work)
+    with_workshop(work)
 
 
 def show_port(sandbox: str, port: int, *, listen: int) -> None:
@@ -220,7 +224,7 @@ def show_port(sandbox: str, port: int, *, listen: int) -> None:
             lambda: workshop.reach(sandbox, port), port=listen, told=lambda url: typer.echo(f"{url}  (Ctrl-C ends it)")
         )
 
-    _with_workshop(work)
+    with_workshop(work)
 
 
 def terminate(sandboxes: Sequence[str], *, forget: bool) -> None:
@@ -231,7 +235,7 @@ def terminate(sandboxes: Sequence[str], *, forget: bool) -> None:
             await workshop.terminate(sandbox, forget=forget)
             typer.echo(sandbox)
 
-    _with_workshop(work)
+    with_workshop(work)
 
 
 def launch(sandbox: str, name: str, command: str) -> None:
@@ -242,7 +246,7 @@ def launch(sandbox: str, name: str, command: str) -> None:
         await asyncio.sleep(_AT_ONCE_S)
         return await workshop.process(sandbox, name)
 
-    found = _with_workshop(work)
+    found = with_workshop(work)
     if found.state == "running":
         typer.echo(f"{name} runs; see it: koda process attach {sandbox} {name}")
         return
@@ -274,7 +278,7 @@ def stream(sandbox: str, name: str, command: str | None) -> None:
         return code
 
     try:
-        code = _with_workshop(work)
+        code = with_workshop(work)
     except KeyboardInterrupt:
         typer.echo(f"\n{name} runs on; end it: koda process kill {sandbox} {name}", err=True)
         raise
@@ -288,9 +292,9 @@ def stream(sandbox: str, name: str, command: str | None) -> None:
 
 def list_processes(sandbox: str | None, *, everything: bool, as_json: bool) -> None:
     """Print processes by sandbox and name."""
-    found = _with_workshop(lambda workshop: workshop.processes(sandbox, everything=everything))
+    found = with_workshop(lambda workshop: workshop.processes(sandbox, everything=everything))
     if as_json:
-        _print_json("processes", map(_process, found))
+        print_json("processes", map(_process, found))
         return
     rows = [
         (one.record.sandbox_id, one.record.name, _process_words(one), _age(one.record.created_at),
@@ -298,14 +302,14 @@ def list_processes(sandbox: str | None, *, everything: bool, as_json: bool) -> N
         for one in found
     ]  # fmt: skip
     empty = _NO_PROCESSES if everything else f"{_NONE_RUNS}{_NO_PROCESSES}"
-    _print(("sandbox", "process", "state", "age", "command"), rows, empty)
+    print_rows(("sandbox", "process", "state", "age", "command"), rows, empty)
 
 
 def output(sandbox: str, name: str) -> None:
     """Print the end of what a process wrote."""
     from koda_ray.sandbox.tmux import MAX_OUTPUT_BYTES
 
-    data = _with_workshop(lambda workshop: workshop.output(sandbox, name, max_bytes=MAX_OUTPUT_BYTES))
+    data = with_workshop(lambda workshop: workshop.output(sandbox, name, max_bytes=MAX_OUTPUT_BYTES))
     typer.get_binary_stream("stdout").write(data)
 
 
@@ -317,7 +321,7 @@ def kill(sandbox: str, names: Sequence[str]) -> None:
             await workshop.kill(sandbox, name)
             typer.echo(name)
 
-    _with_workshop(work)
+    with_workshop(work)
 
 
 def attach(sandbox: str, name: str) -> None:
@@ -332,7 +336,7 @@ def attach(sandbox: str, name: str) -> None:
             (one for one in await workshop.processes(sandbox, everything=True) if one.record.name == name), None
         )
 
-    left = _with_workshop(work)
+    left = with_workshop(work)
     if left is None:
         typer.echo(f"{name} was killed")
     elif left.state == "running":
@@ -352,11 +356,12 @@ def open_shell(sandbox: str) -> None:
         if _SHELL not in there:
             await workshop.launch(sandbox, _SHELL, "if command -v bash >/dev/null; then exec bash; else exec sh; fi")
 
-    _with_workshop(work)
+    with_workshop(work)
     attach(sandbox, _SHELL)
 
 
-def _with_workshop(work: Callable[[Workshop], Awaitable[T]]) -> T:
+def with_workshop(work: Callable[[Workshop], Awaitable[T]]) -> T:
+    """Do something with this person's images, sandboxes and processes."""
     from koda_ray.config import Settings
     from koda_ray.logs import warnings_to_stderr
     from koda_ray.sandbox.providers import Providers
@@ -379,7 +384,8 @@ def _with_workshop(work: Callable[[Workshop], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-def _print(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
+def print_rows(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
+    """Print a table to a person, ``empty`` in place of one without rows; to a program, fields with tabs between."""
     console = Console(highlight=False)
     if not console.is_terminal:
         for row in rows:  # for programs: fields apart by tabs
@@ -396,7 +402,8 @@ def _print(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> No
     console.print(table)
 
 
-def _print_json(name: str, rows: Iterable[Mapping[str, object]]) -> None:
+def print_json(name: str, rows: Iterable[Mapping[str, object]]) -> None:
+    """Print rows under a name."""
     typer.echo(json.dumps({name: list(rows)}, indent=2))
 
 
@@ -466,7 +473,7 @@ def _end(row: SandboxRecord) -> str:
     return left if row.unused_s is None else f"{left}, or {duration(row.unused_s)} unused"
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     """Read a length of time as people write one: ``90``, ``90s``, ``30m``, ``2h``, ``1d``."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip())
     if found is None:

@@ -19,7 +19,7 @@ def timed_out(program: str, *, timeout_s: float, said: str) -> CommandTimeout:
     """
     return CommandTimeout(
         f"`{program[:100]}` was ended with all that it started after {timeout_s:g} s; give it less to do, or more time "
-        "(`timeout_s` of `run`, `timeout_ms` of the tool). Its last output was: "
+        "(`timeout_s` of `run`, `timeout_ms` of the tool, `--timeout` on the command line). Its last output was: "
         f"{said[-_LAST_CHARS:].strip() or 'nothing'}",
         context={"timeout_s": timeout_s},
     )

@@ -34,7 +34,7 @@ from koda_ray.errors import (
     TemplateNotFound,
 )
 from koda_ray.owned import finish
-from koda_ray.sandbox.base import EndsUnused, FileChange, PreviewEndpoint, Sandbox, Terminal
+from koda_ray.sandbox.base import CommandResult, EndsUnused, FileChange, PreviewEndpoint, Sandbox, Terminal
 from koda_ray.sandbox.deployment import Place
 from koda_ray.sandbox.images import ImageMaker, Source, check_sent, source_at
 from koda_ray.sandbox.lifetime import MAX_LIFETIME_S, checked_lifetime
@@ -42,7 +42,7 @@ from koda_ray.sandbox.preview import answers_at
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.scratch import clear_left
 from koda_ray.sandbox.standing import ImageState, ProcessState, SandboxState, Standing, lost
-from koda_ray.sandbox.tmux import SERVER, Output, Tmux
+from koda_ray.sandbox.tmux import SERVER, Output, Tmux, check_command_line
 from koda_ray.sandbox.unfinished import LEASE, being_made, clear_unfinished
 from koda_ray.state.boxes import ImageRecord, ProcessRecord, SandboxRecord
 from koda_ray.types import new_id, now
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["Workshop"]
 
 _LAST_PORT = 65_535
+_MAX_RUN_S = 3600.0
 _MAKE_ONE = "there are none yet: make one of a folder with `koda image create FOLDER`"
 
 
@@ -291,6 +292,31 @@ class Workshop:
         """
         row = await self._row(sandbox_id)
         return await self._open(row)
+
+    async def run(self, sandbox_id: str, command: str, *, timeout_s: float = 30.0, cwd: str = ".") -> CommandResult:
+        """Run a command to its end. It has no terminal, and the network where its sandbox has it.
+
+        Args:
+            sandbox_id: Where.
+            command: A line for ``/bin/sh``.
+            timeout_s: When it is ended with all that it started, an hour at most.
+            cwd: The folder where it runs, relative to the project.
+
+        Raises:
+            NotFound: SANDBOX_NOT_FOUND; FILE_NOT_FOUND, there is no such folder.
+            InvalidInput: INVALID_INPUT, the command or the time; INVALID_PATH, the folder.
+            CommandTimeout: TIMEOUT.
+            SandboxError: As ``Sandbox.run``.
+        """
+        check_command_line(command)
+        if not 0 < timeout_s <= _MAX_RUN_S:
+            raise InvalidInput(
+                f"a command cannot be given {timeout_s:g} s; give it up to {_MAX_RUN_S:g}, and launch a process for "
+                "what runs longer"
+            )
+        row = await self._row(sandbox_id)
+        box = await self._open(row)
+        return await box.run(("/bin/sh", "-c", command), timeout_s=timeout_s, cwd=cwd, network=row.network)
 
     async def watch(self, sandbox_id: str, path: str = ".") -> AsyncGenerator[tuple[FileChange, ...]]:
         """Tell which files of a sandbox change, as ``Sandbox.watch``; NotFound as `connect`."""

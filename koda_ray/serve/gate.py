@@ -50,7 +50,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        limit = self._upload_bytes(scope["path"]) if scope.get("method") == "POST" else None
+        limit = self._upload_bytes(scope["path"]) if scope.get("method") in ("POST", "PUT") else None
         try:
             refused = None if self._is_ours(headers) else await self._stranger(scope, headers)
             if refused is None and limit is not None:

@@ -20,7 +20,7 @@ from fastapi.responses import StreamingResponse
 from koda_ray.serve.problem import problem_response
 from koda_ray.state.storage import Storage
 
-__all__ = ["Span", "blob_response", "parse_range"]
+__all__ = ["Span", "ascii_name", "blob_response", "parse_range"]
 
 _BLOCK_BYTES = 256 * 1024
 _REMOTE_BLOCK_BYTES = 2 * 1024 * 1024
@@ -34,6 +34,12 @@ class Span:
 
     start: int
     stop: int
+
+
+def ascii_name(path: str) -> str:
+    """Return the last part of a path as a name that stands in a header between quotes."""
+    name = path.rpartition("/")[2]
+    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "_" for c in name)
 
 
 def parse_range(header: str | None, size: int) -> Span | Literal["unsatisfiable"] | None:

@@ -37,6 +37,7 @@ from koda_ray.wire.renders import (
     Sound,
 )
 from koda_ray.wire.sandboxes import (
+    CommandOutput,
     CreateSandbox,
     ExtendSandbox,
     FileChanges,
@@ -48,6 +49,9 @@ from koda_ray.wire.sandboxes import (
     ProcessList,
     ProcessOutput,
     ProcessView,
+    RunCommand,
+    SandboxFile,
+    SandboxFiles,
     SandboxList,
     SandboxView,
 )
@@ -83,6 +87,7 @@ __all__ = [
     "Changes",
     "CommandAccepted",
     "CommandName",
+    "CommandOutput",
     "CreateBatch",
     "CreateRender",
     "CreateSandbox",
@@ -118,6 +123,9 @@ __all__ = [
     "RenderView",
     "Rewind",
     "Rows",
+    "RunCommand",
+    "SandboxFile",
+    "SandboxFiles",
     "SandboxList",
     "SandboxView",
     "SessionCreated",

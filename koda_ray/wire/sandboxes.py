@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints
 from koda_ray.types import Model
 
 __all__ = [
+    "CommandOutput",
     "CreateSandbox",
     "ExtendSandbox",
     "FileChangeView",
@@ -21,6 +22,9 @@ __all__ = [
     "ProcessList",
     "ProcessOutput",
     "ProcessView",
+    "RunCommand",
+    "SandboxFile",
+    "SandboxFiles",
     "SandboxList",
     "SandboxView",
 ]
@@ -93,6 +97,38 @@ class SandboxList(Model):
     """A user's sandboxes, oldest first."""
 
     sandboxes: tuple[SandboxView, ...]
+
+
+class SandboxFile(Model):
+    """A file or a folder of a sandbox; the path is relative to its project."""
+
+    path: str
+    type: Literal["file", "directory"]
+    size_bytes: int = Field(description="0 of a folder")
+
+
+class SandboxFiles(Model):
+    """What is in a folder of a sandbox, by path."""
+
+    files: tuple[SandboxFile, ...]
+
+
+class RunCommand(Model):
+    """A command to run to its end, without a terminal."""
+
+    command: str = Field(min_length=1, max_length=8000, description="One line for a shell")
+    cwd: str = Field(".", max_length=1024, description="The folder where it runs, relative to the project")
+    timeout_s: float = Field(30.0, gt=0, le=3600, description="When it is ended with all that it started")
+
+
+class CommandOutput(Model):
+    """How a command ended, and what it wrote; ``truncated`` where the middle of that is left out."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    duration_s: float
+    truncated: bool
 
 
 class FileChangeView(Model):

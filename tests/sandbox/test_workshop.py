@@ -15,7 +15,7 @@ import pytest
 
 from koda_ray.actors.janitor import Janitor
 from koda_ray.config import Settings
-from koda_ray.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, SandboxError
+from koda_ray.errors import CommandTimeout, Conflict, InvalidInput, NotFound, QuotaExceeded, SandboxError
 from koda_ray.sandbox import service
 from koda_ray.sandbox.ignored import Entry, Ignored
 from koda_ray.sandbox.images import source_at
@@ -175,6 +175,18 @@ async def test_processes_outlive_whoever_launched_them(ann: Workshop, project: P
         await ann.kill(box.id, "one")
 
 
+async def test_a_command_has_the_network_where_its_sandbox_has_it(ann: Workshop) -> None:
+    for network in (True, False):
+        box = await ann.create_sandbox(network=network)
+        ran = await ann.run(box.id, "env; exit 3")
+        assert ran.exit_code == 3 and ("HTTPS_PROXY=" in ran.stdout) == network, ran
+    with pytest.raises(CommandTimeout):
+        await ann.run(box.id, "sleep 600", timeout_s=0.2)
+    for command, timeout_s in ((" ", 1.0), ("true", 0.0), ("true", 3601.0), ("true", float("nan"))):
+        with pytest.raises(InvalidInput):
+            await ann.run(box.id, command, timeout_s=timeout_s)
+
+
 async def test_others_are_not_found(ann: Workshop, project: Path, store: JSONStore, providers: Providers) -> None:
     image = await ann.create_image(project)
     box = await ann.create_sandbox("notes")
@@ -184,7 +196,7 @@ async def test_others_are_not_found(ann: Workshop, project: Path, store: JSONSto
     for call in (
         bob.create_sandbox(image.id), bob.remove_image("notes"), bob.connect(box.id), bob.terminate(box.id),
         bob.launch(box.id, "two", "true"), bob.kill(box.id, "one"), bob.output(box.id, "one"), bob.processes(box.id),
-        bob.attach(box.id, "one", rows=24, columns=80), anext(bob.follow(box.id, "one")),
+        bob.attach(box.id, "one", rows=24, columns=80), anext(bob.follow(box.id, "one")), bob.run(box.id, "true"),
     ):  # fmt: skip
         with pytest.raises(NotFound):
             await call

@@ -76,5 +76,7 @@ async def test_an_upload_without_a_key_is_refused_before_it_is_read(tmp_path: Pa
             response = await http.post("/v1/assets", content=body, headers=torn)
             assert (response.status_code, response.json()["code"]) == (401, "UNAUTHORIZED")
             assert response.headers["www-authenticate"] == "Bearer"
+        put = await http.put("/v1/sandboxes/sbx_1/files/a", content=b"x" * (20 * 1024 * 1024))
+        assert (put.status_code, put.json()["code"]) == (401, "UNAUTHORIZED")
         known = await http.post("/v1/assets", content=b"x", headers={**torn, "Authorization": f"Bearer {KEY}"})
         assert known.status_code in (400, 422)

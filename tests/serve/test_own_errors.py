@@ -56,6 +56,11 @@ OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "openPort": ("post", f"{BOX}/ports/3000", {}),
     "openDesktop": ("post", f"{BOX}/desktop", {}),
     "terminateSandbox": ("delete", BOX, {}),
+    "listSandboxFiles": ("get", f"{BOX}/files", {}),
+    "readSandboxFile": ("get", f"{BOX}/files/start.sh", {}),
+    "writeSandboxFile": ("put", f"{BOX}/files/other.txt", {"content": b"x"}),
+    "removeSandboxFile": ("delete", f"{BOX}/files/other.txt", {}),
+    "runCommand": ("post", f"{BOX}/commands", {"json": {"command": "true"}}),
     "launchProcess": ("post", f"{BOX}/processes", {"json": {"name": "other", "command": "true"}}),
     "listProcesses": ("get", f"{BOX}/processes", {}),
     "getProcess": ("get", PROCESS, {}),
@@ -197,7 +202,7 @@ async def _of_the_asker(town: Town) -> None:
         assert await town.ask(name, sandbox_id="sbx_none", image="none", name="none") == 404
         if "{name}" in OPERATIONS[name][1]:
             assert await town.ask(name, name="none") == 404
-    for name in ("createImage", "createSandbox", "extendSandbox", "launchProcess"):
+    for name in ("createImage", "createSandbox", "extendSandbox", "launchProcess", "runCommand", "writeSandboxFile"):
         method, path, _ = OPERATIONS[name]
         answer = await town.http.request(method, path.format(sandbox_id=town.box), content=b" " * (3 << 20))
         assert answer.status_code == 413

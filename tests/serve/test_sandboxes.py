@@ -8,7 +8,7 @@ import json
 import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 import psutil
@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux")]
 
 ADA, BOB = "a" * 32, "b" * 32
 DEADLINE_S = 60.0
+MAX_BODY_MB = 2
 
 
 def zipped(files: dict[str, str]) -> bytes:
@@ -45,6 +46,7 @@ NOTES = zipped({"start.sh": "#!/bin/sh\necho grüße from $(pwd)\n", "src/a.txt"
 async def url(tmp_path: Path) -> AsyncIterator[str]:
     settings = {
         "SANDBOX_PATH": tmp_path / "boxes", "SANDBOX_PROVIDER": "local", "KODA_API_KEYS": f"ada={ADA},bob={BOB}",
+        "KODA_MAX_BODY_MB": MAX_BODY_MB,
         "KODA_TEMPLATE_PATH": write_template(tmp_path / "template"),
         "KODA_NODE_MODULES_PATH": write_packages(tmp_path / "node_modules"),
     }  # fmt: skip
@@ -136,6 +138,91 @@ async def test_the_whole_way_from_a_zip_to_what_a_process_says(ada: httpx.AsyncC
     assert (await ada.get(f"{box}/processes")).json()["code"] == "SANDBOX_NOT_FOUND"
     assert (await ada.delete("/images/notes")).status_code == 204
     assert (await ada.delete("/images/notes")).status_code == 404
+
+
+UTTERED = "printf 'größe\\n'; pwd >&2; exit 3"
+BINARY = bytes(range(256)) * 40
+
+
+async def test_files_go_in_and_come_out_as_they_are(ada: httpx.AsyncClient, tmp_path: Path) -> None:
+    box = await make(ada)
+    deep = "notes/ü b/ein #1?.txt"
+    for path, data in (("main.py", BINARY), (quote(deep), "grüße\n".encode()), ("empty", b"")):
+        written = await ada.put(f"{box}/files/{path}", content=data)
+        assert (written.status_code, written.content) == (204, b""), written.text
+        read = await ada.get(f"{box}/files/{path}")
+        assert (read.status_code, read.content) == (200, data)
+        assert read.headers["content-type"] == "application/octet-stream"
+        assert read.headers["x-content-type-options"] == "nosniff"
+        assert read.headers["content-disposition"].startswith('attachment; filename="')
+    await ada.put(f"{box}/files/page.html", content=b"<script>alert(1)</script>")
+    assert (await ada.get(f"{box}/files/page.html")).headers["content-type"] == "application/octet-stream"
+    await ada.put(f"{box}/files/start.sh", content=b"#!/bin/sh\nstat -c %a start.sh\n")
+    ran = await ada.post(f"{box}/commands", json={"command": "./start.sh"})
+    assert ran.json()["stdout"] == "755\n"  # what is written anew keeps its mode
+    listed = (await ada.get(f"{box}/files")).json()["files"]
+    assert {"path": "main.py", "type": "file", "sizeBytes": len(BINARY)} in listed
+    assert {"path": "notes", "type": "directory", "sizeBytes": 0} in listed
+    below = (await ada.get(f"{box}/files", params={"path": "notes", "recursive": "true"})).json()["files"]
+    assert [one["path"] for one in below] == ["notes/ü b", deep]
+    for path in ("main.py", "notes"):
+        for _ in range(2):
+            assert (await ada.delete(f"{box}/files/{path}")).status_code == 204
+    gone = await ada.get(f"{box}/files/{quote(deep)}")
+    assert (gone.status_code, gone.json()["code"]) == (404, "FILE_NOT_FOUND")
+    none = await ada.get(f"{box}/files", params={"path": "notes"})
+    assert (none.status_code, none.json()["code"]) == (404, "FILE_NOT_FOUND")
+
+
+async def test_a_file_is_one_of_the_project_and_not_larger_than_an_upload(ada: httpx.AsyncClient) -> None:
+    box = await make(ada)
+    for path in ("%2e%2e/x", "src/%2E%2E/%2E%2E/x", "/etc/passwd", "a%00b", "node_modules/x", ""):
+        for method in ("GET", "PUT", "DELETE"):
+            refused = await ada.request(method, f"{box}/files/{path}", content=b"x" if method == "PUT" else None)
+            assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_PATH"), (method, path, refused.text)
+    for body in ({"command": "true", "cwd": "../x"}, {"command": "true", "cwd": "/etc"}):
+        assert (await ada.post(f"{box}/commands", json=body)).json()["code"] == "INVALID_PATH"
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield bytes(1 << 20)
+
+    # as much as any upload, and far more than other bodies
+    assert (await ada.put(f"{box}/files/src/large", content=bytes(MAX_BODY_MB << 20))).status_code == 204
+    for content in (bytes((MAX_BODY_MB << 20) + 1), pieces()):
+        refused = await ada.put(f"{box}/files/src/larger", content=content)
+        assert (refused.status_code, refused.json()["code"]) == (413, "BODY_TOO_LARGE")
+    assert [one["path"] for one in (await ada.get(f"{box}/files", params={"path": "src"})).json()["files"]] == [
+        "src/a.txt",
+        "src/large",
+    ]
+
+
+async def test_a_command_is_answered_when_it_has_ended(ada: httpx.AsyncClient) -> None:
+    box = await make(ada)
+    ran = await ada.post(f"{box}/commands", json={"command": UTTERED, "cwd": "src"})
+    assert ran.status_code == 200, ran.text
+    said = ran.json()
+    assert said.pop("durationS") > 0
+    assert said == {"exitCode": 3, "stdout": "größe\n", "stderr": "/home/user/project/src\n", "truncated": False}
+    late = await ada.post(f"{box}/commands", json={"command": "echo begun; sleep 600", "timeoutS": 0.5})
+    assert (late.status_code, late.json()["code"]) == (502, "TIMEOUT")
+    assert "0.5 s" in late.json()["detail"] and "begun" in late.json()["detail"]
+    left = await ada.post(f"{box}/commands", json={"command": "grep -lsz '^600$' /proc/[0-9]*/cmdline"})
+    assert left.json()["stdout"] == ""
+    long = await ada.post(f"{box}/commands", json={"command": "head -c 1000000 /dev/zero | tr '\\0' x"})
+    assert long.json()["truncated"] and 0 < len(long.json()["stdout"]) < 500_000
+    lost = await ada.post(f"{box}/commands", json={"command": "nosuchprogram"})
+    assert lost.json()["exitCode"] == 127 and "nosuchprogram" in lost.json()["stderr"]
+    for body, code in (
+        ({"command": ""}, "INVALID_INPUT"),
+        ({"command": "  "}, "INVALID_INPUT"),
+        ({"command": "true", "timeoutS": 0}, "INVALID_INPUT"),
+        ({"command": "true", "timeoutS": 3601}, "INVALID_INPUT"),
+        ({"command": "sudo true"}, "COMMAND_BLOCKED"),
+    ):
+        refused = await ada.post(f"{box}/commands", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, code), refused.text
 
 
 PAGE = """
@@ -314,14 +401,18 @@ async def test_another_users_are_not_found(ada: httpx.AsyncClient, url: str) -> 
         for method, path in (
             ("GET", box), ("DELETE", box), ("GET", f"{box}/processes"), ("GET", f"{box}/processes/one"),
             ("GET", f"{box}/processes/one/output"), ("GET", f"{box}/processes/one/events"),
-            ("DELETE", f"{box}/processes/one"), ("DELETE", "/images/notes"),
+            ("DELETE", f"{box}/processes/one"), ("DELETE", "/images/notes"), ("GET", f"{box}/files"),
+            ("GET", f"{box}/files/start.sh"), ("PUT", f"{box}/files/start.sh"), ("DELETE", f"{box}/files/start.sh"),
         ):  # fmt: skip
             answer = await bob.request(method, path)
             assert answer.status_code == 404, (method, path, answer.text)
         launched = await bob.post(f"{box}/processes", json={"name": "two", "command": "true"})
         assert launched.json()["code"] == "SANDBOX_NOT_FOUND"
+        ran = await bob.post(f"{box}/commands", json={"command": "rm start.sh"})
+        assert (ran.status_code, ran.json()["code"]) == (404, "SANDBOX_NOT_FOUND")
         assert (await bob.post("/sandboxes", json={"image": "notes"})).status_code == 404
     assert (await ada.get(f"{box}/processes/one")).json()["state"] == "running"
+    assert (await ada.get(f"{box}/files/start.sh")).content.startswith(b"#!/bin/sh")
 
 
 async def test_why_one_ended_is_said_and_goes_on_being_said(ada: httpx.AsyncClient, tmp_path: Path) -> None:

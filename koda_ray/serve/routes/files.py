@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from koda_ray.errors import InvalidPath, NotFound
 from koda_ray.serve.context import Deps, OwnSession
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.media import blob_response
+from koda_ray.serve.media import ascii_name, blob_response
 from koda_ray.serve.problem import responses
 from koda_ray.state import checkpoint
 from koda_ray.state.checkpoint import Manifest
@@ -67,7 +67,7 @@ async def read_file(path: str, request: Request, row: OwnSession, deps: Deps) ->
         blob_key(row.user_id, entry.sha256),
         media_type=_media_type(path),
         etag=entry.sha256,
-        filename=_ascii_name(path),
+        filename=ascii_name(path),
         download=not _media_type(path).startswith("text/plain"),
     )
 
@@ -85,8 +85,3 @@ def _media_type(path: str) -> str:
         return guess
     binary = guess.startswith("application/") and not guess.endswith(("json", "javascript", "xml", "typescript"))
     return "application/octet-stream" if binary else _TEXT
-
-
-def _ascii_name(path: str) -> str:
-    name = path.rpartition("/")[2]
-    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "_" for c in name)

@@ -1,0 +1,109 @@
+"""Files of a person's own sandboxes, and commands that run in them to their end."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from koda_ray.serve.context import OwnWorkshop
+from koda_ray.serve.media import ascii_name
+from koda_ray.serve.problem import USED, responses
+from koda_ray.serve.routes.sandboxes import SandboxId
+from koda_ray.wire import CommandOutput, RunCommand, SandboxFile, SandboxFiles
+
+__all__ = ["names_a_file", "router"]
+
+router = APIRouter(prefix="/v1/sandboxes/{sandbox_id}", tags=["sandboxes"])
+FilePath = Annotated[str, Path(description="Relative to the project: `src/main.py`")]
+_BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_FILE = re.compile(r"/v1/sandboxes/[^/]+/files/.")
+
+
+def names_a_file(path: str) -> bool:
+    """Whether an address is that of a sandbox's file: as much may be sent there as to any upload."""
+    return _FILE.match(path) is not None
+
+
+@router.get("/files", operation_id="listSandboxFiles", summary="List a sandbox's files", responses=responses(*USED))
+async def list_sandbox_files(
+    sandbox_id: SandboxId,
+    workshop: OwnWorkshop,
+    path: Annotated[str, Query(max_length=1024, description="The folder, relative to the project")] = ".",
+    recursive: Annotated[bool, Query(description="What is below its folders, too")] = False,
+) -> SandboxFiles:
+    """Return what is in a folder, by path. Built and installed files are left out."""
+    found = await (await workshop.connect(sandbox_id)).list_files(path, recursive=recursive)
+    return SandboxFiles(
+        files=tuple(SandboxFile(path=one.path, type=one.type, size_bytes=one.size_bytes) for one in found)
+    )
+
+
+@router.get(
+    "/files/{path:path}",
+    operation_id="readSandboxFile",
+    summary="Read a sandbox's file",
+    response_class=Response,
+    responses={200: {"description": "The file", "content": _BYTES}, **responses(*USED)},
+)
+async def read_sandbox_file(sandbox_id: SandboxId, path: FilePath, workshop: OwnWorkshop) -> Response:
+    """Send its bytes as a download, whatever it holds: a page of the sandbox never runs on this origin."""
+    data = await (await workshop.connect(sandbox_id)).read_file(path)
+    headers = {
+        "Cache-Control": "no-store",
+        "Content-Disposition": f'attachment; filename="{ascii_name(path)}"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+@router.put(
+    "/files/{path:path}",
+    operation_id="writeSandboxFile",
+    summary="Write a sandbox's file",
+    status_code=204,
+    responses=responses(*USED, 413),
+    openapi_extra={"requestBody": {"required": True, "content": _BYTES}},
+)
+async def write_sandbox_file(
+    sandbox_id: SandboxId, path: FilePath, request: Request, workshop: OwnWorkshop
+) -> Response:
+    """Send its content. Whoever reads it meanwhile sees the old file or the new one; folders above it are made."""
+    data = await request.body()
+    await (await workshop.connect(sandbox_id)).write_files({path: data})
+    return Response(status_code=204)
+
+
+@router.delete(
+    "/files/{path:path}",
+    operation_id="removeSandboxFile",
+    summary="Remove a sandbox's file",
+    status_code=204,
+    responses=responses(*USED),
+)
+async def remove_sandbox_file(sandbox_id: SandboxId, path: FilePath, workshop: OwnWorkshop) -> Response:
+    """Remove a file, or a folder with all in it. May be asked for again."""
+    await (await workshop.connect(sandbox_id)).remove(path)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/commands",
+    operation_id="runCommand",
+    summary="Run a command to its end",
+    responses=responses(*USED, 413),
+)
+async def run_command(sandbox_id: SandboxId, asked: RunCommand, workshop: OwnWorkshop) -> CommandOutput:
+    """Answer when it has ended, however it ended: `exitCode` says how.
+
+    One that takes longer than `timeoutS` is ended, and answered with TIMEOUT. Launch a process for what runs on.
+    """
+    ended = await workshop.run(sandbox_id, asked.command, timeout_s=asked.timeout_s, cwd=asked.cwd)
+    return CommandOutput(
+        exit_code=ended.exit_code,
+        stdout=ended.stdout,
+        stderr=ended.stderr,
+        duration_s=ended.duration_s,
+        truncated=ended.truncated,
+    )
