@@ -52,8 +52,10 @@ async def test_a_link_inside_the_project_is_followed_before_the_rules(sandbox: A
     await sh(sandbox, "mkdir notes; ln -s ../notes src/notes; ln -s scenes src/films; ln -s ../node_modules src/nm")
     await sandbox.write_files({"src/films/two.tsx": b"2"})
     assert await sandbox.read_file("src/scenes/two.tsx") == b"2"
-    with pytest.raises(InvalidPath):  # notes/ is not the agent's to write, whatever it is called
-        await sandbox.write_files({"src/notes/n.md": b""})
+    await sandbox.write_files({"src/notes/n.md": b"3"})
+    assert await sandbox.read_file("notes/n.md") == b"3"
+    with pytest.raises(InvalidPath):  # installed packages are not the project's, whatever they are called
+        await sandbox.write_files({"src/nm/left-pad/index.js": b""})
     with pytest.raises(InvalidPath):
         await sandbox.list_files("src/nm")
 
