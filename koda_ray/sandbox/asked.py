@@ -112,7 +112,7 @@ class AskedSandbox(ABC):
 
     async def write_files(self, files: Mapping[str, bytes]) -> None:
         """Write files in one round trip, each atomically; see ``Sandbox``."""
-        checked = {self._path(policy.writable, path): data for path, data in files.items()}
+        checked = {self._path(policy.storable, path): data for path, data in files.items()}
         await self._ask({"do": "write"}, checked)
 
     async def read_file(self, path: str) -> bytes:
@@ -143,7 +143,7 @@ class AskedSandbox(ABC):
 
     async def remove(self, path: str) -> None:
         """Remove a file or directory; see ``Sandbox``."""
-        await self._ask({"do": "remove", "path": self._path(policy.writable, path)})
+        await self._ask({"do": "remove", "path": self._path(policy.storable, path)})
 
     async def snapshot(self, *, known: Mapping[str, FileStamp] | None = None) -> Snapshot:
         """Collect the project's files for a checkpoint; only new bytes travel. See ``Sandbox``."""

@@ -140,7 +140,7 @@ class DockerSandbox:
     async def write_files(self, files: Mapping[str, bytes]) -> None:
         """Write files in one round trip, each atomically; see ``Sandbox``."""
         for path in files:
-            self._path(policy.writable, path)
+            self._path(policy.storable, path)
         await self._put("write", files)
 
     async def read_file(self, path: str) -> bytes:
@@ -173,7 +173,7 @@ class DockerSandbox:
 
     async def remove(self, path: str) -> None:
         """Remove a file or directory; see ``Sandbox``."""
-        await self._way_in.ask("remove", {"path": self._path(policy.writable, path)})
+        await self._way_in.ask("remove", {"path": self._path(policy.storable, path)})
 
     async def watch(self, path: str = ".") -> AsyncGenerator[tuple[FileChange, ...]]:
         """Tell which files change, as the kernel inside says; see ``Sandbox``."""

@@ -65,7 +65,7 @@ _STARTS, _START_TRIES = 10, 20
 _END = re.compile(rb"\x1b\]7770;(\d{1,3})\x1b\\")
 _END_START = b"\x1b]7770;"
 _END_BYTES = 16
-_LAST_BYTES = 4096
+_LAST_BYTES = 1024
 """Where the end is looked for: what a process leaves running may write after it."""
 _KNOWN_TERMINALS = re.compile(r"(xterm|screen|tmux|linux|vt100|vt220|rxvt)(-256color|-unicode|-color)?")
 _NO_SERVER = re.compile(r"no server running|error connecting to .*\((No such file or directory|Connection refused)\)")
