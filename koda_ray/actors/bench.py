@@ -268,16 +268,10 @@ class SessionBench:
             SandboxError: CAPTURE_FAILED or SEEK_FAILED, with what is wrong in the project.
         """
         # few sessions take pictures: those that do not need not hold what it takes
-        from koda_ray.render.browser import CHROMIUM_FLAGS
-        from koda_ray.render.clock import Moved, page_clock, unscripted_clock, worker_clock
-        from koda_ray.sandbox.screenshot import PageClock, screenshot
+        from koda_ray.actors.stills import still_clock
+        from koda_ray.sandbox.screenshot import screenshot
 
-        clock = PageClock(
-            page=page_clock(1, "{}", Moved(drawings=True)),
-            unscripted=unscripted_clock(1),
-            worker=worker_clock(1),
-            flags=CHROMIUM_FLAGS,
-        )
+        clock = still_clock()
         made = await self._project.use(
             lambda sandbox: screenshot(sandbox, at_s, clock=clock, width_px=width_px, height_px=height_px)
         )

@@ -237,6 +237,68 @@ def run(
     sandbox_files.run(sandbox, _line(command), timeout=timeout, cwd=cwd)
 
 
+@sandbox_app.command("snapshot")
+def snapshot(
+    sandbox: Sandbox,
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="The zip to write.", dir_okay=False)],
+) -> None:
+    """Take all files of its project out as a zip, without what is built or installed."""
+    from koda_ray.console import sandbox_project
+
+    sandbox_project.snapshot(sandbox, out)
+
+
+@sandbox_app.command("restore")
+def restore(
+    sandbox: Sandbox,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The zip.", exists=True, dir_okay=False)],
+) -> None:
+    """Make the files of its project those of a zip; others are removed."""
+    from koda_ray.console import sandbox_project
+
+    sandbox_project.restore(sandbox, file)
+
+
+@sandbox_app.command("build")
+def build(
+    sandbox: Sandbox,
+    out: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="The zip to write the bundle to.", dir_okay=False)
+    ] = None,
+    types: Annotated[bool, typer.Option("--types", help="Check types first.")] = False,
+) -> None:
+    """Build its project with Vite, and say what is wrong with it or take the bundle out."""
+    from koda_ray.console import sandbox_project
+
+    sandbox_project.build(sandbox, out, types=types)
+
+
+@sandbox_app.command("screenshot")
+def screenshot(
+    sandbox: Sandbox,
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="The PNG to write.", dir_okay=False)],
+    at: Annotated[float, typer.Option("--at", metavar="SECONDS", help="Which moment of the page.")] = 0.0,
+    size: Annotated[str, typer.Option("--size", metavar="WxH", help="The page's size in pixels.")] = "1920x1080",
+) -> None:
+    """Take a picture of its page at a time: the very frame that a render would show."""
+    from koda_ray.console import sandbox_project
+
+    sandbox_project.screenshot(sandbox, out, at_s=at, size=size)
+
+
+@sandbox_app.command("preview")
+def preview(
+    sandbox: Sandbox,
+    listen: Annotated[
+        int, typer.Option("--listen", metavar="PORT", help="Where to show it on this machine; else any.", max=65_535)
+    ] = 0,
+) -> None:
+    """Show its page as it changes on an address of this machine, until Ctrl-C; its dev server runs on."""
+    from koda_ray.console import sandbox_project
+
+    sandbox_project.preview(sandbox, listen=listen)
+
+
 @sandbox_app.command("terminate")
 def terminate(
     sandbox: Annotated[list[str], typer.Argument(metavar="SANDBOX...", help="Ids (see: koda sandbox list).")],

@@ -26,6 +26,7 @@ from koda_ray.errors import InvalidInput
 from koda_ray.types import now
 
 if TYPE_CHECKING:
+    from koda_ray.sandbox.base import PreviewEndpoint
     from koda_ray.sandbox.standing import ImageState, ProcessState, SandboxState
     from koda_ray.sandbox.workshop import Workshop
     from koda_ray.state.boxes import SandboxRecord
@@ -48,6 +49,7 @@ __all__ = [
     "remove_image",
     "seconds",
     "show_port",
+    "show_until_interrupted",
     "stream",
     "terminate",
     "watch",
@@ -217,12 +219,28 @@ def watch(sandbox: str, path: str) -> None:
 
 def show_port(sandbox: str, port: int, *, listen: int) -> None:
     """Show what answers on a port of a sandbox on this machine, until interrupted; print where."""
+    show_until_interrupted(lambda workshop: workshop.reach(sandbox, port), listen=listen)
+
+
+def show_until_interrupted(
+    find: Callable[[Workshop], Awaitable[PreviewEndpoint]],
+    *,
+    listen: int,
+    first: Callable[[Workshop], Awaitable[None]] | None = None,
+) -> None:
+    """Show a page of a sandbox on this machine, and print where.
+
+    Args:
+        find: Says where it answers.
+        listen: A port of this machine; any when 0.
+        first: What is done before.
+    """
     from koda_ray.console.ports import show
 
     async def work(workshop: Workshop) -> None:
-        await show(
-            lambda: workshop.reach(sandbox, port), port=listen, told=lambda url: typer.echo(f"{url}  (Ctrl-C ends it)")
-        )
+        if first is not None:
+            await first(workshop)
+        await show(lambda: find(workshop), port=listen, told=lambda url: typer.echo(f"{url}  (Ctrl-C ends it)"))
 
     with_workshop(work)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from koda_ray.errors import CommandTimeout, KodaError, NotFound, SandboxNotFound
+from koda_ray.errors import CommandTimeout, KodaError, NotFound, QuotaExceeded, SandboxNotFound
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.sandbox.problems import BuildProblem, import_position, parse_build, parse_types
 
-__all__ = ["MAX_BUNDLE_BYTES", "MAX_BUNDLE_FILES", "BuildProblem", "BuildResult", "build"]
+__all__ = ["MAX_BUNDLE_BYTES", "MAX_BUNDLE_FILES", "BuildProblem", "BuildResult", "build", "export"]
 
 MAX_BUNDLE_BYTES = 256 * 1024 * 1024
 MAX_BUNDLE_FILES = 5000
@@ -57,31 +57,49 @@ async def build(sandbox: Sandbox, *, timeout_s: float = 120.0, types: bool = Fal
     if built.exit_code != 0:
         problems = [await _placed(sandbox, problem) for problem in parse_build(f"{built.stdout}\n{built.stderr}")]
         return BuildResult(ok=False, problems=tuple(problems), duration_s=built.duration_s)
+    found = await _listed(sandbox)
+    if isinstance(found, KodaError):
+        problems = (BuildProblem(message=found.message),)
+        return BuildResult(ok=False, problems=problems, duration_s=built.duration_s)
+    return BuildResult(ok=True, files=await _read(sandbox, found), duration_s=built.duration_s)
+
+
+async def export(sandbox: Sandbox) -> dict[str, bytes]:
+    """Bring out the bundle that the last build left, by path below its root.
+
+    Raises:
+        NotFound: FILE_NOT_FOUND, there is none.
+        QuotaExceeded: QUOTA_EXCEEDED, it is larger than a bundle may be.
+        SandboxNotFound: SANDBOX_NOT_FOUND.
+    """
+    found = await _listed(sandbox)
+    if isinstance(found, KodaError):
+        raise found
+    return await _read(sandbox, found)
+
+
+async def _listed(sandbox: Sandbox) -> list[str] | NotFound | QuotaExceeded:
     try:
         entries = [entry for entry in await sandbox.list_files("dist", recursive=True) if entry.type == "file"]
     except NotFound:
         entries = []
-    size = sum(entry.size_bytes for entry in entries)
-    message = _refusal({entry.path for entry in entries}, size)
-    if message is not None:
-        return BuildResult(ok=False, problems=(BuildProblem(message=message),), duration_s=built.duration_s)
-    files = await sandbox.read_files([entry.path for entry in entries])
-    return BuildResult(
-        ok=True,
-        files={path.removeprefix("dist/"): data for path, data in files.items()},
-        duration_s=built.duration_s,
-    )
-
-
-def _refusal(paths: set[str], size: int) -> str | None:
+    paths, size = [entry.path for entry in entries], sum(entry.size_bytes for entry in entries)
     if "dist/index.html" not in paths:
-        return "the build left no dist/index.html; keep index.html in the project's root and let it load /src/main.tsx"
+        return NotFound(
+            "the build left no dist/index.html; keep index.html in the project's root and let it load /src/main.tsx",
+            code="FILE_NOT_FOUND",
+        )
     if len(paths) > MAX_BUNDLE_FILES or size > MAX_BUNDLE_BYTES:
-        return (
+        return QuotaExceeded(
             f"the bundle has {len(paths)} files and {size >> 20} MB; {MAX_BUNDLE_FILES} files and "
             f"{MAX_BUNDLE_BYTES >> 20} MB are allowed: use fewer or smaller assets"
         )
-    return None
+    return paths
+
+
+async def _read(sandbox: Sandbox, paths: list[str]) -> dict[str, bytes]:
+    files = await sandbox.read_files(paths)
+    return {path.removeprefix("dist/"): data for path, data in files.items()}
 
 
 async def _placed(sandbox: Sandbox, problem: BuildProblem) -> BuildProblem:

@@ -37,6 +37,7 @@ from koda_ray.serve.routes import (
     processes,
     renders,
     sandbox_files,
+    sandbox_project,
     sandboxes,
     sessions,
     usage,
@@ -82,7 +83,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
     uploads = deps.settings.max_body_mb * 1024 * 1024
 
     def upload_bytes(path: str) -> int | None:
-        return uploads if path.endswith(sendings) or sandbox_files.names_a_file(path) else None
+        return uploads if path.endswith(sendings) or sandbox_files.takes_files(path) else None
 
     def limit_bytes(path: str) -> int:
         return upload_bytes(path) or MAX_JSON_BYTES
@@ -129,7 +130,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
         usage,
     ):
         app.include_router(module.router)
-    for module in (images, sandboxes, sandbox_files, processes, health):
+    for module in (images, sandboxes, sandbox_files, sandbox_project, processes, health):
         app.include_router(module.router)
     describe(app, extra_models=(Envelope, CreateBatch, CreateRender, FileChanges, ProcessOutput))
     return app

@@ -38,6 +38,7 @@ from websockets.typing import Subprotocol
 from koda_ray.errors import KodaError, NotFound, ServerFailed
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint
+from koda_ray.sandbox.own_project import find_preview
 from koda_ray.sandbox.preview import BAD_GATEWAY, http_client, open_socket
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.workshop import Workshop
@@ -45,7 +46,7 @@ from koda_ray.serve.deps import SessionDirectory
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.problem import problem_response
-from koda_ray.serve.signing import Grant, Signer
+from koda_ray.serve.signing import DEV_SERVER, Grant, Signer
 from koda_ray.serve.streams import Watchers
 from koda_ray.state.store import Store
 
@@ -67,7 +68,7 @@ _log = get_logger(__name__)
 
 
 Reach = Callable[[str, str, int], Awaitable[PreviewEndpoint]]
-"""Says where a sandbox's port answers, given the sandbox, its user and the port."""
+"""Says where a sandbox's port answers, given the sandbox, its user and the port or DEV_SERVER."""
 _Key = tuple[str, str, int | None]
 
 
@@ -190,7 +191,8 @@ def reaching(store: Store, providers: Providers) -> Reach:
     """Find ports of people's own sandboxes where their rows say that they are."""
 
     async def reach(sandbox_id: str, user_id: str, port: int) -> PreviewEndpoint:
-        return await Workshop(store, providers, user_id=user_id).reach(sandbox_id, port)
+        workshop = Workshop(store, providers, user_id=user_id)
+        return await (find_preview(workshop, sandbox_id) if port == DEV_SERVER else workshop.reach(sandbox_id, port))
 
     return reach
 
@@ -224,7 +226,7 @@ def _target(connection: HTTPConnection, base: str) -> str:
 async def _http(proxy: _Proxy, request: Request) -> Response:
     grant = _grant(proxy, request)
     if request.method == "OPTIONS":
-        return Response(status_code=204, headers=_guard(proxy, request, port=grant.port is not None))
+        return Response(status_code=204, headers=_guard(proxy, request, port=bool(grant.port)))
     body = await request.body()
     upstream = await proxy.upstream(grant)
     try:

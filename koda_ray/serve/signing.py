@@ -21,9 +21,11 @@ from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.types import now
 
-__all__ = ["PREVIEW_TTL_S", "Forbidden", "Grant", "Signer", "signing_key"]
+__all__ = ["DEV_SERVER", "PREVIEW_TTL_S", "Forbidden", "Grant", "Signer", "signing_key"]
 
 PREVIEW_TTL_S = 3600.0
+DEV_SERVER = 0
+"""What stands for the dev server of a person's own sandbox, wherever it listens: no page has this port."""
 _MAC_BYTES = 16
 _MIN_KEY_BYTES = 16
 
@@ -37,7 +39,10 @@ class Forbidden(KodaError):
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """What a token lets its holder see: a session's page, or what a person's own sandbox serves on a port."""
+    """What a token lets its holder see: a session's page, or what a person's own sandbox serves on a port.
+
+    ``port`` is ``DEV_SERVER`` of such a sandbox's dev server, and None of a session's page.
+    """
 
     session_id: str
     user_id: str
@@ -65,7 +70,7 @@ class Signer:
         Args:
             session_id: Of the session, or of the sandbox where there is a port.
             user_id: Whose.
-            port: What is shown of a sandbox.
+            port: What is shown of a sandbox, or ``DEV_SERVER``.
             ttl_s: How long.
         """
         expires_at = (self.clock() + timedelta(seconds=ttl_s)).replace(microsecond=0)

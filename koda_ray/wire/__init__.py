@@ -37,6 +37,8 @@ from koda_ray.wire.renders import (
     Sound,
 )
 from koda_ray.wire.sandboxes import (
+    BuildProblemView,
+    BuildView,
     CommandOutput,
     CreateSandbox,
     ExtendSandbox,
@@ -54,6 +56,7 @@ from koda_ray.wire.sandboxes import (
     SandboxFiles,
     SandboxList,
     SandboxView,
+    TakePicture,
 )
 from koda_ray.wire.sessions import (
     ApprovalPage,
@@ -84,6 +87,8 @@ __all__ = [
     "AssetView",
     "BatchCreated",
     "BatchView",
+    "BuildProblemView",
+    "BuildView",
     "Changes",
     "CommandAccepted",
     "CommandName",
@@ -134,6 +139,7 @@ __all__ = [
     "SessionUsage",
     "SessionView",
     "Sound",
+    "TakePicture",
     "Usage",
     "UsagePart",
     "UserUsage",

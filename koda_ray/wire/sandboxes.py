@@ -10,6 +10,8 @@ from pydantic import Field, StringConstraints
 from koda_ray.types import Model
 
 __all__ = [
+    "BuildProblemView",
+    "BuildView",
     "CommandOutput",
     "CreateSandbox",
     "ExtendSandbox",
@@ -27,6 +29,7 @@ __all__ = [
     "SandboxFiles",
     "SandboxList",
     "SandboxView",
+    "TakePicture",
 ]
 
 
@@ -129,6 +132,32 @@ class CommandOutput(Model):
     stderr: str
     duration_s: float
     truncated: bool
+
+
+class BuildProblemView(Model):
+    """One reason why a project does not build; line and column count from 1."""
+
+    message: str
+    file: str | None
+    line: int | None
+    column: int | None
+
+
+class BuildView(Model):
+    """A built bundle's files, by path below its root, or why there is none."""
+
+    ok: bool
+    files: tuple[SandboxFile, ...]
+    problems: tuple[BuildProblemView, ...]
+    duration_s: float
+
+
+class TakePicture(Model):
+    """Which moment of a page to picture, and how large the page is."""
+
+    at_s: float = Field(ge=0, le=3600, description="Seconds from the start")
+    width_px: int = Field(1920, ge=1, le=4096)
+    height_px: int = Field(1080, ge=1, le=4096)
 
 
 class FileChangeView(Model):

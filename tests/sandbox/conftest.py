@@ -27,7 +27,10 @@ from tests.sandbox.leftovers import DockerLeftovers, Leftovers
 from tests.services import HEADLESS_SHELL
 
 pytest.register_assert_rewrite(
-    *(f"tests.sandbox.{name}" for name in ("conformance", "egress.conformance", "terminals", "workshops"))
+    *(
+        f"tests.sandbox.{name}"
+        for name in ("conformance", "project_conformance", "egress.conformance", "terminals", "workshops")
+    )
 )
 
 MB = 1024 * 1024
@@ -288,6 +291,15 @@ async def docker_browser(
 
 
 @pytest.fixture
+async def gvisor_browser(
+    boxes: Path, docker_address: str, browser_image: str, docker_leftovers: DockerLeftovers
+) -> AsyncIterator[DockerSandbox]:
+    """As ``docker_browser``, under gVisor."""
+    async with _container(boxes, docker_address, browser_image, docker_leftovers, runtime="runsc") as made:
+        yield made
+
+
+@pytest.fixture
 async def docker_studio(
     boxes: Path, docker_address: str, studio_image: str, docker_leftovers: DockerLeftovers
 ) -> AsyncIterator[DockerSandbox]:
@@ -298,9 +310,9 @@ async def docker_studio(
 
 @asynccontextmanager
 async def _container(
-    boxes: Path, address: str, image: str, leftovers: DockerLeftovers
+    boxes: Path, address: str, image: str, leftovers: DockerLeftovers, *, runtime: str | None = None
 ) -> AsyncGenerator[DockerSandbox]:
-    provider = DockerProvider(root=boxes, image=image, address=address)
+    provider = DockerProvider(root=boxes, image=image, runtime=runtime, address=address)
     made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_test", user_id="usr_test")
     yield made
     await made.destroy()

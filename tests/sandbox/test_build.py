@@ -20,15 +20,6 @@ def studio(kind: str, request: pytest.FixtureRequest) -> AnySandbox:
 APP = b"export default function App() {\n  return <div>hello</div>;\n}\n"
 
 
-async def test_the_template_builds(studio: AnySandbox) -> None:
-    await studio.run(("sh", "-c", "mkdir dist && echo stale > dist/stale.txt"))
-    result = await build(studio, timeout_s=120)
-    assert result.ok and result.problems == (), result.problems
-    assert {"index.html"} < set(result.files) and "stale.txt" not in result.files
-    assert any(path.startswith("assets/") and path.endswith(".js") for path in result.files)
-    assert b"<script" in result.files["index.html"]
-
-
 def using(line: str) -> bytes:
     """The page, with one line in front that it really uses."""
     name = line.replace("{", " ").replace("}", " ").split()[1]

@@ -1,4 +1,4 @@
-"""The real template at E2B: its dev server by address and token, also behind the preview's proxy, and its build."""
+"""The real template at E2B: its dev server by address and token, also behind the preview's proxy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from websockets.typing import Subprotocol
 
 from koda_ray.client import KodaClient
 from koda_ray.config import Settings
-from koda_ray.errors import ServerFailed
 from koda_ray.sandbox.base import PREVIEW_BASE, PreviewEndpoint
-from koda_ray.sandbox.build import build
 from koda_ray.sandbox.e2b_sandbox import E2BSandbox
-from koda_ray.sandbox.preview import answers_at, http_client, open_socket
+from koda_ray.sandbox.preview import http_client, open_socket
 from koda_ray.serve.preview import create_preview_app
 from koda_ray.types import new_id
 from tests.sandbox.e2b import provider_of
@@ -52,47 +50,18 @@ def without_token(endpoint: PreviewEndpoint) -> PreviewEndpoint:
     return PreviewEndpoint(url=endpoint.url, headers=headers)
 
 
-async def test_the_dev_server_answers_and_reloads(studio: E2BSandbox) -> None:
+async def test_only_who_has_its_token_gets_to_the_dev_server(studio: E2BSandbox) -> None:
     endpoint = await studio.start_preview(timeout_s=60)
-    assert await studio.start_preview() == endpoint
     async with http_client(endpoint, timeout=httpx.Timeout(60)) as http:
-        page = await http.get(endpoint.base)
-        assert page.status_code == 200 and f'"{endpoint.base}' in page.text
         script = (await http.get(f"{endpoint.base}@vite/client")).text
-        token = script.split('wsToken = "')[1].split('"')[0]
-        await http.get(f"{endpoint.base}src/App.tsx")
+    token = script.split('wsToken = "')[1].split('"')[0]
     target = f"{endpoint.base}?token={token}"
     async with await open_socket(endpoint, target, protocols=[Subprotocol("vite-hmr")]) as hmr:
         assert '"connected"' in str(await asyncio.wait_for(hmr.recv(), 60))
-        source = await studio.read_file("src/App.tsx")
-        await studio.write_files({"src/App.tsx": source + b"\n// changed\n"})
-        async with asyncio.timeout(60):
-            while True:
-                message = str(await hmr.recv())
-                if '"update"' in message or "full-reload" in message:
-                    break
     async with http_client(without_token(endpoint), timeout=httpx.Timeout(60)) as http:
         assert (await http.get(endpoint.base)).status_code == 403
     with pytest.raises(InvalidStatus):
         await open_socket(without_token(endpoint), target, protocols=[Subprotocol("vite-hmr")])
-    await studio.stop("preview")
-    assert not await answers_at(endpoint)
-
-
-async def test_a_server_that_never_answers_is_ended(studio: E2BSandbox) -> None:
-    broken = b"export default async () => new Promise(() => setTimeout(() => 0, 1e9));\n"
-    await studio.write_files({"vite.config.ts": broken})
-    with pytest.raises(ServerFailed, match="2 s"):
-        await studio.start_preview(timeout_s=2)
-    assert await studio.processes() == []
-    await studio.write_files({"vite.config.ts": b"throw new Error('this configuration is broken');\n"})
-    with pytest.raises(ServerFailed, match="this configuration is broken"):
-        await studio.start_preview(timeout_s=60)
-
-
-async def test_the_project_builds_there(studio: E2BSandbox) -> None:
-    built = await build(studio)
-    assert built.ok and "index.html" in built.files, built.problems
 
 
 @pytest.mark.browser

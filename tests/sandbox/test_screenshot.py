@@ -8,24 +8,17 @@ import io
 import pytest
 from PIL import Image
 
+from koda_ray.actors.stills import still_clock
 from koda_ray.errors import CommandTimeout, InvalidInput, SandboxError
-from koda_ray.render.browser import CHROMIUM_FLAGS, Browser
-from koda_ray.render.bundle import Bundle
-from koda_ray.render.clock import page_clock, unscripted_clock, worker_clock
-from koda_ray.render.page import RenderPage
-from koda_ray.sandbox.base import Sandbox
-from koda_ray.sandbox.build import build
 from koda_ray.sandbox.local_sandbox import LocalSandbox
-from koda_ray.sandbox.screenshot import PageClock, is_picture, screenshot
+from koda_ray.sandbox.screenshot import is_picture, screenshot
 from tests.sandbox.conftest import AnySandbox
+from tests.sandbox.project_conformance import rendered, same_picture, taken
 from tests.sandbox.refusals import refusals
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.needs("bwrap", "chromium", "node")]
 
-CLOCK = PageClock(
-    page=page_clock(1, "{}"), unscripted=unscripted_clock(1), worker=worker_clock(1), flags=CHROMIUM_FLAGS
-)
-SIZE = (640, 360)
+CLOCK = still_clock()
 # no contract: it is stepped through every frame, adds them up, and moves by CSS as well
 _PLAIN = b"""<!doctype html><style>@keyframes go { to { transform: translateX(400px) } }
 #css { width: 90px; height: 90px; background: #c03; animation: go 4s linear both }</style>
@@ -35,64 +28,10 @@ let n = 0; const draw = document.querySelector("canvas").getContext("2d");
 </script>"""
 
 
-async def _take(sandbox: Sandbox, at_s: float) -> bytes:
-    made = await screenshot(sandbox, at_s, clock=CLOCK, width_px=SIZE[0], height_px=SIZE[1])
-    assert Image.open(io.BytesIO(made.png)).size == SIZE
-    return made.png
-
-
-async def _rendered(sandbox: Sandbox, frame: int, fps: float) -> bytes:
-    built = await build(sandbox)
-    assert built.ok, built.problems
-    async with await Browser.launch() as browser:
-        page = await RenderPage.open(browser, Bundle(built.files), width=SIZE[0], height=SIZE[1])
-        await page.wait_ready(60)
-        await page.go(frame, fps)
-        return await page.picture()
-
-
-def _same(one: bytes, two: bytes) -> bool:
-    first, second = (Image.open(io.BytesIO(data)).convert("RGB") for data in (one, two))
-    return first.tobytes() == second.tobytes()
-
-
-@pytest.mark.browser
-@pytest.mark.full
-async def test_it_is_the_frame_that_a_render_shows(studio: LocalSandbox) -> None:
-    shots = {at_s: await _take(studio, at_s) for at_s in (0.0, 1.5, 3.0)}
-    assert len(set(shots.values())) == 3
-    assert _same(shots[1.5], await _rendered(studio, 45, 30))
-    # from the build that is there still
-    assert await _take(studio, 1.5) == shots[1.5]
-    snapshot = await studio.snapshot()
-    assert not any(".vite" in path for path in snapshot.stamps)
-    assert [entry.path for entry in await studio.list_files(".vite/koda-still")] == [
-        ".vite/koda-still/built-of", ".vite/koda-still/bundle"
-    ]  # fmt: skip
-
-
 @pytest.mark.browser
 async def test_a_page_without_a_contract_is_played_to_that_time(studio: LocalSandbox) -> None:
     await studio.write_files({"index.html": _PLAIN})
-    assert _same(await _take(studio, 2.0), await _rendered(studio, 60, 30))
-
-
-@pytest.mark.browser
-@pytest.mark.full
-async def test_what_is_wrong_with_the_project_is_said_with_its_place(studio: LocalSandbox) -> None:
-    whole = await studio.read_file("src/App.tsx")
-    await studio.write_files({"src/App.tsx": b"import './none';\n" + whole})
-    with pytest.raises(SandboxError, match=r"does not build.*none") as caught:
-        await _take(studio, 1.0)
-    assert caught.value.code == "CAPTURE_FAILED"
-    throws = b"export default function App(): never {\n  throw new Error('no bounce today');\n}\n"
-    await studio.write_files({"src/App.tsx": throws})
-    with pytest.raises(SandboxError, match="no bounce today") as caught:
-        await _take(studio, 1.0)
-    assert caught.value.code == "SEEK_FAILED"
-    # the build of the broken one is not taken for that of the mended one
-    await studio.write_files({"src/App.tsx": whole})
-    assert await _take(studio, 1.0)
+    assert same_picture(await taken(studio, 2.0), await rendered(studio, 60, 30))
 
 
 @pytest.mark.browser
@@ -122,7 +61,7 @@ async def test_a_page_reaches_neither_files_nor_the_cluster(
 ) -> None:
     """What it tries is not in the picture, and is written down."""
     await either.write_files({"index.html": _PLAIN})
-    quiet = await _take(either, 0.5)
+    quiet = await taken(either, 0.5)
     assert refusals(capsys, either.id) <= {"network"}  # browsers look whether there is one
     tries = b"""<script>
       for (const url of ["file:///etc/passwd", "http://127.0.0.1:8265/api/jobs/", "http://169.254.169.254/latest"]) {
@@ -134,7 +73,7 @@ async def test_a_page_reaches_neither_files_nor_the_cluster(
       setTimeout(() => (location.href = "file:///etc/passwd"), 1);
     </script>"""
     await either.write_files({"index.html": _PLAIN + tries})
-    assert _same(await _take(either, 0.5), quiet)
+    assert same_picture(await taken(either, 0.5), quiet)
     said = capsys.readouterr().out
     for words in ("file:///etc/passwd", "http://127.0.0.1:8265", "http://169.254.169.254"):
         assert any(words in line and "sandbox refused" in line for line in said.splitlines()), said

@@ -9,14 +9,14 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as InPath
 
+from koda_ray.sandbox.archives import unpack
 from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.standing import ImageState
-from koda_ray.serve.archives import unpack
 from koda_ray.serve.context import OwnWorkshop
 from koda_ray.serve.problem import READ, USED, responses
 from koda_ray.wire import ImageList, ImageView
 
-__all__ = ["router"]
+__all__ = ["receive", "router"]
 
 router = APIRouter(prefix="/v1/images", tags=["images"])
 
@@ -51,7 +51,7 @@ async def create_image(
     with scratch() as made:
         archive, folder = made / "sent.zip", made / "folder"
         await asyncio.to_thread(folder.mkdir)
-        await _receive(request, archive)
+        await receive(request, archive)
         await asyncio.to_thread(unpack, archive, folder)
         image = await workshop.create_image(folder, name=name, clean=clean, provider=provider, sent="sent over HTTP")
     return _view(ImageState(record=image, state="ready"))
@@ -80,7 +80,8 @@ async def remove_image(
     return Response(status_code=204)
 
 
-async def _receive(request: Request, path: Path) -> None:
+async def receive(request: Request, path: Path) -> None:
+    """Write a request's body to a file as it comes."""
     with await asyncio.to_thread(path.open, "wb") as file:
         async for data in request.stream():
             await asyncio.to_thread(file.write, data)

@@ -13,17 +13,17 @@ from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.sandboxes import SandboxId
 from koda_ray.wire import CommandOutput, RunCommand, SandboxFile, SandboxFiles
 
-__all__ = ["names_a_file", "router"]
+__all__ = ["router", "takes_files"]
 
 router = APIRouter(prefix="/v1/sandboxes/{sandbox_id}", tags=["sandboxes"])
 FilePath = Annotated[str, Path(description="Relative to the project: `src/main.py`")]
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-_FILE = re.compile(r"/v1/sandboxes/[^/]+/files/.")
+_FILES = re.compile(r"/v1/sandboxes/[^/]+/(files/.|snapshot$)")
 
 
-def names_a_file(path: str) -> bool:
-    """Whether an address is that of a sandbox's file: as much may be sent there as to any upload."""
-    return _FILE.match(path) is not None
+def takes_files(path: str) -> bool:
+    """Whether an address takes a sandbox's file, or all of them: as much may be sent there as to any upload."""
+    return _FILES.match(path) is not None
 
 
 @router.get("/files", operation_id="listSandboxFiles", summary="List a sandbox's files", responses=responses(*USED))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koda_ray.errors import InvalidInput
-from koda_ray.serve.archives import unpack
+from koda_ray.sandbox.archives import Project, pack, read_project, unpack
 
 LINK, FILE = 0o120777, 0o100644
 
@@ -97,3 +97,56 @@ def test_whatever_is_taken_stays_inside(entries: list[tuple[str, int, str]]) -> 
             assert Path(os.path.realpath(path)).is_relative_to(folder), (path, os.readlink(path))
         assert {path.name for path in root.iterdir()} == {"below", "sent.zip"}
         assert [path.name for path in (root / "below").iterdir()] == ["folder"]
+
+
+_NAMES = st.lists(st.sampled_from(["a", "b", "ü x"]), min_size=1, max_size=3).map("/".join)
+
+
+@given(st.dictionaries(_NAMES, st.tuples(st.binary(max_size=40), st.sampled_from([0o644, 0o755, 0o600]))))
+def test_a_project_that_is_packed_is_read_as_it_was(given_files: dict[str, tuple[bytes, int]]) -> None:
+    names = {p: one for p, one in given_files.items() if not any(other.startswith(f"{p}/") for other in given_files)}
+    project = Project(
+        files={path: data for path, (data, _) in names.items()},
+        modes={path: mode for path, (_, mode) in names.items()},
+        folders=("empty", "e/mpty"),
+    )
+    made, again = io.BytesIO(), io.BytesIO()
+    pack(project, made)
+    pack(project, again)
+    assert made.getvalue() == again.getvalue()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "packed.zip")
+        path.write_bytes(made.getvalue())
+        read = read_project(path)
+    assert dict(read.files) == dict(project.files)
+    assert {path: read.modes[path] for path in names} == dict(project.modes)
+    assert sorted(read.folders) == ["e/mpty", "empty"]
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([("l", LINK, "a")], "the link 'l'"),
+        ([("a", FILE, "1"), ("a", FILE, "2")], "'a' that it is both"),
+        ([("a", FILE, "1"), ("a/", 0o040755, "")], "'a' that it is both"),
+        ([("/etc/x", FILE, "1")], "leads out"),
+        ([("a/../../x", FILE, "1")], "leads out"),
+        ([("a\\..\\x", FILE, "1")], "leads out"),
+    ],
+)
+def test_a_project_that_is_refused(tmp_path: Path, entries: list[tuple[str, int, str]], words: str) -> None:
+    (tmp_path / "sent.zip").write_bytes(zip_of(entries))
+    with pytest.raises(InvalidInput, match=words):
+        read_project(tmp_path / "sent.zip")
+
+
+def test_a_project_is_not_larger_than_memory_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("koda_ray.sandbox.archives.MAX_PROJECT_BYTES", 1 << 20)
+    (tmp_path / "sent.zip").write_bytes(zip_of([("a", FILE, "x" * (1 << 19)), ("b", FILE, "x" * (1 << 19))]))
+    assert len(read_project(tmp_path / "sent.zip").files) == 2
+    (tmp_path / "sent.zip").write_bytes(zip_of([("a", FILE, "x" * (1 << 19)), ("b", FILE, "x" * (1 + (1 << 19)))]))
+    with pytest.raises(InvalidInput, match="more than 1 MB"):
+        read_project(tmp_path / "sent.zip")
+    (tmp_path / "sent.zip").write_bytes(b"PK\x05\x06")
+    with pytest.raises(InvalidInput, match="not a zip"):
+        read_project(tmp_path / "sent.zip")

@@ -1,22 +1,104 @@
-"""Unpacks a zip that somebody sent into an empty folder: files and links among them, inside it, so much and no more."""
+"""Zips: a project or its bundle out of a sandbox, and what somebody sent, which never leads out of its folder."""
 
 from __future__ import annotations
 
 import os
 import stat
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from koda_ray.errors import InvalidInput
+from koda_ray.sandbox.policy import PLAIN_FOLDER_MODE, PLAIN_MODE
 
-__all__ = ["MAX_FILES", "MAX_UNPACKED_BYTES", "unpack"]
+__all__ = ["MAX_FILES", "MAX_PROJECT_BYTES", "MAX_UNPACKED_BYTES", "Project", "pack", "read_project", "unpack"]
 
 MAX_FILES = 50_000
 MAX_UNPACKED_BYTES = 2 * 1024**3
+MAX_PROJECT_BYTES = 1024**3
+"""Of a project that is put back, which is held in memory."""
+
 _CHUNK_BYTES = 1024 * 1024
 _MAX_TARGET_BYTES = 4095  # of a link; Source: linux/limits.h
 _MAX_FOLLOWED = 40  # links that lead to links, as the kernel has it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A project's files with what ``Sandbox.restore`` takes beside them."""
+
+    files: Mapping[str, bytes]
+    modes: Mapping[str, int] = field(default_factory=dict[str, int])
+    folders: Sequence[str] = ()
+
+
+def pack(project: Project, file: IO[bytes]) -> None:
+    """Write a project into an open file as a zip; blocks. The same files make the same bytes: no entry has a time."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted({*project.files, *project.folders, *project.modes}):
+            if path in project.files:
+                info = zipfile.ZipInfo(path)
+                info.external_attr = (stat.S_IFREG | project.modes.get(path, PLAIN_MODE)) << 16
+                info.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(info, project.files[path])
+            else:
+                info = zipfile.ZipInfo(f"{path}/")
+                info.external_attr = (stat.S_IFDIR | project.modes.get(path, PLAIN_FOLDER_MODE)) << 16
+                archive.writestr(info, b"")
+
+
+def read_project(archive: Path) -> Project:
+    """Read a zip as the files of a project; blocks.
+
+    Args:
+        archive: The zip.
+
+    Raises:
+        InvalidInput: INVALID_INPUT, it is no zip, holds a link or a path that leads out, or more than MAX_FILES or
+            MAX_PROJECT_BYTES.
+    """
+    files: dict[str, bytes] = {}
+    modes: dict[str, int] = {}
+    folders: list[str] = []
+    with _reading(archive) as opened:
+        left = MAX_PROJECT_BYTES
+        for entry in opened.infolist():
+            path, mode = str(_checked(entry)), stat.S_IMODE(entry.external_attr >> 16)
+            if entry.is_dir():
+                folders.append(path)
+            elif path in files:
+                raise _two_things(PurePosixPath(path))
+            elif stat.S_ISLNK(entry.external_attr >> 16):
+                raise InvalidInput(f"the zip holds the link {path[:120]!r}; put files in its place (zip without -y)")
+            else:
+                with opened.open(entry) as source:
+                    files[path] = source.read(left + 1)
+                left -= len(files[path])
+                if left < 0:  # what the zip says of itself is not believed
+                    raise _too_large(MAX_PROJECT_BYTES)
+            if mode:
+                modes[path] = mode
+    both = next((path for path in folders if path in files), None)
+    if both is not None:
+        raise _two_things(PurePosixPath(both))
+    return Project(files=files, modes=modes, folders=folders)
+
+
+@contextmanager
+def _reading(archive: Path) -> Generator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            count = len(opened.infolist())
+            if count > MAX_FILES:
+                raise InvalidInput(
+                    f"the zip holds {count} files; {MAX_FILES} are taken: leave out what sandboxes do not need"
+                )
+            yield opened
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise InvalidInput(f"this is not a zip that can be read ({error}); send one made of the folder") from None
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -31,15 +113,10 @@ def unpack(archive: Path, folder: Path) -> None:
             MAX_UNPACKED_BYTES.
     """
     try:
-        with zipfile.ZipFile(archive) as opened:
-            entries = opened.infolist()
-            if len(entries) > MAX_FILES:
-                raise InvalidInput(
-                    f"the zip holds {len(entries)} files; {MAX_FILES} are taken: leave out what sandboxes do not need"
-                )
+        with _reading(archive) as opened:
             left = MAX_UNPACKED_BYTES
             links: dict[PurePosixPath, str] = {}
-            for entry in entries:
+            for entry in opened.infolist():
                 path = _checked(entry)
                 if path in links:
                     raise _two_things(path)
@@ -48,8 +125,6 @@ def unpack(archive: Path, folder: Path) -> None:
                 else:
                     left -= _unpack(opened, entry, folder / path, left)
             _link(folder, links)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise InvalidInput(f"the body is not a zip that can be read ({error}); send one made of the folder") from None
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise _two_things(PurePosixPath(str(error.filename))) from None
 
@@ -71,9 +146,7 @@ def _unpack(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, left:
         while data := source.read(_CHUNK_BYTES):
             size += len(data)
             if size > left:  # what the zip says of itself is not believed
-                raise InvalidInput(
-                    f"the zip holds more than {MAX_UNPACKED_BYTES >> 20} MB; leave out what sandboxes do not need"
-                )
+                raise _too_large(MAX_UNPACKED_BYTES)
             file.write(data)
     target.chmod(0o755 if (entry.external_attr >> 16) & 0o100 else 0o644)
     return size
@@ -119,6 +192,10 @@ def _check_link(path: PurePosixPath, target: str, links: Mapping[PurePosixPath, 
                     raise InvalidInput(
                         f"the zip holds the link {str(path)[:120]!r}, which leads round in a circle; remove it"
                     )
+
+
+def _too_large(most: int) -> InvalidInput:
+    return InvalidInput(f"the zip holds more than {most >> 20} MB; leave out what sandboxes do not need")
 
 
 def _two_things(path: PurePosixPath) -> InvalidInput:

@@ -1,0 +1,152 @@
+"""The project of a person's own sandbox as a whole: out as a zip and back in, built, pictured, and seen running."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import FileResponse
+
+from koda_ray.sandbox.archives import Project, pack, read_project
+from koda_ray.sandbox.build import build, export
+from koda_ray.sandbox.own_project import put_back, start_preview, take_out
+from koda_ray.sandbox.scratch import scratch
+from koda_ray.sandbox.screenshot import screenshot
+from koda_ray.serve.context import Closing, Deps, OwnWorkshop, User
+from koda_ray.serve.problem import USED, responses
+from koda_ray.serve.routes.images import receive
+from koda_ray.serve.routes.preview import preview_origin
+from koda_ray.serve.routes.sandboxes import SandboxId
+from koda_ray.serve.signing import DEV_SERVER
+from koda_ray.wire import BuildProblemView, BuildView, PreviewLink, SandboxFile, TakePicture
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/sandboxes/{sandbox_id}", tags=["sandboxes"])
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+LEFT_OUT = "Koda-Left-Out"
+
+
+@router.get(
+    "/snapshot",
+    operation_id="snapshotSandbox",
+    summary="Take a sandbox's files out",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "A zip",
+            "content": {"application/zip": _BYTES},
+            "headers": {
+                LEFT_OUT: {
+                    "description": "How many links, devices, and files too large or unreadable are not in it",
+                    "schema": {"type": "integer"},
+                }
+            },
+        },
+        **responses(*USED),
+    },
+)
+async def snapshot_sandbox(sandbox_id: SandboxId, workshop: OwnWorkshop, closing: Closing) -> Response:
+    """Send all files of its project as a zip, with their modes and empty folders, without built and installed ones."""
+    project, left_out = await take_out(workshop, sandbox_id)
+    return await _zip(project, f"{sandbox_id}.zip", closing, {LEFT_OUT: str(len(left_out))})
+
+
+@router.put(
+    "/snapshot",
+    operation_id="restoreSandbox",
+    summary="Make a sandbox's files those of a zip",
+    status_code=204,
+    responses=responses(*USED, 413),
+    openapi_extra={"requestBody": {"required": True, "content": {"application/zip": _BYTES}}},
+)
+async def restore_sandbox(sandbox_id: SandboxId, request: Request, workshop: OwnWorkshop) -> Response:
+    """Send a zip as `snapshotSandbox` gives one: other files are removed, equal ones are left alone.
+
+    What is built or installed stays, and so does what no snapshot holds.
+    """
+    with scratch() as made:
+        await receive(request, made / "sent.zip")
+        project = await asyncio.to_thread(read_project, made / "sent.zip")
+    await put_back(workshop, sandbox_id, project)
+    return Response(status_code=204)
+
+
+@router.post("/build", operation_id="buildSandbox", summary="Build a sandbox's project", responses=responses(*USED))
+async def build_sandbox(
+    sandbox_id: SandboxId,
+    workshop: OwnWorkshop,
+    types: Annotated[bool, Query(description="Check types first, and take what is wrong for problems")] = False,
+) -> BuildView:
+    """Run `vite build` in it. A project that does not build is answered too: `problems` say where and why."""
+    done = await build(await workshop.connect(sandbox_id), types=types)
+    files = (SandboxFile(path=path, type="file", size_bytes=len(data)) for path, data in sorted(done.files.items()))
+    problems = (
+        BuildProblemView(message=one.message, file=one.file, line=one.line, column=one.column) for one in done.problems
+    )
+    return BuildView(ok=done.ok, files=tuple(files), problems=tuple(problems), duration_s=done.duration_s)
+
+
+@router.get(
+    "/bundle",
+    operation_id="exportBundle",
+    summary="Take the built bundle out",
+    response_class=Response,
+    responses={200: {"description": "A zip", "content": {"application/zip": _BYTES}}, **responses(*USED)},
+)
+async def export_bundle(sandbox_id: SandboxId, workshop: OwnWorkshop, closing: Closing) -> Response:
+    """Send what the last build left, `index.html` at its root: `POST /v1/renders` takes it as it is."""
+    files = await export(await workshop.connect(sandbox_id))
+    return await _zip(Project(files=files), f"{sandbox_id}-bundle.zip", closing, {})
+
+
+@router.post(
+    "/screenshot",
+    operation_id="takePicture",
+    summary="Take a picture of the page at a time",
+    response_class=Response,
+    responses={200: {"description": "The picture", "content": {"image/png": _BYTES}}, **responses(*USED, 413)},
+)
+async def take_picture(sandbox_id: SandboxId, asked: TakePicture, workshop: OwnWorkshop) -> Response:
+    """Send the very frame that a render would show: the page is built where it changed, and moved to that time."""
+    from koda_ray.actors.stills import still_clock  # few take pictures, and the clock is long
+
+    box = await workshop.connect(sandbox_id)
+    made = await screenshot(box, asked.at_s, clock=still_clock(), width_px=asked.width_px, height_px=asked.height_px)
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return Response(made.png, media_type="image/png", headers=headers)
+
+
+@router.post(
+    "/preview",
+    operation_id="previewSandbox",
+    summary="See a sandbox's page as it changes",
+    responses=responses(*USED),
+)
+async def preview_sandbox(
+    request: Request, sandbox_id: SandboxId, workshop: OwnWorkshop, user: User, deps: Deps
+) -> PreviewLink:
+    """Start the template's dev server as the process `preview`, where it does not run, and say where it is seen.
+
+    The address is good for an hour, for whoever has it. The page reloads itself as files are written. In E2B and Modal
+    it takes a sandbox with the network.
+    """
+    origin = preview_origin(request, deps)
+    await start_preview(workshop, sandbox_id)
+    token, expires_at = deps.signer.sign(session_id=sandbox_id, user_id=user, port=DEV_SERVER)
+    return PreviewLink(url=f"{origin}/p/{token}/", expires_at=expires_at)
+
+
+async def _zip(project: Project, name: str, closing: AsyncExitStack, headers: dict[str, str]) -> Response:
+    path = closing.enter_context(scratch()) / "packed.zip"
+    await asyncio.to_thread(_pack, project, path)
+    headers = headers | {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return FileResponse(path, media_type="application/zip", filename=name, headers=headers)
+
+
+def _pack(project: Project, path: Path) -> None:
+    with path.open("xb") as file:
+        pack(project, file)
