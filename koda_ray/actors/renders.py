@@ -7,7 +7,6 @@ does what is missing. Its row and its events are written under the session's fen
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -15,6 +14,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
+from koda_ray.actors.job_words import Pace, chunk_of, progress_words, result_words, start_words
 from koda_ray.actors.spending import RenderMinutes
 from koda_ray.agent.purse import Purse
 from koda_ray.errors import BudgetExceeded, Cancelled, KodaError, NotFound
@@ -23,16 +23,14 @@ from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.charges import ChargeRecord, Move, Refund, Settle
-from koda_ray.state.storage import Storage, unit_key
-from koda_ray.state.store import Batch, ChunkRecord, JobRecord, JobStatus
+from koda_ray.state.storage import Storage
+from koda_ray.state.store import Batch, JobRecord, JobStatus
 from koda_ray.types import now
 
-__all__ = ["PROGRESS_S", "Renders"]
+__all__ = ["Renders"]
 
 _CANCEL_S = 30.0
 _NEVER = "never finished"
-PROGRESS_S = 0.4
-"""Progress is announced no more often than this, in seconds, except when the stage changes."""
 
 
 class Renders:
@@ -70,14 +68,7 @@ class Renders:
         known = await self._core.store.charges(self._core.session_id)
         minutes = RenderMinutes(self._purse, job_id=job_id, spec=spec, charges=known)
         watch = _Watch(self._core, row, cause_id, minutes=minutes, purse=self._purse)
-        start: dict[str, JsonValue] = {
-            "jobId": job_id,
-            "quality": kind,
-            "frames": spec.frame_count,
-            "width": spec.picture[0],
-            "height": spec.picture[1],
-            "fps": spec.rate,
-        }
+        start: dict[str, JsonValue] = {"jobId": job_id, "quality": kind, **start_words(spec)}
         # jobs that a killed process left running, and that nobody will finish now
         stale = [
             replace(job, status="cancelled", updated_at=at)
@@ -130,7 +121,7 @@ class Renders:
             over = replace(row, status=status, error=failure, updated_at=now())
             await self._core.commit(Batch(jobs=[over], charges=[Refund(id=job_id, reason=error.code)]))
             raise
-        done = _result(result)
+        done = result_words(result, spec)
         await self._core.commit(
             Batch(
                 jobs=[replace(row, status="succeeded", result=done, progress={"percent": 100.0}, updated_at=now())],
@@ -180,21 +171,12 @@ class _Watch:
         self._cause_id = cause_id
         self._minutes = minutes
         self._purse = purse
-        self._last = 0.0
-        self._stage = ""
+        self._pace = Pace()
 
     async def progress(self, progress: Progress) -> None:
-        if progress.stage == self._stage and time.monotonic() - self._last < PROGRESS_S:
+        if not self._pace.is_due(progress):
             return
-        self._last, self._stage = time.monotonic(), progress.stage
-        data: dict[str, JsonValue] = {
-            "percent": round(progress.percent, 1),
-            "stage": progress.stage,
-            "framesDone": progress.frames_done,
-            "framesTotal": progress.frames_total,
-            "framesPerS": _rounded(progress.frames_per_s),
-            "secondsLeft": _rounded(progress.seconds_left),
-        }
+        data = progress_words(progress)
         self._row = replace(self._row, progress=data, updated_at=now())
         event = NewEvent(
             type="render_progress",
@@ -204,21 +186,7 @@ class _Watch:
         await self._core.commit(Batch(jobs=[self._row], events=[event]))
 
     async def unit(self, unit: UnitResult) -> None:
-        chunk = ChunkRecord(
-            job_id=self._row.id,
-            user_id=self._row.user_id,
-            unit=unit.unit.index,
-            start=unit.unit.start,
-            stop=unit.unit.stop,
-            key=unit_key(self._row.user_id, unit.key),
-            status="done",
-            attempts=unit.attempts,
-            total_bytes=unit.size_bytes,
-            wall_ms=round(unit.timings_ms.get("total", 0.0)),
-            worker=unit.worker,
-            created_at=now(),
-        )
-        await self._core.commit(Batch(chunks=[chunk], charges=self._minutes.unit(unit)))
+        await self._core.commit(Batch(chunks=[chunk_of(self._row, unit)], charges=self._minutes.unit(unit)))
         found = await self._purse.used_up(self._core.store, self._core.user_id, ("render",))
         if found is not None and not unit.reused:
             raise found.error()
@@ -231,20 +199,3 @@ def _left(known: Sequence[ChargeRecord]) -> list[Move]:
         Settle(id=charge.id, kind="render", reason=_NEVER) if charge.spent else Refund(id=charge.id, reason=_NEVER)
         for charge in open_
     ]
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 1)
-
-
-def _result(result: RenderResult) -> dict[str, JsonValue]:
-    return {
-        "videoKey": result.video_key,
-        "thumbnailKey": result.thumbnail_key,
-        "duration": result.duration_s,
-        "frames": result.frame_count,
-        "width": result.width,
-        "height": result.height,
-        "fileSize": result.size_bytes,
-        "frameHash": result.frame_hash,
-    }

@@ -8,7 +8,6 @@ is at it: when that runs out, the janitor has the render taken up again, whereve
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +15,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
+from koda_ray.actors.job_words import Pace, chunk_of, progress_words, result_words, start_words
 from koda_ray.actors.spending import RenderMinutes
 from koda_ray.agent.purse import Purse
 from koda_ray.errors import BudgetExceeded, Cancelled, Fenced, KodaError, NotFound, RenderError
@@ -24,11 +24,11 @@ from koda_ray.logs import get_logger
 from koda_ray.owned import end_all
 from koda_ray.render.asking import ask_page
 from koda_ray.render.job import RenderJob
-from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
+from koda_ray.render.protocol import Progress, RenderExecutor, UnitResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.render.wishes import PageSays, Wishes, make_spec, needs_page
 from koda_ray.state.charges import Move, Refund
-from koda_ray.state.storage import Storage, unit_key
+from koda_ray.state.storage import Storage
 from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus, Store
 from koda_ray.types import now
 
@@ -39,7 +39,6 @@ OVER: tuple[JobStatus, ...] = ("succeeded", "failed", "cancelled")
 MAX_ACTIVATIONS = 200
 """A render that was taken up so often brings its process down each time: it is given up."""
 _BEATS = 3
-_TELL_EVERY_S = 0.4
 _log = get_logger(__name__)
 
 
@@ -84,8 +83,7 @@ class StandaloneRender:
         self._row: JobRecord | None = None
         self._running: asyncio.Task[None] | None = None
         self._lost = False
-        self._told_at = 0.0
-        self._stage = ""
+        self._pace = Pace()
 
     async def start(self) -> None:
         """Take the row, and begin.
@@ -172,18 +170,10 @@ class StandaloneRender:
             raise RenderError(f"the render was begun {MAX_ACTIVATIONS} times and its process ended each time")
         await self._write(events=[_state("running")])
         spec = await self._plan(row)
-        start: dict[str, JsonValue] = {
-            "frames": spec.frame_count,
-            "width": spec.picture[0],
-            "height": spec.picture[1],
-            "fps": spec.rate,
-            "duration": spec.seconds(spec.frame_count),
-            "format": spec.format,
-        }
         order: dict[str, JsonValue] = {**row.spec, "spec": spec.to_json()}
         known = await self._store.charges(self.job_id)
         self._minutes = RenderMinutes(self._purse, job_id=self.job_id, spec=spec, charges=known)
-        began = NewEvent(type="render_start", data={"jobId": self.job_id, **start})
+        began = NewEvent(type="render_start", data={"jobId": self.job_id, **start_words(spec)})
         await self._write(spec=order, events=[began], charges=[self._minutes.begin()])
         job = RenderJob(
             spec,
@@ -196,7 +186,7 @@ class StandaloneRender:
             urgent=cast("dict[str, JsonValue]", row.spec["request"]).get("preset") == "preview",
         )
         made = await job.run()
-        done = _result(made, spec)
+        done = result_words(made, spec)
         complete = NewEvent(type="render_complete", data={"jobId": self.job_id, **done})
         told = [complete, _state("succeeded")]
         await self._write("succeeded", result=done, progress={"percent": 100.0}, events=told, charges=self._used())
@@ -227,37 +217,17 @@ class StandaloneRender:
         await self._write("failed", error=data, events=[told, _state("failed")], charges=charges)
 
     async def _progress(self, progress: Progress) -> None:
-        if progress.stage == self._stage and time.monotonic() - self._told_at < _TELL_EVERY_S:
+        if not self._pace.is_due(progress):
             return
-        self._told_at, self._stage = time.monotonic(), progress.stage
-        data: dict[str, JsonValue] = {
-            "percent": round(progress.percent, 1),
-            "stage": progress.stage,
-            "framesDone": progress.frames_done,
-            "framesTotal": progress.frames_total,
-            "framesPerS": progress.frames_per_s,
-            "secondsLeft": progress.seconds_left,
-        }
+        data = progress_words(progress)
         event = NewEvent(type="render_progress", data={"jobId": self.job_id, **data})
         await self._write(progress=data, events=[event])
 
     async def _unit(self, unit: UnitResult) -> None:
         row = self._held()
-        chunk = ChunkRecord(
-            job_id=row.id,
-            user_id=row.user_id,
-            unit=unit.unit.index,
-            start=unit.unit.start,
-            stop=unit.unit.stop,
-            key=unit_key(row.user_id, unit.key),
-            status="done",
-            attempts=unit.attempts,
-            total_bytes=unit.size_bytes,
-            wall_ms=round(unit.timings_ms.get("total", 0.0)),
-            worker=unit.worker,
-            created_at=now(),
+        await self._write(
+            chunks=[chunk_of(row, unit)], charges=[] if self._minutes is None else self._minutes.unit(unit)
         )
-        await self._write(chunks=[chunk], charges=[] if self._minutes is None else self._minutes.unit(unit))
         found = await self._purse.used_up(self._store, row.user_id, ("render",))
         if found is not None and not unit.reused:
             raise found.error()
@@ -306,20 +276,3 @@ class StandaloneRender:
 
 def _state(status: JobStatus) -> NewEvent:
     return NewEvent(type="state_change", data={"status": status})
-
-
-def _result(result: RenderResult, spec: RenderSpec) -> dict[str, JsonValue]:
-    return {
-        "videoKey": result.video_key,
-        "thumbnailKey": result.thumbnail_key,
-        "duration": result.duration_s,
-        "frames": result.frame_count,
-        "width": spec.picture[0],
-        "height": spec.picture[1],
-        "fps": spec.rate,
-        "format": spec.format,
-        "fileSize": result.size_bytes,
-        "frameHash": result.frame_hash,
-        "still": result.report.get("still") is True,
-        "warnings": result.report["pageWarnings"],
-    }

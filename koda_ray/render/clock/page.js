@@ -275,8 +275,8 @@
   const frames = () => {
     const found = [];
     if (!native.length()) return found;
-    // until its page is there, a frame has an empty one: to look into that makes our clock in it, and whatever had begun
-    // in the empty one would not begin again in the page that takes its place
+    // until its page is there, a frame has an empty one, and nothing is begun in that: it would not begin again in the
+    // page that takes its place
     const empty = new Set(framesComing().map((frame) => frame.contentWindow));
     for (let i = 0; i < native.length(); i++) {
       if (empty.has(window[i])) continue;
