@@ -19,11 +19,9 @@ from pydantic import JsonValue
 from ray.exceptions import RayError, RayTaskError
 
 from koda_ray.actors.host import (
-    JANITOR_OPTIONS,
     NAMESPACE,
     RENDER_PREFIX,
     SESSION_OPTIONS,
-    JanitorHost,
     RenderHost,
     SessionHost,
     render_name,
@@ -39,7 +37,7 @@ from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import CommandRecord, JobRecord, SessionRecord, Store
 
-__all__ = ["CALL_TIMEOUT_S", "MAX_RENDERS", "PREVIEW_TIMEOUT_S", "RayDirectory", "public_settings", "start_janitor"]
+__all__ = ["CALL_TIMEOUT_S", "MAX_RENDERS", "PREVIEW_TIMEOUT_S", "RayDirectory", "public_settings"]
 
 CALL_TIMEOUT_S = 60.0
 """How long a call may take, in seconds, with finding or starting the actor."""
@@ -65,14 +63,6 @@ def public_settings(settings: Settings) -> dict[str, object]:
     for name in ("storage_path", "database_path", "sandbox_path", "template_path", "node_modules_path"):
         public[name] = getattr(settings, name).absolute()
     return public
-
-
-async def start_janitor(settings: Settings) -> None:
-    """Make sure that the cluster has its janitor."""
-    public = public_settings(settings)
-    handle = await asyncio.to_thread(lambda: JanitorHost.options(**JANITOR_OPTIONS).remote(public))
-    async with asyncio.timeout(CALL_TIMEOUT_S):
-        await handle.ping.remote()
 
 
 class RayDirectory:

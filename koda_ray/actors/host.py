@@ -1,4 +1,4 @@
-"""Sessions, renders of their own and the janitor as Ray actors: detached, named, restarted by Ray, and nothing else.
+"""Sessions and renders of their own as Ray actors: detached, named, restarted by Ray, and nothing else.
 
 The classes inside are plain and know nothing of Ray. An actor's ``__init__`` only starts a task; every method awaits
 it, so a slow restore never blocks Ray's creation of the actor, and a restarted actor takes its work up before anybody
@@ -15,7 +15,6 @@ import os
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import ray
@@ -31,25 +30,22 @@ if TYPE_CHECKING:
     from koda_ray.actors.session import Session
     from koda_ray.actors.standalone import StandaloneRender
     from koda_ray.render.tasks import RayExecutor
-    from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
-    from koda_ray.state.store import CommandRecord, Store
+    from koda_ray.sandbox.base import PreviewEndpoint
+    from koda_ray.state.store import CommandRecord
 
 __all__ = [
-    "JANITOR",
-    "JANITOR_OPTIONS",
     "NAMESPACE",
     "RENDER_PREFIX",
     "SESSION_OPTIONS",
     "START_S",
-    "JanitorHost",
     "RenderHost",
     "SessionHost",
+    "remote",
     "render_name",
     "session_name",
 ]
 
 NAMESPACE = "koda"
-JANITOR = "janitor"
 SESSION_OPTIONS: dict[str, Any] = {
     "namespace": NAMESPACE,
     "lifetime": "detached",
@@ -64,12 +60,9 @@ START_S = 60.0
 _ANSWERED_S = 10.0
 _ASKED_S = 5.0
 _SENT_S = 0.5
-_AGAIN_S = 1.0
-_AGAIN_MAX_S = 30.0
 T = TypeVar("T")
 W = TypeVar("W")
 _log = get_logger()
-JANITOR_OPTIONS: dict[str, Any] = {**SESSION_OPTIONS, "name": JANITOR, "max_restarts": -1, "max_concurrency": 8}
 
 
 RENDER_PREFIX = "render:"
@@ -336,84 +329,8 @@ class _RenderHost(_Host["StandaloneRender"]):
         await self._answer(call())
 
 
-class _JanitorHost(Frugal):
-    """The janitor's process: wakes what owes work, and clears away what nobody owns."""
-
-    def __init__(self, settings: Mapping[str, object]) -> None:
-        super().__init__()
-        self._settings = dict(settings)
-        self._running = asyncio.get_running_loop().create_task(self._run())
-
-    async def _run(self) -> None:
-        from koda_ray.actors.directory import RayDirectory
-        from koda_ray.actors.janitor import Janitor
-        from koda_ray.actors.parts import open_store, sandbox_provider
-        from koda_ray.actors.sweep import Sweep
-        from koda_ray.sandbox.providers import Providers
-        from koda_ray.sandbox.service import other_providers
-        from koda_ray.sandbox.unfinished import clear_own
-        from koda_ray.state.storage import Storage
-
-        settings = Settings.model_validate(self._settings)
-        store = await _persist(lambda: open_store(settings))
-        deployment = await store.deployment()
-        sandboxes = sandbox_provider(settings, deployment=deployment)
-        storage = Storage.from_settings(settings)
-        providers = Providers(settings, store)
-        others: list[SandboxProvider] = []
-
-        async def same() -> SandboxProvider:
-            return sandboxes
-
-        async def other_sandboxes() -> list[SandboxProvider]:
-            named = {row.provider for row in await store.sandboxes()}
-            known = [other.name for other in others]
-            others.extend(other_providers(settings, sandboxes, deployment=deployment, named=named, known=known))
-            return others
-
-        directory = RayDirectory(settings, store=store, storage=storage, sandboxes=same)
-        sweep = Sweep(
-            store=store,
-            storage=storage,
-            units_kept=timedelta(days=settings.keep_units_days),
-            pages_kept=timedelta(days=settings.keep_pages_days),
-        )
-        janitor = Janitor(
-            store=store,
-            wake=directory.wake,
-            wake_render=directory.wake_render,
-            finish=directory.finish,
-            sandboxes=sandboxes,
-            other_sandboxes=other_sandboxes,
-            settings=settings,
-            sweep=sweep.step,
-            own=lambda: clear_own(store, providers),
-        )
-        await janitor.run()
-
-    async def ping(self) -> int:
-        """Return the process id; raises what ended the janitor, if something did."""
-        if self._running.done():
-            self._running.result()
-        return os.getpid()
-
-
-async def _persist(open_it: Callable[[], Coroutine[Any, Any, Store]]) -> Store:
-    """Open the database, however often that fails: there is one janitor, and nobody starts it a second time."""
-    wait_s = _AGAIN_S
-    while True:
-        began = time.monotonic()
-        try:
-            return await open_it()
-        except Exception as error:
-            _log.warning("janitor cannot open the database", error=str(error), seconds=time.monotonic() - began)
-        await asyncio.sleep(wait_s)
-        wait_s = min(_AGAIN_MAX_S, wait_s * 2)
-
-
 # Ray's own types for these are incomplete
-_remote = cast("Callable[[type], Any]", ray.remote)
+remote = cast("Callable[[type], Any]", ray.remote)
 _kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
-SessionHost = _remote(_SessionHost)
-RenderHost = _remote(_RenderHost)
-JanitorHost = _remote(_JanitorHost)
+SessionHost = remote(_SessionHost)
+RenderHost = remote(_RenderHost)

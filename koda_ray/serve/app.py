@@ -23,8 +23,9 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 from ray import serve
 
-from koda_ray.actors.directory import RayDirectory, public_settings, start_janitor
-from koda_ray.actors.host import JANITOR, NAMESPACE, RENDER_PREFIX
+from koda_ray.actors.directory import RayDirectory, public_settings
+from koda_ray.actors.host import NAMESPACE, RENDER_PREFIX
+from koda_ray.actors.janitor_host import JANITOR, start_janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.config import Settings

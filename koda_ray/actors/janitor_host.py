@@ -1,0 +1,113 @@
+"""The janitor as a Ray actor, of which a cluster has one: it wakes what owes work, and clears away what nobody owns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from koda_ray.actors.directory import CALL_TIMEOUT_S, RayDirectory, public_settings
+from koda_ray.actors.frugal import Frugal
+from koda_ray.actors.host import SESSION_OPTIONS, remote
+from koda_ray.config import Settings
+from koda_ray.logs import get_logger
+
+if TYPE_CHECKING:
+    from koda_ray.sandbox.base import SandboxProvider
+    from koda_ray.state.store import Store
+
+__all__ = ["JANITOR", "start_janitor"]
+
+JANITOR = "janitor"
+_OPTIONS: dict[str, Any] = {**SESSION_OPTIONS, "name": JANITOR, "max_restarts": -1, "max_concurrency": 8}
+_AGAIN_S = 1.0
+_AGAIN_MAX_S = 30.0
+_log = get_logger()
+
+
+async def start_janitor(settings: Settings) -> None:
+    """Make sure that the cluster has its janitor."""
+    public = public_settings(settings)
+    handle = await asyncio.to_thread(lambda: _Janitor.options(**_OPTIONS).remote(public))
+    async with asyncio.timeout(CALL_TIMEOUT_S):
+        await handle.ping.remote()
+
+
+class _JanitorHost(Frugal):
+    """The janitor's process: wakes what owes work, and clears away what nobody owns."""
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        super().__init__()
+        self._settings = dict(settings)
+        self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        from koda_ray.actors.janitor import Janitor
+        from koda_ray.actors.parts import open_store, sandbox_provider
+        from koda_ray.actors.sweep import Sweep
+        from koda_ray.sandbox.providers import Providers
+        from koda_ray.sandbox.service import other_providers
+        from koda_ray.sandbox.unfinished import clear_own
+        from koda_ray.state.storage import Storage
+
+        settings = Settings.model_validate(self._settings)
+        store = await _persist(lambda: open_store(settings))
+        deployment = await store.deployment()
+        sandboxes = sandbox_provider(settings, deployment=deployment)
+        storage = Storage.from_settings(settings)
+        providers = Providers(settings, store)
+        others: list[SandboxProvider] = []
+
+        async def same() -> SandboxProvider:
+            return sandboxes
+
+        async def other_sandboxes() -> list[SandboxProvider]:
+            named = {row.provider for row in await store.sandboxes()}
+            known = [other.name for other in others]
+            others.extend(other_providers(settings, sandboxes, deployment=deployment, named=named, known=known))
+            return others
+
+        directory = RayDirectory(settings, store=store, storage=storage, sandboxes=same)
+        sweep = Sweep(
+            store=store,
+            storage=storage,
+            units_kept=timedelta(days=settings.keep_units_days),
+            pages_kept=timedelta(days=settings.keep_pages_days),
+        )
+        janitor = Janitor(
+            store=store,
+            wake=directory.wake,
+            wake_render=directory.wake_render,
+            finish=directory.finish,
+            sandboxes=sandboxes,
+            other_sandboxes=other_sandboxes,
+            settings=settings,
+            sweep=sweep.step,
+            own=lambda: clear_own(store, providers),
+        )
+        await janitor.run()
+
+    async def ping(self) -> int:
+        """Return the process id; raises what ended the janitor, if something did."""
+        if self._running.done():
+            self._running.result()
+        return os.getpid()
+
+
+async def _persist(open_it: Callable[[], Coroutine[Any, Any, Store]]) -> Store:
+    """Open the database, however often that fails: there is one janitor, and nobody starts it a second time."""
+    wait_s = _AGAIN_S
+    while True:
+        began = time.monotonic()
+        try:
+            return await open_it()
+        except Exception as error:
+            _log.warning("janitor cannot open the database", error=str(error), seconds=time.monotonic() - began)
+        await asyncio.sleep(wait_s)
+        wait_s = min(_AGAIN_MAX_S, wait_s * 2)
+
+
+_Janitor = remote(_JanitorHost)
