@@ -204,8 +204,7 @@ class _SessionHost(_Host["Session"]):
         settings = Settings.model_validate(self._settings)
         self._executor = executor = await _executor(settings)
         parts = await open_parts(settings, executor=executor, host=_host(), rested=give_back, ended=self._ended)
-        session = Session(self._session_id, parts)
-        await session.start()
+        session = await Session.open(self._session_id, parts)
         give_back()
         gc.freeze()  # what is there now stays: later collections need not look at it
         return session

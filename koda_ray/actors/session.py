@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Self
 
 from pydantic import JsonValue
 
@@ -62,7 +63,7 @@ from koda_ray.render.protocol import RenderExecutor
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
 from koda_ray.state.charges import Release
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import AssetRecord, Batch, CommandRecord, Store
+from koda_ray.state.store import AssetRecord, Batch, CommandRecord, SessionRecord, Store
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import instructions, opening, orchestrator_tools, session_block, state_block
 from koda_ray.types import NodeState, new_id, now
@@ -96,10 +97,11 @@ class SessionParts:
 
 
 class Session:
-    """The one activation of a session. Make it, `start` it, `submit` to it, `close` it."""
+    """The one activation of a session. `open` it, `submit` to it, `close` it."""
 
-    def __init__(self, session_id: str, parts: SessionParts) -> None:
-        self.session_id = session_id
+    def __init__(self, record: SessionRecord, parts: SessionParts) -> None:
+        settings = parts.settings
+        self.session_id = record.id
         self._parts = parts
         self._tasks: set[asyncio.Task[None]] = set()
         self._work: asyncio.Task[None] | None = None
@@ -113,15 +115,6 @@ class Session:
         self._not_before = 0.0
         self._putting_away: asyncio.Task[None] | None = None
         self._put_away_at = 0.0
-
-    async def start(self) -> None:
-        """Take the session over, and take up whatever it owes.
-
-        Raises:
-            NotFound: There is no such session.
-        """
-        settings, parts = self._parts.settings, self._parts
-        record = await parts.store.activate(self.session_id, host=parts.host, lease_until=self._lease())
         self._core = SessionCore(
             store=parts.store, record=record, after=self._after, changed=self._committed, fenced=self._fenced
         )
@@ -186,7 +179,21 @@ class Session:
             purse=self._purse,
         )
         self._agents = Lead(orchestrator, crew)
-        activated = NewEvent(type="activated", data={"host": parts.host, "epoch": record.epoch})
+
+    @classmethod
+    async def open(cls, session_id: str, parts: SessionParts) -> Self:
+        """Take a session over, and take up whatever it owes.
+
+        Raises:
+            NotFound: There is no such session.
+        """
+        lease_until = _lease_until(parts.settings)
+        session = cls(await parts.store.activate(session_id, host=parts.host, lease_until=lease_until), parts)
+        await session._begin()
+        return session
+
+    async def _begin(self) -> None:
+        activated = NewEvent(type="activated", data={"host": self._parts.host, "epoch": self._core.epoch})
         dead = Release(kinds=("model",), reason="its process ended")
         await self._core.commit(Batch(events=[activated], charges=[dead]))
         self._spawn(self._heartbeat())
@@ -427,9 +434,6 @@ class Session:
 
     # --- life -----------------------------------------------------------------------------------------------------
 
-    def _lease(self) -> datetime:
-        return now() + timedelta(seconds=self._parts.settings.lease_s)
-
     async def _heartbeat(self) -> None:
         """Keep the lease, save now and then, and end when nobody needs this activation."""
         settings = self._parts.settings
@@ -459,7 +463,7 @@ class Session:
 
     async def _keep_lease(self) -> None:
         moves = self._minutes.going()
-        await self._core.commit(Batch(lease_until=self._lease(), charges=moves))
+        await self._core.commit(Batch(lease_until=_lease_until(self._parts.settings), charges=moves))
         if self.state.owes is not None or self._watchers:
             self._spawn(self._project.extend())
         if not moves or self.state.owes is not None:  # whoever works finds out at the next step
@@ -536,6 +540,10 @@ class Session:
             _log.warning("background task failed", session_id=self.session_id, code=error.code, error=error.message)
         except Exception:
             _log.exception("background task failed", session_id=self.session_id)
+
+
+def _lease_until(settings: Settings) -> datetime:
+    return now() + timedelta(seconds=settings.lease_s)
 
 
 def _stops(command: Command, state: NodeState) -> bool:

@@ -88,8 +88,7 @@ class Studio:
             ended=self._ended,
             hooks=NamedHooks(chosen.hook_names).of,
         )
-        session = Session(session_id, parts)
-        await session.start()
+        session = await Session.open(session_id, parts)
         self.sessions.append(session)
         return session
 

@@ -68,8 +68,7 @@ async def main(folder: Path, session_id: str, point: str, dies_at: int) -> None:
             rested=lambda: None,
             ended=lambda: None,
         )
-        session = Session(session_id, parts)
-        await session.start()
+        session = await Session.open(session_id, parts)
         sandbox = await session._project.sandbox()
         await sandbox.write_files({"src/unsaved.ts": b"export {};"})
         store.left = dies_at

@@ -98,9 +98,7 @@ class Product:
                 parts = await open_parts(
                     self.settings, executor=self.executor, host="test:0", rested=lambda: None, ended=lambda: None
                 )
-                session = Session(session_id, parts)
-                self._active[session_id] = session, parts
-                await session.start()
+                self._active[session_id] = await Session.open(session_id, parts), parts
             return self._active[session_id][0]
 
 
