@@ -28,7 +28,6 @@ from koda_ray.sandbox.base import UNREAD, FileStamp, Sandbox, SandboxProvider, S
 from koda_ray.state import checkpoint
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import AssetRecord, Batch, CheckpointRecord, SandboxRecord
-from koda_ray.studio.orchestrator import asset_path
 from koda_ray.tools.code import THEATRE_STATE_PATH
 from koda_ray.types import new_id, now
 
@@ -232,7 +231,7 @@ class Project:
         new = [asset for asset in await self.assets() if asset.id not in self._placed]
         if new:
             data = [await self._storage.get(asset.key) for asset in new]
-            await sandbox.write_files({asset_path(a): d for a, d in zip(new, data, strict=True)})
+            await sandbox.write_files({a.project_path: d for a, d in zip(new, data, strict=True)})
             self._placed.update(asset.id for asset in new)
 
     async def place_assets(self) -> list[AssetRecord]:

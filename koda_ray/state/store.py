@@ -233,6 +233,12 @@ class AssetRecord:
     key: str
     created_at: datetime
 
+    @property
+    def project_path(self) -> str:
+        """Where it lies in its project: its id keeps two files of one name apart."""
+        suffix = self.name.rsplit(".", 1)[-1].lower() if "." in self.name else "bin"
+        return f"public/assets/{self.id}.{suffix}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ApiKeyRecord:

@@ -26,7 +26,6 @@ from koda_ray.tools.workbench import Workbench
 from koda_ray.types import NodeState
 
 __all__ = [
-    "asset_path",
     "instructions",
     "opening",
     "orchestrator_tools",
@@ -67,12 +66,6 @@ def opening(state: NodeState) -> str:
     return f"Create an animation: {state.prompt}{style}"
 
 
-def asset_path(asset: AssetRecord) -> str:
-    """Where an uploaded file lies in the project: its id keeps two files of one name apart."""
-    suffix = asset.name.rsplit(".", 1)[-1].lower() if "." in asset.name else "bin"
-    return f"public/assets/{asset.id}.{suffix}"
-
-
 def request_context(state: NodeState, assets: Sequence[AssetRecord]) -> dict[str, JsonValue]:
     """What both agents are told of the session: the wish, the choices made and the files to use."""
     plan: JsonValue = state.plan.model_dump(mode="json", by_alias=True) if state.plan else None
@@ -83,7 +76,7 @@ def request_context(state: NodeState, assets: Sequence[AssetRecord]) -> dict[str
         "plan": plan,
         "feedback": list(state.feedback),
         "options": state.options.model_dump(mode="json", by_alias=True, exclude_none=True),
-        "assets": [{"id": a.id, "name": a.name, "mediaType": a.media_type, "path": asset_path(a)} for a in assets],
+        "assets": [{"id": a.id, "name": a.name, "mediaType": a.media_type, "path": a.project_path} for a in assets],
     }
 
 
