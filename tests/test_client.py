@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import get_args, get_origin
 
 import pytest
 from hypothesis import given
@@ -17,7 +23,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from koda_ray.client import Koda, KodaClient, Unreachable
+from koda_ray.config import REPO_ROOT
 from koda_ray.errors import InvalidInput, InvalidTransition, KodaError, NotFound
+from koda_ray.events import Envelope
 from koda_ray.sse import SseDecoder
 from tests.serve.world import free_port, serving, world
 
@@ -208,6 +216,94 @@ async def test_the_plain_form_does_the_same(tmp_path: Path) -> None:
     async with world(tmp_path) as koda:
         assert await asyncio.to_thread(script, koda.url) == ["plan", "preview", "complete"]
     assert (tmp_path / "video.mp4").stat().st_size > 0
+
+
+def _methods(client: type) -> dict[str, Callable[..., object]]:
+    return {
+        name: member
+        for name, member in inspect.getmembers(client, inspect.isfunction)
+        if not name.startswith("_") and name != "close"
+    }
+
+
+def test_the_plain_form_has_every_method_with_its_parameters_and_what_it_returns() -> None:
+    asynchronous, plain = _methods(KodaClient), _methods(Koda)
+    assert len(asynchronous) > 30 and asynchronous.keys() == plain.keys()
+    for name, method in asynchronous.items():
+        theirs, ours = (inspect.signature(each, eval_str=True) for each in (method, plain[name]))
+        assert list(ours.parameters.values()) == list(theirs.parameters.values()), name
+        if inspect.iscoroutinefunction(method):
+            expected = theirs.return_annotation
+        else:
+            assert inspect.isasyncgenfunction(method) and inspect.isgeneratorfunction(plain[name]), name
+            assert get_origin(theirs.return_annotation) is AsyncGenerator
+            expected = Generator[get_args(theirs.return_annotation)]
+        assert ours.return_annotation == expected, name
+        assert not inspect.iscoroutinefunction(plain[name]) and inspect.getdoc(plain[name]) == inspect.getdoc(method)
+    assert inspect.signature(Koda) == inspect.signature(KodaClient)
+    with Koda("http://127.0.0.1:1/") as koda:
+        assert koda.url == KodaClient("http://127.0.0.1:1/").url
+
+
+@pytest.mark.full
+def test_a_type_checker_sees_the_same_of_both(tmp_path: Path) -> None:
+    names = sorted(_methods(KodaClient))
+    lines = ["from koda_ray.client import Koda, KodaClient", "plain = Koda()", "other = KodaClient()"]
+    lines += [f"reveal_type({client}.{name})" for name in names for client in ("plain", "other")]
+    (tmp_path / "asked.py").write_text("\n".join(lines))
+    settings = {"typeCheckingMode": "strict", "extraPaths": [str(REPO_ROOT)], "include": ["asked.py"]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    program = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(tmp_path)]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    told = json.loads(done.stdout)["generalDiagnostics"]
+    assert {each["severity"] for each in told} == {"information"}, told
+    seen = [re.sub(r'^Type of ".*?" is ', "", each["message"]) for each in told]
+    assert len(seen) == 2 * len(names) and not [ours for ours in seen[::2] if "Any" in ours or "Unknown" in ours]
+    for name, ours, theirs in zip(names, seen[::2], seen[1::2], strict=True):
+        awaited = re.sub(r"-> CoroutineType\[Any, Any, (.*)\]\"$", r'-> \1"', theirs)
+        assert ours == re.sub(r"-> AsyncGenerator\[(.*), None\]\"$", r'-> Generator[\1, None, None]"', awaited), name
+
+
+_FOLLOWING = """
+import sys
+from koda_ray.client import Koda
+
+try:
+    with Koda(sys.argv[1]) as koda:
+        for event in koda.follow("ses_1"):
+            print(event.seq, flush=True)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+async def test_an_interrupt_ends_the_plain_form_and_its_connection() -> None:
+    gone = asyncio.Event()
+
+    async def answer(_: Request) -> Response:
+        async def body() -> AsyncIterator[bytes]:
+            told = Envelope(stream_id="ses_1", seq=1, channel="control", type="state_change")
+            yield f"id: 1\ndata: {told.model_dump_json()}\n\n".encode()
+            try:
+                while True:
+                    await asyncio.sleep(0.05)
+                    yield b": still here\n\n"
+            finally:
+                gone.set()
+
+        return StreamingResponse(body(), media_type="text/event-stream")
+
+    async with server(answer) as client:
+        follows = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-c", _FOLLOWING, client.url, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert follows.stdout is not None
+        async with asyncio.timeout(60):
+            assert await follows.stdout.readline() == b"1\n"
+            follows.send_signal(signal.SIGINT)
+            out, err = await follows.communicate()
+            await gone.wait()
+    assert (follows.returncode, out, err) == (0, b"interrupted\n", b"")
 
 
 def test_closing_twice_is_fine() -> None:

@@ -1,0 +1,142 @@
+"""The client without async: the methods of `KodaClient`, each run to its end.
+
+No method is written twice. Parameters, their types and their defaults are those of the asynchronous one, for a type
+checker and an editor as well, and what it returns is what awaiting that gives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, get_args
+
+from koda_ray.client.sessions import KodaClient
+
+__all__ = ["Koda"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _once(
+    method: Callable[Concatenate[KodaClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Koda, P], T]:
+    """Return the method that runs an asynchronous one to its end."""
+
+    @wraps(method)
+    def plain(self: Koda, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(method(self._client, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+
+    return plain
+
+
+def _each(
+    method: Callable[Concatenate[KodaClient, P], AsyncGenerator[T]],
+) -> Callable[Concatenate[Koda, P], Generator[T]]:
+    """Return the method that runs an asynchronous generator item by item, and closes it with its own."""
+
+    @wraps(method)
+    def plain(self: Koda, *args: P.args, **kwargs: P.kwargs) -> Generator[T]:
+        items = method(self._client, *args, **kwargs)  # pyright: ignore[reportPrivateUsage]
+        try:
+            while True:
+                try:
+                    yield self._run(_next(items))  # pyright: ignore[reportPrivateUsage]
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._run(items.aclose())  # pyright: ignore[reportPrivateUsage]
+
+    shown = inspect.signature(method, eval_str=True)  # what help() and inspect tell
+    (item,) = get_args(shown.return_annotation)
+    plain.__dict__["__signature__"] = shown.replace(return_annotation=Generator[item])
+    return plain
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)
+
+
+class Koda:
+    """The same as `KodaClient` without async: every method of it, one at a time.
+
+    Not for use inside a running event loop; use `KodaClient` there.
+
+    Args:
+        url: The server's address, or ``KODA_SERVER``, or this machine's.
+        key: Your key, or ``KODA_API_KEY``; none for a server of your own.
+        timeout_s: Longest wait for one response, in seconds.
+
+    Example:
+        with Koda() as koda:
+            made = koda.create("Create a bouncing ball animation, playful")
+            print(koda.session(made.session_id).state.phase)
+    """
+
+    def __init__(self, url: str | None = None, *, key: str | None = None, timeout_s: float = 60.0) -> None:
+        self._runner = asyncio.Runner()
+        self._closed = False
+        self._client = KodaClient(url, key=key, timeout_s=timeout_s)
+        self.url = self._client.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection; may be called twice."""
+        if not self._closed:
+            self._closed = True
+            self._run(self._client.close())
+            self._runner.close()
+
+    create = _once(KodaClient.create)
+    session = _once(KodaClient.session)
+    sessions = _once(KodaClient.sessions)
+    delete = _once(KodaClient.delete)
+    answer = _once(KodaClient.answer)
+    accept = _once(KodaClient.accept)
+    reject = _once(KodaClient.reject)
+    changes = _once(KodaClient.changes)
+    say = _once(KodaClient.say)
+    cancel = _once(KodaClient.cancel)
+    retry = _once(KodaClient.retry)
+    render = _once(KodaClient.render)
+    approvals = _once(KodaClient.approvals)
+    approve = _once(KodaClient.approve)
+    refuse = _once(KodaClient.refuse)
+    permissions = _once(KodaClient.permissions)
+    rewind = _once(KodaClient.rewind)
+    history = _once(KodaClient.history)
+    fork = _once(KodaClient.fork)
+    budget = _once(KodaClient.budget)
+    session_usage = _once(KodaClient.session_usage)
+    usage = _once(KodaClient.usage)
+    follow = _each(KodaClient.follow)
+    files = _once(KodaClient.files)
+    read_file = _once(KodaClient.read_file)
+    download = _once(KodaClient.download)
+    preview = _once(KodaClient.preview)
+    job = _once(KodaClient.job)
+    jobs = _once(KodaClient.jobs)
+    upload = _once(KodaClient.upload)
+    assets = _once(KodaClient.assets)
+    health = _once(KodaClient.health)
+
+    render_page = _once(KodaClient.render_page)
+    render_batch = _once(KodaClient.render_batch)
+    batch = _once(KodaClient.batch)
+    cancel_batch = _once(KodaClient.cancel_batch)
+    page_render = _once(KodaClient.page_render)
+    page_renders = _once(KodaClient.page_renders)
+    cancel_page_render = _once(KodaClient.cancel_page_render)
+    delete_page_render = _once(KodaClient.delete_page_render)
+    follow_page_render = _each(KodaClient.follow_page_render)
+    download_page_render = _once(KodaClient.download_page_render)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)

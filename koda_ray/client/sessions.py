@@ -1,0 +1,346 @@
+"""The asynchronous client: sessions, and with what it inherits everything that the API does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from pydantic import JsonValue
+
+from koda_ray import errors
+from koda_ray.client.renders import PageRenders
+from koda_ray.client.transport import parse
+from koda_ray.errors import NotFound
+from koda_ray.events import Channel, Envelope
+from koda_ray.types import Budget, Model, RenderOptions, SessionOptions, SessionPermissions
+from koda_ray.wire import (
+    Answer,
+    ApprovalPage,
+    Approve,
+    AssetPage,
+    AssetView,
+    Changes,
+    CommandAccepted,
+    CommandName,
+    CreateSession,
+    FileList,
+    Fork,
+    Health,
+    HistoryView,
+    JobPage,
+    JobView,
+    Message,
+    PreviewLink,
+    Refuse,
+    Reject,
+    Rewind,
+    SessionCreated,
+    SessionPage,
+    SessionUsage,
+    SessionView,
+    UserUsage,
+)
+
+__all__ = ["KodaClient"]
+
+
+class KodaClient(PageRenders):
+    """Talks to a server.
+
+    Args:
+        url: Its address, or ``KODA_SERVER``, or this machine's.
+        key: Your key, or ``KODA_API_KEY``; none for a server of your own.
+        timeout_s: Longest wait for one response, in seconds.
+
+    Example:
+        async with KodaClient() as koda:
+            made = await koda.create("Create a bouncing ball animation, playful")
+            async for event in koda.follow(made.session_id):
+                print(event.wire_name, event.data)
+    """
+
+    # sessions
+
+    async def create(
+        self,
+        prompt: str,
+        *,
+        style: str | None = None,
+        options: SessionOptions | None = None,
+        render: RenderOptions | None = None,
+        asset_ids: tuple[str, ...] = (),
+        permissions: SessionPermissions | None = None,
+        project_id: str | None = None,
+        budget: Budget | None = None,
+        key: str | None = None,
+    ) -> SessionCreated:
+        """Make a session from a prompt. The same ``key`` makes it once, however often this is called.
+
+        Raises:
+            InvalidInput: The prompt or an option is not valid.
+            NotFound: An asset is not there.
+        """
+        body = CreateSession.model_construct(  # the server says what is wrong with it, in one voice for all clients
+            prompt=prompt,
+            project_id=project_id,
+            style=style,
+            options=options or SessionOptions(),
+            render=render,
+            asset_ids=asset_ids,
+            permissions=permissions or SessionPermissions(),
+            budget=budget,
+        )
+        return await self._post("/v1/sessions", body, SessionCreated, key=key)
+
+    async def session(self, session_id: str) -> SessionView:
+        """Read a session's state. Raises NotFound."""
+        return await self._get(_session(session_id), SessionView)
+
+    async def sessions(self, *, limit: int = 50, before: str | None = None) -> SessionPage:
+        """Read a page of your sessions, newest first."""
+        params: dict[str, str] = {"limit": str(limit), **({"before": before} if before else {})}
+        return await self._get("/v1/sessions", SessionPage, params=params)
+
+    async def delete(self, session_id: str) -> None:
+        """Delete a session with everything in it. Raises NotFound."""
+        try:
+            await self._send("DELETE", _session(session_id))
+        except NotFound as error:
+            if "attempt" not in error.context:  # else the try before did it, and only its answer was lost
+                raise
+
+    # commands; each may raise NotFound, InvalidTransition, InvalidInput and Conflict
+
+    async def answer(
+        self, session_id: str, *, option_id: str | None = None, text: str | None = None, key: str | None = None
+    ) -> CommandAccepted:
+        """Answer the question."""
+        return await self._command(session_id, "answer", Answer.model_construct(option_id=option_id, text=text), key)
+
+    async def accept(self, session_id: str, *, key: str | None = None) -> CommandAccepted:
+        """Accept the plan or the preview."""
+        return await self._command(session_id, "accept", None, key)
+
+    async def reject(self, session_id: str, *, feedback: str | None = None, key: str | None = None) -> CommandAccepted:
+        """Reject the plan or the preview."""
+        return await self._command(session_id, "reject", Reject.model_construct(feedback=feedback), key)
+
+    async def changes(self, session_id: str, feedback: str, *, key: str | None = None) -> CommandAccepted:
+        """Ask for something to be different."""
+        return await self._command(session_id, "changes", Changes.model_construct(feedback=feedback), key)
+
+    async def say(self, session_id: str, text: str, *, key: str | None = None) -> CommandAccepted:
+        """Say something to the agents."""
+        return await self._command(session_id, "message", Message.model_construct(text=text), key)
+
+    async def cancel(self, session_id: str, *, key: str | None = None) -> CommandAccepted:
+        """Stop the work under way."""
+        return await self._command(session_id, "cancel", None, key)
+
+    async def retry(self, session_id: str, *, key: str | None = None) -> CommandAccepted:
+        """Try again after an error."""
+        return await self._command(session_id, "retry", None, key)
+
+    async def render(
+        self, session_id: str, options: RenderOptions | None = None, *, key: str | None = None
+    ) -> CommandAccepted:
+        """Render the final video."""
+        return await self._command(session_id, "render", options or RenderOptions(), key)
+
+    async def approvals(self, session_id: str, *, pending: bool = False) -> ApprovalPage:
+        """Read what waits for you, or waited: questions, plans, previews, tool calls with their diffs."""
+        params = {"pending": "true"} if pending else {}
+        return await self._get(f"{_session(session_id)}/approvals", ApprovalPage, params=params)
+
+    async def approve(
+        self,
+        session_id: str,
+        approval_id: str,
+        *,
+        arguments: Mapping[str, JsonValue] | None = None,
+        key: str | None = None,
+    ) -> CommandAccepted:
+        """Let the tool call that waits run, as proposed or with other arguments."""
+        body = Approve.model_construct(arguments=None if arguments is None else dict(arguments))
+        return await self._post(f"{_approval(session_id, approval_id)}/approve", body, CommandAccepted, key=key)
+
+    async def refuse(
+        self, session_id: str, approval_id: str, *, reason: str | None = None, key: str | None = None
+    ) -> CommandAccepted:
+        """Refuse the tool call that waits; the agents read why."""
+        body = Refuse.model_construct(reason=reason)
+        return await self._post(f"{_approval(session_id, approval_id)}/reject", body, CommandAccepted, key=key)
+
+    async def permissions(
+        self, session_id: str, permissions: SessionPermissions, *, key: str | None = None
+    ) -> CommandAccepted:
+        """Say what the agents may do by themselves from now on."""
+        return await self._command(session_id, "permissions", permissions, key)
+
+    async def rewind(
+        self, session_id: str, to: str | None = None, *, undo: bool = False, key: str | None = None
+    ) -> CommandAccepted:
+        """Put a session back to a message, a checkpoint or a head; or ``undo`` that it was put back.
+
+        Raises:
+            NotFound: POINT_NOT_FOUND, or NOTHING_TO_UNDO.
+        """
+        return await self._command(session_id, "rewind", Rewind.model_construct(to=to, undo=undo), key)
+
+    # its past
+
+    async def history(self, session_id: str) -> HistoryView:
+        """List where a session can go back to, oldest first."""
+        return await self._get(f"{_session(session_id)}/history", HistoryView)
+
+    async def fork(self, session_id: str, *, at: str | None = None, key: str | None = None) -> SessionCreated:
+        """Make another session at a point of this one; where it is now when none is named.
+
+        Raises:
+            NotFound: There is no such session, or no such point (POINT_NOT_FOUND).
+        """
+        return await self._post(f"{_session(session_id)}/fork", Fork.model_construct(at=at), SessionCreated, key=key)
+
+    async def budget(self, session_id: str, budget: Budget, *, key: str | None = None) -> CommandAccepted:
+        """Set how much the session may use in all; one that waits for more goes on."""
+        return await self._command(session_id, "budget", budget, key)
+
+    # what was used
+
+    async def session_usage(self, session_id: str) -> SessionUsage:
+        """Read what a session has used, and its limits. Raises NotFound."""
+        return await self._get(f"{_session(session_id)}/usage", SessionUsage)
+
+    async def usage(self, *, month: str | None = None) -> UserUsage:
+        """Read what all of your work has used in a month (``2026-11``); the present one when None."""
+        return await self._get("/v1/usage", UserUsage, params={"month": month} if month else {})
+
+    # events
+
+    async def follow(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        channels: Channel | Collection[Channel] | None = None,
+        give_up_s: float = 60.0,
+    ) -> AsyncGenerator[Envelope]:
+        """Yield events with ``seq > after``, coming back after every broken connection, until the session is deleted.
+
+        A ``resync`` says that progress events are left out (see `koda_ray.events.Resync`): what was put together from
+        them is to be read anew, and with the reason ``ahead`` the state is, too.
+
+        Args:
+            session_id: The session.
+            after: The last number seen; 0 for all.
+            channels: Only what is on these: ``progress``, ``control``, ``monitor``; everything when None.
+            give_up_s: How long to go on trying while no server answers, in seconds.
+
+        Raises:
+            InvalidInput: There is no such channel.
+            NotFound: There is no such session.
+            Unreachable: No server answered for ``give_up_s`` seconds.
+        """
+        path = f"{_session(session_id)}/events"
+        async with aclosing(self._events(path, after, give_up_s, channels=channels)) as events:
+            async for envelope in events:
+                yield envelope
+
+    # what was made
+
+    async def files(self, session_id: str) -> FileList:
+        """List the project's files as of the newest checkpoint."""
+        return await self._get(f"{_session(session_id)}/files", FileList)
+
+    async def read_file(self, session_id: str, path: str) -> bytes:
+        """Read one of the project's files. Raises NotFound and InvalidPath."""
+        return (await self._send("GET", f"{_session(session_id)}/files/{_escaped(path)}")).content
+
+    async def download(
+        self,
+        session_id: str,
+        target: Path,
+        *,
+        what: Literal["video", "thumbnail"] = "video",
+        kind: Literal["preview", "final"] | None = None,
+        on_bytes: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Save a video or its still picture, going on where a broken connection left off.
+
+        Args:
+            session_id: The session.
+            target: The file, replaced in one step once everything is there.
+            what: The video or its thumbnail.
+            kind: Which video; else the final one where there is one.
+            on_bytes: Called with the bytes so far and in all.
+
+        Returns:
+            The file's size in bytes.
+
+        Raises:
+            NotFound: VIDEO_NOT_READY.
+        """
+        params = {"kind": kind} if kind else {}
+        return await self._fetch(f"{_session(session_id)}/{what}", target, params=params, on_bytes=on_bytes)
+
+    async def preview(self, session_id: str) -> PreviewLink:
+        """Start the running page where needed, and get its address for an hour."""
+        return await self._post(f"{_session(session_id)}/preview", None, PreviewLink)
+
+    async def job(self, job_id: str) -> JobView:
+        """Read a render job. Raises NotFound."""
+        return await self._get(f"/v1/jobs/{quote(job_id, safe='')}", JobView)
+
+    async def jobs(self, session_id: str) -> JobPage:
+        """List a session's render jobs, newest first."""
+        return await self._get(f"{_session(session_id)}/jobs", JobPage)
+
+    # assets and health
+
+    async def upload(self, path: Path, *, media_type: str | None = None, session_id: str | None = None) -> AssetView:
+        """Upload a picture or a sound; name its id when making a session, or give it to one that exists.
+
+        Raises:
+            InvalidInput: UNSUPPORTED_TYPE, BODY_TOO_LARGE, or the file cannot be read.
+        """
+        try:
+            data = await asyncio.to_thread(path.read_bytes)
+        except OSError as error:
+            raise errors.InvalidInput(f"cannot read {path}: {error.strerror or error}") from error
+        files = {"file": (path.name, data, media_type or "application/octet-stream")}
+        form = {"sessionId": session_id} if session_id else None
+        return parse(AssetView, await self._send("POST", "/v1/assets", files=files, data=form, attempts=1))
+
+    async def assets(self, session_id: str) -> AssetPage:
+        """List a session's uploaded files."""
+        return await self._get(f"{_session(session_id)}/assets", AssetPage)
+
+    async def health(self) -> Health:
+        """Ask whether the server answers."""
+        return parse(Health, await self._send("GET", "/v1/health", attempts=1))
+
+    # underneath
+
+    async def _command(
+        self, session_id: str, name: CommandName, body: Model | None, key: str | None
+    ) -> CommandAccepted:
+        path = f"{_session(session_id)}/{'messages' if name == 'message' else name}"
+        return await self._post(path, body, CommandAccepted, key=key)
+
+
+def _session(session_id: str) -> str:
+    return f"/v1/sessions/{quote(session_id, safe='')}"
+
+
+def _approval(session_id: str, approval_id: str) -> str:
+    return f"{_session(session_id)}/approvals/{quote(approval_id, safe='')}"
+
+
+def _escaped(path: str) -> str:
+    """Escape a file's path for an address; dots too, where they would be tidied away instead of refused."""
+    parts = [part.replace(".", "%2E") if part in (".", "..") else quote(part, safe="") for part in path.split("/")]
+    return "/".join(parts)
