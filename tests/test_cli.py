@@ -186,7 +186,7 @@ async def test_a_folder_holds_one_state_of_a_session(koda: World, shell: Shell, 
     session_id = (await client.sessions()).sessions[0].id
     (made / "source/src/relic.tsx").write_text("of an earlier version")
     (made / "notes.txt").write_text("somebody's own")
-    await shell("render", session_id, "--format", "webm")
+    await shell("final", session_id, "--format", "webm")
     assert (await shell("watch", session_id, "--out", "made")).status == Exit.DONE
     names = {"video.webm", "preview.mp4", "thumbnail.jpg", "report.json", "source", "earlier", "notes.txt"}
     assert {path.name for path in made.iterdir()} == names
@@ -269,7 +269,7 @@ async def test_one_step_at_a_time(koda: World, shell: Shell, client: KodaClient)
     assert (await shell("say", session_id, "make the ball red")).status == 0
     await until(client, session_id, "preview")
     assert (await client.session(session_id)).state.feedback[-1] == "make the ball red"
-    assert (await shell("render", session_id, "--resolution", "4k", "--format", "webm")).status == 0
+    assert (await shell("final", session_id, "--resolution", "4k", "--format", "webm")).status == 0
     await until(client, session_id, "complete")
     shown = await shell("show", session_id)
     assert "complete" in shown.out and "make the ball red" in shown.out and "Drop in" in shown.out
@@ -458,6 +458,7 @@ async def test_leaving_at_a_question(shell: Shell, client: KodaClient) -> None:
         (["create", "a ball", "--fps", "25"], Exit.USAGE, "--fps"),
         (["create", "a ball", "--resolution", "8k"], Exit.USAGE, "720p, 1080p, 4k"),
         (["create", "a ball", "--asset", "none.png"], Exit.USAGE, "none.png"),
+        (["final", "ses_1", "--fps", "25"], Exit.USAGE, "neither 30 nor 60"),
         (["show", "ses_unknown"], Exit.NOT_FOUND, "ses_unknown"),
         (["accept", "ses_unknown"], Exit.NOT_FOUND, "ses_unknown"),
         (["nonsense"], Exit.USAGE, "nonsense"),

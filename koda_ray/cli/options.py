@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
@@ -14,11 +15,7 @@ if TYPE_CHECKING:
     from koda_ray.wire import CommandAccepted
 
 __all__ = [
-    "Aspect",
     "Assets",
-    "Container",
-    "Duration",
-    "Fps",
     "Json",
     "Mode",
     "Out",
@@ -27,8 +24,9 @@ __all__ = [
     "Prompt",
     "Server",
     "Session",
-    "Size",
-    "Style",
+    "Shown",
+    "VideoOptions",
+    "Wishes",
     "Work",
     "Yes",
     "checked",
@@ -59,12 +57,6 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FOLDER", help="Where to save it; else out/ and the prompt's first words."),
 ]
-Style = Annotated[str | None, typer.Option(metavar="TEXT", help="The style, so that it need not be asked.")]
-Duration = Annotated[float | None, typer.Option(metavar="SECONDS", help="How long the video should be.")]
-Aspect = Annotated[str | None, typer.Option(metavar="W:H", help="Shape of the picture: 16:9, 9:16, 1:1 or 4:5.")]
-Fps = Annotated[int | None, typer.Option(metavar="N", help="Frames a second: 30 or 60.")]
-Size = Annotated[str | None, typer.Option("--resolution", metavar="SIZE", help="720p, 1080p or 4k.")]
-Container = Annotated[str | None, typer.Option("--format", metavar="KIND", help="mp4 or webm.")]
 Assets = Annotated[list[Path] | None, typer.Option("--asset", metavar="FILE", help="A picture or sound; repeatable.")]
 Mode = Annotated[
     str | None,
@@ -73,14 +65,49 @@ Mode = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def render_options(resolution: str, fps: int, container: str) -> RenderOptions:
-    """Return how a session's video is rendered.
+@dataclass(frozen=True)
+class VideoOptions:
+    """How a session's video is rendered."""
+
+    fps: Annotated[int | None, typer.Option(metavar="N", help="Frames a second: 30 or 60.")] = None
+    resolution: Annotated[str | None, typer.Option(metavar="SIZE", help="720p, 1080p or 4k.")] = None
+    format: Annotated[str | None, typer.Option(metavar="KIND", help="mp4 or webm.")] = None
+
+    @property
+    def given(self) -> bool:
+        """Whether any of them was said."""
+        return self != VideoOptions()
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a session's video should be like."""
+
+    style: Annotated[str | None, typer.Option(metavar="TEXT", help="The style, so that it need not be asked.")] = None
+    duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long the video should be.")] = None
+    aspect: Annotated[str | None, typer.Option(metavar="W:H", help="Shape of the picture: 16:9, 9:16, 1:1 or 4:5.")] = (
+        None
+    )
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How something is shown."""
+
+    plain: Plain = False
+    json: Json = False
+
+
+def render_options(video: VideoOptions) -> RenderOptions:
+    """Return how a session's video is rendered; what was not said is 1080p, 60 frames a second, mp4.
 
     Raises:
         typer.BadParameter: A value is none that there is.
     """
     from koda_ray.types import RenderOptions
 
+    resolution, container = video.resolution or "1080p", video.format or "mp4"
+    fps = 60 if video.fps is None else video.fps
     for name, value, allowed in (("--resolution", resolution, Resolution), ("--format", container, Format)):
         if value not in get_args(allowed):
             raise typer.BadParameter(f"{value!r} is none of {', '.join(get_args(allowed))}", param_hint=name)

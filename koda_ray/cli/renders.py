@@ -2,144 +2,72 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
-from koda_ray.cli.options import (
-    Json,
-    Plain,
-    Server,
-    render_options,
-    tell,
-)
+from koda_ray.cli.options import Json, Server, Shown
+from koda_ray.cli.page_options import Encoding, Input, Picture, Work
+from koda_ray.cli.shapes import OfPages, spread
+
+if TYPE_CHECKING:
+    from koda_ray.render.api import Options
 
 __all__ = ["app"]
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(cls=OfPages)
+@spread
 def render(
-    what: Annotated[
+    page: Annotated[
         str,
         typer.Argument(
-            metavar="PATH|ID",
-            help="A folder with an index.html, a zip, a built Vite project, an .html file; or a session's id.",
+            metavar="PATH",
+            help="A folder with an index.html, a zip, a built Vite project, or an .html file.",
             show_default=False,
         ),
     ],
+    *,
     out: Annotated[
         str | None,
         typer.Option(
             "--out", "-o", metavar="FILE", help="The video: .mp4 .webm .mov .gif .zip; a batch: card-{name}.mp4."
         ),
     ] = None,
-    fps: Annotated[str | None, typer.Option(metavar="N", help="Frames a second: 30, 29.97, 30000/1001.")] = None,
-    size: Annotated[str | None, typer.Option(metavar="WxH", help="The page's viewport, such as 1920x1080.")] = None,
-    scale: Annotated[float | None, typer.Option(metavar="N", help="Pixels per CSS pixel: 2 makes 4K of 1080p.")] = None,
-    duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="Else what the page says.")] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="preview, final, 720p, 1080p, 4k, youtube, youtube-shorts, instagram-reels, tiktok, twitter or x.",
-        ),
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option(metavar="KIND", help="mp4, webm, mov, gif or png (a zip of pictures).")
-    ] = None,
-    crf: Annotated[
-        int | None, typer.Option(metavar="N", help="Quality, 0 (lossless) to 51; 18 where not given.")
-    ] = None,
-    bitrate: Annotated[str | None, typer.Option(metavar="RATE", help="Instead of --crf: 8M, 800k.")] = None,
-    effort: Annotated[
-        str, typer.Option(metavar="KIND", help="fast; small for a smaller file, draft for less time.")
-    ] = "fast",
-    alpha: Annotated[bool, typer.Option("--alpha", help="Keep what is transparent (webm, mov, gif, png).")] = False,
-    audio: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE[@START]", help="Sound; also ,volume=0.5,fade-in=1,fade-out=2,trim=3,length=5. Repeatable."
-        ),
-    ] = None,
-    props: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Data for the page (window.__kodaProps); a list, .csv or .jsonl makes a video per row."
-        ),
-    ] = None,
-    workers: Annotated[int | None, typer.Option(metavar="N", help="Browsers at once; else 4 for 3 processors.")] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the page's random numbers.")] = 1,
-    entry: Annotated[str | None, typer.Option(metavar="FILE", help="The page, where it is not index.html.")] = None,
-    trim: Annotated[bool, typer.Option("--trim", help="Cut what is longer than the preset's platform takes.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Render a sample a second time and compare.")] = False,
-    lenient: Annotated[bool, typer.Option("--lenient", help="Go on where the page throws.")] = False,
-    report: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Save the report, the contact sheet and a still picture too.")
-    ] = None,
-    resolution: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Of a session: 720p, 1080p or 4k.", show_default=False)
-    ] = None,
-    plain: Plain = False,
-    json: Json = False,
-    server: Server = None,
+    picture: Picture,
+    encoding: Encoding,
+    given: Input,
+    work: Work,
+    shown: Shown,
 ) -> None:
-    """Render a page to a video, here and now, without a server; or a session's video again.
+    """Render a page to a video, here and now, without a server.
 
     Ctrl-C ends everything; what is finished is kept in KODA_DATA_DIR, and the same command goes on where it was.
     """
-    given = {
-        "--out": out,
-        "--size": size,
-        "--scale": scale,
-        "--duration": duration,
-        "--preset": preset,
-        "--crf": crf,
-        "--bitrate": bitrate,
-        "--audio": audio,
-        "--props": props,
-        "--workers": workers,
-        "--entry": entry,
-        "--report": report,
-    }
-    if what.startswith("ses_") and not Path(what).exists():
-        wrong = [name for name, value in given.items() if value is not None]
-        if wrong:
-            raise typer.BadParameter("is for pages; a session takes --resolution, --fps and --format", param_hint=wrong)
-        if fps is not None and fps not in ("30", "60"):
-            raise typer.BadParameter(f"{fps} is neither 30 nor 60", param_hint="--fps")
-        options = render_options(resolution or "1080p", int(fps or 60), format or "mp4")
-        tell(what, server, lambda client: client.render(what, options))
-        return
-    for name, value in (("--resolution", resolution), ("--server", server)):
-        if value is not None:
-            raise typer.BadParameter(
-                f"is for sessions, and {what!r} is a page: use --preset or --size", param_hint=name
-            )
     from koda_ray.console import pages
+    from koda_ray.console.rendering import Face, PageJob
 
     wishes = {
-        "fps": fps,
-        "size": pages.read_size(size),
-        "scale": scale,
-        "duration": duration,
-        "preset": preset,
-        "format": pages.read_format(format),
-        "crf": crf,
-        "bitrate_kbps": pages.read_bitrate(bitrate),
-        "effort": pages.read_effort(effort),
-        "alpha": alpha,
-        "audio": audio,
-        "seed": seed,
-        "entry": entry,
-        "trim": trim,
-        "verify": verify,
-        "lenient": lenient,
-        "report": report,
+        **asdict(picture),
+        "size": pages.read_size(picture.size),
+        "format": pages.read_format(encoding.format),
+        "crf": encoding.crf,
+        "bitrate_kbps": pages.read_bitrate(encoding.bitrate),
+        "effort": pages.read_effort(encoding.effort),
+        "audio": encoding.audio,
+        "seed": given.seed,
+        "entry": given.entry,
+        "lenient": given.lenient,
+        "verify": work.verify,
+        "report": work.report,
     }
-    pages.render_page(Path(what), out, wishes, props=props, workers=workers, plain=plain, json=json)
+    options = cast("Options", {name: value for name, value in wishes.items() if value is not None})
+    job = PageJob(Path(page), options, workers=work.workers)
+    pages.render_page(job, out, props=given.props, face=Face(plain=shown.plain, json=shown.json))
 
 
 @app.command("renders")

@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from koda_ray.cli.options import (
-    Aspect,
     Assets,
-    Container,
-    Duration,
-    Fps,
     Json,
     Mode,
     Out,
@@ -23,8 +19,8 @@ from koda_ray.cli.options import (
     Prompt,
     Server,
     Session,
-    Size,
-    Style,
+    VideoOptions,
+    Wishes,
     Work,
     Yes,
     checked,
@@ -33,7 +29,7 @@ from koda_ray.cli.options import (
     run,
     tell,
 )
-from koda_ray.cli.shapes import Spoken
+from koda_ray.cli.shapes import Spoken, spread
 from koda_ray.console.exits import Exit, Left
 from koda_ray.errors import InvalidInput
 
@@ -50,16 +46,14 @@ app = typer.Typer()
 
 
 @app.command(cls=Spoken)
+@spread
 def create(
     prompt: Prompt,
+    *,
     yes: Yes = False,
     out: Out = None,
-    style: Style = None,
-    duration: Duration = None,
-    aspect: Aspect = None,
-    fps: Fps = None,
-    resolution: Size = None,
-    format: Container = None,
+    wishes: Wishes,
+    video: VideoOptions,
     asset: Assets = None,
     mode: Mode = None,
     plain: Plain = False,
@@ -71,40 +65,36 @@ def create(
     """
     from koda_ray.console import job
 
-    wanted = _job(prompt, style, duration, aspect, fps, resolution, format, asset, mode)
+    wanted = _job(prompt, wishes, video, asset, mode)
     job.create(wanted, job.Faces.of(yes=yes, plain=plain), server=server, out=out)
 
 
 @app.command(cls=Spoken)
+@spread
 def demo(
     prompt: Annotated[str, typer.Argument(help="What to make.")] = DEMO_PROMPT,
+    *,
     out: Out = None,
-    style: Style = None,
-    duration: Duration = None,
-    aspect: Aspect = None,
-    fps: Fps = None,
-    resolution: Size = None,
-    format: Container = None,
+    wishes: Wishes,
+    video: VideoOptions,
     plain: Plain = False,
     server: Server = None,
 ) -> None:
     """Make a bouncing ball (or what you say), accepting everything."""
     from koda_ray.console import job
 
-    wanted = _job(prompt, style, duration, aspect, fps, resolution, format, None)
+    wanted = _job(prompt, wishes, video)
     folder = out or (DEMO_OUT if prompt == DEMO_PROMPT else None)
     job.create(wanted, job.Faces.of(yes=True, plain=plain), server=server, out=folder)
 
 
 @app.command(cls=Spoken)
+@spread
 def new(
     prompt: Prompt,
-    style: Style = None,
-    duration: Duration = None,
-    aspect: Aspect = None,
-    fps: Fps = None,
-    resolution: Size = None,
-    format: Container = None,
+    *,
+    wishes: Wishes,
+    video: VideoOptions,
     asset: Assets = None,
     mode: Mode = None,
     server: Server = None,
@@ -115,7 +105,7 @@ def new(
     """
     from koda_ray.console import job
 
-    wanted = _job(prompt, style, duration, aspect, fps, resolution, format, asset, mode)
+    wanted = _job(prompt, wishes, video, asset, mode)
     with job.with_server(job.Faces.of(yes=False, plain=not sys.stdout.isatty()), server, keep=True) as (url, _):
         typer.echo(run(_new(url, wanted)))
 
@@ -291,6 +281,14 @@ def retry(session: Session, server: Server = None) -> None:
 
 
 @app.command()
+@spread
+def final(session: Session, video: VideoOptions, server: Server = None) -> None:
+    """Render a session's video: its preview, or once more in another size, frame rate or format."""
+    options = render_options(video)
+    tell(session, server, lambda client: client.render(session, options))
+
+
+@app.command()
 def history(session: Session, json: Json = False, server: Server = None) -> None:
     """List where a session can go back to (koda rewind), or another begin (koda fork)."""
     from rich.console import Console
@@ -463,13 +461,9 @@ def _arguments(text: str | None) -> dict[str, Any] | None:
 
 def _job(
     prompt: str,
-    style: str | None,
-    duration: float | None,
-    aspect: str | None,
-    fps: int | None,
-    resolution: str | None,
-    container: str | None,
-    assets: list[Path] | None,
+    wishes: Wishes,
+    video: VideoOptions,
+    assets: list[Path] | None = None,
     mode: str | None = None,
 ) -> NewJob:
     from koda_ray.console.job import NewJob
@@ -478,14 +472,13 @@ def _job(
     text = sys.stdin.read() if prompt == "-" else prompt
     if not text.strip():  # said before a server is started for it
         raise typer.BadParameter("the prompt is empty; say something like 'a bouncing ball'", param_hint="prompt")
-    given = {"duration": duration, "aspect": aspect, "fps": fps}
+    given = {"duration": wishes.duration, "aspect": wishes.aspect, "fps": video.fps}
     options = checked(SessionOptions, {name: value for name, value in given.items() if value is not None})
-    wishes = resolution is not None or container is not None or fps is not None
-    render = render_options(resolution or "1080p", fps or 60, container or "mp4") if wishes else None
+    render = render_options(video) if video.given else None
     for path in assets or []:
         if not path.is_file():
             raise typer.BadParameter(f"there is no file {str(path)!r}", param_hint="--asset")
-    return NewJob(text, style, options, render, tuple(assets or ()), permissions(mode))
+    return NewJob(text, wishes.style, options, render, tuple(assets or ()), permissions(mode))
 
 
 async def _new(url: str, job: NewJob) -> str:

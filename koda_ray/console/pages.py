@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
 
-from koda_ray.console.rendering import Face, render_batch, render_one
+from koda_ray.console.rendering import Face, PageJob, render_batch, render_one
 from koda_ray.errors import InvalidInput
-from koda_ray.render.api import SUFFIXES, Options
+from koda_ray.render.api import SUFFIXES
 from koda_ray.render.rows import Row, read_props
 from koda_ray.render.spec import Effort, VideoFormat
 
@@ -20,42 +20,28 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmM]?)(?:bit/s|bps)?")
 _ENDINGS = {format: suffix for suffix, format in SUFFIXES.items()}
 
 
-def render_page(
-    path: Path,
-    out: str | None,
-    wishes: Mapping[str, object],
-    *,
-    props: str | None,
-    workers: int | None,
-    plain: bool,
-    json: bool,
-) -> None:
+def render_page(job: PageJob, out: str | None, *, props: str | None, face: Face) -> None:
     """Render a page, or one video for each row of its data, and show it.
 
     Args:
-        path: The page.
+        job: The page, and what is wanted of it.
         out: The video's name; for a batch, with fields of the row in braces.
-        wishes: `Options`, with None for what was not said.
         props: The data's file.
-        workers: How many browsers at once.
-        plain: Lines, also on a terminal.
-        json: One JSON document at the end.
+        face: How it is shown.
 
     Raises:
         KodaError: As `koda_ray.render.api.render`.
         Left: It was interrupted, or a row failed.
     """
-    options = cast("Options", {name: value for name, value in wishes.items() if value is not None})
     data = None if props is None else read_props(props)
-    face = Face(plain=plain, json=json)
     batch = isinstance(data, list)
-    name = out or usual_out(path, options.get("format", "mp4"), batch=batch)
+    name = out or usual_out(job.page, job.options.get("format", "mp4"), batch=batch)
     if batch:
-        render_batch(path, name, cast("list[Row]", data), face, workers=workers, options=options)
+        render_batch(job, name, cast("list[Row]", data), face)
         return
     if data is not None:
-        options["props"] = data
-    render_one(path, Path(name), face, workers=workers, options=options)
+        job = replace(job, options={**job.options, "props": data})
+    render_one(job, Path(name), face)
 
 
 def usual_out(path: Path, format: VideoFormat, *, batch: bool) -> str:

@@ -28,12 +28,21 @@ from koda_ray.render import protocol
 from koda_ray.render.api import Options, Rendered, RowDone, render, render_rows
 from koda_ray.render.rows import Row
 
-__all__ = ["Face", "render_batch", "render_one"]
+__all__ = ["Face", "PageJob", "render_batch", "render_one"]
 
 _STEP_PERCENT = 10
 _NAME, _BAR, _SAID = 32, 30, 49
 """Columns of a wide terminal: a name and a bar at most, and what is said of it; a narrow one halves the first two."""
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PageJob:
+    """A page, what is wanted of its video or videos, and how many browsers at once make them."""
+
+    page: Path
+    options: Options
+    workers: int | None = None
 
 
 @dataclass
@@ -69,7 +78,7 @@ class Face:
         sys.stdout.write(f"{json.dumps(data, indent=2, ensure_ascii=False)}\n")
 
 
-def render_one(path: Path, out: Path, face: Face, *, workers: int | None, options: Options) -> None:
+def render_one(job: PageJob, out: Path, face: Face) -> None:
     """Render one video, show it, and say what came of it.
 
     Raises:
@@ -82,7 +91,7 @@ def render_one(path: Path, out: Path, face: Face, *, workers: int | None, option
             async def tell(progress: protocol.Progress) -> None:
                 screen.progress(out.name, progress)
 
-            return await render(path, out, workers=workers, on_progress=tell, **options)
+            return await render(job.page, out, workers=job.workers, on_progress=tell, **job.options)
 
         made = _run(work())
         screen.over(out.name)
@@ -94,7 +103,7 @@ def render_one(path: Path, out: Path, face: Face, *, workers: int | None, option
         face.line(f"  {note}")
 
 
-def render_batch(path: Path, out: str, rows: list[Row], face: Face, *, workers: int | None, options: Options) -> None:
+def render_batch(job: PageJob, out: str, rows: list[Row], face: Face) -> None:
     """Render one video for each row, and say at the end which there are.
 
     Raises:
@@ -114,7 +123,9 @@ def render_batch(path: Path, out: str, rows: list[Row], face: Face, *, workers: 
             async def tell(index: int, progress: protocol.Progress) -> None:
                 screen.progress(f"row {index}", progress)
 
-            return await render_rows(path, out, rows, workers=workers, on_progress=tell, on_done=over, **options)
+            return await render_rows(
+                job.page, out, rows, workers=job.workers, on_progress=tell, on_done=over, **job.options
+            )
 
         done = _run(work())
     failed = [one for one in done if one.error is not None]
