@@ -236,7 +236,9 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview_port: i
     try:
         await start_janitor(settings)
         signer = Signer.from_settings(settings)
-        app = create_preview_app(directory, signer, api_port=port, reach=reaching(store, providers))
+        app = create_preview_app(
+            directory, signer, api_port=port, reach=reaching(store, providers), origin=settings.preview_origin
+        )
         config = uvicorn.Config(
             app,
             host=settings.host,
@@ -248,7 +250,7 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview_port: i
         server = _Server(config)
         preview = asyncio.create_task(server.serve())
         url = f"http://{shown}:{port}"
-        runfile.write(path, url=url, preview_url=f"http://{shown}:{preview_port}")
+        runfile.write(path, url=url, preview_url=settings.preview_origin or f"http://{shown}:{preview_port}")
         _log.info("serving", url=url, preview_port=preview_port, pid=os.getpid())
         try:
             await asyncio.wait({preview, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)

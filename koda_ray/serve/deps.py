@@ -71,8 +71,8 @@ class SessionDirectory(Protocol):
 class ApiDeps:
     """The parts of a running application.
 
-    The live preview answers at ``preview_origin`` (``https://host``, no path) where one is given, else on
-    ``preview_port`` of the host that the API was asked at; with neither it is turned off.
+    The live preview answers at the origin that the settings name, else on ``preview_port`` of the host that the API was
+    asked at; with neither it is turned off.
     ``draining`` is set before shutdown: open event streams end, and clients come back to whoever serves next.
     """
 
@@ -82,6 +82,5 @@ class ApiDeps:
     directory: SessionDirectory
     auth: Authenticator
     signer: Signer
-    preview_origin: str | None = None
     preview_port: int | None = None
     draining: asyncio.Event = field(default_factory=asyncio.Event)

@@ -90,6 +90,7 @@ class _Proxy:
     api_port: int
     watchers: Watchers | None
     reach: Reach | None
+    origin: str | None
     upstreams: dict[_Key, _Upstream] = field(default_factory=dict["_Key", _Upstream])
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -141,7 +142,12 @@ class _Proxy:
 
 
 def create_preview_app(
-    directory: SessionDirectory | None, signer: Signer, *, api_port: int, reach: Reach | None = None
+    directory: SessionDirectory | None,
+    signer: Signer,
+    *,
+    api_port: int,
+    reach: Reach | None = None,
+    origin: str | None = None,
 ) -> Starlette:
     """Build the preview's application.
 
@@ -150,8 +156,9 @@ def create_preview_app(
         signer: Checks the addresses that the API handed out.
         api_port: The API's port: pages of that port on the same host may show the preview in a frame.
         reach: Says where ports of people's own sandboxes answer; None where they are not shown.
+        origin: Where browsers find this application, if not where it is asked: somebody may stand in front of it.
     """
-    proxy = _Proxy(directory, signer, api_port, None if directory is None else Watchers(directory), reach)
+    proxy = _Proxy(directory, signer, api_port, None if directory is None else Watchers(directory), reach, origin)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -206,7 +213,8 @@ def _belongs(proxy: _Proxy, request: Request) -> Response:
     found = urlsplit(request.headers.get("referer", ""))
     start, _, rest = found.path.removeprefix("/").partition("/")
     token = rest.partition("/")[0]
-    if start != "p" or found.netloc != request.headers.get("host") or proxy.signer.check(token).port is None:
+    ours = urlsplit(proxy.origin).netloc if proxy.origin is not None else request.headers.get("host")
+    if start != "p" or found.netloc != ours or proxy.signer.check(token).port is None:
         raise NotFound("there is no page at this address")
     raw = (request.scope.get("raw_path") or request.scope["path"].encode()).decode("latin-1")
     query = request.scope["query_string"].decode("latin-1")
@@ -297,7 +305,7 @@ async def _stream(answer: httpx.Response) -> AsyncIterator[bytes]:
 
 def _guard(proxy: _Proxy, connection: HTTPConnection, *, port: bool) -> dict[str, str]:
     """Return the headers that keep the page where it is; one of a port tells this proxy, and nobody else, its own."""
-    url = connection.url
+    url = connection.url if proxy.origin is None else urlsplit(proxy.origin)
     own = f"{url.hostname}:{url.port}" if url.port else str(url.hostname)
     names = (
         {str(url.hostname), "127.0.0.1", "localhost"} if url.hostname in ("127.0.0.1", "localhost") else {url.hostname}

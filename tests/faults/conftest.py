@@ -33,6 +33,7 @@ from koda_ray.types import NodeState
 from tests import leaks
 from tests.actors.script import APP, studio_model
 from tests.llm.server import Answer, ModelServer, ScriptedModel
+from tests.serve.world import free_port
 
 __all__ = ["Rig", "until"]
 
@@ -187,7 +188,9 @@ async def _rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
     await asyncio.to_thread(folder.chmod, 0o755)
     rigs: list[Rig] = []
     with ModelServer(ScriptedModel(lambda request: rigs[0].respond(request))) as model:
-        rigs.append(Rig(folder, model, KODA_HEARTBEAT_S="2", KODA_IDLE_TIMEOUT_S="5", KODA_LEASE_S="1.5"))
+        port = str(free_port())  # previews have a host of their own, as behind a proxy
+        shown = {"KODA_PREVIEW_PORT": port, "KODA_PREVIEW_ORIGIN": f"http://localhost:{port}"}
+        rigs.append(Rig(folder, model, KODA_HEARTBEAT_S="2", KODA_IDLE_TIMEOUT_S="5", KODA_LEASE_S="1.5", **shown))
         await rigs[0].open()
         try:
             yield rigs[0]

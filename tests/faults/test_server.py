@@ -71,7 +71,9 @@ async def test_whoever_hangs_up_stops_nothing_and_an_open_page_shows_what_is_wri
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=str(find_browser(None).path), args=["--no-sandbox"])
         page = await browser.new_page()
-        await page.goto((await rig.client.preview(session_id)).url)
+        link = (await rig.client.preview(session_id)).url
+        assert urlsplit(link).hostname == "localhost" != urlsplit(rig.server.url).hostname
+        await page.goto(link)
         await page.wait_for_function("window.__koda !== undefined", timeout=60_000)
         await page.evaluate("window.__koda.ready")
         assert not await page.evaluate(RED)

@@ -14,7 +14,7 @@ from playwright.async_api import Page, async_playwright
 
 from koda_ray.client import KodaClient
 from koda_ray.config import Settings
-from koda_ray.errors import KodaError, NotFound
+from koda_ray.errors import InvalidInput, KodaError, NotFound
 from koda_ray.sandbox.base import PREVIEW_BASE, Sandbox
 from koda_ray.sandbox.service import provider_from
 from koda_ray.serve.preview import create_preview_app
@@ -234,3 +234,27 @@ async def test_a_dev_server_that_is_gone_is_said(tmp_path: Path) -> None:
         with pytest.raises(NotFound):
             await client.preview("ses_unknown")
         await asyncio.sleep(0)
+
+
+async def test_previews_are_on_the_origin_that_settings_name_whoever_stands_in_front(tmp_path: Path) -> None:
+    port = free_port()
+    origin = f"http://localhost:{port}"
+    async with world(tmp_path, KODA_PREVIEW_ORIGIN=origin) as koda, KodaClient(koda.url) as client:
+        koda.directory.hold = {"analyze"}
+        koda.directory.socket_path = str(tmp_path / "nobody.sock")
+        link = (await client.preview((await client.create(PROMPT)).session_id)).url
+        assert link.startswith(f"{origin}/p/")
+        app = create_preview_app(koda.directory, koda.deps.signer, api_port=1, origin=koda.settings.preview_origin)
+        async with serving(app, port), httpx.AsyncClient(trust_env=False, timeout=60) as http:
+            answer = await http.options(link, headers={"Host": "inside:8421"})  # as a proxy may send it
+            policy = answer.headers["content-security-policy"]
+            assert answer.status_code == 204 and "inside" not in policy
+            assert f"connect-src 'self' ws://localhost:{port} wss://localhost:{port}" in policy
+
+            token, _ = koda.deps.signer.sign(session_id="sbx_1", user_id="local", port=3000)
+            for referer, status in ((f"{origin}/p/{token}/", 307), (f"http://inside:8421/p/{token}/", 404)):
+                asked = await http.get(f"{origin}/style.css", headers={"Host": "inside:8421", "Referer": referer})
+                assert asked.status_code == status
+    for wrong in ("preview.example.org", "https://preview.example.org/", "https://a b", "https://x;script-src"):
+        with pytest.raises(InvalidInput, match="KODA_PREVIEW_ORIGIN"):
+            Settings.model_validate({"KODA_PREVIEW_ORIGIN": wrong})

@@ -24,8 +24,8 @@ router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
 async def open_preview(request: Request, row: OwnSession, user: User, deps: Deps) -> PreviewLink:
     """Start the session's dev server where it does not run, and return where it can be seen for an hour.
 
-    The page reloads itself as the agents write. Whoever has the address may look at it; show it in an iframe of this
-    API's origin, or in a window of its own.
+    The page reloads itself as the agents write. Whoever has the address may look at it, in a window of its own; or in
+    an iframe of this API's origin, where the preview is on the same host (no KODA_PREVIEW_ORIGIN is set).
     """
     origin = preview_origin(request, deps)
     await background_of(request).finish(deps.directory.preview(session_id=row.id, user_id=user))
@@ -39,8 +39,8 @@ def preview_origin(request: Request, deps: ApiDeps) -> str:
     Raises:
         Missing: MISSING, nowhere.
     """
-    if deps.preview_origin is not None:
-        return deps.preview_origin
+    if deps.settings.preview_origin is not None:
+        return deps.settings.preview_origin
     if deps.preview_port is None:
         raise Missing("the live preview is turned off on this server; set KODA_PREVIEW_PORT to turn it on")
     return f"{request.url.scheme}://{_host(request)}:{deps.preview_port}"
