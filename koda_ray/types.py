@@ -317,7 +317,7 @@ class NodeState(Model):
     budget: Budget | None = None
     paused: Paused | None = None
     sandbox_id: str | None = None
-    sandbox_status: Literal["creating", "ready", "busy", "destroyed"] | None = None
+    sandbox_status: Literal["creating", "ready", "destroyed"] | None = None
     theatre_state: dict[str, object] | None = None
     last_checkpoint: datetime | None = None
     created_at: datetime = Field(default_factory=now)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from koda_ray.agent.alone import Agent
+    from koda_ray.agent.answer import LoopEvent
     from koda_ray.agent.delegation import Delegation
     from koda_ray.agent.functions import tool
     from koda_ray.agent.hooks import Hook, Stop
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from koda_ray.agent.pool import AgentPool, PoolBounds
     from koda_ray.agent.room import Member, Room
     from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
+    from koda_ray.llm.base import TextDelta
     from koda_ray.types import Budget
 
 __all__ = [
@@ -24,12 +26,14 @@ __all__ = [
     "Delegation",
     "Hook",
     "HookedSession",
+    "LoopEvent",
     "Member",
     "Permissions",
     "PoolBounds",
     "Room",
     "Rule",
     "Stop",
+    "TextDelta",
     "Tool",
     "ToolCall",
     "ToolOutcome",
@@ -43,12 +47,14 @@ _HOMES = {
     "Delegation": "agent.delegation",
     "Hook": "agent.hooks",
     "HookedSession": "agent.named_hooks",
+    "LoopEvent": "agent.answer",
     "Member": "agent.room",
     "Permissions": "agent.permissions",
     "PoolBounds": "agent.pool",
     "Room": "agent.room",
     "Rule": "agent.permissions",
     "Stop": "agent.hooks",
+    "TextDelta": "llm.base",
     "Tool": "agent.toolkit",
     "ToolCall": "agent.toolkit",
     "ToolOutcome": "agent.toolkit",

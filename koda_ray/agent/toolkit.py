@@ -181,25 +181,18 @@ class BoundCall:
 
 
 class Toolkit:
-    """The tools of one agent, by name and by alias.
+    """The tools of one agent, by name.
 
     Args:
         tools: Each name once; the order is the model's, and part of what prompt caches match.
-        aliases: Other names for them, such as those of another specification. Models are shown the real ones only.
     """
 
-    def __init__(self, tools: Iterable[Tool], *, aliases: Mapping[str, str] | None = None) -> None:
+    def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             if tool.name in self._tools:
                 raise InvalidInput(f"two tools are named {tool.name!r}; each name belongs to one tool")
             self._tools[tool.name] = tool
-        self._aliases = dict(aliases or {})
-        for alias, name in self._aliases.items():
-            if name not in self._tools or alias in self._tools:
-                raise InvalidInput(
-                    f"alias {alias!r} -> {name!r} must be a new name for one of {', '.join(self._tools)}"
-                )
         self._specs = tuple(
             ToolSpec(name=t.name, description=t.description, input_schema=_schema(t.input_model))
             for t in self._tools.values()
@@ -212,9 +205,8 @@ class Toolkit:
 
     @property
     def asking(self) -> frozenset[str]:
-        """Names (and aliases) of the tools whose results are a person's words."""
-        names = {name for name, tool in self._tools.items() if tool.asks}
-        return frozenset(names | {alias for alias, name in self._aliases.items() if name in names})
+        """Names of the tools whose results are a person's words."""
+        return frozenset(name for name, tool in self._tools.items() if tool.asks)
 
     def files_of(self, call: ToolUseBlock, result: str) -> Mapping[str, str | None]:
         """Say which files a call that succeeded showed or wrote; what its tool cannot read shows nothing."""
@@ -227,8 +219,8 @@ class Toolkit:
             return {}
 
     def get(self, name: str) -> Tool | None:
-        """Find a tool by its name or an alias."""
-        return self._tools.get(self._aliases.get(name, name))
+        """Find a tool by its name."""
+        return self._tools.get(name)
 
     def effect(self, name: str) -> Effect:
         """Say what running ``name`` may change; a tool that is not here changes nothing."""

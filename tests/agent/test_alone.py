@@ -18,12 +18,11 @@ from typing import Annotated, Any, cast
 import pytest
 from pydantic import Field
 
-from koda_ray.agent import Agent, AgentPool, Member, Room, tool
+from koda_ray.agent import Agent, AgentPool, LoopEvent, Member, Room, TextDelta, tool
 from koda_ray.agent.toolkit import ToolCall, Toolkit, ToolOutcome
 from koda_ray.errors import Cancelled, Conflict, Fenced, InvalidInput, InvalidTransition, Missing
 from koda_ray.events import Envelope
 from koda_ray.llm.anthropic import AnthropicProvider
-from koda_ray.llm.base import TextDelta
 from koda_ray.state.sql import SqlStore
 from tests.llm.server import Call, ModelServer, ScriptedModel, call, last_text, reply, results
 
@@ -210,7 +209,7 @@ async def test_it_calls_functions_and_says_what_it_found(path: Path) -> None:
 
     heard: list[str] = []
 
-    async def hear(event: object) -> None:
+    async def hear(event: LoopEvent) -> None:
         if isinstance(event, TextDelta):
             heard.append(event.text)
 

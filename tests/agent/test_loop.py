@@ -73,7 +73,7 @@ class Desk:
             provider=self.provider,
             model="m",
             system=("One.", "Two."),
-            toolkit=Toolkit(tools or [tool("echo", echo)], aliases={"repeat": "echo"} if not tools else {}),
+            toolkit=Toolkit(tools or [tool("echo", echo)]),
             journal=MemoryJournal(self.disk),
             session_id="ses_1",
             user_id="local",
@@ -186,13 +186,6 @@ async def test_the_same_ids_in_every_answer_are_different_calls() -> None:
     assert [json.loads(r["content"])["path"] for r in desk.results] == ["a", "b"]
     deltas = [event.id for event in desk.seen if isinstance(event, ToolInputDelta)]
     assert deltas == list(desk.disk.calls)
-
-
-async def test_an_alias_runs_the_tool() -> None:
-    desk = Desk([[calls("repeat", {"path": "a"})], [says("Done.")]])
-    await desk.loop.add_user("Go")
-    await desk.loop.run()
-    assert [record.name for record in desk.disk.calls.values()] == ["echo"]
 
 
 @pytest.mark.parametrize(

@@ -55,15 +55,11 @@ def test_what_does_not_fit_is_named_by_its_path() -> None:
 def test_names_belong_to_one_tool() -> None:
     with pytest.raises(InvalidInput, match="make"):
         Toolkit([tool(), tool()])
-    for aliases in ({"make": "make"}, {"other": "nothing"}):
-        with pytest.raises(InvalidInput):
-            Toolkit([tool()], aliases=aliases)
 
 
 def test_unknown_tools_change_nothing() -> None:
-    kit = Toolkit([tool()], aliases={"build": "make"})
-    assert kit.effect("nothing") == "pure"
-    assert kit.get("build") is kit.get("make")
+    kit = Toolkit([tool()])
+    assert kit.effect("nothing") == "pure" and kit.get("nothing") is None
 
 
 def test_batches_join() -> None:
