@@ -12,10 +12,9 @@ from typing import Literal, cast
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
-from koda_ray.actors.permits import permissions_of
+from koda_ray.actors.permits import check_written, judged, own_path
 from koda_ray.actors.project import Project
 from koda_ray.actors.renders import Renders
-from koda_ray.agent.paths import paths_in
 from koda_ray.agent.runner import MAX_SHOWN_CHARS
 from koda_ray.agent.toolkit import Agreement
 from koda_ray.commands import Think, Wrote
@@ -37,13 +36,12 @@ from koda_ray.render.protocol import PageProblem, ProbeTask, RenderExecutor
 from koda_ray.render.spec import RenderSpec
 from koda_ray.sandbox.base import PreviewEndpoint, Sandbox
 from koda_ray.sandbox.build import build
-from koda_ray.sandbox.policy import readable, writable
 from koda_ray.state.storage import Storage, bundle_key, picture_key, proposal_key, sha256
 from koda_ray.state.store import Batch
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import request_context
 from koda_ray.studio.verify import Problem, Verdict, Verified, correct_until_good, describe
-from koda_ray.tools.code import code_kept, diff_of, is_template_owned
+from koda_ray.tools.code import code_kept, diff_of
 from koda_ray.tools.workbench import Failure, Generated, Picture
 from koda_ray.types import MAX_DURATION_S, NodeState, Preview
 
@@ -114,7 +112,10 @@ class SessionBench:
         Raises:
             InvalidInput: TOO_LONG, the diff is longer than a person is shown.
         """
-        made = await self.generate(task, cause_id=cause_id)
+        return await self._show(await self.generate(task, cause_id=cause_id), task, cause_id=cause_id)
+
+    async def _show(self, made: Generated, task: Mapping[str, JsonValue], *, cause_id: str) -> str:
+        """Keep an answer aside for the call, and show what it would change; raises as `propose`."""
         before = await self._texts_of(made)
         diff = diff_of(before, made.files)
         seen = "" if len(diff) <= MAX_SHOWN_CHARS else _UNSEEN
@@ -124,18 +125,20 @@ class SessionBench:
         return _shown(diff)
 
     async def unseen(self, made: Generated, task: Mapping[str, JsonValue], *, cause_id: str) -> Agreement | None:
-        """Say what a person has to see before it is written; None where they saw it or need not.
+        """Say what a person has to see before it is written; None where they saw it, need not, or it is forbidden.
 
-        They have not where they changed the call's input, where it could not be shown to them then, and where a file
-        is another by now than the one that they were shown.
+        They have not where the code generator chose a file that they are to be asked about and the call did not name
+        it, where they changed the call's input, where it could not be shown to them then, and where a file is another
+        by now than the one that they were shown.
 
         Raises:
             InvalidInput: TOO_LONG, the diff is longer than a person is shown.
+            InvalidPath: A path leaves the project or belongs to the template.
         """
+        verdict = judged(self.state, task, made.files)
         before = await self._texts_of(made)
-        if made.shown and _is_as_shown(made, before):
+        if verdict.decision == "deny" or (made.shown and _is_as_shown(made, before)):
             return None
-        verdict = permissions_of(self.state).judge("generate_code", task, changes=True, paths=paths_in(task))
         if not made.shown and verdict.decision != "ask":
             return None
         why = "files are others by now than the ones that you were shown" if made.shown else verdict.reason
@@ -211,17 +214,8 @@ class SessionBench:
             InvalidInput: NOT_ALLOWED, a rule forbids a path, or wants a person to agree who was not asked; nothing was
                 written.
         """
-        data: dict[str, bytes] = {}
-        for path, content in files.items():
-            clean = writable(path)
-            if is_template_owned(clean):
-                raise InvalidPath(
-                    f"{clean} belongs to the template and cannot be replaced; write under src/components, src/scenes, "
-                    "src/theatre, src/App.tsx or public/",
-                    context={"path": clean},
-                )
-            self._allow(clean, task or {}, shown=shown)
-            data[clean] = content.encode()
+        check_written(self.state, task or {}, files, shown=shown)
+        data = {own_path(path): content.encode() for path, content in files.items()}
         batch = await self._project.keep(data, "files")
         execution = self.state.execution
         if data and not (execution and execution.files):
@@ -229,21 +223,6 @@ class SessionBench:
         if data:
             batch.moves.append(Wrote(tuple((path, len(body)) for path, body in sorted(data.items()))))
         return batch
-
-    def _allow(self, path: str, task: Mapping[str, JsonValue], *, shown: bool) -> None:
-        """Refuse a path that the rules do not let the code generator write: it chooses its paths itself."""
-        verdict = permissions_of(self.state).judge("generate_code", task, changes=False, paths=[path])
-        if verdict.decision == "deny":
-            way_out = "leave this file as it is"
-        elif verdict.decision == "ask" and not shown and path not in _named(task):
-            way_out = "name this file in `files`, and the person is asked"
-        else:
-            return
-        raise InvalidInput(
-            f"{path} may not be written: {verdict.reason}; nothing was written; {way_out}",
-            code="NOT_ALLOWED",
-            context={"path": path},
-        )
 
     @asynccontextmanager
     async def code_kept(self) -> AsyncGenerator[tuple[Sandbox, list[str]]]:
@@ -313,19 +292,21 @@ class SessionBench:
             return found
 
         async def correct(request: Mapping[str, JsonValue]) -> bool:
-            verdict = permissions_of(self.state).judge("generate_code", request, changes=True, paths=paths_in(request))
+            verdict = judged(self.state, request)
             if verdict.decision == "deny":
                 refused.append(verdict.reason)
                 return False
             errors = cast("list[dict[str, JsonValue]]", request["errors"])
             place = next((str(e["file"]) for e in errors if e["file"]), "the project")
             await self._core.commit(Batch(moves=[Think(f"Correcting {place}")]))
-            if verdict.decision == "ask":
-                diff = await self.propose(request, cause_id=cause_id)
-                reason = f"to mend {place} ({errors[0]['message']}): {verdict.reason}"
-                wanted.append(Agreement(key=_digest_of(request, cause_id), reason=reason, shown=diff))
-                return False
-            forbidden = await self._corrected(await self.generate(request, cause_id=cause_id), request)
+            made = await self.generate(request, cause_id=cause_id)
+            with contextlib.suppress(InvalidPath):  # nobody is asked about such a path: what is wrong with it is said
+                if (verdict := judged(self.state, request, made.files)).decision == "ask":
+                    diff = await self._show(made, request, cause_id=cause_id)
+                    reason = f"to mend {place} ({errors[0]['message']}): {verdict.reason}"
+                    wanted.append(Agreement(key=_digest_of(request, cause_id), reason=reason, shown=diff))
+                    return False
+            forbidden = await self._corrected(made, request)
             refused.extend(forbidden)
             return not forbidden
 
@@ -496,15 +477,6 @@ def _failure(verdict: Verdict, refused: Sequence[str]) -> Failure:
         + describe(verdict.problems, most=1),
         details=describe(verdict.problems),
     )
-
-
-def _named(task: Mapping[str, JsonValue]) -> set[str]:
-    """Return the files that a task names, as they are written."""
-    found: set[str] = set()
-    for path in cast("list[str]", task.get("files") or []):
-        with contextlib.suppress(InvalidPath):
-            found.add(readable(path))
-    return found
 
 
 def _digest(files: Mapping[str, bytes]) -> str:

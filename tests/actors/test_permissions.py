@@ -166,29 +166,102 @@ async def test_rules_forbid_and_readonly_changes_nothing(studio: Studio) -> None
 SECRET = {"src/components/Note.tsx": "export {};\n", "src/secret.ts": "export {};\n"}
 
 
-@pytest.mark.parametrize(("decision", "way_out"), [("deny", "leave this file"), ("ask", "name this file in `files`")])
-async def test_what_the_generator_writes_is_held_to_the_rules_whatever_the_call_named(
-    studio: Studio, decision: str, way_out: str
-) -> None:
+async def test_what_the_generator_writes_is_held_to_the_rules_whatever_the_call_named(studio: Studio) -> None:
     session = await studio.at_rest(studio_model(lambda _: SECRET))
     tools = Tools.of(session, studio)
-    await studio.say(session, "permissions", rules=[{"decision": decision, "path": "src/secret*"}])
+    await studio.say(session, "permissions", rules=[{"decision": "deny", "path": "src/secret*"}])
     refused = await tools.call("generate_code", task="create_scene", scene=1)
-    assert refused.is_error and refused.content.startswith("NOT_ALLOWED: src/secret.ts ")
-    assert f"({decision} path='src/secret*')" in refused.content and way_out in refused.content
+    assert refused.is_error and refused.content.startswith("NOT_ALLOWED: src/secret.ts ") and refused.wants is None
+    assert "(deny path='src/secret*')" in refused.content and "leave this file" in refused.content
     assert await files(studio, session) == {}
     assert session.state.execution is not None and session.state.execution.files == ()
     costs = [charge for charge in await studio.store.charges(session.session_id) if charge.kind == "model"]
     assert [charge.status for charge in costs] == ["settled"]  # it was made, and is paid
 
-    # a call that names it is asked about before it runs, or refused
-    given = {"task": "modify_existing", "files": ["/home/user/project/src/secret.ts"], "change": "a key"}
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"task": "create_scene", "scene": 1},
+        {"task": "modify_existing", "files": ["/home/user/project/src/secret.ts"], "change": "a key"},
+    ],
+)
+async def test_a_rule_that_asks_about_a_file_shows_it_whether_or_not_the_call_named_it(
+    studio: Studio, given: dict[str, Any]
+) -> None:
+    session = await studio.at_rest(studio_model(lambda _: SECRET))
+    tools = Tools.of(session, studio)
+    await studio.say(session, "permissions", rules=[{"decision": "ask", "path": "src/secret*"}])
     generate = tools.toolkit.bind("generate_code", given)
-    assert isinstance(generate, BoundCall) and session._permissions().decide(generate, given).decision == decision
-    if decision == "ask":  # and where it was not shown to them, it is before it is written
-        wanted = (await tools.call("generate_code", **given)).wants
-        assert wanted is not None and "+++ b/src/secret.ts" in wanted.shown
-        assert await files(studio, session) == {}
+    assert isinstance(generate, BoundCall)
+    assert session._permissions().decide(generate, given).decision == ("ask" if "files" in given else "allow")
+    wanted = (await tools.call("generate_code", **given)).wants
+    assert wanted is not None and "(ask path='src/secret*')" in wanted.reason
+    assert "+++ b/src/secret.ts" in wanted.shown and "+++ b/src/components/Note.tsx" in wanted.shown
+    assert await files(studio, session) == {}
+    with pytest.raises(InvalidInput, match=r"src/secret\.ts may not be written: .*the person is asked"):
+        await session._bench.keep(SECRET, task=given)
+
+
+async def test_mode_ask_covers_files_beside_those_that_a_rule_allows(studio: Studio) -> None:
+    session = await studio.at_rest(studio_model(lambda _: SECRET))
+    tools = Tools.of(session, studio)
+    await studio.say(session, "permissions", mode="ask", rules=[{"decision": "allow", "path": "src/components/*"}])
+    given = {"task": "modify_existing", "files": ["src/components/Note.tsx"], "change": "a word"}
+    wanted = (await tools.call("generate_code", **given)).wants
+    assert wanted is not None and "it changes something" in wanted.reason and await files(studio, session) == {}
+
+
+async def test_a_file_that_the_generator_chose_waits_through_a_restart_and_is_written_once(studio: Studio) -> None:
+    generated: list[str] = []
+
+    def respond(request: dict[str, Any]) -> Answer:
+        if not request.get("tools"):
+            generated.append(wanted_of(request)["task"])
+        return studio_model(lambda asked: {**GOOD_FILES, **SECRET} if asked["task"] == "initial_setup" else {})(request)
+
+    rules = [{"decision": "ask", "tool": "generate_code", "path": "src/secret*"}]
+    session = await executing(studio, respond, {"mode": "auto", "rules": rules})
+    asked = await pending(studio, session)
+    assert asked.payload["proposed"] == {"task": "initial_setup"} and generated == ["initial_setup"]
+    assert "+++ b/src/secret.ts" in str(asked.payload["shown"]) and "src/secret*" in str(asked.payload["reason"])
+    assert await files(studio, session) == {}
+
+    await session.close()
+    again = await studio.activate(session.session_id, studio.model(respond))
+    assert await pending(studio, again) == asked
+    await studio.say(again, "approve", approvalId=asked.id)
+    await studio.event(again, "file_written", count=len(GOOD_FILES) + len(SECRET))
+    assert (await files(studio, again))["src/secret.ts"] == SECRET["src/secret.ts"].encode()
+    assert generated.count("initial_setup") == 1  # what was shown is what was written
+    written = [event["path"] for event in await studio.events(again, "file_written")]
+    assert written.count("src/secret.ts") == 1
+    (call,) = [c for c in await studio.store.tool_calls(session.session_id) if c.id == asked.call_id]
+    assert (call.status, call.attempt) == ("succeeded", 1), "to ask is no attempt"
+
+
+async def test_a_file_that_the_generator_chose_may_be_changed_by_other_arguments_or_refused(studio: Studio) -> None:
+    heard: list[str] = []
+
+    def respond(request: dict[str, Any]) -> Answer:
+        if request.get("tools") and (told := results(request, "generate_code")):
+            heard.append(told[-1]["content"])
+            return reply("They do not want it.")
+        return studio_model(lambda asked: {"src/secret.ts": f"// {asked.get('description')}\n"})(request)
+
+    rules = [{"decision": "ask", "path": "src/secret*"}]
+    session = await executing(studio, respond, {"mode": "auto", "rules": rules})
+    first = await pending(studio, session)
+    assert "+// None" in str(first.payload["shown"])
+    changed = {"task": "initial_setup", "description": "shorter"}
+    await studio.say(session, "approve", approvalId=first.id, arguments=changed)
+    second = await pending(studio, session)
+    assert second.call_id == first.call_id and second.id != first.id and not heard
+    assert "+// shorter" in str(second.payload["shown"]) and await files(studio, session) == {}
+    await studio.say(session, "refuse", approvalId=second.id, reason="keep that file as it is")
+    await studio.until(session, "question")
+    assert "REJECTED" in heard[0] and "keep that file as it is" in heard[0]
+    assert await files(studio, session) == {}
 
 
 async def test_files_that_changed_while_they_waited_are_shown_anew(studio: Studio) -> None:
@@ -299,6 +372,26 @@ async def test_a_correction_waits_with_its_diff_and_is_written_as_it_was_shown(s
     assert (await files(studio, again))["src/App.tsx"] == APP.encode() and len(corrections) == 2
     (call,) = [c for c in await studio.store.tool_calls(session.session_id) if c.name == "render_preview"]
     assert (call.status, call.attempt) == ("succeeded", 1), "to ask is no attempt"
+
+
+@pytest.mark.full
+async def test_a_correction_in_a_file_that_nobody_named_waits_with_its_diff(studio: Studio) -> None:
+    corrections: list[dict[str, Any]] = []
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        if not request.get("errors"):
+            return {**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"}
+        corrections.append(request)
+        return {"src/App.tsx": APP, "src/secret.ts": "export {};\n"}
+
+    rules = [{"decision": "ask", "path": "src/secret*"}]
+    session = await executing(studio, studio_model(code), {"mode": "auto", "rules": rules})
+    asked = await pending(studio, session)
+    assert asked.payload["name"] == "render_preview" and "+++ b/src/secret.ts" in str(asked.payload["shown"])
+    assert "src/secret.ts" not in await files(studio, session) and corrections[0]["targets"] == ["src/App.tsx"]
+    await studio.say(session, "approve", approvalId=asked.id)
+    await studio.until(session, "preview")
+    assert "src/secret.ts" in await files(studio, session) and len(corrections) == 1
 
 
 @pytest.mark.full
