@@ -314,12 +314,38 @@ class SessionBench:
             refused.extend(await self._correct_as_agreed(agreed))
         await self._core.commit(Batch(moves=[Think("Building and trying the page")]))
         try:
+            await self._note_begin(cause_id)
             verdict = await correct_until_good(attempt, correct)
         except (Missing, StorageError) as error:  # nothing that agents could mend: they are not asked to go in circles
             return Failure(code=error.code, message=error.message)
         if verdict.good is not None:
             return made[-1]
         return wanted[-1] if wanted else _failure(verdict, refused)
+
+    async def corrected(self, *, cause_id: str) -> Mapping[str, str]:
+        """Read the generated files, whole, that are others now than when `preview` began for this call."""
+        try:
+            before = json.loads(await self._storage.get(self._begin_key(cause_id)))
+        except (NotFound, StorageError):  # that may be why there is no preview
+            return {}
+        present = await self._generated()
+        there = _hashes(present)
+        return {path: text for path, text in present.items() if there[path] != before.get(path)}
+
+    async def _note_begin(self, cause_id: str) -> None:
+        """Keep what the generated files are as a call begins; whoever waits for a person has begun long ago."""
+        key = self._begin_key(cause_id)
+        if not await self._storage.exists(key):
+            await self._storage.put(key, json.dumps(_hashes(await self._generated())).encode())
+
+    def _begin_key(self, cause_id: str) -> str:
+        return self._proposal_key(sha256(json.dumps(["begin", cause_id]).encode()))
+
+    async def _generated(self) -> dict[str, str]:
+        """Read those of the files that the code generator wrote which are there."""
+        files, execution = await self._project.files(), self.state.execution
+        known = execution.files if execution else ()
+        return {path: files[path].decode("utf-8", errors="replace") for path in known if path in files}
 
     async def _correct_as_agreed(self, digest: str) -> Sequence[str]:
         """Write what a person has seen and agreed to, whatever is wrong with the page by now; once.

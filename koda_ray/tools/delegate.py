@@ -7,7 +7,6 @@ means that its files survive the sandbox, and a call without one may run again: 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, Field, JsonValue
@@ -15,7 +14,9 @@ from pydantic import BaseModel, Field, JsonValue
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import InvalidInput
 from koda_ray.state.store import Batch
+from koda_ray.tools.room import ROOM_CHARS
 from koda_ray.tools.workbench import Generated, Workbench
+from koda_ray.tools.written import read_back, told
 
 __all__ = ["SUBAGENT_TOOLS", "delegate_tools"]
 
@@ -54,24 +55,22 @@ def delegate_tools(bench: Workbench) -> list[Tool]:
             paid = Batch(charges=[*made.charges]) if made is not None else None
             return ToolOutcome(content=f"{error.code}: {error.message}", is_error=True, batch=paid)
         batch.charges.extend(made.charges)
-        sizes = [(path, len(content.encode())) for path, content in sorted(made.files.items())]
-        result = {"files": [{"path": p, "bytes": n} for p, n in sizes], "summary": made.summary}
+        said = json.dumps({"summary": made.summary}, ensure_ascii=False)
+        result = {"files": told(made.files, room=ROOM_CHARS - len(said)), "summary": made.summary}
         return ToolOutcome(content=json.dumps(result, ensure_ascii=False), batch=batch)
-
-    def written(given: Mapping[str, JsonValue], result: str) -> Mapping[str, str | None]:
-        return {str(file["path"]): None for file in json.loads(result)["files"]}
 
     return [
         Tool(
             name="generate_code",
             description="Have the code generator write files. initial_setup: project, timing, App. create_component: "
             "one animated component. create_scene: one scene of the plan from components. modify_existing: change what "
-            "exists, only the files that need it. The files are written into the project for you.",
+            "exists, only the files that need it. The files are written into the project for you, and the result shows "
+            "them whole; those without content can be read.",
             input_model=_GenerateInput,
             effect="idempotent",
             run=generate_code,
             timeout_s=900,
-            files=written,
+            files=read_back,
             preview=proposed,
             paths=("files",),  # the paths that it writes in the end are held to the rules before they are written
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import posixpath
 from collections.abc import Mapping
 
 from pydantic import BaseModel, Field, JsonValue
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import InvalidInput, NotFound
+from koda_ray.sandbox.policy import readable
 from koda_ray.tools.room import head
 from koda_ray.tools.workbench import Workbench
 
@@ -59,7 +59,7 @@ def file_tools(bench: Workbench) -> list[Tool]:
 
     def shown(given: Mapping[str, JsonValue], result: str) -> Mapping[str, str | None]:
         read = json.loads(result)
-        return {} if read["truncated"] else {posixpath.normpath(str(given["path"])): str(read["content"])}
+        return {} if read["truncated"] else {readable(str(given["path"])): str(read["content"])}
 
     return [
         Tool(

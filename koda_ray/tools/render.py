@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, JsonValue
 
 from koda_ray.agent.toolkit import Agreement, Tool, ToolCall, ToolOutcome
 from koda_ray.commands import Fail, Previewed
 from koda_ray.errors import StorageError
 from koda_ray.state.store import Batch
 from koda_ray.tools.workbench import Failure, Workbench, moved
+from koda_ray.tools.written import read_back, told
 
 __all__ = ["render_tools"]
 
@@ -28,6 +30,11 @@ class _PictureInput(BaseModel):
     height: int = Field(default=1080, ge=16, le=4096)
 
 
+def _changed(corrected: Mapping[str, str]) -> str:
+    """Say which files are others now than the agent knows."""
+    return f"\nCorrections changed {', '.join(sorted(corrected))}: read them before you go on." if corrected else ""
+
+
 def render_tools(bench: Workbench) -> list[Tool]:
     """Make the preview tools."""
 
@@ -35,18 +42,24 @@ def render_tools(bench: Workbench) -> list[Tool]:
         result = await bench.preview(cause_id=call.id, agreed=call.agreed)
         if isinstance(result, Agreement):
             return ToolOutcome(content="", wants=result)
+        corrected = await bench.corrected(cause_id=call.id)
         if isinstance(result, Failure) and result.mendable:
-            return ToolOutcome(content=f"{result.code}: {result.message}\n{result.details}", is_error=True)
+            words = f"{result.code}: {result.message}\n{result.details}{_changed(corrected)}"
+            return ToolOutcome(content=words, is_error=True)
         if isinstance(result, Failure):
             fail = Fail(message=result.message, code=result.code, details=result.details or None)
             batch = Batch()
             with suppress(StorageError):  # it may be why it failed; the files were stored as they were written
                 batch = await bench.checkpoint("error")
             moved(bench, fail, batch=batch)
-            return ToolOutcome(content=f"{result.code}: {result.message}", is_error=True, retryable=False, batch=batch)
+            words = f"{result.code}: {result.message}{_changed(corrected)}"
+            return ToolOutcome(content=words, is_error=True, retryable=False, batch=batch)
         batch = await bench.checkpoint("preview")
         moved(bench, Previewed(result), batch=batch)
-        return ToolOutcome(content=json.dumps({"status": "ready", "duration": result.duration}), batch=batch)
+        shown: dict[str, JsonValue] = {"status": "ready", "duration": result.duration}
+        if corrected:
+            shown["files"] = told(corrected)
+        return ToolOutcome(content=json.dumps(shown, ensure_ascii=False), batch=batch)
 
     async def start_preview(given: _NoInput, call: ToolCall) -> ToolOutcome:
         return ToolOutcome(content=json.dumps({"streamUrl": await bench.start_stream()}))
@@ -59,10 +72,12 @@ def render_tools(bench: Workbench) -> list[Tool]:
         Tool(
             name="render_preview",
             description="Build the project, try it in a browser (errors go to the code generator, three corrections at "
-            "most) and render the preview video that the person sees. Call it once all todos but the last are done.",
+            "most) and render the preview video that the person sees. Call it once all todos but the last are done. "
+            "The result shows files that were corrected as they are now.",
             input_model=_NoInput,
             effect="idempotent",
             run=render_preview,
+            files=read_back,
             paths=(),  # its corrections are held to the rules for generate_code
             timeout_s=3600,
         ),

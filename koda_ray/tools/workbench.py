@@ -118,6 +118,10 @@ class Workbench(Protocol):
         """
         ...
 
+    async def corrected(self, *, cause_id: str) -> Mapping[str, str]:
+        """Read the generated files, whole, that are others now than when `preview` began for this call."""
+        ...
+
     async def picture(self, at_s: float, *, width_px: int, height_px: int) -> Picture:
         """Take a picture of the page at a time, inside the sandbox, and store it."""
         ...

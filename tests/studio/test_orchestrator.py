@@ -13,6 +13,7 @@ from koda_ray.llm.base import Message
 from koda_ray.studio.offline.policy import read_state
 from koda_ray.studio.orchestrator import instructions, orchestrator_tools, session_block, state_block
 from koda_ray.tools.workbench import Workbench
+from koda_ray.tools.written import told
 from koda_ray.types import NodeState
 from tests.actors.script import plan_of
 from tests.agent.journals import Disk, MemoryJournal
@@ -57,8 +58,11 @@ async def test_a_session_of_many_changes_reads_nine_tenths_of_its_prompts_from_t
         return reply(calls[step - 1]) if step else reply("It is faster now. The colour could be changed next.")
 
     async def run(given: object, call: ToolCall) -> ToolOutcome:
-        made = {"files": [{"path": "src/scenes/Scene1.tsx", "bytes": 2100}], "summary": "Scene 1 is faster."}
-        return ToolOutcome(content=json.dumps(made))
+        made = {"files": told({"src/scenes/Scene1.tsx": scene()}), "summary": "Scene 1 is faster."}
+        return ToolOutcome(content=json.dumps(made if call.name == "generate_code" else {}))
+
+    def scene() -> str:
+        return "\n".join(f"export const move{changes}_{line} = ease({line}, {changes});" for line in range(50))
 
     with ModelServer(ScriptedModel(model)) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
@@ -83,3 +87,7 @@ async def test_a_session_of_many_changes_reads_nine_tenths_of_its_prompts_from_t
         share = cached_share(server.requests)
     assert len(server.requests) == TURNS * 4
     assert share >= 0.9, f"{share:.3f}"
+    for number, record in enumerate(server.requests):  # the file as it is now, whole, in each prompt
+        written = number // 4 + (number % 4 > 1)
+        prompt = json.dumps(record.asked["messages"])
+        assert not written or all(f"move{written}_{line} = " in prompt for line in range(50)), number

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -33,6 +34,21 @@ async def test_generated_files_are_written_and_stored_before_the_outcome(studio:
     assert pointer is not None and pointer.trigger == "files"
     manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
     assert await checkpoint.read_file(studio.storage, manifest, "src/App.tsx") == APP.encode()
+
+
+async def test_what_was_written_stands_whole_in_the_result_and_is_known_as_the_file(studio: Studio) -> None:
+    long, state = "// a long line\n" * 6000, '{"sheetsById": {}}'
+    written = {**GOOD_FILES, "./src/scenes/Long.tsx": long, "src/theatre/state.json": state}
+    tools = Tools.of(await studio.at_rest(studio_model(lambda _: written)), studio)
+    made = await tools.json("generate_code", task="initial_setup")
+    texts = {file["path"]: file.get("content") for file in made["files"]}
+    # what has no room, and what the person's editor writes too, is read when it is needed
+    assert texts == {**GOOD_FILES, "src/scenes/Long.tsx": None, "src/theatre/state.json": None}
+    call: Any = {"type": "tool_use", "id": "1", "name": "generate_code", "input": {"task": "initial_setup"}}
+    assert tools.toolkit.files_of(call, json.dumps(made)) == texts
+    read = await tools.json("sandbox_read_file", path="/home/user/project/src/App.tsx")
+    call = {"type": "tool_use", "id": "2", "name": "sandbox_read_file", "input": {"path": "./src//App.tsx"}}
+    assert tools.toolkit.files_of(call, json.dumps(read)) == {"src/App.tsx": APP}
 
 
 @pytest.mark.parametrize("path", ["src/koda/contract.ts", "vite.config.ts", "../outside.ts", "/etc/passwd"])

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import httpx
 import pytest
 from PIL import Image
 
 from koda_ray.state.storage import picture_key, sha256
-from tests.actors.script import GOOD_FILES
+from tests.actors.conftest import Studio
+from tests.actors.script import APP, GOOD_FILES, studio_model
 from tests.tools.conftest import Tools
 
 pytestmark = pytest.mark.sandbox
@@ -37,3 +39,28 @@ async def test_a_picture_of_one_time_is_stored_and_can_be_got(tools: Tools) -> N
     stored = await tools.studio.storage.get(picture_key(core.user_id, core.project_id, core.session_id, digest))
     assert sha256(stored) == digest
     assert Image.open(io.BytesIO(stored)).size == (320, 180)
+
+
+@pytest.mark.browser
+@pytest.mark.full
+async def test_what_a_preview_corrected_stands_whole_in_its_result(studio: Studio) -> None:
+    answers = ["import './elsewhere';\n", APP]
+    tools = Tools.of(await studio.at_rest(studio_model(lambda _: {"src/App.tsx": answers.pop(0)})), studio)
+    await tools.keep({**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"})
+    made = await tools.json("render_preview")
+    assert made["status"] == "ready" and not answers
+    assert made["files"] == [{"path": "src/App.tsx", "bytes": len(APP), "content": APP}]
+
+
+async def test_a_preview_that_fails_names_the_files_that_corrections_changed(studio: Studio) -> None:
+    tried: list[Any] = []
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        tried.append(request)
+        return {"src/App.tsx": f"import './nowhere{len(tried)}';\n"}
+
+    tools = Tools.of(await studio.at_rest(studio_model(code)), studio)
+    await tools.keep({**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"})
+    failed = await tools.call("render_preview")
+    assert failed.is_error and len(tried) == 3
+    assert "Corrections changed src/App.tsx: read them before you go on." in failed.content
