@@ -22,7 +22,7 @@ from koda_ray.state.storage import Storage
 from koda_ray.types import NodeState, new_id
 from tests.actors.script import studio_model
 from tests.disks import small
-from tests.llm.server import Answer, ModelServer, ScriptedModel
+from tests.llm.server import Answer, ModelServer, Recorded, ScriptedModel
 
 __all__ = ["Studio"]
 
@@ -53,6 +53,11 @@ class Studio:
         self._servers.append(server)
         self._providers.append(provider)
         return provider
+
+    @property
+    def requests(self) -> list[Recorded]:
+        """What scripts were asked, with what of it came from the cache."""
+        return [record for server in self._servers for record in server.requests]
 
     async def row(self, prompt: str = "a dot crosses, smooth", **fields: object) -> str:
         """Insert a session's row as the API does."""
