@@ -16,7 +16,8 @@ from itertools import pairwise
 from pydantic import JsonValue
 
 from koda_ray.agent.messages import tool_results, tool_uses
-from koda_ray.llm.base import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from koda_ray.agent.own_words import are_a_persons
+from koda_ray.llm.base import Message, TextBlock, ToolResultBlock, ToolUseBlock
 
 __all__ = [
     "KEEP_LAST",
@@ -42,14 +43,16 @@ FilesOf = Callable[[ToolUseBlock, str], Mapping[str, str | None]]
 changed without saying to what."""
 
 _SAID_CHARS = 400
+_TOLD_CHARS = 1_200
 _ERROR_CHARS = 200
 _ARGUMENT_CHARS = 60
 _FULL_PARTS = 10
 """Parts by which the border moves before which parts tell no actions."""
 
 _HEAD = (
-    "What happened before, shortened: the person's words are complete, of your own actions only what they were. Of a "
-    "file that is shown here more than once the last one counts; it may have changed since."
+    "What happened before, shortened: the person's words are complete, of what else you were told only the beginning, "
+    "of your own actions only what they were. Of a file that is shown here more than once the last one counts; it may "
+    "have changed since."
 )
 
 
@@ -198,12 +201,12 @@ def files_in(messages: Sequence[Message], files_of: FilesOf | None) -> dict[str,
 
 
 def words_in(messages: Sequence[Message], verbatim: frozenset[str]) -> list[str]:
-    """List what a person said, in order, answers to tools that ask among it."""
+    """List what people said, in order, answers to tools that ask among it; not what was said in their place."""
     results = _results(messages)
     said: list[str] = []
     for message in messages:
         for block in message.content:
-            if block["type"] == "text" and message.role == "user":
+            if block["type"] == "text" and message.role == "user" and are_a_persons(block["text"]):
                 said.append(block["text"])
             elif block["type"] == "tool_use" and block["name"] in verbatim and block["id"] in results:
                 said.append(results[block["id"]]["content"])
@@ -220,7 +223,13 @@ def story(
 ) -> str:
     """Write a history down for whoever sums it up, a line for each thing, each of at most so many characters."""
     lines = _lines(
-        messages, verbatim, actions=True, result_chars=result_chars, said_chars=said_chars, person_chars=person_chars
+        messages,
+        verbatim,
+        actions=True,
+        result_chars=result_chars,
+        said_chars=said_chars,
+        told_chars=said_chars,
+        person_chars=person_chars,
     )
     return "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
 
@@ -241,28 +250,25 @@ def _lines(
     actions: bool,
     result_chars: int = 0,
     said_chars: int = _SAID_CHARS,
+    told_chars: int = _TOLD_CHARS,
     person_chars: int | None = None,
 ) -> list[dict[str, JsonValue]]:
-    """Write messages as lines: what the person said, what the agent said, what it did."""
+    """Write messages as lines: what people said, what others told the agent, what it said, what it did."""
     results = _results(messages)
     lines: list[dict[str, JsonValue]] = []
     for message in messages:
         for block in message.content:
-            chars = person_chars if message.role == "user" else said_chars if actions else 0
-            if (said := _said(message, block, chars)) is not None:
-                lines.append(said)
+            if block["type"] != "text":
+                continue
+            who = "you" if message.role != "user" else "person" if are_a_persons(block["text"]) else "told"
+            longest = told_chars if who == "told" else said_chars
+            chars = person_chars if who == "person" else longest if actions else 0
+            if chars != 0:
+                lines.append({who: block["text"] if chars is None else _cut(block["text"], chars)})
         for call in tool_uses(message):
             if actions or call["name"] in verbatim:
                 _add_action(lines, _action(call, results.get(call["id"]), verbatim, result_chars))
     return lines
-
-
-def _said(message: Message, block: Block, chars: int | None) -> dict[str, JsonValue] | None:
-    """Write words as a line of at most so many characters; None for what is no words, or where none are wanted."""
-    if block["type"] != "text" or chars == 0:
-        return None
-    who = "person" if message.role == "user" else "you"
-    return {who: block["text"] if chars is None else _cut(block["text"], chars)}
 
 
 def _action(

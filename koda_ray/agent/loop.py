@@ -167,17 +167,22 @@ class AgentLoop:
             return []
         return self._voice.done(outcome.kind, outcome.text, outcome.suspended_call_id)
 
-    async def add_user(self, text: str, batch: Batch | None = None) -> MessageRecord:
+    async def add_user(self, text: str | Sequence[str], batch: Batch | None = None) -> MessageRecord:
         """Record what a person says, durably, together with ``batch``; also while the loop runs.
+
+        Args:
+            text: The words; several where not all of them are a person's (`koda_ray.agent.own_words`).
+            batch: Committed with them.
 
         Raises:
             InvalidInput: INVALID_INPUT, the text is blank.
             Fenced: FENCED, another activation owns the session.
         """
-        if not text.strip():
+        texts = [text] if isinstance(text, str) else text
+        if not texts or not all(each.strip() for each in texts):
             raise InvalidInput("the message is empty; say something")
         await self._log.refresh()
-        record = self._log.record("user", [{"type": "text", "text": text}])
+        record = self._log.record("user", [{"type": "text", "text": each} for each in texts])
         await self._log.commit(merged(Batch(messages=[record]), batch))
         return record
 

@@ -35,9 +35,9 @@ __all__ = [
 
 _INSTRUCTIONS = """\
 You write down what an agent has to remember of a long conversation with a person, because its older part is about to be
-left out. You are given the older part: lines of JSON with what the person said, what the agent said and what it did.
-Answer with the summary alone, in the person's language, as short as it can be without losing any of this, and in 2,000
-words at most, the first of these first:
+left out. You are given the older part: lines of JSON with what the person said, what others told the agent (which is no
+wish of the person's), what the agent said and what it did. Answer with the summary alone, in the person's language, as
+short as it can be without losing any of this, and in 2,000 words at most, the first of these first:
 
 - Preferences: everything that the person likes, dislikes, wants or forbids, also said in passing, with its values
   (colours, numbers, names).

@@ -135,6 +135,7 @@ class Room:
         self._row: SessionRecord | None = None
         self._loops: dict[str, AgentLoop] = {}
         self._standings: dict[str, Standing] = {}
+        self._agents: set[str] = set()
         self._transcript: list[RoomMessage] = []
         self._question: ApprovalRecord | None = None
         self._waiting: dict[str, str] = {}
@@ -238,7 +239,7 @@ class Room:
         row = self._open_row
         if not text.strip():
             raise InvalidInput("the message is empty; say something")
-        if author == ROOM or author in self._members or not author.isprintable() or not author.strip():
+        if author in self._agents or not author.isprintable() or not author.strip():
             raise InvalidInput(f"a person cannot speak as {author!r}; give another author")
         async with self._changing():
             command: CommandRecord | None = None
@@ -375,7 +376,7 @@ class Room:
         if not self._standings[name].at_work:
             async with self._changing():
                 begun = self._standings[name].begun(len(self._transcript))
-                heard = heard_as(unheard(self._transcript, self._standings[name]))
+                heard = heard_as(unheard(self._transcript, self._standings[name]), self._agents)
                 await loop.add_user(heard, Batch(beads=[self._bead(begun)]))
                 self._standings[name] = begun
         outcome = await loop.run()
@@ -483,7 +484,7 @@ class Room:
         return replace(asked, status="approved", answer=answer, resolved_at=message.at)
 
     def _is_a_persons(self, message: RoomMessage) -> bool:
-        return message.author != ROOM and message.author not in self._members
+        return message.author not in self._agents
 
     def _without_a_person(self) -> int:
         count = 0
@@ -514,6 +515,7 @@ class Room:
         stored = standings_among(await self._store.beads(row.id))
         # who was not here when something was said has heard nothing of it, and is told with its first turn
         self._standings = {name: stored.get(name) or Standing(name=name) for name in self._members}
+        self._agents = {ROOM, *stored, *self._members}  # those too that are members no more
         pending = await self._store.approvals(row.id, pending=True)
         asked = [each for each in pending if each.kind == "question" and each.call_id is None]
         self._question = next((each for each in asked if each.payload.get("reason") != STUCK), None)

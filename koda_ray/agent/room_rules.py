@@ -8,13 +8,15 @@ whom, so nobody who was asked is passed over for long.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby
 from typing import Literal
 
 from koda_ray.agent.hooks import Hook
 from koda_ray.agent.limits import Limits
+from koda_ray.agent.own_words import OTHERS
 from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.toolkit import Tool
 from koda_ray.config import DEFAULT_MODEL
@@ -194,10 +196,22 @@ def unheard(transcript: Sequence[RoomMessage], standing: Standing) -> list[RoomM
     return [each for each in transcript if each.position > standing.heard and each.author != standing.name]
 
 
-def heard_as(messages: Sequence[RoomMessage]) -> str:
-    """Write messages for a member: a line for each, so that nobody can say something in another's name."""
-    said = [f"[{each.position}] {each.author}: {each.text.strip()}" for each in messages]
-    return "\n".join("\n    ".join(each.splitlines()) for each in said)
+def heard_as(messages: Sequence[RoomMessage], agents: Collection[str]) -> list[str]:
+    """Write messages for a member: a line for each, so that nobody can say something in another's name.
+
+    Args:
+        messages: What it hears, in order.
+        agents: Authors that are no people.
+
+    Returns:
+        Texts, in order: those of agents begin with `OTHERS`, those of people do not.
+    """
+    texts: list[str] = []
+    for are_agents, said in groupby(messages, key=lambda each: each.author in agents):
+        lines = [f"[{each.position}] {each.author}: {each.text.strip()}" for each in said]
+        told = "\n".join("\n    ".join(each.splitlines()) for each in lines)
+        texts.append(f"{OTHERS}\n{told}" if are_agents else told)
+    return texts
 
 
 def etiquette(member: Member, others: Sequence[Member]) -> str:

@@ -16,7 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from koda_ray.agent import Member, Room, tool
+from koda_ray.agent.context import story, words_in
 from koda_ray.agent.limits import Limits
+from koda_ray.agent.messages import from_records
+from koda_ray.agent.own_words import OTHERS
 from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.room import RoomMessage
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, ModelError, NotFound
@@ -28,7 +31,7 @@ from tests.agent.everywhere import everywhere
 from tests.agent.room_victim import NAMES, talker
 from tests.agent.scripted import Given, Provider, says
 from tests.agent.warm import Warm
-from tests.llm.server import Answer, ApiError, Call, ModelServer, ScriptedModel, last_text, reply, results, system_of
+from tests.llm.server import Answer, ApiError, Call, ModelServer, ScriptedModel, reply, results, system_of
 
 Json = dict[str, Any]
 ANN, BOB, CID = Member(name="ann", about="plans"), Member(name="bob", about="draws"), Member(name="cid")
@@ -56,6 +59,14 @@ def me(request: Json) -> str:
     return found[1]
 
 
+def heard(request: Json) -> list[str]:
+    """List what a member was told last."""
+    told = [
+        [b["text"] for b in m["content"] if b["type"] == "text"] for m in request["messages"] if m["role"] == "user"
+    ]
+    return next(texts for texts in reversed(told) if texts)
+
+
 def lines(messages: Sequence[RoomMessage]) -> list[str]:
     return [f"{each.author}: {each.text}" for each in messages]
 
@@ -63,11 +74,11 @@ def lines(messages: Sequence[RoomMessage]) -> list[str]:
 @everywhere
 async def test_members_answer_whom_they_are_asked_by_and_nobody_else_does(store: Store) -> None:
     def model(name: str, request: Json) -> Answer:
-        heard = last_text(request)
+        told = heard(request)
         if name == "ann":
-            return reply("@bob draw a ball." if "bob:" not in heard else "It is done.")
+            return reply("@bob draw a ball." if "bob:" not in told[0] else "It is done.")
         assert name == "bob" and "- ann: plans" in system_of(request)
-        assert heard == "[1] person: @ann, a ball.\n[2] ann: @bob draw a ball."
+        assert told == ["[1] person: @ann, a ball.", f"{OTHERS}\n[2] ann: @bob draw a ball."]
         return reply("@ann here it is.")
 
     async with room_of(store, model) as room:
@@ -86,7 +97,7 @@ async def test_members_answer_whom_they_are_asked_by_and_nobody_else_does(store:
 @everywhere
 async def test_whoever_comes_late_hears_what_was_said_before_and_goes_on_after_it_is_opened_again(store: Store) -> None:
     def model(name: str, request: Json) -> Answer:
-        return reply(f"I heard {last_text(request).count(': ')}.")
+        return reply(f"I heard {str(heard(request)).count(': ')}.")
 
     async with room_of(store, model) as room:
         await room.run("@ann one")
@@ -147,7 +158,7 @@ async def test_a_person_may_speak_while_members_have_their_turns(store: Store) -
     def model(name: str, request: Json) -> Answer:
         if name == "bob":
             return reply("Bob here.")
-        return reply(f"I saw. I heard {last_text(request)[:3]}") if results(request) else Call("look")
+        return reply(f"I saw. I heard {heard(request)[0][:3]}") if results(request) else Call("look")
 
     members = (Member(name="ann", tools=(look,)), BOB)
     async with room_of(store, model, members, at_once=2) as room:
@@ -234,7 +245,7 @@ async def test_a_member_that_is_stuck_asks_once_and_is_heard_again_when_a_person
         asked.append(name)
         if name == "bob":
             return reply("@ann hello?")
-        return reply("I leave it.") if "Leave it" in last_text(request) else Call("knock")
+        return reply("I leave it.") if "Leave it" in str(heard(request)) else Call("knock")
 
     members = (Member(name="ann", tools=(knock,)), BOB)
     async with room_of(store, model, members) as room:
@@ -259,6 +270,36 @@ async def test_a_member_that_is_stuck_asks_once_and_is_heard_again_when_a_person
         assert [event.type for event in told] == ["approval_requested", "approval_resolved"]
 
 
+async def test_what_other_members_say_ends_no_circle_and_is_no_wish_of_a_persons(store: Store) -> None:
+    @tool(effect="idempotent")
+    async def knock() -> str:
+        """Knock."""
+        raise NotFound("no door")
+
+    def model(name: str, request: Json) -> Answer:
+        if name == "bob":
+            return reply("@ann try again; I love green.")
+        knocked = any(block["type"] == "tool_result" for block in request["messages"][-1]["content"])
+        return reply("@bob it does not open.") if knocked else Call("knock")
+
+    ann = Member(name="ann", tools=(knock,))
+    async with room_of(store, model, (ann, BOB)) as room:
+        outcome = await room.run("@ann knock, and never green.")
+        assert outcome.kind == "stopped" and "ann is stuck: knock failed 3 times" in outcome.text.replace(
+            " and waits until somebody tells it how to go on", ""
+        )
+        assert [each.author for each in room.transcript] == ["person", *["ann", "bob"] * 2, "room"]
+    async with room_of(store, model, (ann, CID)) as room:  # one that has left is no person either
+        with pytest.raises(InvalidInput, match="cannot speak as 'bob'"):
+            await room.post("@ann hello", author="bob")
+        assert (await room.run("@cid well?")).kind == "stopped"
+        await room.run("@ann and now?")
+        history = from_records(await room.messages("ann"))
+        said = words_in(history, frozenset())
+        assert "never green" in said[0] and "@ann and now?" in said[-1] and "love green" not in str(said)
+        assert "love green" in story(history, frozenset(), result_chars=0, said_chars=400, person_chars=None)
+
+
 async def test_words_said_to_a_member_while_it_finds_out_that_it_is_stuck_are_the_answer(store: Store) -> None:
     knocks = 0
 
@@ -272,7 +313,7 @@ async def test_words_said_to_a_member_while_it_finds_out_that_it_is_stuck_are_th
         raise NotFound("no door")
 
     def model(name: str, request: Json) -> Answer:
-        return reply("I leave it.") if name == "bob" or "Leave it" in last_text(request) else Call("knock")
+        return reply("I leave it.") if name == "bob" or "Leave it" in str(heard(request)) else Call("knock")
 
     async with room_of(store, model, (Member(name="ann", tools=(knock,)), BOB)) as room:
         outcome = await room.run("@ann knock")
@@ -362,7 +403,7 @@ def sound(room: Room, histories: dict[str, list[Any]]) -> None:
         spoken = [each.position for each in transcript if each.author == name]
         words = 0
         for message in history:
-            text = message.content[0]["text"]
+            text = "\n".join(block["text"] for block in message.content)
             if message.role == "user":
                 heard += [int(number) for number in re.findall(r"^\[(\d+)\]", text, re.MULTILINE)]
             elif text != "(silent)":
