@@ -34,6 +34,7 @@ from koda_ray.sandbox.base import (
     Terminal,
 )
 from koda_ray.sandbox.command_policy import check_command
+from koda_ray.sandbox.differing import send_differing
 from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.isolation import checked_environment
 from koda_ray.sandbox.kept import Kept
@@ -181,11 +182,15 @@ class AskedSandbox(ABC):
         modes: Mapping[str, int] | None = None,
         folders: Sequence[str] = (),
         spared: Sequence[str] = (),
-    ) -> None:
-        """Make the project's files exactly these; see ``Sandbox``."""
-        checked = {self._path(policy.storable, path): data for path, data in files.items()}
+    ) -> int:
+        """Make the project's files exactly these; only what differs travels. See ``Sandbox``."""
         told: Header = {"modes": dict(modes or {}), "folders": list(folders), "spared": list(spared)}
-        await self._ask({"do": "restore", **told}, checked)
+
+        async def send(some: Mapping[str, bytes], there: Mapping[str, str]) -> object:
+            header, _ = await self._ask({"do": "restore", "there": there, **told}, some)
+            return header.get("missing")
+
+        return await send_differing({self._path(policy.storable, path): data for path, data in files.items()}, send)
 
     # processes
 

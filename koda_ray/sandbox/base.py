@@ -263,8 +263,8 @@ class Sandbox(Protocol):
         modes: Mapping[str, int] | None = None,
         folders: Sequence[str] = (),
         spared: Sequence[str] = (),
-    ) -> None:
-        """Make the project's files exactly these: others are removed, those that are equal are left alone.
+    ) -> int:
+        """Make the project's files exactly these: others are removed, equal ones are neither sent nor touched.
 
         Args:
             files: All files.
@@ -272,6 +272,9 @@ class Sandbox(Protocol):
                 only the lower nine count.
             folders: Folders that are there though nothing is in them.
             spared: What a snapshot skipped and is to stay as it is, with all that is below.
+
+        Returns:
+            How many bytes of files went there.
         """
         ...
 

@@ -25,6 +25,7 @@ from koda_ray.sandbox.base import (
 )
 from koda_ray.sandbox.command_policy import check_command
 from koda_ray.sandbox.counts import Counted
+from koda_ray.sandbox.differing import send_differing
 from koda_ray.sandbox.docker_folders import container_name
 from koda_ray.sandbox.docker_way_in import WayIn, checked
 from koda_ray.sandbox.egress.rules import EgressRules
@@ -213,11 +214,14 @@ class DockerSandbox:
         modes: Mapping[str, int] | None = None,
         folders: Sequence[str] = (),
         spared: Sequence[str] = (),
-    ) -> None:
-        """Make the project's files exactly these; see ``Sandbox``."""
-        checked = {self._path(policy.storable, path): data for path, data in files.items()}
-        more: Message = {"modes": dict(modes or {}), "folders": list(folders), "spared": list(spared)}
-        await self._put("restore", checked, more)
+    ) -> int:
+        """Make the project's files exactly these; only what differs travels. See ``Sandbox``."""
+        told: Message = {"modes": dict(modes or {}), "folders": list(folders), "spared": list(spared)}
+
+        async def send(some: Mapping[str, bytes], there: Mapping[str, str]) -> object:
+            return (await self._put("match", some, {"there": there, **told}))["missing"]
+
+        return await send_differing({self._path(policy.storable, path): data for path, data in files.items()}, send)
 
     # processes
 
@@ -444,7 +448,7 @@ class DockerSandbox:
         for call, times in cast("dict[str, int]", answer["calls"]).items():
             note(self.id, "call", call=call, times=int(times))
 
-    async def _put(self, operation: str, files: Mapping[str, bytes], more: Message | None = None) -> None:
+    async def _put(self, operation: str, files: Mapping[str, bytes], more: Message | None = None) -> Message:
         sizes = [(path, len(data)) for path, data in files.items()]
         if sum(size for _, size in sizes) > self._limits.tmpfs_bytes:
             raise SandboxError(
@@ -456,7 +460,7 @@ class DockerSandbox:
             )
         message: Message = {"files": sizes, **(more or {})}
         async with self._way_in.asking(operation, message, list(files.values())) as (reader, _):
-            checked(await receive(reader))
+            return checked(await receive(reader))
 
     def _check_command(self, argv: Sequence[str]) -> None:
         with noted(self.id):

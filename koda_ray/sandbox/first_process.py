@@ -107,7 +107,7 @@ class _Inside:
         self._handling: set[asyncio.Task[None]] = set()
         self._pool = ThreadPoolExecutor(_THREADS)
         self._operations: dict[str, _Operation] = {
-            "read": self._read, "write": self._write, "restore": self._restore, "snapshot": self._snapshot,
+            "read": self._read, "write": self._write, "match": self._match, "snapshot": self._snapshot,
             "list": self._list, "remove": self._remove, "watch": self._tell_changes, "terminal": self._terminal,
             "run": self._run, "start": self._start, "stop": self._stop,
             "processes": self._processes, "output": self._output, "forward": self._forward, "hello": self._hello,
@@ -156,12 +156,13 @@ class _Inside:
         await self._with_tree(lambda: self._tree.write_files(files))
         await send(writer, {})
 
-    async def _restore(self, request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _match(self, request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Make the files those that come and those that are there already; tell which of these are not."""
         files = await self._files(request, reader)
-        modes, folders = cast("dict[str, int]", request["modes"]), _words(request["folders"])
-        spared = _words(request["spared"])
-        await self._with_tree(lambda: self._tree.restore(files, modes=modes, folders=folders, spared=spared))
-        await send(writer, {})
+        there, modes = cast("dict[str, str]", request["there"]), cast("dict[str, int]", request["modes"])
+        folders, spared = _words(request["folders"]), _words(request["spared"])
+        work = partial(self._tree.restore, files, there=there, modes=modes, folders=folders, spared=spared)
+        await send(writer, {"missing": (await self._with_tree(work)).missing})
 
     async def _snapshot(self, request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()

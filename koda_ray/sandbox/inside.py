@@ -127,9 +127,10 @@ def _snapshot(header: Header, files: Mapping[str, bytes]) -> _Answer:
 
 
 def _restore(header: Header, files: Mapping[str, bytes]) -> _Answer:
-    modes, folders = cast("dict[str, int]", header["modes"]), _texts(header["folders"])
-    _tree().restore(files, modes=modes, folders=folders, spared=_texts(header["spared"]))
-    return {}, {}
+    there, modes = cast("dict[str, str]", header["there"]), cast("dict[str, int]", header["modes"])
+    folders, spared = _texts(header["folders"]), _texts(header["spared"])
+    restored = _tree().restore(files, there=there, modes=modes, folders=folders, spared=spared)
+    return {"missing": restored.missing}, {}
 
 
 def _start(header: Header, files: Mapping[str, bytes]) -> _Answer:

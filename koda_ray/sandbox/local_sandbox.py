@@ -215,9 +215,10 @@ class LocalSandbox:
         modes: Mapping[str, int] | None = None,
         folders: Sequence[str] = (),
         spared: Sequence[str] = (),
-    ) -> None:
+    ) -> int:
         """Make the project's files exactly these; see ``Sandbox``."""
-        await self._file_work(lambda: self._tree.restore(files, modes=modes, folders=folders, spared=spared))
+        work = partial(self._tree.restore, files, modes=modes, folders=folders, spared=spared)
+        return (await self._file_work(work)).written_bytes
 
     # processes
 

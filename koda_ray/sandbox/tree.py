@@ -7,19 +7,21 @@ full disk loses nothing. Blocking calls, as in ``reading``.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import stat
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from koda_ray.errors import KodaError, SandboxError
 from koda_ray.sandbox import policy
 from koda_ray.sandbox.beneath import Escapes, open_beneath, opened_beneath, path_of
-from koda_ray.sandbox.reading import DIRECTORY, TreeReader, escape
+from koda_ray.sandbox.reading import DIRECTORY, Found, TreeReader, escape
 
-__all__ = ["ProjectTree"]
+__all__ = ["ProjectTree", "Restored", "digest"]
 
 _WAYS = {
     errno.EISDIR: "a directory has that name: remove it, or choose another",
@@ -30,6 +32,24 @@ _WAYS = {
     errno.EPERM: "its directory cannot be changed: choose another",
     errno.EROFS: "its directory cannot be changed: choose another",
 }
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What became of files that were restored.
+
+    Attributes:
+        missing: Those that were said to be there, and are not, or are others.
+        written_bytes: How many bytes were given of those that were not there already.
+    """
+
+    missing: tuple[str, ...] = ()
+    written_bytes: int = 0
+
+
+def digest(data: bytes) -> str:
+    """Name a file's content."""
+    return hashlib.sha256(data).hexdigest()
 
 
 class ProjectTree(TreeReader):
@@ -81,14 +101,17 @@ class ProjectTree(TreeReader):
         self,
         files: Mapping[str, bytes],
         *,
+        there: Mapping[str, str] | None = None,
         modes: Mapping[str, int] | None = None,
         folders: Sequence[str] = (),
         spared: Sequence[str] = (),
-    ) -> None:
+    ) -> Restored:
         """Make the project's files exactly these; those that are equal already are left alone.
 
         Args:
-            files: All files.
+            files: Those whose bytes are known.
+            there: The digests of all others, which should be there already. Where one is not, it is named, and no file
+                is changed.
             modes: Permission bits of those that have others than ``PLAIN_MODE``, and of folders that have others than
                 ``PLAIN_FOLDER_MODE``.
             folders: Those that are to be there though nothing is in them.
@@ -99,14 +122,17 @@ class ProjectTree(TreeReader):
             SandboxError: WRITE_FAILED.
         """
         wanted = {policy.storable(path): data for path, data in files.items()}
+        digests = {policy.storable(path): known for path, known in (there or {}).items()}
         given = {policy.storable(path): mode for path, mode in (modes or {}).items()}
-        bits = {path: policy.kept_mode(mode) for path, mode in given.items() if path in wanted}
+        names = wanted.keys() | digests.keys()
+        bits = {path: policy.kept_mode(mode) for path, mode in given.items() if path in names}
         empty = {policy.storable(path) for path in folders}
-        directories = empty | {parent for name in (*wanted, *empty) for parent in _parents(name)}
+        directories = empty | {parent for name in (*names, *empty) for parent in _parents(name)}
         left = {*spared}
         above = {parent for name in spared for parent in _parents(name)} - directories
         with self._opened() as root_fd:
             equal: set[str] = set()
+            placed_anew: dict[str, bytes] = {}
             unwanted: list[str] = []
             for entry in self._walk(root_fd, ".", recursive=True):
                 if entry.path in left or entry.path.rpartition("/")[0] in left:
@@ -120,15 +146,18 @@ class ProjectTree(TreeReader):
                         self._give_mode(root_fd, entry.path, policy.kept_folder_mode(entry.stat.st_mode))
                     if entry.path not in directories:
                         unwanted.append(entry.path)
-                elif not plain or entry.path not in wanted:
+                elif not plain or entry.path not in names:
                     unwanted.append(entry.path)
-                elif (
-                    stat.S_IMODE(entry.stat.st_mode) == bits.get(entry.path, policy.PLAIN_MODE)
-                    and entry.stat.st_size == len(wanted[entry.path])
-                    and self._equals(root_fd, entry.path, wanted)
-                ):
-                    equal.add(entry.path)
-            with self._staged({n: data for n, data in wanted.items() if n not in equal}, modes=bits) as staged:
+                elif (data := self._equal(root_fd, entry, wanted.get(entry.path), digests)) is not None:
+                    if stat.S_IMODE(entry.stat.st_mode) == bits.get(entry.path, policy.PLAIN_MODE):
+                        equal.add(entry.path)
+                    else:
+                        placed_anew[entry.path] = data
+            missing = digests.keys() - wanted.keys() - placed_anew.keys() - equal
+            if missing:
+                return Restored(missing=tuple(sorted(missing)))
+            new = {name: data for name, data in wanted.items() if name not in equal and name not in placed_anew}
+            with self._staged(new | placed_anew, modes=bits) as staged:
                 for name in unwanted:
                     self._remove(root_fd, name)
                 self._place(root_fd, staged)
@@ -137,6 +166,7 @@ class ProjectTree(TreeReader):
             for name in directories - left:
                 mode = policy.kept_folder_mode(given.get(name, policy.PLAIN_FOLDER_MODE))
                 self._give_mode(root_fd, name, mode)
+        return Restored(written_bytes=sum(map(len, new.values())))
 
     def remove(self, path: str) -> None:
         """Remove a file, a link or a directory with all in it; nothing happens when it is not there.
@@ -152,11 +182,15 @@ class ProjectTree(TreeReader):
 
     # inside
 
-    def _equals(self, root_fd: int, name: str, wanted: Mapping[str, bytes]) -> bool:
+    def _equal(self, root_fd: int, entry: Found, wanted: bytes | None, digests: Mapping[str, str]) -> bytes | None:
+        """Return what a file holds, where that is what it is to hold."""
+        if wanted is not None and entry.stat.st_size != len(wanted):
+            return None
         try:
-            return self._read(root_fd, name) == wanted[name]
+            data = self._read(root_fd, entry.path)
         except KodaError:
-            return False
+            return None
+        return data if (digest(data) == digests[entry.path] if wanted is None else data == wanted) else None
 
     def _check_real_parent(self, root_fd: int, name: str, path: str) -> None:
         """Follow the links of the directories that exist; the file must still be one of the project."""

@@ -503,6 +503,32 @@ class SandboxConformance:
         after = await box.snapshot(known=before.stamps)
         assert (after.changed, after.modes, after.folders) == ({}, before.modes, ("src/empty",))
 
+    @pytest.mark.quick
+    async def test_of_what_is_restored_only_what_differs_goes_there(self, box: Sandbox) -> None:
+        await box.write_files({f"src/kept/{name}.ts": bytes(name, "utf-8") * 50_000 for name in "abcdef"})
+        await box.write_files({"src/kept/g.ts": b"f" * 50_000, "src/空.ts": b""})
+        await asyncio.sleep(0.05)  # longer than the time for which a fresh file is distrusted
+        saved = await box.snapshot()
+        script = (
+            "cd src/kept && printf '%50000s' | tr ' ' x > a.ts && rm b.ts && mv c.ts moved.ts && chmod 755 d.ts && "
+            "truncate -s 49999 e.ts && ln -sf g.ts f.ts && rm ../App.tsx && mkdir -p ../App.tsx/in && chmod 0 g.ts"
+        )
+        assert (await box.run(("sh", "-c", script))).exit_code == 0
+        sent_bytes = await box.restore(saved.changed, modes=saved.modes, folders=saved.folders)
+        differ = ["src/kept/a.ts", "src/kept/b.ts", "src/kept/c.ts", "src/kept/e.ts", "src/kept/f.ts", "src/App.tsx"]
+        wanted = sum(len(saved.changed[path]) for path in differ)
+        assert sent_bytes in (
+            wanted,
+            wanted + 50_000,
+        )  # what its owner may not read is sent to a reader who is no other
+        after = await box.snapshot()
+        assert (after.changed, after.modes, after.folders, after.skipped) == (saved.changed, saved.modes, (), {})
+        placed = {*differ, "src/kept/d.ts", "src/kept/g.ts"}  # of these only the mode was another one
+        untouched = saved.stamps.keys() - placed
+        assert untouched >= {"package.json", "src/空.ts", "public/logo.svg"}
+        assert {path: after.stamps[path] for path in untouched} == {path: saved.stamps[path] for path in untouched}
+        assert await box.restore(saved.changed, modes=saved.modes, folders=saved.folders) == 0
+
     # commands
 
     @pytest.mark.quick

@@ -140,17 +140,25 @@ async def test_many_and_large_files_take_few_requests(box: E2BSandbox, server: E
     files["public/large.bin"] = os.urandom(3_000_000)
     before = len(server.gateway.seen)
     await box.write_files(files)
-    assert len(server.gateway.seen) - before <= 2
+    assert len(server.gateway.seen) - before <= 2 and _received(server, since=before) > 7_000_000
     await asyncio.sleep(0.05)  # longer than the time for which a fresh file is distrusted
     taken = await box.snapshot()
     assert {path: taken.changed[path] for path in files} == files
     settled = await box.snapshot(known=taken.stamps)
     assert (await box.snapshot(known=settled.stamps)).changed == {}
     assert await box.read_files(list(files)) == files
+    await box.remove("src/many/0001.ts")
+    before = len(server.gateway.seen)
+    assert await box.restore(taken.changed) == 4096
+    assert len(server.gateway.seen) - before <= 4 and _received(server, since=before) < 400_000  # names and digests
     await box.restore({"src/App.tsx": b"all that is left"})
     assert list((await box.snapshot()).changed) == ["src/App.tsx"]
     left = [path for path in (server.of(box.id).machine.folder / "opt" / "koda").rglob("*") if path.is_file()]
     assert [path.suffix for path in left] == [".pyz"]
+
+
+def _received(server: E2BServer, *, since: int) -> int:
+    return sum(int(seen.headers.get("content-length", "0")) for seen in server.gateway.seen[since:])
 
 
 @pytest.mark.full
