@@ -421,7 +421,10 @@ class SandboxProvider(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of what is open here; sandboxes and what is kept in them stay. May be called twice."""
+        """Let go of what is open here, and of what is being made once it is; sandboxes, and what is kept in them, stay.
+
+        May be called twice.
+        """
         ...
 
 

@@ -197,8 +197,7 @@ class DockerProvider:
 
     async def close(self) -> None:
         """Close what is open here; the containers stay, for whoever connects next. May be called twice."""
-        for sandbox in self._held.pop_all():
-            await sandbox.close()
+        await self._held.close(DockerSandbox.close)
         await self._engine.close()
 
     # inside
@@ -257,8 +256,9 @@ class DockerProvider:
         return Maker(kind=self._kind_now, make=self._make_ahead, hold=self._hold_again, destroy=self._destroy)
 
     async def _make_ahead(self, name: str, kind: str) -> DockerSandbox:
-        made = await self._make(name, "", "", self._image, kind=kind)
-        self._held.pop(name)
+        async with self._held.turn(name):
+            made = await self._make(name, "", "", self._image, kind=kind)
+            self._held.pop(name)
         return made
 
     async def _kind_now(self) -> str:

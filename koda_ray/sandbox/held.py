@@ -1,17 +1,20 @@
 """The sandboxes that one provider has open: one object of each, however many ask for it at once.
 
 Two objects of one sandbox would be two owners of it in one process, each with watchdogs, doors and a way out of its
-own, of which the provider would know, and close, only one. So finding, making and ending a sandbox take turns for each
-id; those of different ids go on side by side.
+own, of which the provider would know, and close, only one. So finding, making, closing and ending a sandbox take turns
+for each id; those of different ids go on side by side. Nobody is given one while it is somebody's turn: it may not be
+ready yet, or be about to be closed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+from koda_ray.owned import finish
 
 __all__ = ["Held"]
 
@@ -59,9 +62,10 @@ class Held(Generic[S]):
             sandbox_id: Whose.
             find: Makes the object, in its turn.
         """
-        held = await self.alive(sandbox_id)  # nobody waits who needs not
-        if held is not None:
-            return held
+        if sandbox_id not in self._turns:  # nobody waits who needs not
+            held = await self.alive(sandbox_id)
+            if held is not None and sandbox_id not in self._turns and self._open.get(sandbox_id) is held:
+                return held
         async with self.turn(sandbox_id):
             return await find(sandbox_id)
 
@@ -78,7 +82,21 @@ class Held(Generic[S]):
         """Give away the one that is open; None where there is none."""
         return self._open.pop(sandbox_id, None)
 
-    def pop_all(self) -> list[S]:
-        """Give away all."""
-        held, self._open = list(self._open.values()), {}
-        return held
+    async def close(self, close: Callable[[S], Coroutine[Any, Any, None]]) -> None:
+        """Have all closed that are open, and those that are being opened as soon as they are.
+
+        Whoever asks for one meanwhile waits, and has it opened anew.
+
+        Args:
+            close: Closes one, in its turn; seen to its end also where the caller is cancelled.
+        """
+        ids = dict.fromkeys((*self._open, *self._turns))
+        closed = await asyncio.gather(*(self._close(one, close) for one in ids), return_exceptions=True)
+        for error in closed:
+            if error is not None:
+                raise error
+
+    async def _close(self, sandbox_id: str, close: Callable[[S], Coroutine[Any, Any, None]]) -> None:
+        async with self.turn(sandbox_id):
+            if (held := self.pop(sandbox_id)) is not None:
+                await finish(close(held))

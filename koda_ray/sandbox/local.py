@@ -166,8 +166,7 @@ class LocalProvider:
 
     async def close(self) -> None:
         """End what runs in sandboxes through this program; their files, and what is kept in them, stay."""
-        for sandbox in self._held.pop_all():
-            await sandbox.close()
+        await self._held.close(LocalSandbox.close)
 
     # inside
 

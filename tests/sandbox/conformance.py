@@ -113,6 +113,47 @@ class SandboxConformance:
         assert [info.id for info in await provider.list()].count(name) == 1
         await provider.destroy(name)
 
+    async def test_found_while_it_is_made_it_is_whole(self, provider: SandboxProvider, leftovers: Leftovers) -> None:
+        name = leftovers.new_id()
+        making = asyncio.create_task(provider.create(sandbox_id=name, session_id="ses_a", user_id="usr_a"))
+        asking: list[asyncio.Task[tuple[Sandbox, str]]] = []
+
+        async def ask() -> tuple[Sandbox, str]:
+            found = await provider.connect(name)
+            return found, found.state
+
+        while not making.done():
+            await asyncio.sleep(0.02)
+            asking.append(asyncio.create_task(ask()))
+        found = await asyncio.gather(*asking)
+        assert {state for _, state in found} == {"ready"}
+        assert {id(one) for one, _ in found} == {id(await making)}
+        await provider.destroy(name)
+
+    async def test_closed_while_one_is_made_it_is_closed_too(
+        self, provider: SandboxProvider, leftovers: Leftovers
+    ) -> None:
+        name = leftovers.new_id()
+        making = asyncio.create_task(provider.create(sandbox_id=name, session_id="ses_a", user_id="usr_a"))
+        await asyncio.sleep(0)  # it has begun
+        await provider.close()
+        again = await provider.connect(name)
+        assert again is not await making
+        assert (await again.run(("true",))).exit_code == 0
+        await provider.destroy(name)
+
+    async def test_closed_while_others_ask_for_it_they_get_one_that_is_open(
+        self, box: Sandbox, provider: SandboxProvider
+    ) -> None:
+        before = [asyncio.create_task(provider.connect(box.id)) for _ in range(4)]
+        closing = asyncio.create_task(provider.close())
+        await asyncio.sleep(0)
+        after = await asyncio.gather(*(provider.connect(box.id) for _ in range(4)))
+        await closing
+        assert {id(one) for one in after} == {id(after[0])} and after[0] is not box
+        assert {id(one) for one in await asyncio.gather(*before)} <= {id(box), id(after[0])}
+        assert (await after[0].run(("true",))).exit_code == 0
+
     @pytest.mark.parametrize("open_already", [False, True], ids=["closed", "open"])
     async def test_destroyed_while_others_connect(
         self, box: Sandbox, provider: SandboxProvider, open_already: bool
