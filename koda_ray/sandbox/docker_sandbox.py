@@ -424,13 +424,13 @@ class DockerSandbox:
 
     async def close(self) -> None:
         """Leave the container to whoever connects next, without a way out until then."""
+        await self._link.close()  # first: what is opened meanwhile finds it closed, and closes itself
         for name in tuple(self._holding):
             await self._let_go(name)
         if self._way_out is not None:
             await self._way_out.close()
         await self._relay.close()
         await self._relays.close()
-        await self._link.close()
 
     async def destroy(self) -> None:
         """End every process and remove every file; may be called twice."""

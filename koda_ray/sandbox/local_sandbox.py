@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from koda_ray.errors import KodaError, NotFound, SandboxNotFound
+from koda_ray.errors import KodaError, NotFound, SandboxError, SandboxNotFound
 from koda_ray.sandbox import cgroup, policy, seccomp
 from koda_ray.sandbox.bare import MARKER, Bare, free_port, new_mark
 from koda_ray.sandbox.base import (
@@ -90,6 +90,7 @@ class LocalSandbox:
         self._running: set[Confined] = set()
         self._named: dict[str, Confined] = {}
         self._daemons = 0
+        self._closed = False
         self._exceeded: dict[Confined, tuple[str, str]] = {}
         self._previewing = asyncio.Lock()
         self._doors = Doors(directory, sockets=Path(record.preview_socket).parent)
@@ -376,7 +377,7 @@ class LocalSandbox:
         path = self._record.preview_socket
         endpoint = PreviewEndpoint(socket_path=path)
         async with self._previewing:
-            await self._check_alive()
+            await self._check_open()
             if await answers(path):
                 return endpoint
             await self.stop(PREVIEW)
@@ -409,13 +410,14 @@ class LocalSandbox:
 
     async def reach(self, port: int, *, of: str) -> PreviewEndpoint:
         """Say where a port of a background process answers; see ``Sandbox``."""
-        await self._check_alive()
+        await self._check_open()
         if isinstance(self._walls, Bare):
             return PreviewEndpoint(url=f"http://127.0.0.1:{port}", base="/")
         return PreviewEndpoint(socket_path=await self._doors.path(port, of=policy.check_process_name(of)), base="/")
 
     async def close(self) -> None:
-        """End the processes that were started through this object; the files stay, for whoever connects next."""
+        """End what was started through this object, and start nothing more; files stay, for whoever connects next."""
+        self._closed = True
         await self._doors.close()
         await self._watchdog.close()
         self._named.clear()
@@ -482,7 +484,7 @@ class LocalSandbox:
         network: bool = False,
         terminal: int | None = None,
     ) -> Confined:
-        await self._check_alive()
+        await self._check_open()
         walls = self._walls
         hard_disk = self._record.disk == "tmpfs"
         enter = cgroup.enter_files(self._groups)
@@ -504,7 +506,7 @@ class LocalSandbox:
             egress = None
             if network and self._way_out is not None:
                 egress = await self._way_out.open()
-                await self._check_alive()
+                await self._check_open()
             heard = can_be_heard()
             seccomp_fd = seccomp.filter_fd(heard=heard)
             door = self._denials.door() if heard and seccomp_fd is not None else None
@@ -582,6 +584,11 @@ class LocalSandbox:
         reason = self._exceeded.pop(process, None)
         if reason is not None:
             raise passed(*reason)
+
+    async def _check_open(self) -> None:
+        await self._check_alive()
+        if self._closed:
+            raise SandboxError(f"this program has let go of the sandbox {self.id}; connect to it again")
 
     async def _check_alive(self) -> None:
         if not await self.is_alive():

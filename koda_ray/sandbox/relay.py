@@ -51,7 +51,11 @@ class Relay:
         return 0.0 if self._serving else time.monotonic() - self._used_at
 
     async def open(self) -> None:
-        """Listen; nothing happens where this owner or another one does already."""
+        """Listen; nothing happens where this owner or another one does already.
+
+        Raises:
+            SandboxError: PROVIDER_ERROR, this owner has let go of the container.
+        """
         self._used_at = time.monotonic()
         if await asyncio.to_thread(is_listened, self._path):
             return
@@ -59,6 +63,9 @@ class Relay:
         listening = await asyncio.to_thread(listen, self._path)
         self._inode = os.stat(self._path).st_ino
         self._server = await asyncio.start_unix_server(self._serve, sock=listening)
+        if self._link.closed:
+            await self.close()
+            raise SandboxError("this program has let go of the sandbox; connect to it again")
 
     async def close(self) -> None:
         """Stop listening, break off what goes on, and remove the socket; may be called twice."""

@@ -16,12 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from koda_ray.config import REPO_ROOT
-from koda_ray.errors import SandboxNotFound
+from koda_ray.errors import SandboxError, SandboxNotFound
 from koda_ray.sandbox import local
 from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.local_sandbox import LocalSandbox
 from koda_ray.sandbox.node import NodeRuntime, find_node
 from koda_ray.sandbox.record import Owner, Record
 from koda_ray.sandbox.service import SandboxService
@@ -259,6 +261,27 @@ async def test_whoever_destroys_one_shuts_the_doors_of_its_owner(
     with pytest.raises(SandboxNotFound):
         await box.reach(8000, of="idle")
     await provider.close()
+
+
+async def test_who_has_let_go_of_one_starts_nothing_more_in_it(sandbox: LocalSandbox, provider: LocalProvider) -> None:
+    line = ("sleep", "600.012345")
+    starting = [asyncio.create_task(sandbox.start(f"one-{turn}", line)) for turn in range(4)]
+    await asyncio.sleep(0)
+    await provider.close()
+    await asyncio.gather(*starting, return_exceptions=True)
+    for begin in (
+        lambda: sandbox.run(("true",)),
+        lambda: sandbox.start("two", line),
+        lambda: sandbox.terminal(line),
+        lambda: sandbox.reach(3000, of="one-0"),
+        sandbox.start_preview,
+    ):
+        with pytest.raises(SandboxError, match=r"let go of the sandbox .*; connect to it again"):
+            await begin()
+    own = [process.cmdline() for process in psutil.Process().children(recursive=True)]
+    assert not [words for words in own if line[1] in words]
+    again = await provider.connect(sandbox.id)
+    assert (await again.run(("true",))).exit_code == 0
 
 
 async def test_one_that_is_destroyed_while_another_takes_it_over_stays_gone(

@@ -125,3 +125,17 @@ async def test_where_there_can_be_no_socket_it_says_so_and_can_be_asked_again(li
     folder.mkdir()
     assert os.path.exists(await relays.path(3000))
     await relays.close()
+
+
+async def test_who_has_let_go_of_a_container_opens_nothing_more(tmp_path: Path, folder: Path) -> None:
+    link = Link(tmp_path, secret=SECRET)
+    await link.open()
+    relays = Relays(str(folder), link)
+    opening = [asyncio.create_task(relays.path(port)) for port in range(3000, 3008)]
+    await asyncio.to_thread(lambda: None)  # some of them are about to
+    await link.close()
+    await relays.close()
+    await asyncio.gather(*opening, return_exceptions=True)
+    with pytest.raises(SandboxError, match="let go of the sandbox; connect to it again"):
+        await relays.path(3000)
+    assert os.listdir(folder) == []
