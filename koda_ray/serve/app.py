@@ -29,7 +29,7 @@ from koda_ray.actors.janitor_host import JANITOR, start_janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.config import Settings
-from koda_ray.errors import InvalidInput, KodaError
+from koda_ray.errors import KodaError
 from koda_ray.logs import get_logger
 from koda_ray.render.memory import usual_browsers
 from koda_ray.render.tasks import CHROMIUM_RESOURCE, URGENT_RESOURCE
@@ -39,6 +39,7 @@ from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.api import create_app
 from koda_ray.serve.auth import Authenticator, KeyRing, check_exposure
 from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.held_port import hold_port
 from koda_ray.serve.preview import create_preview_app, reaching
 from koda_ray.serve.signing import Signer, signing_key
 from koda_ray.state.storage import Storage
@@ -141,8 +142,14 @@ def run(settings: Settings) -> None:
     # one key for the API, which signs, and the preview, which checks: Ray's processes inherit what is set before it
     os.environ["KODA_SIGNING_KEY"] = signing_key(settings).decode()
     settings = settings.model_copy(update={"signing_key": SecretStr(os.environ["KODA_SIGNING_KEY"])})
-    port = _port(settings.host, settings.port, "KODA_PORT")
-    preview_port = _port(settings.host, settings.preview_port, "KODA_PREVIEW_PORT")
+    with (
+        hold_port(settings.host, settings.port, name="KODA_PORT") as held,
+        hold_port(settings.host, settings.preview_port, name="KODA_PREVIEW_PORT") as preview,
+    ):
+        _serve(settings, port=int(held.getsockname()[1]), preview=preview)
+
+
+def _serve(settings: Settings, *, port: int, preview: socket.socket) -> None:
     temp = _start_ray(settings)
     try:
         _SERVE.start(
@@ -151,13 +158,13 @@ def run(settings: Settings) -> None:
             logging_config=_QUIET,
         )
         handle = _SERVE.run(
-            build(settings, preview_port=preview_port),
+            build(settings, preview_port=int(preview.getsockname()[1])),
             name=APP_NAME,
             route_prefix="/",
             blocking=False,
             logging_config=_QUIET,
         )
-        asyncio.run(_attend(settings, handle, port=port, preview_port=preview_port))
+        asyncio.run(_attend(settings, handle, port=port, preview=preview))
     finally:
         with contextlib.suppress(Exception):  # an end is an end; what is left is killed with the cluster
             _SERVE.shutdown()
@@ -174,20 +181,6 @@ async def _check(settings: Settings) -> None:
         check_exposure(settings.host, keys=await Authenticator(KeyRing.from_settings(settings), store).required())
     finally:
         await store.close()
-
-
-def _port(host: str, port: int, name: str) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise InvalidInput(
-                f"cannot listen on {host}:{port} ({error.strerror}): another server may run there; set {name} to a "
-                "free port, or to 0 for any"
-            ) from error
-        return int(probe.getsockname()[1])
 
 
 def _start_ray(settings: Settings) -> str | None:
@@ -215,7 +208,7 @@ def _start_ray(settings: Settings) -> str | None:
     return temp
 
 
-async def _attend(settings: Settings, handle: Any, *, port: int, preview_port: int) -> None:
+async def _attend(settings: Settings, handle: Any, *, port: int, preview: socket.socket) -> None:
     """Run the preview proxy and wait for the end."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -231,6 +224,7 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview_port: i
 
     directory = RayDirectory(settings, store=store, storage=storage, sandboxes=same)
     providers = Providers(settings, store)
+    preview_port = int(preview.getsockname()[1])
     shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
     path = runfile.runfile_path({"DATABASE_PATH": str(settings.database_path), **os.environ})
     try:
@@ -241,24 +235,22 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview_port: i
         )
         config = uvicorn.Config(
             app,
-            host=settings.host,
-            port=preview_port,
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=2,
         )
         server = _Server(config)
-        preview = asyncio.create_task(server.serve())
+        showing = asyncio.create_task(server.serve(sockets=[preview]))
         url = f"http://{shown}:{port}"
         runfile.write(path, url=url, preview_url=settings.preview_origin or f"http://{shown}:{preview_port}")
         _log.info("serving", url=url, preview_port=preview_port, pid=os.getpid())
         try:
-            await asyncio.wait({preview, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({showing, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             runfile.remove(path)
             server.should_exit = True
             await asyncio.wait_for(handle.drain.remote(), 5)
-            await preview
+            await showing
             if settings.ray_address is None:
                 await _passivate()
                 own = {row.id for row in await store.own_sandboxes()}  # people's, which run on without a server
