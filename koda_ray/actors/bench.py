@@ -386,7 +386,7 @@ class SessionBench:
             moves=good.moves,
         )
         try:
-            result = await self._renders.run(spec, job_id=job_id, kind="preview", cause_id=cause_id)
+            result = await self._renders.run_as_possible(spec, job_id=job_id, kind="preview", cause_id=cause_id)
         except BudgetExceeded:
             raise
         except (PageError, PageNotReady) as error:

@@ -17,8 +17,9 @@ from koda_ray.actors.core import SessionCore
 from koda_ray.actors.job_words import Pace, chunk_of, progress_words, result_words, start_words
 from koda_ray.actors.spending import RenderMinutes
 from koda_ray.agent.purse import Purse
-from koda_ray.errors import BudgetExceeded, Cancelled, KodaError, NotFound
+from koda_ray.errors import BudgetExceeded, Cancelled, KodaError, NotFound, PageError, PageNotReady, RenderError
 from koda_ray.events import NewEvent
+from koda_ray.logs import get_logger
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
@@ -31,6 +32,9 @@ __all__ = ["Renders"]
 
 _CANCEL_S = 30.0
 _NEVER = "never finished"
+MAX_LOWER = 2
+"""How often a failed render is tried again at lower quality."""
+_log = get_logger()
 
 
 class Renders:
@@ -42,6 +46,30 @@ class Renders:
         self._storage = storage
         self._executor = executor
         self._ended: dict[str, asyncio.Event] = {}
+
+    async def run_as_possible(
+        self, spec: RenderSpec, *, job_id: str, kind: Literal["preview", "final"], cause_id: str | None = None
+    ) -> RenderResult:
+        """Render a job, and where that fails at lower quality, twice at most; the person is told each time.
+
+        Raises:
+            PageError: Of a preview at once: agents mend its page.
+            PageNotReady: As that.
+            KodaError: As `run`, at the lowest quality.
+        """
+        for lower in range(MAX_LOWER + 1):
+            try:
+                return await self.run(spec, job_id=job_id, kind=kind, cause_id=cause_id)
+            except RenderError as error:
+                mended = kind == "preview" and isinstance(error, PageError | PageNotReady)
+                if mended or lower == MAX_LOWER:
+                    raise
+                spec = spec.at_lower_quality()
+                what = "preview" if kind == "preview" else "render"
+                words = f"The {what} failed ({error.code}); trying {spec.width}x{spec.height} at {spec.rate:g} fps."
+                _log.warning("render failed", session_id=self._core.session_id, kind=kind, code=error.code, lower=lower)
+                await self._core.emit(NewEvent(type="message", data={"role": "assistant", "content": words}))
+        raise AssertionError("unreachable: the last try returns or raises")
 
     async def run(
         self, spec: RenderSpec, *, job_id: str, kind: Literal["preview", "final"], cause_id: str | None = None

@@ -19,8 +19,7 @@ from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.own_words import reminder
 from koda_ray.budgets import Exceeded
 from koda_ray.commands import Ask, Fail, Finished
-from koda_ray.errors import BudgetExceeded, Fenced, InvalidTransition, KodaError, RenderError
-from koda_ray.events import NewEvent
+from koda_ray.errors import BudgetExceeded, Fenced, InvalidTransition, KodaError
 from koda_ray.logs import get_logger
 from koda_ray.phases import STOP, at_rest
 from koda_ray.render.spec import Preset, RenderSpec
@@ -32,8 +31,6 @@ __all__ = ["MAX_NUDGES", "Work", "final_spec"]
 
 MAX_NUDGES = 2
 """How often agents that stop short are told what is still owed."""
-MAX_LOWER = 2
-"""How often a failed final render is tried again at lower quality."""
 _WHY_CHARS = 400
 _log = get_logger()
 
@@ -132,19 +129,7 @@ class Work:
             raise InvalidTransition("a final render needs an accepted preview")
         job_id = state.output.job_id
         spec = await self._spec(state)
-        for lower in range(MAX_LOWER + 1):
-            try:
-                result = await self._renders.run(spec, job_id=job_id, kind="final")
-                break
-            except RenderError as error:
-                if lower == MAX_LOWER:
-                    raise
-                spec = spec.at_lower_quality()
-                words = f"The render failed ({error.code}); trying {spec.width}x{spec.height} at {spec.rate:g} fps."
-                _log.warning("final render failed", session_id=self._core.session_id, code=error.code, lower=lower)
-                await self._core.emit(NewEvent(type="message", data={"role": "assistant", "content": words}))
-        else:
-            raise AssertionError("unreachable: the last try returns or raises")
+        result = await self._renders.run_as_possible(spec, job_id=job_id, kind="final")
         base = f"/v1/sessions/{self._core.session_id}"
         output = Output(
             job_id=job_id,

@@ -530,6 +530,22 @@ async def test_a_failed_render_is_tried_again_at_lower_quality(studio: Studio) -
         assert job.result is not None and (job.result["width"], job.result["frames"]) == (570, 60)
 
 
+@pytest.mark.full
+async def test_a_preview_that_fails_at_its_size_is_tried_again_at_lower_quality(studio: Studio) -> None:
+    async with Weak() as executor:
+        studio.executor, executor.too_big = executor, 1
+        session = await studio.open()
+        await to_preview(studio, session)
+        full, lower = executor.asked
+        assert lower[0] < full[0] and lower[1] < full[1]
+        said = [str(event["content"]) for event in await studio.events(session, "message")]
+        assert f"The preview failed (ENCODE_FAILED); trying {lower[0]}x{lower[1]} at {lower[2]} fps." in said
+        preview = session.state.preview
+        assert preview is not None
+        job = await studio.store.get_job(preview.job_id)
+        assert (job.status, job.spec["width"]) == ("succeeded", lower[0]) and session.state.error is None
+
+
 async def test_a_session_that_nobody_uses_ends_by_itself(studio: Studio) -> None:
     session = await studio.activate(await studio.row(), studio.model(studio_model()), idle_timeout_s=0.3, lease_s=0.3)
     await session.watch(1)  # while it still owes work
