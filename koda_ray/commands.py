@@ -216,9 +216,10 @@ class Think:
 
 @dataclass(frozen=True)
 class Wrote:
-    """Files were written into the project; ``total_bytes`` by path."""
+    """Files were written into the project, ``total_bytes`` by path, and others that were written before removed."""
 
     files: tuple[tuple[str, int], ...]
+    removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

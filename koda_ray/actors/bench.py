@@ -7,11 +7,13 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Literal, cast
 
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
+from koda_ray.actors.moments import Moments
 from koda_ray.actors.permits import check_written, judged, own_path
 from koda_ray.actors.project import Project
 from koda_ray.actors.renders import Renders
@@ -51,6 +53,8 @@ BUILD_TIMEOUT_S = 120.0
 _UNSEEN = "unseen"
 """In place of the key of an agreement: nobody has agreed to a proposal that could not be shown."""
 
+_PUT_BACK = "The files are again those of the last preview that worked, without what was changed since"
+
 
 class SessionBench:
     """Implements `koda_ray.tools.workbench.Workbench` for one session."""
@@ -73,6 +77,7 @@ class SessionBench:
         self._executor = executor
         self._storage = storage
         self._ready_timeout_s = ready_timeout_s
+        self._moments = Moments(core, project=project, storage=storage)
         self._last_built: tuple[str, str] | None = None
 
     @property
@@ -275,7 +280,8 @@ class SessionBench:
     async def preview(self, *, cause_id: str, agreed: str = "") -> Preview | Failure | Agreement:
         """Build, probe and render the preview, with what fails corrected, as far as the session's rules allow.
 
-        A correction that a person is to be asked about is made, kept aside and shown to them.
+        A correction that a person is to be asked about is made, kept aside and shown to them. Where corrections did not
+        mend it, the files become those of the last preview that worked again.
         """
         made: list[Preview | Failure] = []
         refused: list[str] = []
@@ -314,38 +320,29 @@ class SessionBench:
             refused.extend(await self._correct_as_agreed(agreed))
         await self._core.commit(Batch(moves=[Think("Building and trying the page")]))
         try:
-            await self._note_begin(cause_id)
-            verdict = await correct_until_good(attempt, correct)
+            await self._moments.began(cause_id)
+            failure = await self._moments.given_up(cause_id)
+            if failure is None:
+                verdict = await correct_until_good(attempt, correct)
+                if verdict.good is not None:
+                    if isinstance(made[-1], Preview):
+                        await self._moments.worked(made[-1].bundle)
+                    return made[-1]
+                if wanted:
+                    return wanted[-1]
+                failure = _failure(verdict, refused)
+                if failure.mendable:
+                    return failure
+                await self._moments.give_up(cause_id, failure)
+            if not await self._moments.put_back():
+                return failure
         except (Missing, StorageError) as error:  # nothing that agents could mend: they are not asked to go in circles
             return Failure(code=error.code, message=error.message)
-        if verdict.good is not None:
-            return made[-1]
-        return wanted[-1] if wanted else _failure(verdict, refused)
+        return replace(failure, message=f"{failure.message}. {_PUT_BACK}")
 
     async def corrected(self, *, cause_id: str) -> Mapping[str, str]:
         """Read the generated files, whole, that are others now than when `preview` began for this call."""
-        try:
-            before = json.loads(await self._storage.get(self._begin_key(cause_id)))
-        except (NotFound, StorageError):  # that may be why there is no preview
-            return {}
-        present = await self._generated()
-        there = _hashes(present)
-        return {path: text for path, text in present.items() if there[path] != before.get(path)}
-
-    async def _note_begin(self, cause_id: str) -> None:
-        """Keep what the generated files are as a call begins; whoever waits for a person has begun long ago."""
-        key = self._begin_key(cause_id)
-        if not await self._storage.exists(key):
-            await self._storage.put(key, json.dumps(_hashes(await self._generated())).encode())
-
-    def _begin_key(self, cause_id: str) -> str:
-        return self._proposal_key(sha256(json.dumps(["begin", cause_id]).encode()))
-
-    async def _generated(self) -> dict[str, str]:
-        """Read those of the files that the code generator wrote which are there."""
-        files, execution = await self._project.files(), self.state.execution
-        known = execution.files if execution else ()
-        return {path: files[path].decode("utf-8", errors="replace") for path in known if path in files}
+        return await self._moments.changed_since(cause_id)
 
     async def _correct_as_agreed(self, digest: str) -> Sequence[str]:
         """Write what a person has seen and agreed to, whatever is wrong with the page by now; once.

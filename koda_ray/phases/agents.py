@@ -148,7 +148,7 @@ def think(state: NodeState, command: Think, at: datetime) -> Step:
 def wrote(state: NodeState, command: Wrote, at: datetime) -> Step:
     """Note files that were written."""
     execution = _working(state, "write files")
-    files = tuple(sorted({*execution.files, *(path for path, _ in command.files)}))
+    files = tuple(sorted({*execution.files, *(path for path, _ in command.files)} - {*command.removed}))
     new = state.model_copy(update={"execution": execution.model_copy(update={"files": files})})
     return new, tuple(Emit("file_written", (("path", path), ("size", size))) for path, size in command.files)
 

@@ -2,7 +2,7 @@
 
 What went wrong is taken from the real tools, with file, line and message as they say it, and goes to the code
 generator together with the files. A project that still fails after three corrections ends in a clear error that a
-person can retry or answer.
+person can retry or answer, with its files as they were in the last preview that worked.
 """
 
 from __future__ import annotations

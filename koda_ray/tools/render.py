@@ -32,7 +32,7 @@ class _PictureInput(BaseModel):
 
 def _changed(corrected: Mapping[str, str]) -> str:
     """Say which files are others now than the agent knows."""
-    return f"\nCorrections changed {', '.join(sorted(corrected))}: read them before you go on." if corrected else ""
+    return f"\nChanged meanwhile: {', '.join(sorted(corrected))}; read them before you go on." if corrected else ""
 
 
 def render_tools(bench: Workbench) -> list[Tool]:

@@ -177,6 +177,41 @@ async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retrie
 
 
 @pytest.mark.full
+async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked(studio: Studio) -> None:
+    asked: list[dict[str, Any]] = []
+    mended = False
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        asked.append(request)
+        if request["task"] != "modify_existing" or mended:
+            return good_code(request)
+        return {"src/App.tsx": f"// {len(asked)}\n{BROKEN}", "src/components/New.tsx": "export {};\n"}
+
+    session = await studio.open(respond=studio_model(code))
+    await to_preview(studio, session)
+    before, shown = await session._project.files(), session.state.preview
+    await studio.say(session, "message", text="make it red")
+    failed = await studio.until(session, "error")
+    assert failed.error is not None and failed.error.code == "BUILD_FAILED" and failed.preview == shown
+    assert "after 3 corrections" in failed.error.message and len([each for each in asked if each.get("errors")]) == 3
+    assert "again those of the last preview that worked" in failed.error.message
+    assert await session._project.files() == before
+    pointer = await studio.store.latest_checkpoint(session.session_id)
+    assert pointer is not None
+    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
+    assert dict(await checkpoint.read_files(studio.storage, manifest)) == before
+    assert failed.execution is not None and "src/components/New.tsx" not in failed.execution.files
+
+    await session.close()  # and it goes on from there
+    mended = True
+    session = await studio.activate(session.session_id, studio.model(studio_model(code)))
+    await studio.say(session, "message", text="red, but another way")
+    state = await studio.until(session, "preview")
+    assert state.error is None and asked[-1]["files"] == {path: before[path].decode() for path in state.execution.files}
+    assert b"#EF4444" in (await session._project.files())["src/App.tsx"]
+
+
+@pytest.mark.full
 async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(studio: Studio) -> None:
     usual, refused = studio_model(), asyncio.Event()
 

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from koda_ray.state.storage import picture_key, sha256
+from koda_ray.tools.workbench import Failure
 from tests.actors.conftest import Studio
 from tests.actors.script import APP, GOOD_FILES, studio_model
 from tests.tools.conftest import Tools
@@ -63,4 +64,20 @@ async def test_a_preview_that_fails_names_the_files_that_corrections_changed(stu
     await tools.keep({**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"})
     failed = await tools.call("render_preview")
     assert failed.is_error and len(tried) == 3
-    assert "Corrections changed src/App.tsx: read them before you go on." in failed.content
+    assert "Changed meanwhile: src/App.tsx; read them before you go on." in failed.content
+
+
+async def test_a_call_that_was_given_up_stays_so_though_its_files_work_when_it_runs_again(studio: Studio) -> None:
+    preview = {"videoUrl": "/v1/video", "jobId": "job_1", "bundle": "b1", "duration": 2}
+    row = await studio.row(phase="executing", owes=None, execution={}, plan_accepted=True, preview=preview)
+    session = await studio.activate(row, studio.model(studio_model(lambda _: {"src/App.tsx": "import './nowhere';"})))
+    tools = Tools.of(session, studio)
+    await tools.keep(GOOD_FILES)
+    await session._bench._moments.worked("b1")
+    await tools.keep({"src/App.tsx": "import './nobody';\n", "src/components/New.tsx": "export {};\n"})
+    failed = await session._bench.preview(cause_id="call_1")
+    assert isinstance(failed, Failure) and failed.code == "BUILD_FAILED" and "that worked" in failed.message
+    present = await session._project.files()
+    assert present["src/App.tsx"] == APP.encode() and "src/components/New.tsx" not in present
+    assert session.state.execution is not None and set(session.state.execution.files) == GOOD_FILES.keys()
+    assert await session._bench.preview(cause_id="call_1") == failed  # its process ended before that was stored
