@@ -15,36 +15,19 @@ __all__ = [
     "STYLES",
     "Aspect",
     "Brief",
-    "Datum",
     "Direction",
     "Heard",
     "Impossible",
+    "Language",
     "Style",
-    "Subject",
     "known_style",
 ]
 
-Subject = Literal[
-    "ball",
-    "shapes",
-    "particles",
-    "logo",
-    "title",
-    "steps",
-    "bars",
-    "line",
-    "pie",
-    "countdown",
-    "card",
-    "orbit",
-    "hero",
-    "image",
-    "kinetic",
-]
 Style = Literal["playful", "smooth", "cinematic"]
 Heard = Literal["explicit", "inferred", "unknown"]
 Direction = Literal["left", "right", "up", "down"]
 Aspect = Literal["16:9", "9:16", "1:1", "4:5"]
+Language = Literal["en", "ja", "zh", "ko"]
 Impossible = Literal["too_long", "live_action", "interactive"]
 
 STYLES: tuple[Style, ...] = ("playful", "smooth", "cinematic")
@@ -66,20 +49,12 @@ def known_style(name: str | None) -> Style | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Datum:
-    """One value of a chart; ``unit`` is what follows the number (``%``, ``k``) or leads it (``$``)."""
-
-    label: str
-    value: float
-    unit: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Brief:
     """A request, understood. Durations in seconds, sizes in pixels, ``speed`` and ``scale`` relative to 1."""
 
     prompt: str
-    subject: Subject = "kinetic"
+    subject: str
+    """The name of a subject; see `subject.subject_of`."""
     style: Style = "smooth"
     style_heard: Heard = "unknown"
     duration_s: float = 5.0
@@ -88,7 +63,7 @@ class Brief:
     height: int = 1080
     fps: int = FPS
     seed: int = 0
-    language: Literal["en", "ja", "zh", "ko"] = "en"
+    language: Language = "en"
 
     accent: str | None = None
     colours: tuple[str, ...] = ()
@@ -116,18 +91,8 @@ class Brief:
     """The words a person reads first: a title, a name, a chart's subject; empty where none was given."""
     texts: tuple[str, ...] = ()
     """Quoted texts beyond the heading: a caption, a tagline."""
-    words: tuple[str, ...] = ()
-    """The prompt's own words in phrases, for kinetic typography."""
-    data: tuple[Datum, ...] = ()
-    sample_data: bool = False
-    steps: tuple[str, ...] = ()
-    step_kickers: tuple[str, ...] = ()
-    price: str = ""
-    count_from: int = 5
-    count_to: int = 1
-    shapes: tuple[str, ...] = ()
-    hero: str = ""
-    hero_motion: Literal["cross", "rise", "fall", "bounce", "spin", "float"] = "cross"
+    own: object = None
+    """What the subject alone speaks of, in a value of its module's; see `subject.own`."""
     image: str | None = None
     """Address of an uploaded picture on the page, such as ``/assets/photo.jpg``."""
 

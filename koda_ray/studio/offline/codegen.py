@@ -19,10 +19,10 @@ from koda_ray.errors import ModelError
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.films.base import Film, timing_of
-from koda_ray.studio.offline.films.catalogue import make_film
 from koda_ray.studio.offline.palette import palette_for
 from koda_ray.studio.offline.plan import make_plan
 from koda_ray.studio.offline.project import STATE_PATH, film_files
+from koda_ray.studio.offline.subject import subject_of
 from koda_ray.studio.offline.understand import parse_brief
 from koda_ray.types import Plan
 
@@ -89,7 +89,11 @@ def film_of(request: Mapping[str, object]) -> Film:
         about = str(request.get("description") or "")
         brief = _settled(brief, plan, feedback, about)
     timing = timing_of([scene.duration for scene in plan.scenes], brief.duration_s)
-    return make_film(brief, timing, palette_for(brief))
+    subject = subject_of(brief)
+    film = subject.film(brief, timing, palette_for(brief))
+    if subject.zoom is not None:
+        film.zoom = round(max(0.5, min(subject.zoom, brief.scale)), 3)
+    return film
 
 
 def generate_files(request: Mapping[str, object]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from koda_ray.studio.offline import extract, lexicon
 from koda_ray.studio.offline.brief import SIZES, Aspect, Brief, known_style
 from koda_ray.studio.offline.conflict import conflicts_in_change
 from koda_ray.studio.offline.find import find_aspect, find_colours, find_direction, find_style, normalise
-from koda_ray.studio.offline.parse import settle_duration
+from koda_ray.studio.offline.subject import subject_of
 from koda_ray.types import MAX_DURATION_S, MIN_SCENE_S
 
 __all__ = ["ANSWERS", "apply_answer", "apply_feedback", "apply_options"]
@@ -70,7 +70,7 @@ def _speed(brief: Brief, text: str) -> _Change:
 
 
 def _duration(brief: Brief, text: str) -> _Change:
-    length = extract.find_length(extract.hide_count(text) if brief.subject == "countdown" else text)
+    length = extract.find_length(subject_of(brief).without_own_seconds(text))
     seconds: float | None = None
     if length and not length.absurd:
         if length.seconds > MAX_DURATION_S:
@@ -105,13 +105,13 @@ def _colour(brief: Brief, text: str) -> _Change:
     if background is not None:
         brief, said = replace(brief, background=background), ["background recoloured"]
     if colours:
-        typographic = brief.subject in ("title", "kinetic", "countdown")
-        if _TEXT_PART.search(text) and not typographic:
+        lettered = subject_of(brief).lettered
+        if _TEXT_PART.search(text) and not lettered:
             brief = replace(brief, repaint=(*brief.repaint, ("ink", colours[0])))
             said.append("text recoloured")
         else:
             brief = replace(brief, accent=colours[0], colours=colours)
-            if typographic:
+            if lettered:
                 brief = replace(brief, repaint=(*brief.repaint, ("ink", colours[0])))
             said.append("recoloured")
     return brief, " and ".join(said)
@@ -141,19 +141,11 @@ def _size(brief: Brief, text: str) -> _Change:
     return replace(brief, scale=scale), ("bigger" if factor > 1 else "smaller")
 
 
-_COUNTED = {
-    "ball": r"balls?",
-    "shapes": r"shapes?|cubes?|spheres?|circles?|squares?|triangles?|rings?",
-    "orbit": r"planets?|moons?|satellites?",
-    "hero": r"\w+s",
-    "particles": r"particles?|fireworks?|bubbles?|stars?",
-}
-
-
 def _count(brief: Brief, text: str) -> _Change:
-    nouns = _COUNTED.get(brief.subject)
-    if nouns is None:
+    counted = subject_of(brief).counted
+    if counted is None:
         return None
+    nouns = counted.again
     number = r"(\d+|" + "|".join(w for w in lexicon.NUMBERS if w.isascii() and w not in ("half", "quarter")) + r"|a|an)"
     more = re.search(
         rf"\b(?:add\s+(?:another|{number}\s+more|{number})|{number}\s+more|another)\s+(?:{nouns})\b", text, re.I
@@ -169,7 +161,7 @@ def _count(brief: Brief, text: str) -> _Change:
             return None
     else:
         return None
-    count = max(1, min(9 if brief.subject != "particles" else 400, count))
+    count = max(1, min(counted.most, count))
     return replace(brief, count=count), f"{count} of them"
 
 
@@ -192,13 +184,8 @@ def _text(brief: Brief, text: str) -> _Change:
     words = extract.clean_phrase(words)[:160]
     if not words:
         return None
-    if brief.subject == "kinetic":
-        from koda_ray.studio.offline.summary import phrases_of
-
-        return settle_duration(replace(brief, words=phrases_of(words)[0])), f"the words “{words}”"
-    if re.search(r"\b(?:subtitle|tagline|caption|slogan|below)\b", text, re.I):
-        return replace(brief, texts=(words,)), f"the line “{words}”"
-    return replace(brief, heading=words), f"the text “{words}”"
+    aside = bool(re.search(r"\b(?:subtitle|tagline|caption|slogan|below)\b", text, re.I))
+    return subject_of(brief).reworded(brief, words, aside=aside)
 
 
 def _style(brief: Brief, text: str) -> _Change:
@@ -215,13 +202,11 @@ def _style(brief: Brief, text: str) -> _Change:
 
 def _particles(brief: Brief, text: str) -> _Change:
     found = [kind for _, _, kind in lexicon.find_all(text, lexicon.PARTICLES)]
-    if not found or (brief.subject == "particles" and _COUNTED["particles"] and not found):
+    if not found:
         return None
     if _NEGATED.search(text):
         return replace(brief, particles=False), "particles removed"
-    if brief.subject == "particles":
-        return replace(brief, particle_kind=found[0]), f"{found[0]} instead"
-    return replace(brief, particles=True, particle_kind=found[0]), f"{found[0]} added"
+    return subject_of(brief).in_air(brief, found[0])
 
 
 def _shadow(brief: Brief, text: str) -> _Change:
@@ -261,7 +246,7 @@ def _aspect(brief: Brief, text: str) -> _Change:
     aspect, _ = find_aspect(text)
     if aspect is None and re.search(r"\b(?:vertical|portrait)\b", text, re.I):
         aspect = "9:16"
-    if aspect is None and re.search(r"\bsquare\b", text, re.I) and brief.subject != "shapes":
+    if aspect is None and re.search(r"\bsquare\b", text, re.I) and not subject_of(brief).squares:
         aspect = "1:1"
     if aspect is None:
         return None
@@ -269,33 +254,8 @@ def _aspect(brief: Brief, text: str) -> _Change:
     return replace(brief, width=width, height=height), f"format {aspect}"
 
 
-def _figures(brief: Brief, text: str) -> _Change:
-    if brief.subject not in ("bars", "line", "pie"):
-        if brief.subject == "countdown" and re.search(r"\b(?:from|count)\b|から", text, re.I):
-            start, stop, _ = extract.find_countdown(text)
-            return settle_duration(replace(brief, count_from=start, count_to=stop)), f"counting from {start} to {stop}"
-        return None
-    length = extract.find_length(text)
-    data, _ = extract.find_data(length.rest if length else text)
-    if len(data) < 2:
-        return None
-    kept = [d.label for d in brief.data] if len(brief.data) == len(data) and not brief.sample_data else []
-    if kept and not any(d.label for d in data):
-        data = tuple(replace(d, label=label) for d, label in zip(data, kept, strict=True))
-    return replace(brief, data=data, sample_data=False), "new figures"
-
-
-def _steps(brief: Brief, text: str) -> _Change:
-    if brief.subject != "steps":
-        return None
-    steps, count, _ = extract.find_steps(text)
-    if steps:
-        kickers = brief.step_kickers if len(brief.step_kickers) == len(steps) else ()
-        return settle_duration(replace(brief, steps=steps, step_kickers=kickers)), f"{len(steps)} new steps"
-    if count and 1 <= count <= 8 and count != len(brief.steps):
-        names = (*brief.steps, "Test", "Launch", "Learn", "Grow", "Repeat", "Review", "Share")[:count]
-        return settle_duration(replace(brief, steps=names, step_kickers=())), f"{count} steps"
-    return None
+def _own(brief: Brief, text: str) -> _Change:
+    return subject_of(brief).changed(brief, text)
 
 
 def _tone(brief: Brief, text: str) -> _Change:
@@ -322,8 +282,7 @@ _RULES: tuple[Callable[[Brief, str], _Change], ...] = (
     _aspect,
     _duration,
     _speed,
-    _figures,
-    _steps,
+    _own,
     _count,
     _bounce,
     _size,
@@ -356,7 +315,7 @@ def apply_feedback(brief: Brief, words: str) -> tuple[Brief, tuple[str, ...]]:
     for rule in _RULES:
         if rule in cancelled:
             continue
-        change = rule(brief, text if rule in (_text, _steps, _figures) else unquoted)
+        change = rule(brief, text if rule in (_text, _own) else unquoted)
         if change is not None:
             brief, what = change
             said.append(what)

@@ -11,24 +11,23 @@ import re
 import unicodedata
 
 from koda_ray.studio.offline import extract, lexicon
-from koda_ray.studio.offline.brief import Aspect, Direction, Heard, Impossible, Style, Subject, known_style
+from koda_ray.studio.offline.brief import Aspect, Direction, Heard, Impossible, Language, Style, known_style
 from koda_ray.studio.offline.colour import HEX, parse_hex
+from koda_ray.studio.offline.subject import Counted
 from koda_ray.types import MAX_DURATION_S
 
 __all__ = [
-    "CROSSING",
-    "HERO_MOTIONS",
     "LONG_PROMPT_CHARS",
     "find_aspect",
     "find_colours",
     "find_count",
     "find_direction",
-    "find_hero",
     "find_impossible",
     "find_scale",
     "find_speed",
     "find_style",
     "language_of",
+    "names_nothing",
     "normalise",
     "only_directs",
     "own_words",
@@ -50,7 +49,7 @@ def seed_of(text: str) -> int:
     return int.from_bytes(hashlib.sha256(folded.encode("utf-8", "surrogatepass")).digest()[:4], "big")
 
 
-def language_of(text: str) -> str:
+def language_of(text: str) -> Language:
     """Return ``ja``, ``zh``, ``ko`` or ``en`` (everything else) by the scripts in the text."""
     kana = len(re.findall(r"[ぁ-ヿ]", text))
     han = len(re.findall(r"[㐀-鿿]", text))
@@ -242,63 +241,12 @@ def find_impossible(text: str, seconds: float | None) -> Impossible | None:
     return None
 
 
-HERO_MOTIONS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\b(?:bounc\w+|jump\w*|hop(?:s|ping)?|leap\w*)\b|弾む|跳ねる|ジャンプ", re.I), "bounce"),
-    (re.compile(r"\b(?:spin\w*|rotat\w+|twirl\w*|turn(?:s|ing)? around)\b|回転|回る", re.I), "spin"),
-    (
-        re.compile(
-            r"\b(?:launch\w*|ris(?:es?|ing)|lift\w*|takes? off|ascend\w*|soar\w* up)\b|打ち上げ|昇る|上がる", re.I
-        ),
-        "rise",
-    ),
-    (re.compile(r"\b(?:fall(?:s|ing)?|drop(?:s|ping)?|descend\w*)\b|落ちる|降る", re.I), "fall"),
-    (re.compile(r"\b(?:float\w*|hover\w*|drift\w*|levitat\w*)\b|浮かぶ|漂う", re.I), "float"),
-)
-
-
-CROSSING = re.compile(
-    r"\b(?:cross\w*|across|fl(?:y|ies|ying)|driv(?:e|es|ing)|swim\w*|walk\w*|run(?:s|ning)?|rac(?:e|es|ing)|sail\w*|"
-    r"pass(?:es|ing)?(?: by)?|slid\w+|roll\w*|mov(?:e|es|ing)|travel\w*|zoom\w*|chas\w+|ride|rides|riding|crawl\w*|"
-    r"gallop\w*|march\w*|parade\w*)\b|横切|飛ぶ|飛んで|走る|泳ぐ|歩く|進む|通り過ぎ",
-    re.I,
-)
-
-
-def find_hero(text: str) -> tuple[str, str] | None:
-    """Return (drawing or emoji, motion) where a thing the director can draw is named."""
-    heroes = lexicon.find_all(text, lexicon.HEROES)
-    if not heroes:
-        emoji = re.search(r"[\U0001F300-\U0001FAFF\u2600-\u27BF]\ufe0f?", text)
-        if emoji is None or not (CROSSING.search(text) or any(e.search(text) for e, _ in HERO_MOTIONS)):
-            return None
-        hero = emoji.group(0)
-    else:
-        hero = heroes[0][2]
-    for expression, motion in HERO_MOTIONS:
-        if expression.search(text):
-            return hero, motion
-    if hero in {"rocket"} and not CROSSING.search(text):
-        return hero, "rise"
-    if hero in {"balloon", "hot-air-balloon"} and not CROSSING.search(text):
-        return hero, "rise"
-    if CROSSING.search(text) or hero in {"paper-plane", "boat"}:
-        return hero, "cross"
-    return hero, "float"
-
-
-def find_count(text: str, brief_subject: Subject) -> tuple[int | None, str | None]:
+def find_count(text: str, counted: Counted | None) -> tuple[int | None, str | None]:
     """Return how many things are asked for, and a note where the figure had to be changed."""
-    nouns = {
-        "ball": r"balls?|spheres?",
-        "shapes": "|".join(s for s in lexicon.SHAPES if s.isascii()) + "|shapes?",
-        "orbit": r"planets?|moons?|satellites?|electrons?|things?|dots?|balls?|spheres?",
-        "hero": "|".join(sorted((h for h in lexicon.HEROES if h.isascii()), key=len, reverse=True)) + r"|\w+s",
-        "particles": r"fireworks?|stars?|bubbles?|particles?|fireflies|petals?|snowflakes?|leaves",
-    }.get(brief_subject)
-    if nouns is None:
+    if counted is None:
         return None, None
     number = r"(-?\d+|" + "|".join(w for w in lexicon.NUMBERS if w.isascii()) + r")"
-    match = re.search(rf"(?<![\w.]){number}\s+(?:[a-z-]+\s+){{0,2}}?(?:{nouns})\b", text, re.I)
+    match = re.search(rf"(?<![\w.]){number}\s+(?:[a-z-]+\s+){{0,2}}?(?:{counted.nouns})\b", text, re.I)
     cjk = re.search(r"(\d+|[一二三四五六七八九十]+)\s*(?:つ|個|匹|羽|台|本|枚|発|个)", text)
     if match is None and cjk is None:
         return None, None
@@ -306,9 +254,8 @@ def find_count(text: str, brief_subject: Subject) -> tuple[int | None, str | Non
     value = extract.number_of(raw.lstrip("-"))
     if value is None or value != int(value) or value < 1 or raw.startswith("-"):
         return None, f"“{raw}” is not a number of things that can be shown; one is shown instead."
-    most = 400 if brief_subject == "particles" else 9
-    if value > most:
-        return most, f"{int(value)} is more than the picture holds legibly; {most} are shown."
+    if value > counted.most:
+        return counted.most, (f"{int(value)} is more than the picture holds legibly; {counted.most} are shown.")
     return int(value), None
 
 
@@ -341,3 +288,31 @@ def own_words(text: str) -> str:
     _, text = find_aspect(length.rest if length else text)
     parts = re.split(r"(?<=[,、;.!?。！？\n])", text)
     return "".join(part for part in parts if not only_directs(part)).strip(" ,、;")
+
+
+def names_nothing(text: str) -> bool:
+    """Return whether a prompt says no more than that there shall be a video."""
+    return bool(re.search(r"\w", text)) and not set(re.findall(r"\w+", own_words(text).casefold())) - _GENERIC
+
+
+_GENERIC = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "film",
+        "movie",
+        "video",
+        "clip",
+        "animation",
+        "feature",
+        "something",
+        "anything",
+        "it",
+        "full",
+        "length",
+        "make",
+        "create",
+        "long",
+    ]
+)

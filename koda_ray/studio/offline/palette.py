@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from koda_ray.studio.offline.brief import STYLES, Brief, Style
 from koda_ray.studio.offline.colour import contrast, from_oklch, mix, on, shift, to_oklch, with_contrast
+from koda_ray.studio.offline.subject import subject_of
 
 __all__ = ["PALETTES", "Palette", "ink_on", "palette_for"]
 
@@ -247,17 +248,6 @@ def _toned(palette: Palette, tone: float) -> Palette:
     return replace(palette, top=moved(palette.top), bottom=moved(palette.bottom), glow=moved(palette.glow))
 
 
-_NIGHT: dict[str, tuple[str, ...]] = {
-    "orbit": ("midnight gold", "violet hour", "teal and amber", "midnight pop"),
-    "fireworks": ("midnight gold", "violet hour", "midnight pop"),
-    "stars": ("midnight gold", "violet hour", "teal and amber"),
-    "embers": ("ember", "crimson"),
-    "fireflies": ("deep forest", "teal and amber"),
-    "rain": ("steel", "deep water", "midnight gold"),
-    "space": ("violet hour", "midnight gold", "midnight pop", "teal and amber"),
-}
-"""Palettes of what is seen at night, whatever the style."""
-
 _SCENIC: tuple[Palette, ...] = (
     _p("harbour", "#E9F3FA", "#A3C7E4", "#FFFFFF", "#14304F", "#E4694B", "#2E6DA8", "#F3B562", "#FFFFFF", "#14304F"),
     _p("lilac dawn", "#F3E8F5", "#BFA9DD", "#FFF6F2", "#2E1F4F", "#E0628A", "#6C55B8", "#F5B889", "#FFFFFF", "#2E1F4F"),
@@ -270,21 +260,18 @@ _SCENIC: tuple[Palette, ...] = (
 def _family(brief: Brief) -> tuple[Palette, ...]:
     """Return the palettes to choose from: the style's, or those that the subject needs."""
     if brief.background is None:
-        night = _NIGHT.get("orbit") if brief.subject == "orbit" else None
-        if brief.subject == "particles":
-            night = _NIGHT.get(brief.particle_kind)
-        elif brief.subject == "hero" and brief.hero in ("rocket", "🛸", "🛰️", "👽", "⭐", "🌙"):
-            night = _NIGHT["space"]
-        if night is not None:
-            return tuple(p for style in STYLES for p in PALETTES[style] if p.name in night)
-        if brief.style == "smooth" and (brief.subject == "hero" or brief.subject == "particles"):
+        subject = subject_of(brief)
+        needed = subject.palettes(brief)
+        if needed:
+            return tuple(p for style in STYLES for p in PALETTES[style] if p.name in needed)
+        if brief.style == "smooth" and subject.scenic:
             return _SCENIC
     return PALETTES[brief.style]
 
 
 def _dark_one_below(brief: Brief) -> Brief:
     """Take the dark one of several named colours as the ground of dark words: "dark blue and gold" is gold on blue."""
-    if brief.background is None and brief.style == "cinematic" and brief.subject in ("title", "logo", "kinetic"):
+    if brief.background is None and brief.style == "cinematic" and subject_of(brief).dark_words:
         for dark in brief.colours:
             bright = tuple(colour for colour in brief.colours if contrast(colour, dark) >= 3.0)
             if to_oklch(dark)[0] < 0.38 and bright:

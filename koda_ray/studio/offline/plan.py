@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.count import pace_note
 from koda_ray.studio.offline.feedback import ANSWERS
 from koda_ray.studio.offline.script import Beat, script_for
+from koda_ray.studio.offline.subject import subject_of
 from koda_ray.types import MIN_SCENE_S, Plan, Scene
 
 __all__ = ["describe_plan", "make_plan", "notes_of", "scene_count", "scene_limits", "split_seconds", "style_line"]
@@ -38,7 +38,8 @@ def scene_limits(duration_s: float) -> tuple[int, int]:
 def scene_count(brief: Brief) -> int:
     """Return how many scenes suit the film within `scene_limits`."""
     low, high = scene_limits(brief.duration_s)
-    wanted = 2 + len(script_for(brief).middle) if brief.subject == "steps" else round(1.5 + brief.duration_s / 3.4)
+    each = subject_of(brief).beat_each
+    wanted = 2 + len(script_for(brief).middle) if each else round(1.5 + brief.duration_s / 3.4)
     if brief.duration_s < 5:
         wanted = min(wanted, 3)
     return max(low, min(high, wanted))
@@ -76,7 +77,7 @@ def _beats(brief: Brief, number: int) -> list[Beat]:
         ]
     wanted = number - 2
     middles: list[Beat] = []
-    if wanted < len(script.middle) and brief.subject == "steps":
+    if wanted < len(script.middle) and subject_of(brief).beat_each:
         per = math.ceil(len(script.middle) / wanted)
         for i in range(wanted):
             group = script.middle[i * len(script.middle) // wanted : (i + 1) * len(script.middle) // wanted]
@@ -98,8 +99,8 @@ def style_line(brief: Brief) -> str:
 
 def notes_of(brief: Brief) -> tuple[str, ...]:
     """Return everything that was assumed or changed, with what follows from the length as it stands now."""
-    pace = pace_note(brief) if brief.subject == "countdown" else ""
-    return (*brief.notes, pace) if pace else brief.notes
+    note = subject_of(brief).note(brief)
+    return (*brief.notes, note) if note else brief.notes
 
 
 def make_plan(brief: Brief) -> Plan:
@@ -112,7 +113,7 @@ def make_plan(brief: Brief) -> Plan:
     beats = _beats(brief, number)
     weights = [1.0] * number
     if number >= 3:
-        weights[0], weights[-1] = (0.7, 1.1) if brief.subject != "countdown" else (1.0, 0.6)
+        weights[0], weights[-1] = subject_of(brief).ends
     durations = split_seconds(brief.duration_s, weights)
     total = round(sum(round(d * _TICKS) for d in durations) / _TICKS, 2)
     scenes = tuple(

@@ -8,6 +8,8 @@ from koda_ray.studio.offline import parse_brief
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.conflict import conflicts_in_change
 from koda_ray.studio.offline.feedback import apply_answer, apply_feedback
+from koda_ray.studio.offline.subject import own
+from koda_ray.studio.offline.subjects.charting import Figures
 
 BALL = "Create a bouncing ball animation, playful"
 
@@ -61,7 +63,7 @@ def test_the_pace_leaves_the_length_alone() -> None:
 
 def test_new_figures_keep_the_labels() -> None:
     changed = after("use 5, 6, 7", "bar chart A 1, B 2, C 3")
-    assert [(d.label, d.value) for d in changed.data] == [("A", 5), ("B", 6), ("C", 7)]
+    assert [(d.label, d.value) for d in own(changed, Figures).data] == [("A", 5), ("B", 6), ("C", 7)]
 
 
 def test_an_unknown_request_composes_anew_and_says_nothing_was_understood() -> None:

@@ -7,7 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koda_ray.studio.offline import make_plan, parse_brief
-from koda_ray.studio.offline.count import pace_of
+from koda_ray.studio.offline.subject import own
+from koda_ray.studio.offline.subjects.card import Offer
+from koda_ray.studio.offline.subjects.charting import Figures
+from koda_ray.studio.offline.subjects.countdown import Count, pace_of
+from koda_ray.studio.offline.subjects.kinetic import Phrases
+from koda_ray.studio.offline.subjects.steps import Listed
 from koda_ray.types import MAX_DURATION_S, MIN_SCENE_S
 
 SUBJECTS = [
@@ -154,41 +159,42 @@ def test_the_format_follows_the_platform_and_not_a_word_that_looks_like_one(prom
     ],
 )
 def test_figures_and_labels_are_read(prompt: str, values: list[float], labels: list[str]) -> None:
-    data = parse_brief(prompt).data
+    data = own(parse_brief(prompt), Figures).data
     assert [d.value for d in data] == values
     assert [d.label for d in data] == labels
 
 
 def test_a_chart_without_figures_says_that_its_values_are_samples() -> None:
     brief = parse_brief("bar chart of our sales")
-    assert brief.sample_data
+    assert own(brief, Figures).sample
     assert any("sample" in note for note in brief.notes)
 
 
 def test_what_does_not_fit_is_left_out_and_said() -> None:
     many = parse_brief("bar chart of " + ", ".join(str(n) for n in range(1, 40)))
-    assert len(many.data) == 12
+    assert len(own(many, Figures).data) == 12
     assert any("27 further figures" in note for note in many.notes)
     crowd = parse_brief("100000 balls")
     assert crowd.count == 9
     assert any("100000" in note for note in crowd.notes)
     assert parse_brief("0 balls").count is None
     negative = parse_brief("pie chart: A 10, B -5, C 20")
-    assert [d.value for d in negative.data] == [10, 20]
-    assert parse_brief("bar chart of 99999999999999999, 3, 4").data[0].value == 3
+    assert [d.value for d in own(negative, Figures).data] == [10, 20]
+    assert own(parse_brief("bar chart of 99999999999999999, 3, 4"), Figures).data[0].value == 3
 
 
 def test_names_prices_texts_and_steps_are_found() -> None:
     card = parse_brief("product card for Aurora Headphones, $199")
-    assert (card.heading, card.price) == ("Aurora Headphones", "$199")
+    assert (card.heading, own(card, Offer).price) == ("Aurora Headphones", "$199")
     assert parse_brief("smooth minimal logo reveal for Acme, 6 seconds").heading == "Acme"
     assert parse_brief("the Globex logo, playful").heading == "Globex"
     assert parse_brief("title 'It's late', cinematic").heading == "It's late"
     assert parse_brief("title “Eins” with subtitle “Zwei”").texts == ("Zwei",)
-    assert parse_brief("TikTok: steps: Plan, Build, Launch, playful").steps == ("Plan", "Build", "Launch")
-    roadmap = parse_brief("the quarterly roadmap in three steps")
-    assert (len(roadmap.steps), roadmap.step_kickers) == (3, ("Q1", "Q2", "Q3"))
-    assert parse_brief("a list in 5 steps").steps[0] == "Discover"
+    tall = parse_brief("TikTok: steps: Plan, Build, Launch, playful")
+    assert own(tall, Listed).steps == ("Plan", "Build", "Launch")
+    roadmap = own(parse_brief("the quarterly roadmap in three steps"), Listed)
+    assert (len(roadmap.steps), roadmap.kickers) == (3, ("Q1", "Q2", "Q3"))
+    assert own(parse_brief("a list in 5 steps"), Listed).steps[0] == "Discover"
 
 
 def test_colours_count_direction_and_speed_are_found() -> None:
@@ -230,14 +236,15 @@ def test_a_prompt_of_20_000_characters_is_shown_in_its_telling_sentences() -> No
     prompt = ("The machine draws circles. People watch the machine draw. Rain falls on the town. " * 400)[:20_000]
     brief = parse_brief(prompt)
     assert brief.subject == "kinetic"
-    assert 1 <= len(brief.words) <= 12
+    assert 1 <= len(own(brief, Phrases).words) <= 12
     assert brief.duration_s <= 24
     assert any("longer" in note for note in brief.notes)
 
 
 def test_only_what_is_to_be_seen_becomes_words() -> None:
-    assert parse_brief("Good design is invisible, smooth, 8 seconds, for TikTok").words == ("Good design is invisible",)
-    assert parse_brief("春の京都をめぐる静かな旅、滑らかに").words == ("春の京都をめぐる静かな旅",)
+    good = parse_brief("Good design is invisible, smooth, 8 seconds, for TikTok")
+    assert own(good, Phrases).words == ("Good design is invisible",)
+    assert own(parse_brief("春の京都をめぐる静かな旅、滑らかに"), Phrases).words == ("春の京都をめぐる静かな旅",)
 
 
 @settings(deadline=None)
@@ -246,7 +253,7 @@ def test_every_text_gives_a_brief_that_can_be_made(prompt: str, feedback: list[s
     brief = parse_brief(prompt, feedback=feedback)
     assert MIN_SCENE_S <= brief.duration_s <= MAX_DURATION_S
     assert brief == parse_brief(prompt, feedback=feedback)
-    assert brief.subject != "kinetic" or brief.words
+    assert brief.subject != "kinetic" or own(brief, Phrases).words
 
 
 def test_options_win_over_the_prompt() -> None:
@@ -274,7 +281,7 @@ def test_options_win_over_the_prompt() -> None:
 def test_a_count_that_does_not_run_by_the_second_says_so(prompt: str, start: int, said: str) -> None:
     brief = parse_brief(prompt)
     notes = make_plan(brief).notes
-    assert brief.count_from == start
+    assert own(brief, Count).start == start
     assert said in notes
     assert bool(notes) == bool(said)
 
@@ -288,12 +295,12 @@ def test_a_count_keeps_its_note_true_when_its_length_changes() -> None:
 @given(st.integers(1, 9999), st.integers(0, 9999), st.floats(1.5, 300))
 def test_every_count_begins_and_ends_on_its_numbers_within_the_film(start: int, stop: int, seconds: float) -> None:
     brief = parse_brief(f"count down from {start} to {stop}", options={"duration": seconds})
-    pace = pace_of(brief, brief.duration_s)
-    assert (pace.values[0], pace.values[-1]) == (brief.count_from, brief.count_to)
+    pace, count = pace_of(brief, brief.duration_s), own(brief, Count)
+    assert (pace.values[0], pace.values[-1]) == (count.start, count.stop)
     assert list(pace.values) == sorted(set(pace.values), reverse=True)
     assert 0.09 < pace.beat_s <= 1
     assert pace.beat_s * len(pace.values) < brief.duration_s
-    assert (pace.step > 1) == (len(pace.values) < brief.count_from - brief.count_to + 1)
+    assert (pace.step > 1) == (len(pace.values) < count.start - count.stop + 1)
 
 
 @pytest.mark.parametrize(

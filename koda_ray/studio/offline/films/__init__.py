@@ -1,1 +1,1 @@
-"""One module a family of subjects: each turns a brief into parts, their values and their keyframes."""
+"""What films are made of, whatever their subject: timing, stage, and ways to move."""

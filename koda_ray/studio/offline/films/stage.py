@@ -5,16 +5,17 @@ from __future__ import annotations
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.films.base import Film, Framing, Timing, pick
 from koda_ray.studio.offline.palette import Palette
+from koda_ray.studio.offline.subject import subject_of
 from koda_ray.studio.offline.tsx import literal
 
-__all__ = ["air", "caption", "colours_of", "framing_for", "light_up", "still"]
+__all__ = ["MANNERS", "air", "caption", "colours_of", "dust", "set_stage", "still"]
+
+MANNERS = {"playful": "pop", "smooth": "rise", "cinematic": "emerge"}
+"""How the kit's letters and cards come in, by style."""
 
 _PLAYFUL_MOTIFS = ("blobs", "dots", "rays", "rings")
 _SMOOTH_MOTIFS = ("plain", "rings", "plain")
 _CINEMATIC_MOTIFS = ("plain", "beam", "plain")
-
-_LETTERBOXED = frozenset({"ball", "shapes", "title", "kinetic", "orbit", "hero", "image", "particles", "logo"})
-"""Subjects that keep clear of the upper and lower edge, where film bars cover nothing."""
 
 _KIND_COLOURS = {
     "snow": ("#FFFFFF",),
@@ -37,16 +38,40 @@ _KIND_COUNT = {
 }
 
 
-def framing_for(
-    brief: Brief, *, motifs: tuple[str, ...] | None = None, light: tuple[float, float] = (0.5, 0.42)
-) -> Framing:
-    """Return the framing of the brief's style; ``motifs`` restricts the ground's pattern."""
+def set_stage(
+    brief: Brief,
+    timing: Timing,
+    palette: Palette,
+    *,
+    scene: str,
+    parts: tuple[str, ...],
+    motifs: tuple[str, ...] | None = None,
+    light: tuple[float, float] = (0.5, 0.42),
+) -> Film:
+    """Begin a film: its ground, and its light as it comes up.
+
+    Args:
+        brief: What was asked for.
+        timing: When its scenes begin and end.
+        palette: Its colours.
+        scene: The kit's scene, such as ``BounceScene``.
+        parts: The kit's files that the scene imports.
+        motifs: The ground's patterns to choose from; all of the style's when None.
+        light: Where the light falls, in shares of the picture from its upper left.
+    """
+    framing = _framing(brief, motifs, light)
+    film = Film(brief=brief, timing=timing, palette=palette, scene=scene, parts=parts, values={}, framing=framing)
+    _light_up(film)
+    return film
+
+
+def _framing(brief: Brief, motifs: tuple[str, ...] | None, light: tuple[float, float]) -> Framing:
     if brief.style == "playful":
         choice = pick(brief, motifs or _PLAYFUL_MOTIFS, 3)
         return Framing(motif=choice, light_x=light[0], light_y=light[1], grain=0.022)
     if brief.style == "smooth":
         return Framing(motif=pick(brief, motifs or _SMOOTH_MOTIFS, 3), light_x=light[0], light_y=light[1], grain=0.03)
-    bars = 0.105 if brief.aspect == "wide" and brief.subject in _LETTERBOXED else 0.0
+    bars = 0.105 if brief.aspect == "wide" and subject_of(brief).letterboxed else 0.0
     return Framing(
         motif=pick(brief, motifs or _CINEMATIC_MOTIFS, 3),
         light_x=light[0],
@@ -57,7 +82,7 @@ def framing_for(
     )
 
 
-def light_up(film: Film) -> None:
+def _light_up(film: Film) -> None:
     """Let the ground's light come up, drift through the film, and the film bars close in where there are any."""
     total, opening = film.timing.total, min(film.timing.opening, 2.4)
     start = {"playful": 0.82, "smooth": 0.7, "cinematic": 0.32}[film.brief.style]
@@ -101,6 +126,14 @@ def air(film: Film, *, kind: str | None = None, count: int | None = None, opacit
     if "components/Particles.tsx" not in film.parts:
         film.parts = (*film.parts, "components/Particles.tsx")
     film.score.add("Particles", "density", [(0, 0.45), (min(2.5, film.timing.opening + 0.6), 1.0, "easeOutCubic")])
+
+
+def dust(film: Film, count: int, *, opacity: float | None = None) -> None:
+    """Put the particles that were asked for over the scene, or ``count`` grains of dust where it is cinematic."""
+    if film.brief.particles:
+        air(film, kind=film.brief.particle_kind, opacity=opacity)
+    elif film.brief.style == "cinematic":
+        air(film, kind="dust", count=count, opacity=opacity)
 
 
 def caption(film: Film, text: str, *, position: str = "bottom") -> None:

@@ -1,0 +1,79 @@
+"""Labelled figures in a prompt: "12, 30, 45", "Q1: 12, Q2: 30", "Apples 40%", one on each line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["Datum", "find_data", "without_measures"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Datum:
+    """One value of a chart; ``unit`` is what follows the number (``%``, ``k``) or leads it (``$``)."""
+
+    label: str
+    value: float
+    unit: str = ""
+
+
+def without_measures(text: str) -> str:
+    """Drop figures that are not data: frame rates, sizes."""
+    return re.sub(r"\b\d+\s?(?:fps|px|k resolution|p)\b|\b\d{3,4}x\d{3,4}\b|\b(?:4k|8k|hd)\b", " ", text, flags=re.I)
+
+
+_FIGURE = re.compile(
+    r"(?P<lead>[$€£¥])?\s?(?P<sign>[-−])?(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)\s?"
+    r"(?P<unit>%|[kKmMbB](?![a-z])|[万億]|°[CF]?|percent\b)?"
+)
+_DATA_STOP = re.compile(
+    r"\b(?:(?-i:a|an)|the|of|with|and|for|to|values?|numbers?|figures?|data|showing|show|shows|displaying|bars?|lines?|pie|"
+    r"donut|doughnut|charts?|graphs?|plot|trend|columns?|histogram|growing|grow|grows|rising|animated?|animate|"
+    r"animation|create|make|draw|please|is|are|was|at|by|percent|in|our|my|from|compare|comparing|slices?|points?|"
+    r"use|take|change|now|instead|should|be|make|it|new|video|smooth|smoothly|minimal|playful|cinematic|clean|simple|elegant|"
+    r"modern|up)\b|棒グラフ|折れ線グラフ|円グラフ|グラフ|チャート|柱状图|折线图|饼图|[「」()\[\]{}\"“”のをで]",
+    re.I,
+)
+
+
+def find_data(text: str, *, limit: int = 12) -> tuple[tuple[Datum, ...], int]:
+    """Read labelled figures: "12, 30, 45", "Q1: 12, Q2: 30", "Apples 40%", one on each line.
+
+    Args:
+        text: The prompt without durations, sizes and quotes that are titles.
+        limit: How many figures a chart can show legibly.
+
+    Returns:
+        At most ``limit`` figures, and how many were left out.
+    """
+    text = re.sub(r"(?<=\d)\s+(?:and|&|と|und|et|y)\s+(?=[$€£-]?\d)", ", ", text)
+    if re.search(r"\d, ", text) or len(re.findall(r"\d,\d", text)) == 1:
+        text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
+    text = re.sub(r"(?<=\d),(?=\d)", ", ", text)
+    data: list[Datum] = []
+    for part in re.split(r"[,;、，\n/|]|\s(?:and|&|vs\.?|versus)\s|(?<=\d)\s*と", text):
+        figures = list(_FIGURE.finditer(part))
+        figures = [m for m in figures if not _glued(part, m)]
+        if not figures:
+            continue
+        years = [m for m in figures if re.fullmatch(r"(?:19|20)\d\d", m["number"]) and not m["sign"] and not m["unit"]]
+        if len(figures) == 2 and years and years[0] is figures[0]:
+            figures = figures[1:]
+        bare = not re.search(r"[^\W\d_]", _DATA_STOP.sub(" ", part))
+        chosen = figures if bare else figures[-1:]
+        label = _DATA_STOP.sub(" ", part[: chosen[0].start()] + " " + part[chosen[-1].end() :])
+        label = re.sub(r"\s+", " ", label).strip(" :=-–—.!?*•")
+        if re.search(r"[:：]", label):
+            label = re.split(r"[:：]", label)[-1].strip()
+        for figure in chosen:
+            value = float(figure["number"].replace(",", "")) * (-1 if figure["sign"] else 1)
+            unit = "%" if figure["unit"] == "percent" else figure["unit"] or figure["lead"] or ""
+            data.append(Datum(label=label[:24] if len(chosen) == 1 else "", value=value, unit=unit))
+    return tuple(data[:limit]), max(0, len(data) - limit)
+
+
+def _glued(part: str, figure: re.Match[str]) -> bool:
+    """Return whether the digits belong to a word ("Q1", "3D", "H2O") and are no figure."""
+    before = part[figure.start("number") - 1 : figure.start("number")]
+    after = part[figure.end("number") : figure.end("number") + 1]
+    return bool(re.fullmatch(r"[A-Za-z_#]", before) or (re.fullmatch(r"[A-Za-z]", after) and not figure["unit"]))

@@ -1,0 +1,55 @@
+"""Bar charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.colour import mix
+from koda_ray.studio.offline.films.base import Film, Timing
+from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.palette import Palette
+from koda_ray.studio.offline.subject import own
+from koda_ray.studio.offline.subjects.charting import Chart, Figures, any_chart, emphasise, grow, schedule, series
+
+__all__ = ["Bars"]
+
+
+class Bars(Chart):
+    """A bar chart, and what is only called a chart."""
+
+    name = "bars"
+    words = ("bar chart", "bar graph", "bar charts", "bars", "histogram", "column chart", "棒グラフ", "柱状图")
+    rank = 10
+    thing = "bar"
+    samples = (("Jan", 24), ("Feb", 38), ("Mar", 52), ("Apr", 47), ("May", 68), ("Jun", 86))
+
+    def claims(self, heard: Hearing) -> Iterator[int]:
+        yield from super().claims(heard)
+        if any_chart(heard):
+            yield 60
+
+    def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
+        film = self.begin(brief, timing, palette, scene="BarChartScene", part="components/BarChart.tsx")
+        data = own(brief, Figures).data
+        start, step, one = schedule(film, len(data))
+        most = max(d.value for d in data)
+        several = (brief.style == "playful" and brief.accent is None) or len(brief.colours) > 1
+        quiet = mix(palette.accent, palette.ground, 0.16)
+        colours = series(brief, palette, len(data))
+        bars: list[dict[str, object]] = []
+        for i, datum in enumerate(data):
+            name = f"Bar {i + 1}"
+            grow(film, name, "grow", start + i * step, one)
+            colour = colours[i] if several else palette.accent if datum.value == most else quiet
+            bars.append(
+                {"name": name, "label": datum.label, "value": datum.value, "unit": datum.unit or None, "color": colour}
+            )
+        if not several:
+            emphasise(film, start + step * (len(bars) - 1) + one)
+        film.values |= {
+            "bars": bars,
+            "corner": {"playful": 0.22, "smooth": 0.1, "cinematic": 0.04}[brief.style],
+            "glow": brief.style == "cinematic",
+        }
+        return film

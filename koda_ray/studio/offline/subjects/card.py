@@ -1,0 +1,118 @@
+"""Product cards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from koda_ray.studio.offline import lexicon
+from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.extract import find_price
+from koda_ray.studio.offline.films.base import Film, Timing
+from koda_ray.studio.offline.films.stage import dust, set_stage
+from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.palette import Palette
+from koda_ray.studio.offline.script import Beat, Script
+from koda_ray.studio.offline.subject import Subject, own
+from koda_ray.studio.offline.subjects.naming import named
+
+__all__ = ["Card", "Offer"]
+
+_NO_CARD = re.compile(r"\b(?:product launch|product roadmap|product team)\b", re.I)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What is offered: its price as written (``$199``), or nothing."""
+
+    price: str = ""
+
+
+class Card(Subject):
+    """A product card."""
+
+    name = "card"
+    words = (
+        "product card", "product", "product shot", "price card", "pricing card", "商品カード", "商品", "製品",
+        "for sale", "产品",
+    )  # fmt: skip
+    rank = 90
+    obvious = True
+    length_s = 6.0
+    zoom = 1.3
+
+    def claims(self, heard: Hearing) -> Iterable[int]:
+        return () if _NO_CARD.search(heard.bare) else super().claims(heard)
+
+    def fill(self, brief: Brief, heard: Hearing) -> Brief:
+        price, _ = find_price(heard.bare)
+        return replace(named(brief, heard, otherwise="Your product"), own=Offer(price))
+
+    def script(self, brief: Brief) -> Script:
+        price = own(brief, Offer).price
+        priced = f" and the price {price}" if price else ""
+        return Script(
+            Beat("Arrive", "The card turns into view.", "{enter} on rotation in space, shadow follows"),
+            (
+                Beat("Product", f"{brief.heading} lifts off the card.", "{enter}, parallax between the layers"),
+                Beat("Facts", f"Name{priced} come in.", "{enter}, staggered by {stagger}"),
+                Beat("Turn", "The card tilts towards the light.", "{move}"),
+            ),
+            Beat("Offer", "The card faces us, everything legible.", "{settle} settle, long hold"),
+        )
+
+    def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
+        film = set_stage(
+            brief,
+            timing,
+            palette,
+            scene="ProductScene",
+            parts=("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "components/ProductCard.tsx"),
+            motifs=("blobs", "rings") if brief.style == "playful" else ("plain", "rings"),
+            light=(0.4, 0.35),
+        )
+        _turn(film)
+        said = brief.heading + " " + brief.prompt[:200]
+        price = own(brief, Offer).price
+        film.values = {
+            "product": {
+                "name": brief.heading,
+                "price": price or None,
+                "tagline": brief.texts[0] if brief.texts else None,
+                "action": brief.texts[1] if len(brief.texts) > 1 else _invitation(brief, price),
+                "image": brief.image,
+                "emblem": next((emoji for _, _, emoji in lexicon.find_all(said, lexicon.PRODUCTS)), None),
+                "corner": {"playful": 64, "smooth": 40, "cinematic": 20}[brief.style],
+            }
+        }
+        dust(film, 36)
+        return film
+
+
+def _invitation(brief: Brief, price: str) -> str:
+    return "詳しく見る" if brief.language == "ja" else "Shop now" if price else "Discover"
+
+
+def _turn(film: Film) -> None:
+    """Add the keys: the card arrives and turns, the product enters and floats, the facts come one after another."""
+    brief, feel, score = film.brief, film.feel, film.score
+    ending, total = film.timing.ending, film.timing.total
+    arrive = min(film.timing.opening, 1.5) / max(1.0, brief.speed)
+    score.add("Card", "scale", [(0, 0.82), (arrive, 1, feel.enter)])
+    moves = (("turn", -38, -7, 6, 1.15), ("tilt", 14, 3, -2, 1.15), ("rise", -0.4, 0, 0.25, 1.0))
+    for prop, start, come, late, at in moves:
+        score.add(
+            "Card",
+            prop,
+            [(0, start), (arrive * at, come, feel.enter), (ending, late, "easeInOutSine"), (total, 0, "easeInOutSine")],
+        )
+    step = max(0.2, feel.stagger_s * 2.4)
+    at = arrive * 0.45
+    score.add("Product", "enter", [(0, 0.35), (at, 0.4, "easeInOutSine"), (at + feel.enter_s, 1, feel.enter)])
+    score.add("Product", "float", [(0, 0), (total, round(total / 3.2) or 1, "linear")])
+    for i, prop in enumerate(("name", "price", "action")):
+        begin = at + step * (i + 0.6)
+        score.add("Facts", prop, [(0, 0), (begin, 0), (begin + feel.enter_s, 1, feel.enter)])
+    sheen = max(arrive + 0.6, ending - 1.2)
+    score.add("Facts", "sheen", [(0, 0), (sheen, 0), (min(total, sheen + 1.4), 1, "easeInOutSine")])

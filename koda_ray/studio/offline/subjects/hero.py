@@ -1,0 +1,313 @@
+"""Things that cross, climb, fall, bounce, spin or float: a drawing of the kit's or an emoji, in its landscape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from koda_ray.studio.offline import lexicon
+from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.films.base import Film, Timing
+from koda_ray.studio.offline.films.bouncing import bounce
+from koda_ray.studio.offline.films.crossing import cross
+from koda_ray.studio.offline.films.stage import air, caption, set_stage
+from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.motion import Score
+from koda_ray.studio.offline.palette import Palette
+from koda_ray.studio.offline.script import Beat, Script
+from koda_ray.studio.offline.subject import Counted, Subject, own
+
+__all__ = ["Hero", "Traveller", "find_hero"]
+
+Motion = Literal["cross", "rise", "fall", "bounce", "spin", "float"]
+
+_MOTIONS: tuple[tuple[re.Pattern[str], Motion], ...] = (
+    (re.compile(r"\b(?:bounc\w+|jump\w*|hop(?:s|ping)?|leap\w*)\b|弾む|跳ねる|ジャンプ", re.I), "bounce"),
+    (re.compile(r"\b(?:spin\w*|rotat\w+|twirl\w*|turn(?:s|ing)? around)\b|回転|回る", re.I), "spin"),
+    (
+        re.compile(
+            r"\b(?:launch\w*|ris(?:es?|ing)|lift\w*|takes? off|ascend\w*|soar\w* up)\b|打ち上げ|昇る|上がる", re.I
+        ),
+        "rise",
+    ),
+    (re.compile(r"\b(?:fall(?:s|ing)?|drop(?:s|ping)?|descend\w*)\b|落ちる|降る", re.I), "fall"),
+    (re.compile(r"\b(?:float\w*|hover\w*|drift\w*|levitat\w*)\b|浮かぶ|漂う", re.I), "float"),
+)
+_CROSSING = re.compile(
+    r"\b(?:cross\w*|across|fl(?:y|ies|ying)|driv(?:e|es|ing)|swim\w*|walk\w*|run(?:s|ning)?|rac(?:e|es|ing)|sail\w*|"
+    r"pass(?:es|ing)?(?: by)?|slid\w+|roll\w*|mov(?:e|es|ing)|travel\w*|zoom\w*|chas\w+|ride|rides|riding|crawl\w*|"
+    r"gallop\w*|march\w*|parade\w*)\b|横切|飛ぶ|飛んで|走る|泳ぐ|歩く|進む|通り過ぎ",
+    re.I,
+)
+
+_SEA_GOERS = frozenset({"boat", "🐠", "🐋", "🐬", "🦈", "🐙", "🐢", "⚓"})
+_SPACE_GOERS = frozenset({"rocket", "🛸", "🛰️", "👽"})
+_ROAD_GOERS = frozenset({
+    "🚗", "🏎️", "🚕", "🚌", "🚚", "🚂", "🚃", "🚲", "🛵", "🏍️", "🚜", "🚑", "🚒", "🐈", "🐕", "🐎", "🦄", "🐇",
+    "🦊", "🐻", "🐼", "🦁", "🐅", "🐘", "🐒", "🐄", "🐖", "🐑", "🐓", "🐌", "🐸", "🦕", "🐁", "🦔", "🐿️", "🤖",
+    "🐧", "🦆", "🎅",
+})  # fmt: skip
+_FACING_LEFT = frozenset({
+    "🚗", "🏎️", "🚕", "🚌", "🚚", "🚂", "🚃", "🚲", "🛵", "🏍️", "🚜", "🚑", "🚒", "🐈", "🐕", "🐎", "🐇", "🐅",
+    "🐘", "🐒", "🐄", "🐖", "🐑", "🐌", "🦕", "🐁", "🦔", "🐿️", "🐋", "🐬", "🦈", "🐠", "🐢", "🐦", "🦅", "🦆",
+    "🚁", "🐉", "🐓",
+})  # fmt: skip
+"""Emoji that look to the left, as Noto draws them."""
+_UPRIGHT = frozenset({"🚀", "rocket", "balloon", "hot-air-balloon"})
+_NIGHTLY = frozenset({*_SPACE_GOERS, "⭐", "🌙"})
+_DRAWN = {
+    "paper-plane": "paper plane",
+    "hot-air-balloon": "hot-air balloon",
+    "boat": "sailing boat",
+    "rocket": "rocket",
+    "balloon": "balloon",
+}
+"""The kit's own drawings, as the plan calls them."""
+
+_BEATS: dict[Motion, tuple[str, str, str, str]] = {
+    "cross": (
+        "Enter", "The {} comes into the picture.", "Cross", "The {} crosses the picture on a curved path.",
+    ),
+    "rise": ("Ready", "The {} gathers itself.", "Climb", "The {} climbs."),
+    "fall": ("Above", "The {} appears above.", "Fall", "The {} comes down, swaying."),
+    "bounce": ("Hop in", "The {} hops into the picture.", "Bounce", "The {} bounces on the spot."),
+    "spin": ("Pop in", "The {} pops in.", "Spin", "The {} turns around itself."),
+    "float": ("Pop in", "The {} pops in.", "Float", "The {} floats."),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Traveller:
+    """What is shown, a drawing's name or an emoji, and how it moves."""
+
+    look: str = "⭐"
+    motion: Motion = "float"
+
+
+class Hero(Subject):
+    """One to seven things on their way."""
+
+    name = "hero"
+    style = "playful"
+    obvious = True
+    counted = Counted(
+        nouns="|".join(sorted((h for h in lexicon.HEROES if h.isascii()), key=len, reverse=True)) + r"|\w+s",
+        again=r"\w+s",
+    )
+    letterboxed = True
+    scenic = True
+
+    def claims(self, heard: Hearing) -> Iterator[int]:
+        hero = find_hero(heard.bare)
+        if hero is None:
+            return
+        crossing = bool(_CROSSING.search(heard.bare))
+        airy = heard.air and heard.air[0] != "dust" and not (heard.quotes and heard.names("title"))
+        if crossing and airy and hero.look not in {"⭐", "🌸"}:
+            yield 140
+        if crossing or any(e.search(heard.bare) for e, _ in _MOTIONS) or len(heard.bare.split()) <= 8:
+            yield 180
+
+    def fill(self, brief: Brief, heard: Hearing) -> Brief:
+        return replace(super().fill(brief, heard), own=find_hero(heard.bare) or Traveller())
+
+    def palettes(self, brief: Brief) -> tuple[str, ...]:
+        if own(brief, Traveller).look in _NIGHTLY:
+            return ("violet hour", "midnight gold", "midnight pop", "teal and amber")
+        return ()
+
+    def script(self, brief: Brief) -> Script:
+        hero = own(brief, Traveller)
+        thing = _DRAWN.get(hero.look, hero.look)
+        enter, entering, move, moving = (words.format(thing) for words in _BEATS[hero.motion])
+        return Script(
+            Beat(enter, entering, "{enter}"),
+            (
+                Beat(move, moving, "{move} along the path, the body leans into it"),
+                Beat("Scenery", "Near and far layers pass at their own pace.", "Parallax"),
+                Beat("Flourish", "A small turn on the way.", "{settle}"),
+            ),
+            Beat("Poster", "The last picture is composed and holds.", "{settle} settle, hold"),
+        )
+
+    def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
+        hero = own(brief, Traveller)
+        place = _place(hero)
+        film = set_stage(
+            brief,
+            timing,
+            palette,
+            scene="JourneyScene",
+            parts=("lib/frame.ts", "lib/colour.ts", "components/Hero.tsx", "components/Scenery.tsx"),
+            motifs=("plain",) if place != "none" else ("rays", "blobs", "rings", "dots"),
+            light=(0.68, 0.3) if place != "none" else (0.5, 0.5),
+        )
+        count = min(7, brief.count or 1)
+        heroes: list[dict[str, object]] = []
+        for i in range(count):
+            name = "Hero" if count == 1 else f"Hero {i + 1}"
+            way = _move(film, name, place, i, count)
+            _sway(film, name, place)
+            heroes.append(_look(film, name, place, i, count, way))
+            if hero.look == "rocket" and hero.motion == "cross":
+                _upend(film, name)
+        film.score.add(
+            "Scenery", "pass", [(0, 0.0), (timing.total, 1.0 if hero.motion == "cross" else 0.35, "easeOutSine")]
+        )
+        film.values = {"heroes": heroes, "place": place, "seed": brief.seed % 997, "heading": _heading(brief)}
+        if brief.particles:
+            air(film)
+        if brief.heading:
+            caption(film, brief.heading, position="top")
+        return film
+
+
+@lru_cache(maxsize=256)
+def find_hero(text: str) -> Traveller | None:
+    """Return what is named that the director can draw, and how it moves."""
+    heroes = lexicon.find_all(text, lexicon.HEROES)
+    moving: Motion | None = next((motion for expression, motion in _MOTIONS if expression.search(text)), None)
+    crossing = bool(_CROSSING.search(text))
+    if heroes:
+        look = heroes[0][2]
+    else:
+        emoji = re.search(r"[\U0001F300-\U0001FAFF\u2600-\u27BF]\ufe0f?", text)
+        if emoji is None or not (crossing or moving):
+            return None
+        look = emoji.group(0)
+    if moving:
+        return Traveller(look, moving)
+    if look in {"rocket", "balloon", "hot-air-balloon"} and not crossing:
+        return Traveller(look, "rise")
+    if crossing or look in {"paper-plane", "boat"}:
+        return Traveller(look, "cross")
+    return Traveller(look, "float")
+
+
+def _heading(brief: Brief) -> int:
+    return -1 if brief.direction == "left" else 1
+
+
+def _place(hero: Traveller) -> str:
+    if hero.look in _SPACE_GOERS:
+        return "space"
+    if hero.look in _SEA_GOERS:
+        return "sea"
+    if hero.look in _ROAD_GOERS and hero.motion == "cross":
+        return "land"
+    if hero.motion in ("cross", "rise", "fall") or hero.look in ("balloon", "paper-plane"):
+        return "sky"
+    return "none"
+
+
+def _move(film: Film, name: str, place: str, i: int, count: int) -> list[list[float]] | None:
+    """Add the keys of a thing's way; return the trail that it leaves, where it does."""
+    hero = own(film.brief, Traveller)
+    x = 0.5 if count == 1 else 0.16 + 0.68 * i / (count - 1)
+    if hero.motion == "cross":
+        path = cross(film, name, place, i, count, 0.25 * i)
+        return [[round(px, 4), round(py, 4)] for px, py in path] if hero.look == "paper-plane" else None
+    if hero.motion == "bounce":
+        _bounce(film, name, i, x)
+    elif hero.motion in ("rise", "fall"):
+        _climb(film, name, i, x, rising=hero.motion == "rise")
+    else:
+        film.score.add(name, "scale", [(0, 0.6), (film.feel.enter_s, 1, film.feel.enter)])
+        film.score.add(name, "x", [(0, x)])
+        if hero.motion == "spin":
+            _spin(film, name)
+        else:
+            _float(film, name)
+    return None
+
+
+def _bounce(film: Film, name: str, i: int, x: float) -> None:
+    brief, local = film.brief, Score()
+    bounce(
+        local,
+        name,
+        period_s=0.86 / brief.speed * (1 + 0.08 * (i % 2)),
+        height=0.42 * min(1.3, brief.bounce),
+        squash=0.22 * brief.bounce,
+        rest_s=film.timing.ending,
+        total_s=film.timing.total,
+        start_s=0.0 if i == 0 else 0.1 * (i % 3),
+    )
+    for prop, keys in local.tracks[name].items():
+        if prop == "height":
+            film.score.add(name, "y", [(k.t, 0.7 - k.v, k.ease) for k in keys])
+        else:
+            film.score.add(name, prop, [(k.t, k.v, k.ease) for k in keys])
+    film.score.add(name, "x", [(0, x)])
+
+
+def _climb(film: Film, name: str, i: int, x: float, *, rising: bool) -> None:
+    total, sine = film.timing.total, "easeInOutSine"
+    low, high = (0.78, 0.36) if rising else (0.18, 0.62)
+    wait = min(0.5, film.timing.opening * 0.25) + 0.16 * i
+    film.score.add(
+        name, "y", [(0, low), (wait, low), (total - 0.4, high, "easeInOutCubic" if rising else "easeInOutSine")]
+    )
+    film.score.add(name, "x", [(0, x - 0.02), (total * 0.5, x + 0.03, sine), (total, x, sine)])
+    film.score.add(name, "turn", [(0, -3), (total * 0.3, 4, sine), (total * 0.7, -3, sine), (total, 0, sine)])
+
+
+def _spin(film: Film, name: str) -> None:
+    brief, timing = film.brief, film.timing
+    film.score.add(name, "y", [(0, 0.5)])
+    turns = 360 * max(1, round(timing.total / 2.4 * brief.speed))
+    ease = "linear" if brief.style == "playful" else "easeInOutSine"
+    film.score.add(name, "turn", [(0, 0), (timing.ending + 0.4, turns, ease), (timing.total, turns, "linear")])
+
+
+def _float(film: Film, name: str) -> None:
+    total = film.timing.total
+    keys = [(0.0, 0.53, "linear")]
+    period = 2.6 / film.brief.speed
+    t, up = 0.0, True
+    while t + period / 2 < total:
+        t += period / 2
+        keys.append((t, 0.46 if up else 0.53, "easeInOutSine"))
+        up = not up
+    film.score.add(name, "y", keys)
+    film.score.add(name, "turn", [(0, -5), (total / 2, 5, "easeInOutSine"), (total, 0, "easeInOutSine")])
+
+
+def _sway(film: Film, name: str, place: str) -> None:
+    beat = (0.24 if own(film.brief, Traveller).look == "rocket" else 0.9) / film.brief.speed
+    sway: list[tuple[float, float, str]] = []
+    n = 0
+    while n * beat <= film.timing.total and n < 400:
+        sway.append((n * beat, (1 if n % 2 else -1) * (0.5 if place != "land" else 0.16), "easeInOutSine"))
+        n += 1
+    film.score.add(name, "sway", sway)
+
+
+def _look(film: Film, name: str, place: str, i: int, count: int, way: list[list[float]] | None) -> dict[str, object]:
+    brief, palette, hero = film.brief, film.palette, own(film.brief, Traveller)
+    size = (430 if count == 1 else 300 if count < 4 else 210) * brief.scale
+    if place in ("land", "sea"):
+        size *= 0.86
+    colour = palette.colours[i % len(palette.colours)]
+    backwards = (hero.look in _FACING_LEFT) == (_heading(brief) == 1)
+    grounded = place == "land" or (hero.motion in ("bounce", "spin", "float") and place == "none")
+    return {
+        "name": name,
+        "look": hero.look,
+        "size": round(size * (1 - 0.12 * (i % 3)), 1),
+        "color": colour if colour != "#FFFFFF" else palette.accent,
+        "mirrored": True if hero.motion == "cross" and backwards and hero.look not in _UPRIGHT else None,
+        "trail": way if i == 0 else None,
+        "shadow": True if brief.shadow and grounded else None,
+        "flame": True if hero.look == "rocket" else None,
+    }
+
+
+def _upend(film: Film, name: str) -> None:
+    """Lay what stands upright along its way."""
+    turned = [(k.t, k.v + 90 * _heading(film.brief), k.ease) for k in film.score.tracks[name]["turn"]]
+    film.score.tracks[name].pop("turn")
+    film.score.add(name, "turn", turned)
