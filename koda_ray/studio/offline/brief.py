@@ -16,6 +16,7 @@ __all__ = [
     "Aspect",
     "Brief",
     "Direction",
+    "Font",
     "Heard",
     "Impossible",
     "Language",
@@ -27,6 +28,7 @@ Style = Literal["playful", "smooth", "cinematic"]
 Heard = Literal["explicit", "inferred", "unknown"]
 Direction = Literal["left", "right", "up", "down"]
 Aspect = Literal["16:9", "9:16", "1:1", "4:5"]
+Font = Literal["sans", "serif", "mono", "round"]
 Language = Literal["en", "ja", "zh", "ko"]
 Impossible = Literal["too_long", "live_action", "interactive"]
 
@@ -79,7 +81,7 @@ class Brief:
     shadow: bool = True
     particles: bool = False
     particle_kind: str = "dust"
-    font: Literal["sans", "serif", "mono", "round"] | None = None
+    font: Font | None = None
     variant: int = 0
     """Which of the compositions, on top of the one that the prompt's seed picks."""
     easing: Style | None = None

@@ -19,6 +19,7 @@ from koda_ray.errors import ModelError
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.films.base import Film, timing_of
+from koda_ray.studio.offline.language import said
 from koda_ray.studio.offline.palette import palette_for
 from koda_ray.studio.offline.plan import make_plan
 from koda_ray.studio.offline.project import STATE_PATH, film_files
@@ -152,11 +153,10 @@ def _ours(path: str, text: str, have: Mapping[str, object], request: Mapping[str
 
 def _summary(request: Mapping[str, object], files: Mapping[str, str]) -> str:
     if not files:
-        return "Everything is as it was asked for already; no file had to change."
+        return said("files.none")
     names = ", ".join(path.removeprefix("src/") for path in list(files)[:4])
-    more = f" and {len(files) - 4} more" if len(files) > 4 else ""
-    verb = "Changed" if request.get("task") == "modify_existing" else "Wrote"
-    return f"{verb} {names}{more}."
+    more = said("files.more", count=len(files) - 4) if len(files) > 4 else ""
+    return said("files.changed" if request.get("task") == "modify_existing" else "files.wrote", names=names, more=more)
 
 
 def answer_request(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from koda_ray.studio.offline.language import alternatives, expression, listed, table
 from koda_ray.studio.offline.lexicon import NUMBERS
 
 __all__ = [
@@ -55,27 +56,19 @@ class Length:
     absurd: bool = False
 
 
-_NOT_A_LENGTH = r"(?<!every )(?<!each )(?<!after )(?<!per )(?<!first )(?<!last )(?<!at )"
-_MINUTE_WORDS = "minutes?|mins?|minuten?|minutos?|minut[oi]"
-_SECOND_WORDS = "seconds?|secs?|sec|s|sekunden?|secondes?|segundos?|second[oi]"
+_HALF, _BEFORE = alternatives("and_a_half"), alternatives("no_length_before")
 _LENGTHS: tuple[tuple[re.Pattern[str], float], ...] = (
-    (re.compile(rf"(?<![\w.:])(-?\s?{NUM})(?:\s+and\s+a\s+half)?[\s-]*(?:hours?|hrs?)\b", re.I), 3600.0),
-    (re.compile(rf"{_NOT_A_LENGTH}(?<![\w.:])(-?\s?{NUM})[\s-]*(?:{_MINUTE_WORDS})\b", re.I), 60.0),
-    (re.compile(rf"{_NOT_A_LENGTH}(?<![\w.:$€£])(-?\s?{NUM})[\s-]*(?:{_SECOND_WORDS})\b(?!['’])", re.I), 1.0),
-    (re.compile(rf"({CJK_NUM})\s*時間"), 3600.0),
-    (re.compile(rf"({CJK_NUM})\s*(?:分間|分(?!の|け)|分钟)"), 60.0),
-    (re.compile(rf"({CJK_NUM})\s*(?:秒間|秒|초)"), 1.0),
+    (re.compile(rf"(?<![\w.:])(-?\s?{NUM}){_HALF}[\s-]*(?:{alternatives('hour')})\b", re.I), 3600.0),
+    (re.compile(rf"{_BEFORE}(?<![\w.:])(-?\s?{NUM})[\s-]*(?:{alternatives('minute')})\b", re.I), 60.0),
+    (re.compile(rf"{_BEFORE}(?<![\w.:$€£])(-?\s?{NUM})[\s-]*(?:{alternatives('second')})\b(?!['’])", re.I), 1.0),
+    (re.compile(rf"({CJK_NUM})\s*(?:{alternatives('hour_cjk')})"), 3600.0),
+    (re.compile(rf"({CJK_NUM})\s*(?:{alternatives('minute_cjk')})"), 60.0),
+    (re.compile(rf"({CJK_NUM})\s*(?:{alternatives('second_cjk')})"), 1.0),
 )
-_FIXED: tuple[tuple[re.Pattern[str], float], ...] = (
-    (re.compile(r"\b(?:half an hour|half-hour)\b", re.I), 1800.0),
-    (re.compile(r"\b(?:an|one)[\s-]+hour(?:[\s-]+long)?\b", re.I), 3600.0),
-    (re.compile(r"\bhalf[\s-]a[\s-]minute\b|\bhalf[\s-]minute\b", re.I), 30.0),
-    (re.compile(r"\b(?:quarter of a minute)\b", re.I), 15.0),
-    (re.compile(r"\ba minute and a half\b", re.I), 90.0),
-    (re.compile(r"\b(?:a|one)[\s-]+minute(?:[\s-]+long)?\b", re.I), 60.0),
-    (re.compile(r"\b(?:feature[\s-]length|full[\s-]length)\b", re.I), 5400.0),
+_FIXED = tuple((re.compile(words, re.I), float(seconds)) for words, seconds in table("lengths").items())
+_CLOCK = re.compile(
+    rf"(?<![\d:])(\d{{1,2}}):([0-5]\d)(?![\d:])(?=\s*(?:{alternatives('clock_context')}|$|[,.;]))", re.I
 )
-_CLOCK = re.compile(r"(?<![\d:])(\d{1,2}):([0-5]\d)(?![\d:])(?=\s*(?:long|video|film|animation|$|[,.;]))", re.I)
 
 
 def find_length(text: str) -> Length | None:
@@ -90,13 +83,13 @@ def find_length(text: str) -> Length | None:
         if hits:
             total, found = total + seconds, True
     clock = _CLOCK.search(text)
-    if clock and not re.search(r"\d+:\d+\s*(?:aspect|ratio|format)", text, re.I):
+    if clock and not expression("ratio").search(text):
         ratio = (clock.group(1), clock.group(2))
         if ratio not in {("16", "09"), ("9", "16")}:
             total, found = total + int(clock.group(1)) * 60 + int(clock.group(2)), True
             text = text[: clock.start()] + " " + text[clock.end() :]
-    for expression, unit in _LENGTHS:
-        match = expression.search(text)
+    for unit_words, unit in _LENGTHS:
+        match = unit_words.search(text)
         if match is None:
             continue
         raw = match.group(1).replace(" ", "")
@@ -130,18 +123,22 @@ _QUOTES = (
 def find_quotes(text: str) -> tuple[tuple[str, ...], str]:
     """Return the quoted texts in reading order, and the prompt without them."""
     found: list[tuple[int, str]] = []
-    for expression in _QUOTES:
-        for match in expression.finditer(text):
+    for marks in _QUOTES:
+        for match in marks.finditer(text):
             words = match.group(1).strip()
             if words:
                 found.append((match.start(), words))
-        text = expression.sub(lambda m: " " * len(m.group(0)), text)
+        text = marks.sub(lambda m: " " * len(m.group(0)), text)
     return tuple(words for _, words in sorted(found)), text
 
 
+_MONEY = alternatives("money")
 _PRICE = re.compile(
-    r"([$€£¥₹]\s?\d+(?:,\d{3})*(?:\.\d{1,2})?|\d+(?:,\d{3})*(?:[.,]\d{1,2})?\s?(?:[€£]|dollars?\b|euros?\b|pounds?\b|USD\b|EUR\b|円))"
+    r"([$€£¥₹]\s?\d+(?:,\d{3})*(?:\.\d{1,2})?|\d+(?:,\d{3})*(?:[.,]\d{1,2})?\s?"
+    rf"(?:[€£]|(?:{_MONEY})\b|{alternatives('money_sign')}))"
 )
+_SIGNS = {"d": "$", "u": "$", "e": "€", "p": "£"}
+"""What stands for a currency's name, by its first letter."""
 
 
 def find_price(text: str) -> tuple[str, str]:
@@ -149,59 +146,22 @@ def find_price(text: str) -> tuple[str, str]:
     match = _PRICE.search(text)
     if match is None:
         return "", text
-    price = re.sub(r"\s+(?=dollars?|euros?|pounds?|USD|EUR)", " ", match.group(1).strip())
-    worded = re.fullmatch(r"([\d.,]+)\s*(dollars?|euros?|pounds?|USD|EUR)", price, re.I)
+    price = re.sub(rf"\s+(?={_MONEY})", " ", match.group(1).strip())
+    worded = re.fullmatch(rf"([\d.,]+)\s*({_MONEY})", price, re.I)
     if worded:
-        sign = {"d": "$", "u": "$", "e": "€", "p": "£"}[worded.group(2)[0].lower()]
-        price = sign + worded.group(1)
+        price = _SIGNS[worded.group(2)[0].lower()] + worded.group(1)
     return price, text[: match.start()] + " " + text[match.end() :]
 
 
-_NAME = re.compile(
-    r"\b(?:for|of|called|named|by|from)\s+((?:the\s+)?[A-Z0-9][\w&.’'-]*(?:\s+(?:&|of|and|the|[A-Z0-9][\w&.’'-]*))*)"
-)
-_NAME_BEFORE = re.compile(r"((?:[A-Z][\w&.’'-]*\s+){1,3})(?:logo|brand|wordmark|ロゴ)")
-_NAME_CJK = re.compile(r"([^\s、。,「」]{1,16}?)(?:社)?(?:の|用の)ロゴ")
-_NOT_A_NAME = frozenset(
-    [
-        "create",
-        "make",
-        "a",
-        "an",
-        "the",
-        "my",
-        "our",
-        "animate",
-        "show",
-        "draw",
-        "design",
-        "animated",
-        "animation",
-        "video",
-        "please",
-        "smooth",
-        "minimal",
-        "playful",
-        "cinematic",
-        "simple",
-        "modern",
-        "clean",
-        "elegant",
-        "instagram",
-        "tiktok",
-        "youtube",
-        "reels",
-        "linkedin",
-    ]
-)
+_NO_NAME, _JOINING = listed("no_name"), listed("joining")
 
 
 def find_name(text: str) -> str:
     """Return whom or what it is for: "for Acme", "the Globex logo", "「…」のロゴ"; empty where nobody is named."""
-    for expression in (_NAME, _NAME_BEFORE, _NAME_CJK):
-        for match in expression.finditer(text):
-            words = [word for word in match.group(1).split() if word.lower() not in _NOT_A_NAME]
-            while words and words[-1].lower() in {"of", "and", "&", "the"}:
+    for place in ("named_after", "named_before", "owner_before_logo"):
+        for match in expression(place, cased=True).finditer(text):
+            words = [word for word in match.group(1).split() if word.lower() not in _NO_NAME]
+            while words and words[-1].lower() in _JOINING:
                 words.pop()
             name = " ".join(words).strip(" .,;:")
             if name and not name.replace(".", "").replace(",", "").isdigit():
@@ -209,25 +169,12 @@ def find_name(text: str) -> str:
     return ""
 
 
-_DIRECTIVE = re.compile(
-    r"^\s*(?:please\s+)?(?:can you\s+|could you\s+|i want(?: you to)?\s+|i(?:'d| would) like\s+|we need\s+|give me\s+)?"
-    r"(?:create|make|build|design|generate|produce|render|animate|show|draw|do|write)?\s*(?:me|us)?\s*"
-    r"(?:an?|the|some|my|our)?\s*(?:short|quick|nice|cool|beautiful|great|\d+\s?d|2d|3d)?\s*"
-    r"(?:smooth|minimal|playful|cinematic)?\s*"
-    r"(?:kinetic typography|animated video|animation|video|clip|film|movie|intro|motion graphics?|gif)?\s*"
-    r"(?:that says|saying|that shows|showing|about|of|for|where|in which|with the words?|with)?\s+",
-    re.I,
-)
-_TAIL = re.compile(
-    r"(?:のアニメーション|のビデオ|の動画|アニメーション|動画)(?:を(?:作って|作成して)?(?:ください)?)?[。.]?\s*$|"
-    r"[,、]?\s*(?:スムーズに|なめらかに|滑らかに|シンプルに|ポップに|楽しく)[。.]?\s*$"
-)
-
-
 def strip_directives(text: str) -> str:
     """Remove what speaks to the director ("create an animation of"), and keep what is to be seen."""
-    shorter = _DIRECTIVE.sub("", text + " ", count=1).strip() if re.match(r"\s*[A-Za-z]", text) else text.strip()
-    shorter = _TAIL.sub("", shorter).strip()
+    shorter = text.strip()
+    if re.match(r"\s*[A-Za-z]", text):
+        shorter = expression("directive").sub("", text + " ", count=1).strip()
+    shorter = expression("directive_after").sub("", shorter).strip()
     return shorter or text.strip()
 
 

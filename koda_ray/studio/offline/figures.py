@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from koda_ray.studio.offline.language import alternatives
+
 __all__ = ["Datum", "find_data", "without_measures"]
 
 
@@ -26,14 +28,10 @@ _FIGURE = re.compile(
     r"(?P<lead>[$€£¥])?\s?(?P<sign>[-−])?(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)\s?"
     r"(?P<unit>%|[kKmMbB](?![a-z])|[万億]|°[CF]?|percent\b)?"
 )
-_DATA_STOP = re.compile(
-    r"\b(?:(?-i:a|an)|the|of|with|and|for|to|values?|numbers?|figures?|data|showing|show|shows|displaying|bars?|lines?|pie|"
-    r"donut|doughnut|charts?|graphs?|plot|trend|columns?|histogram|growing|grow|grows|rising|animated?|animate|"
-    r"animation|create|make|draw|please|is|are|was|at|by|percent|in|our|my|from|compare|comparing|slices?|points?|"
-    r"use|take|change|now|instead|should|be|make|it|new|video|smooth|smoothly|minimal|playful|cinematic|clean|simple|elegant|"
-    r"modern|up)\b|棒グラフ|折れ線グラフ|円グラフ|グラフ|チャート|柱状图|折线图|饼图|[「」()\[\]{}\"“”のをで]",
-    re.I,
-)
+_NOISE = re.compile(rf"{alternatives('chart_noise')}|[「」()\[\]{{}}\"“”]", re.I)
+"""What stands beside a figure and is no part of its label."""
+_AND = re.compile(rf"(?<=\d)\s+(?:{alternatives('figure_and')})\s+(?=[$€£-]?\d)")
+_SPLIT = re.compile(rf"[,;、，\n/|]|{alternatives('figure_split')}")
 
 
 def find_data(text: str, *, limit: int = 12) -> tuple[tuple[Datum, ...], int]:
@@ -46,12 +44,12 @@ def find_data(text: str, *, limit: int = 12) -> tuple[tuple[Datum, ...], int]:
     Returns:
         At most ``limit`` figures, and how many were left out.
     """
-    text = re.sub(r"(?<=\d)\s+(?:and|&|と|und|et|y)\s+(?=[$€£-]?\d)", ", ", text)
+    text = _AND.sub(", ", text)
     if re.search(r"\d, ", text) or len(re.findall(r"\d,\d", text)) == 1:
         text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
     text = re.sub(r"(?<=\d),(?=\d)", ", ", text)
     data: list[Datum] = []
-    for part in re.split(r"[,;、，\n/|]|\s(?:and|&|vs\.?|versus)\s|(?<=\d)\s*と", text):
+    for part in _SPLIT.split(text):
         figures = list(_FIGURE.finditer(part))
         figures = [m for m in figures if not _glued(part, m)]
         if not figures:
@@ -59,9 +57,9 @@ def find_data(text: str, *, limit: int = 12) -> tuple[tuple[Datum, ...], int]:
         years = [m for m in figures if re.fullmatch(r"(?:19|20)\d\d", m["number"]) and not m["sign"] and not m["unit"]]
         if len(figures) == 2 and years and years[0] is figures[0]:
             figures = figures[1:]
-        bare = not re.search(r"[^\W\d_]", _DATA_STOP.sub(" ", part))
+        bare = not re.search(r"[^\W\d_]", _NOISE.sub(" ", part))
         chosen = figures if bare else figures[-1:]
-        label = _DATA_STOP.sub(" ", part[: chosen[0].start()] + " " + part[chosen[-1].end() :])
+        label = _NOISE.sub(" ", part[: chosen[0].start()] + " " + part[chosen[-1].end() :])
         label = re.sub(r"\s+", " ", label).strip(" :=-–—.!?*•")
         if re.search(r"[:：]", label):
             label = re.split(r"[:：]", label)[-1].strip()

@@ -6,13 +6,17 @@ OKLCH until it harmonises and reads.
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib import resources
+from typing import cast
 
 from koda_ray.studio.offline.brief import STYLES, Brief, Style
 from koda_ray.studio.offline.colour import contrast, from_oklch, mix, on, shift, to_oklch, with_contrast
 from koda_ray.studio.offline.subject import subject_of
 
-__all__ = ["PALETTES", "Palette", "ink_on", "palette_for"]
+__all__ = ["AIR", "PALETTES", "Palette", "ink_on", "palette_for"]
 
 
 @dataclass(frozen=True)
@@ -39,154 +43,22 @@ class Palette:
         return to_oklch(self.ground)[0] < 0.55
 
 
-def _p(name: str, top: str, bottom: str, glow: str, ink: str, *colours: str) -> Palette:
-    ground = mix(top, bottom, 0.5)
-    return Palette(name, top, bottom, glow, ink, mix(ink, ground, 0.42), colours[0], colours)
+def _palette(row: Mapping[str, object]) -> Palette:
+    (top, bottom, glow), ink = cast("list[str]", row["ground"]), str(row["ink"])
+    colours = tuple(cast("list[str]", row["colours"]))
+    muted = mix(ink, mix(top, bottom, 0.5), 0.42)
+    return Palette(str(row["name"]), top, bottom, glow, ink, muted, colours[0], colours)
 
 
-PALETTES: dict[Style, tuple[Palette, ...]] = {
-    "playful": (
-        _p(
-            "sunshine",
-            "#FFE07A",
-            "#FFBF3F",
-            "#FFF3BF",
-            "#2A1A5E",
-            "#FF4D6D",
-            "#4361EE",
-            "#06B48F",
-            "#FFFFFF",
-            "#8338EC",
-        ),
-        _p("mint", "#C9F5E6", "#8FE3CC", "#EEFFF9", "#0F3B3A", "#FF6B4A", "#FFB627", "#3A86FF", "#FFFFFF", "#EF3E8C"),
-        _p("lilac", "#EADFFF", "#C9B3FF", "#F8F3FF", "#2B1463", "#FF4F8B", "#FFB400", "#18C29C", "#FFFFFF", "#5B5BF0"),
-        _p("sky", "#CBEAFF", "#8CCBFF", "#F1FAFF", "#0E2A5C", "#FF6A3D", "#FFC531", "#5B5BF0", "#FFFFFF", "#12B886"),
-        _p(
-            "bubblegum",
-            "#FFDCEB",
-            "#FFA9CC",
-            "#FFF3F8",
-            "#4A1040",
-            "#6D3BEB",
-            "#FFB829",
-            "#18BFA8",
-            "#FFFFFF",
-            "#FF3D7F",
-        ),
-        _p(
-            "midnight pop",
-            "#34228A",
-            "#1C1257",
-            "#5A3FD0",
-            "#FFFFFF",
-            "#FFCB2D",
-            "#FF5C8A",
-            "#2DE0C0",
-            "#8FA8FF",
-            "#FF8A3D",
-        ),
-        _p(
-            "tangerine",
-            "#FFD3B0",
-            "#FF9F6B",
-            "#FFEFE2",
-            "#43154A",
-            "#5A2AD9",
-            "#E8265E",
-            "#0FAE96",
-            "#FFFFFF",
-            "#FFC21C",
-        ),
-        _p("lagoon", "#19B5B0", "#0B7F95", "#6FE6D6", "#FFFFFF", "#FFD447", "#FF7A59", "#FFFFFF", "#0A3F5C", "#FF9EC4"),
-    ),
-    "smooth": (
-        _p("paper", "#FAF8F4", "#ECE7DE", "#FFFFFF", "#1D1C1A", "#2F56E8", "#5E7CF2", "#93A7F7", "#C3CDFA", "#1D1C1A"),
-        _p("mist", "#F5F8FB", "#DFE7F0", "#FFFFFF", "#152033", "#1F6FEB", "#4B92F5", "#86B5F8", "#BAD4FB", "#152033"),
-        _p(
-            "graphite",
-            "#1C1F26",
-            "#101217",
-            "#2F3540",
-            "#F3F4F6",
-            "#7AA2FF",
-            "#9DBBFF",
-            "#5873C9",
-            "#C6D6FF",
-            "#F3F4F6",
-        ),
-        _p("sage", "#F2F5EF", "#DDE6D6", "#FFFFFF", "#1B2A20", "#2F7A53", "#5C9E78", "#93C0A4", "#C4DDCD", "#1B2A20"),
-        _p("blush", "#FCF4F1", "#F1DDD5", "#FFFFFF", "#2C1A17", "#CF4F37", "#E07D69", "#EBA698", "#F4CEC5", "#2C1A17"),
-        _p("dusk", "#F4F1FA", "#DFD8EF", "#FFFFFF", "#211A38", "#6247D9", "#8C77E6", "#B3A5EF", "#D6CEF7", "#211A38"),
-        _p(
-            "deep water",
-            "#0E2A38",
-            "#071821",
-            "#1B4C61",
-            "#EAF6F8",
-            "#4FD0C4",
-            "#85E0D7",
-            "#2C9AA3",
-            "#B9EFE9",
-            "#EAF6F8",
-        ),
-        _p("sand", "#FBF6EC", "#EFE3CC", "#FFFFFF", "#2B2417", "#B8791F", "#D09A4B", "#E1BC84", "#EFDBBA", "#2B2417"),
-    ),
-    "cinematic": (
-        _p(
-            "midnight gold",
-            "#101A33",
-            "#04060D",
-            "#30508F",
-            "#F7EFDD",
-            "#F0C26B",
-            "#C98F3C",
-            "#8FA9D9",
-            "#F9E2B0",
-            "#4C6BB0",
-        ),
-        _p("ember", "#26100C", "#070302", "#8E3417", "#FBEDE2", "#FF9450", "#E2562B", "#FFC48A", "#8A3A24", "#FFE0C2"),
-        _p(
-            "teal and amber",
-            "#07232A",
-            "#02090C",
-            "#12606B",
-            "#EEF7F5",
-            "#FFB067",
-            "#3FB8B3",
-            "#FFD6A8",
-            "#1E7F86",
-            "#E8743B",
-        ),
-        _p(
-            "violet hour",
-            "#1A1238",
-            "#070511",
-            "#5632A8",
-            "#F2EDFF",
-            "#BFA4FF",
-            "#7F5BE8",
-            "#F2A6D8",
-            "#E6DBFF",
-            "#4C7DF0",
-        ),
-        _p(
-            "deep forest",
-            "#0B1F18",
-            "#030906",
-            "#1F5A3F",
-            "#EFF6EC",
-            "#C9E07A",
-            "#5FAE74",
-            "#F0EDB0",
-            "#2F7D55",
-            "#E0A85A",
-        ),
-        _p("steel", "#141A21", "#06080B", "#3B5064", "#F0F4F8", "#9CC4E4", "#5E8BB0", "#E4EEF6", "#D98E5F", "#3E5F7D"),
-        _p(
-            "crimson", "#25070F", "#080204", "#8B1631", "#FBEBEA", "#FF6B6B", "#C9274A", "#FFC2A8", "#7A1830", "#F3A64F"
-        ),
-    ),
-}
+def _palettes(kind: str) -> tuple[Palette, ...]:
+    return tuple(_palette(row) for row in cast("list[Mapping[str, object]]", _DATA[kind]))
+
+
+_DATA = tomllib.loads((resources.files("koda_ray.studio.offline") / "palettes.toml").read_text(encoding="utf-8"))
+PALETTES: dict[Style, tuple[Palette, ...]] = {style: _palettes(style) for style in STYLES}
+_SCENIC = _palettes("scenic")
+AIR = {kind: tuple(colours) for kind, colours in cast("dict[str, list[str]]", _DATA["air"]).items()}
+"""Colours of particles by kind, of those that have colours of their own."""
 
 
 def ink_on(palette: Palette, ground: str) -> str:
@@ -246,15 +118,6 @@ def _toned(palette: Palette, tone: float) -> Palette:
         return shift(colour, lightness=tone)
 
     return replace(palette, top=moved(palette.top), bottom=moved(palette.bottom), glow=moved(palette.glow))
-
-
-_SCENIC: tuple[Palette, ...] = (
-    _p("harbour", "#E9F3FA", "#A3C7E4", "#FFFFFF", "#14304F", "#E4694B", "#2E6DA8", "#F3B562", "#FFFFFF", "#14304F"),
-    _p("lilac dawn", "#F3E8F5", "#BFA9DD", "#FFF6F2", "#2E1F4F", "#E0628A", "#6C55B8", "#F5B889", "#FFFFFF", "#2E1F4F"),
-    _p("peach dusk", "#FDE9DC", "#EFB193", "#FFF7EE", "#4A2436", "#3B6F93", "#C9503F", "#7C4A6D", "#FFFFFF", "#4A2436"),
-    _p("alpine", "#E6F2F0", "#9CC7C3", "#FFFFFF", "#12393D", "#E36B4E", "#20757A", "#F0B95B", "#FFFFFF", "#12393D"),
-)
-"""Smooth palettes with more colour in the ground, for landscapes."""
 
 
 def _family(brief: Brief) -> tuple[Palette, ...]:

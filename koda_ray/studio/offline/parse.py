@@ -27,6 +27,7 @@ from koda_ray.studio.offline.find import (
     seed_of,
 )
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import said
 from koda_ray.studio.offline.subject import LAST, Subject, settle_duration, subject_of
 from koda_ray.studio.offline.subjects import all_subjects
 from koda_ray.types import MAX_DURATION_S, MIN_SCENE_S
@@ -128,12 +129,12 @@ def _length(length: extract.Length | None, notes: list[str]) -> tuple[float, Hea
     if length is None:
         return 5.0, "unknown"
     if length.absurd:
-        notes.append("A video cannot be zero or fewer seconds long; a length that suits the subject is used.")
+        notes.append(said("note.no_length"))
         return 5.0, "unknown"
     if length.seconds > MAX_DURATION_S:
         return MAX_DURATION_S, "explicit"
     if length.seconds < MIN_SCENE_S:
-        notes.append(f"{length.seconds:g} s is too short for one scene; {MIN_SCENE_S:g} s is the least.")
+        notes.append(said("note.too_short", seconds=length.seconds, least=MIN_SCENE_S))
         return MIN_SCENE_S, "explicit"
     return round(length.seconds * 2) / 2 if length.seconds > 10 else round(length.seconds, 1), "explicit"
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from koda_ray.studio.offline.answer import ANSWERS
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.feedback import ANSWERS
+from koda_ray.studio.offline.language import said
 from koda_ray.studio.offline.script import Beat, script_for
 from koda_ray.studio.offline.subject import subject_of
 from koda_ray.types import MIN_SCENE_S, Plan, Scene
@@ -87,14 +88,20 @@ def _beats(brief: Brief, number: int) -> list[Beat]:
         for i in range(wanted):
             beat = script.middle[i % len(script.middle)]
             again = i // len(script.middle)
-            middles.append(beat if not again else Beat(f"{beat.title} again", beat.description, beat.notes))
+            middles.append(
+                beat if not again else Beat(said("plan.again", title=beat.title), beat.description, beat.notes)
+            )
     return [script.opening, *middles, script.ending]
 
 
 def style_line(brief: Brief) -> str:
     """Return the style as the plan names it."""
     label = ANSWERS[brief.style][0]
-    return label if brief.easing is None or brief.easing == brief.style else f"{label}, {brief.easing} curves"
+    return (
+        label
+        if brief.easing is None or brief.easing == brief.style
+        else said("plan.style", label=label, easing=brief.easing)
+    )
 
 
 def notes_of(brief: Brief) -> tuple[str, ...]:
@@ -143,14 +150,17 @@ def _clock(seconds: float) -> str:
 
 def describe_plan(plan: Plan) -> str:
     """Return the plan as text for a person."""
-    lines = [f"**Animation plan** (total {plan.total_duration:g} s, {plan.width}x{plan.height}, {plan.style})", ""]
+    lines = [
+        said("plan.title", seconds=plan.total_duration, width=plan.width, height=plan.height, style=plan.style),
+        "",
+    ]
     start = 0.0
     for scene in plan.scenes:
         stop = start + scene.duration
         lines += [
-            f"**Scene {scene.number}: {scene.title}** ({_clock(start)}–{_clock(stop)})",
-            f"What happens: {scene.description}",
-            f"Animation: {scene.animation_notes}",
+            said("plan.scene", number=scene.number, title=scene.title, start=_clock(start), stop=_clock(stop)),
+            said("plan.happens", description=scene.description),
+            said("plan.animation", notes=scene.animation_notes),
             "",
         ]
         start = stop

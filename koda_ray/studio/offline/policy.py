@@ -16,12 +16,13 @@ from typing import cast
 from pydantic import JsonValue
 
 from koda_ray.llm.base import Message
-from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.answer import ANSWERS, apply_answer, apply_options
+from koda_ray.studio.offline.brief import Brief, Impossible
 from koda_ray.studio.offline.conflict import conflicts_in_change
 from koda_ray.studio.offline.extract import find_length
-from koda_ray.studio.offline.feedback import ANSWERS, apply_answer, apply_feedback, apply_options
+from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.find import find_impossible
-from koda_ray.studio.offline.lexicon import VOCABULARY
+from koda_ray.studio.offline.language import choices, said
 from koda_ray.studio.offline.parse import parse_prompt
 from koda_ray.studio.offline.plan import describe_plan, make_plan, notes_of
 from koda_ray.types import MAX_DURATION_S, Plan
@@ -198,7 +199,7 @@ def next_turn(messages: Sequence[Message], system: Sequence[str] = ()) -> Turn:
     accepted = view.plan_accepted or (about_plan and latest.get("status") == "accepted")
     if not accepted:
         if _stuck(past, "request_approval", _last_stop(messages)):
-            return Turn(f"The request could not be put to you: {_why(past)}. Send it again to go on.")
+            return Turn(said("failed.request", why=_why(past)))
         return _before_execution(view, brief, words, latest, about_plan, bool(approvals), calls)
     return _execute(view, brief, past, _last_stop(messages), calls)
 
@@ -213,9 +214,9 @@ def _understood(view: SessionView, approvals: Sequence[_Exchange]) -> tuple[Brie
         if result.get("status") == "answered":
             answers += [a for a in (_text(result.get("optionId")), _text(result.get("text"))) if a]
         elif result.get("status") in ("changes", "rejected"):
-            said = _text(result.get("feedback"))
-            if said and said not in feedback:
-                feedback.append(said)
+            request = _text(result.get("feedback"))
+            if request and request not in feedback:
+                feedback.append(request)
     answers += [a for a in (view.style, view.answer) if a]
     words = ""
     for answer in dict.fromkeys(a.strip() for a in answers):
@@ -223,8 +224,8 @@ def _understood(view: SessionView, approvals: Sequence[_Exchange]) -> tuple[Brie
         known = answer.casefold() in {*ANSWERS, *(label.casefold() for label, _ in ANSWERS.values())}
         if not known and not re.fullmatch(r"[a-z]+(-\d+)?", answer):
             words = answer
-    for said in feedback:
-        brief, _ = apply_feedback(brief, said)
+    for request in feedback:
+        brief, _ = apply_feedback(brief, request)
     if answers and brief.style_heard == "unknown":
         brief = replace(brief, style_heard="inferred")
     return brief, words
@@ -237,7 +238,7 @@ def _stuck(past: Sequence[_Exchange], name: str, since: int) -> bool:
 
 def _why(past: Sequence[_Exchange]) -> str:
     failed = [e for e in past if e.failed]
-    return _error_words(failed[-1].result or "") if failed else "no reason was given"
+    return _error_words(failed[-1].result or "") if failed else said("failed.no_reason")
 
 
 def _error_words(content: str) -> str:
@@ -247,34 +248,8 @@ def _error_words(content: str) -> str:
     return re.sub(r"\s+", " ", message).strip()[:400]
 
 
-_IMPOSSIBLE = {
-    "too_long": (
-        f"A film of that length is beyond what can be made here: the limit is {MAX_DURATION_S / 60:g} minutes. The "
-        "idea itself can be told in less. Which of these shall it be?",
-        (
-            ("length-60", "A one-minute version", "The whole arc in five to twelve scenes"),
-            ("length-30", "A 30-second trailer", "The strongest moments only"),
-            ("length-300", "The longest possible: five minutes", "Takes correspondingly long to render"),
-        ),
-    ),
-    "live_action": (
-        "Filming real people and places is not possible here: everything is drawn by code. It can be told as an "
-        "animation, with moving type and drawn shapes. In which manner?",
-        (
-            ("cinematic", "Animated, cinematic", "Dark, deep, slow camera and light"),
-            ("playful", "Animated, playful", "Bright colours, bouncing motion"),
-            ("smooth", "Animated, minimal", "Calm type and few shapes"),
-        ),
-    ),
-    "interactive": (
-        "A video cannot be played or clicked. It can show the thing, as a trailer or a promotion. In which manner?",
-        (
-            ("cinematic", "A cinematic trailer", "Dark, deep, slow camera and light"),
-            ("playful", "A playful promo", "Bright colours, bouncing motion"),
-            ("smooth", "A minimal presentation", "Calm type and few shapes"),
-        ),
-    ),
-}
+def _refusal(why: Impossible) -> str:
+    return said(f"question.{why}", minutes=MAX_DURATION_S / 60)
 
 
 def _options(rows: Sequence[tuple[str, str, str]]) -> list[JsonValue]:
@@ -291,34 +266,33 @@ def _before_execution(
     calls: _Calls,
 ) -> Turn:
     if about_plan and latest.get("status") == "rejected":
-        calls.add("set_thinking", message="Asking what should be different")
+        calls.add("set_thinking", message=said("thinking.rejected"))
         calls.add(
             "request_approval",
             type="question",
             reason="rejected",
-            content="What should be different? Choose a direction, or say it in your own words.",
-            options=_options([(k, *v) for k, v in ANSWERS.items()]),
+            content=said("question.rejected"),
+            options=_options(choices("styles")),
         )
         return calls.turn()
     if brief.impossible is not None:
-        content, rows = _IMPOSSIBLE[brief.impossible]
-        calls.add("set_thinking", message="Looking for what is possible instead")
+        calls.add("set_thinking", message=said("thinking.impossible"))
         calls.add(
             "request_approval",
             type="question",
             reason="impossible",
-            content=content,
-            options=_options([*rows, ("other", "Something else", "Say it in your own words")]),
+            content=_refusal(brief.impossible),
+            options=_options([*choices(f"instead.{brief.impossible}"), ("other", *ANSWERS["other"])]),
         )
         return calls.turn()
     if brief.style_heard == "unknown" and not asked and not view.answer and not view.style:
-        calls.add("set_thinking", message="Choosing a style together")
+        calls.add("set_thinking", message=said("thinking.style"))
         calls.add(
             "request_approval",
             type="question",
             reason="style",
-            content="Which style of animation do you have in mind?",
-            options=_options([(k, *v) for k, v in ANSWERS.items()]),
+            content=said("question.style"),
+            options=_options(choices("styles")),
         )
         return calls.turn()
     changes = view.feedback[-1] if view.feedback else ""
@@ -328,7 +302,8 @@ def _before_execution(
     plan = make_plan(brief)
     if words:
         plan = plan.model_copy(update={"style": f"{plan.style} — {words[:300]}"})
-    calls.add("set_thinking", message=f"Planning {len(plan.scenes)} scene{'s' if len(plan.scenes) > 1 else ''}")
+    count = len(plan.scenes)
+    calls.add("set_thinking", message=said("thinking.plan", count=count) if count > 1 else said("thinking.plan_one"))
     calls.add(
         "request_approval",
         type="plan",
@@ -339,12 +314,15 @@ def _before_execution(
 
 
 def _initial_todos(plan: Plan, version: int) -> list[JsonValue]:
-    scenes = [{"id": f"v{version}-scene-{s.number}", "label": f"Scene {s.number}: {s.title}"} for s in plan.scenes]
+    scenes = [
+        {"id": f"v{version}-scene-{s.number}", "label": said("todo.scene", number=s.number, title=s.title)}
+        for s in plan.scenes
+    ]
     return [
-        {"id": f"v{version}-setup", "label": "Set up the stage, the type and the palette"},
+        {"id": f"v{version}-setup", "label": said("todo.setup")},
         *cast("list[JsonValue]", scenes),
-        {"id": f"v{version}-finish", "label": "Finish: light, grain and framing"},
-        {"id": f"v{version}-preview", "label": "Render the preview"},
+        {"id": f"v{version}-finish", "label": said("todo.finish")},
+        {"id": f"v{version}-preview", "label": said("todo.preview")},
     ]
 
 
@@ -357,10 +335,10 @@ def _execute(view: SessionView, brief: Brief, past: Sequence[_Exchange], stopped
     ours = [(id_, status) for id_, status in view.todos if _TODO.fullmatch(id_)]
     known = max((int(_TODO.fullmatch(id_).group(1)) for id_, _ in ours), default=-1)  # type: ignore[union-attr]
     if _stuck(past, "set_todos", stopped):
-        return Turn(f"The list of steps could not be kept: {_why(past)}. Try again to go on.")
+        return Turn(said("failed.todos", why=_why(past)))
     if not ours:
         calls.add("set_todos", todos=_initial_todos(plan, version))
-        calls.add("set_thinking", message="Setting up the stage")
+        calls.add("set_thinking", message=said("thinking.begin"))
         return calls.turn()
     if known < version:
         return _take_feedback(view, brief, known, version, ours, calls)
@@ -385,9 +363,9 @@ def _execute(view: SessionView, brief: Brief, past: Sequence[_Exchange], stopped
     attempts = [e for e in _work_on(past, id_) if e.turn > stopped and e.failed]
     if attempts and (view.phase == "error" or len(attempts) >= _MAX_ATTEMPTS):
         reason = _error_words(attempts[-1].result or "")
-        what = "The preview could not be made" if id_.endswith("preview") else "The code could not be written"
-        tries = "once" if len(attempts) == 1 else f"{len(attempts)} times"
-        return Turn(f"{what}; I tried {tries}. {reason} Ask me to try again, or change the request.")
+        what = said("failed.preview" if id_.endswith("preview") else "failed.code")
+        tries = said("failed.once") if len(attempts) == 1 else said("failed.times", count=len(attempts))
+        return Turn(said("failed.work", what=what, tries=tries, reason=reason))
     if status == "pending":
         calls.add("update_todo", todo_id=id_, status="active")
     _work(id_, view, brief, plan, calls)
@@ -427,28 +405,28 @@ def _work(id_: str, view: SessionView, brief: Brief, plan: Plan, calls: _Calls) 
     kind = match.group(2) if match else "preview"
     about = f"{brief.duration_s:g} s, {brief.width}x{brief.height}, {brief.fps} fps, {plan.style}"
     if kind == "setup":
-        calls.add("set_thinking", message="Choosing palette, type and stage")
+        calls.add("set_thinking", message=said("thinking.setup"))
         calls.add("generate_code", task="initial_setup", description=about)
     elif kind == "finish":
-        calls.add("set_thinking", message="Adding light, grain and framing")
+        calls.add("set_thinking", message=said("thinking.finish"))
         calls.add("generate_code", task="create_component", name="Finish", description=about)
     elif kind == "change":
-        calls.add("set_thinking", message="Changing only what needs it")
-        said = list(dict.fromkeys(_unhandled(view, id_))) or list(view.feedback[-1:])
+        calls.add("set_thinking", message=said("thinking.change"))
+        changes = list(dict.fromkeys(_unhandled(view, id_))) or list(view.feedback[-1:])
         calls.add(
             "generate_code",
             task="modify_existing",
-            change="; ".join(said)[:2000],
+            change="; ".join(changes)[:2000],
             files=cast("JsonValue", list(view.files)),
             description=about,
         )
     elif kind == "preview":
-        calls.add("set_thinking", message="Rendering the preview")
+        calls.add("set_thinking", message=said("thinking.preview"))
         calls.add("render_preview")
     else:
         number = int(match.group(3)) if match else 1
         scene = next((s for s in plan.scenes if s.number == number), plan.scenes[-1])
-        calls.add("set_thinking", message=f"Animating “{scene.title}”"[:50])
+        calls.add("set_thinking", message=said("thinking.scene", title=scene.title)[:50])
         calls.add(
             "generate_code",
             task="create_scene",
@@ -470,8 +448,8 @@ def _take_feedback(
     view: SessionView, brief: Brief, known: int, version: int, ours: Sequence[tuple[str, str]], calls: _Calls
 ) -> Turn:
     """Answer new change requests: say how they are read, keep unfinished steps, add the change and a preview."""
-    for said in view.feedback[known:]:
-        calls.add("send_message", content=_reading(view, said))
+    for request in view.feedback[known:]:
+        calls.add("send_message", content=_reading(view, request))
     labels = {
         t["id"]: t["label"] for t in cast("list[dict[str, str]]", _initial_todos(view.plan or make_plan(brief), 0))
     }
@@ -482,40 +460,33 @@ def _take_feedback(
             kept.append({"id": id_, "label": labels.get(f"v0-{kind}", kind)})
     last = view.feedback[-1].strip()
     label = last if len(last) <= 60 else last[:57] + "…"
-    kept.append({"id": f"v{version}-change", "label": f"Change: {label}"})
-    kept.append({"id": f"v{version}-preview", "label": "Render the preview again"})
+    kept.append({"id": f"v{version}-change", "label": said("todo.change", words=label)})
+    kept.append({"id": f"v{version}-preview", "label": said("todo.preview_again")})
     calls.add("set_todos", todos=kept)
     return calls.turn()
 
 
-def _reading(view: SessionView, said: str) -> str:
+def _reading(view: SessionView, request: str) -> str:
     """Say what a change request will do: how a contradiction is read, what was understood, or what was not."""
-    length = find_length(said)
-    if (why := find_impossible(said, length.seconds if length else None)) is not None:
-        options = ", ".join(f"“{label}”" for _, label, _ in _IMPOSSIBLE[why][1])
-        reason = _IMPOSSIBLE[why][0].rsplit(". ", 1)[0]
-        return f"{reason}. I leave the rest as it is. Ask for one of these instead: {options}."
-    index = view.feedback.index(said)
+    length = find_length(request)
+    if (why := find_impossible(request, length.seconds if length else None)) is not None:
+        options = ", ".join(said("reading.quoted", words=label) for _, label, _ in choices(f"instead.{why}"))
+        return said("reading.impossible", reason=_refusal(why).rsplit(". ", 1)[0], options=options)
+    index = view.feedback.index(request)
     before = apply_options(parse_prompt(view.prompt, assets=view.assets), view.options)
     for answer in dict.fromkeys(a for a in (view.style, view.answer) if a):
         before = apply_answer(before, answer)
     for earlier in view.feedback[:index]:
         before, _ = apply_feedback(before, earlier)
-    _, done = apply_feedback(before, said)
-    conflict = " ".join(c.reading for c in conflicts_in_change(said))
+    _, done = apply_feedback(before, request)
+    conflict = " ".join(c.reading for c in conflicts_in_change(request))
     if conflict:
-        return f"{conflict} Tell me if the balance should be another."
+        return said("reading.conflict", conflict=conflict)
     if done:
-        return f"Changing: {', '.join(done)}."
-    return (
-        f"I work with a fixed vocabulary and found nothing of it in “{said[:120]}”. I compose the picture anew, which "
-        f"is the nearest I can do. What I understand: {VOCABULARY}."
-    )
+        return said("reading.changing", changes=", ".join(done))
+    return said("reading.unknown", words=request[:120], vocabulary=said("vocabulary"))
 
 
 def _farewell(brief: Brief, plan: Plan) -> str:
     notes = "".join(f" {note}" for note in notes_of(brief))
-    return (
-        f"The preview is ready: {brief.duration_s:g} s, {plan.style.lower()}. Accept it for the final render, or say "
-        f"what to change.{notes} I am the offline director: fixed vocabulary, no model."
-    )
+    return said("farewell", seconds=brief.duration_s, style=plan.style.lower(), notes=notes)

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from koda_ray.studio.offline.language import said
+
 if TYPE_CHECKING:
     from koda_ray.studio.offline.brief import Brief, Style
     from koda_ray.studio.offline.films.base import Film, Timing
@@ -109,8 +111,8 @@ class Subject:
     def reworded(self, brief: Brief, words: str, *, aside: bool) -> tuple[Brief, str]:
         """Show other words, as what is read first or ``aside``; return what was done in words, too."""
         if aside:
-            return replace(brief, texts=(words,)), f"the line “{words}”"
-        return replace(brief, heading=words), f"the text “{words}”"
+            return replace(brief, texts=(words,)), said("changed.aside", words=words)
+        return replace(brief, heading=words), said("changed.words", words=words)
 
     def changed(self, brief: Brief, text: str) -> tuple[Brief, str] | None:
         """Apply what a change request says of the subject's own things, or return None."""
@@ -118,7 +120,7 @@ class Subject:
 
     def in_air(self, brief: Brief, kind: str) -> tuple[Brief, str]:
         """Show particles of a kind."""
-        return replace(brief, particles=True, particle_kind=kind), f"{kind} added"
+        return replace(brief, particles=True, particle_kind=kind), said("changed.particles", kind=kind)
 
     def script(self, brief: Brief) -> Script:
         """Return what happens, beat by beat."""

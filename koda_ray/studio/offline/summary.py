@@ -10,106 +10,14 @@ import re
 from collections import Counter
 
 from koda_ray.studio.offline.extract import clean_phrase, strip_directives
+from koda_ray.studio.offline.language import listed
 
 __all__ = ["MAX_PHRASES", "phrases_of"]
 
 MAX_PHRASES = 12
 _MAX_LINE_CHARS = 26
 _MAX_CJK_CHARS = 12
-_STOP = frozenset(
-    [
-        "the",
-        "a",
-        "an",
-        "and",
-        "or",
-        "but",
-        "of",
-        "to",
-        "in",
-        "on",
-        "at",
-        "by",
-        "for",
-        "with",
-        "from",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "it",
-        "this",
-        "that",
-        "these",
-        "those",
-        "as",
-        "not",
-        "no",
-        "so",
-        "if",
-        "then",
-        "than",
-        "there",
-        "their",
-        "they",
-        "he",
-        "she",
-        "we",
-        "you",
-        "i",
-        "me",
-        "my",
-        "our",
-        "your",
-        "his",
-        "her",
-        "its",
-        "will",
-        "would",
-        "can",
-        "could",
-        "should",
-        "have",
-        "has",
-        "had",
-        "do",
-        "does",
-        "did",
-        "into",
-        "over",
-        "under",
-        "out",
-        "up",
-        "down",
-        "about",
-        "after",
-        "before",
-        "just",
-        "very",
-        "more",
-        "most",
-        "some",
-        "any",
-        "each",
-        "all",
-        "who",
-        "whom",
-        "which",
-        "what",
-        "when",
-        "where",
-        "why",
-        "how",
-        "create",
-        "make",
-        "animation",
-        "animated",
-        "video",
-        "please",
-    ]
-)
+_LIGHT = listed("light")
 _CJK = re.compile(r"[぀-ヿ㐀-鿿]")
 
 
@@ -144,11 +52,11 @@ def _telling(sentences: list[str]) -> list[str]:
     """Keep the first sentence and those with most recurring words, up to about 36 words."""
     if sum(len(s.split()) for s in sentences) <= 44 and sum(len(s) for s in sentences) <= 260:
         return sentences
-    words = [w for s in sentences for w in re.findall(r"[^\W\d_]{3,}", s.lower()) if w not in _STOP]
+    words = [w for s in sentences for w in re.findall(r"[^\W\d_]{3,}", s.lower()) if w not in _LIGHT]
     weight = Counter(words)
 
     def score(index: int) -> float:
-        inside = [w for w in re.findall(r"[^\W\d_]{3,}", sentences[index].lower()) if w not in _STOP]
+        inside = [w for w in re.findall(r"[^\W\d_]{3,}", sentences[index].lower()) if w not in _LIGHT]
         if not inside:
             return 0.0
         value = sum(weight[w] for w in set(inside)) / (len(inside) + 4) ** 0.7
@@ -178,7 +86,7 @@ def _cut(sentence: str) -> list[str]:
         for word in clause.split():
             word = word if len(word) <= 40 else word[:39] + "…"
             long = len(" ".join([*line, word])) > _MAX_LINE_CHARS
-            if line and (long or (len(line) >= 3 and word.lower() in _STOP and len(" ".join(line)) > 12)):
+            if line and (long or (len(line) >= 3 and word.lower() in _LIGHT and len(" ".join(line)) > 12)):
                 pieces.append(" ".join(line))
                 line = []
             line.append(word)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from koda_ray.studio.offline.answer import apply_answer, apply_options
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.feedback import apply_answer, apply_feedback, apply_options
+from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.parse import parse_prompt
 
 __all__ = ["parse_brief"]

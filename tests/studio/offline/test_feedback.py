@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from koda_ray.studio.offline import parse_brief
+from koda_ray.studio.offline.answer import apply_answer
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.conflict import conflicts_in_change
-from koda_ray.studio.offline.feedback import apply_answer, apply_feedback
+from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.subject import own
 from koda_ray.studio.offline.subjects.charting import Figures
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.films.base import Film, Framing, Timing, pick
-from koda_ray.studio.offline.palette import Palette
+from koda_ray.studio.offline.palette import AIR, Palette
 from koda_ray.studio.offline.subject import subject_of
 from koda_ray.studio.offline.tsx import literal
 
@@ -17,14 +17,6 @@ _PLAYFUL_MOTIFS = ("blobs", "dots", "rays", "rings")
 _SMOOTH_MOTIFS = ("plain", "rings", "plain")
 _CINEMATIC_MOTIFS = ("plain", "beam", "plain")
 
-_KIND_COLOURS = {
-    "snow": ("#FFFFFF",),
-    "rain": ("#DCE9F7",),
-    "stars": ("#FFFFFF", "#CFE0FF", "#FFE9C9"),
-    "embers": ("#FF8A3C", "#FFC26B", "#FF5A2A"),
-    "fireflies": ("#FFE9A3", "#D9F27A"),
-    "petals": ("#FFB7CF", "#FF8FB3", "#FFD3E0"),
-}
 _KIND_COUNT = {
     "dust": 70,
     "snow": 190,
@@ -94,8 +86,8 @@ def _light_up(film: Film) -> None:
 
 def colours_of(kind: str, palette: Palette) -> list[str]:
     """Return the colours of particles of a kind: their own, or the palette's."""
-    if kind in _KIND_COLOURS:
-        return list(_KIND_COLOURS[kind])
+    if kind in AIR:
+        return list(AIR[kind])
     if kind == "confetti":
         return list(palette.colours)
     if kind == "bubbles":

@@ -1,0 +1,92 @@
+"""What the director hears and says, a file a language in ``languages/``: words, regular expressions, prose.
+
+It hears all languages at once, so a table holds every language's words, and an expression is every language's
+alternatives. It says what it has to say in English.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import cast
+
+__all__ = ["alternatives", "choices", "expression", "grouped", "listed", "pairs", "said", "table"]
+
+_LANGUAGES = ("en", "ja", "zh", "ko", "de", "fr", "es", "it")
+_SPOKEN = "en"
+
+
+@cache
+def _file(language: str) -> Mapping[str, object]:
+    path = resources.files("koda_ray.studio.offline") / "languages" / f"{language}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def _sections(name: str) -> Iterator[Mapping[str, object]]:
+    for language in _LANGUAGES:
+        section = _file(language).get(name)
+        if section is not None:
+            yield cast("Mapping[str, object]", section)
+
+
+def table(name: str) -> dict[str, str | float]:
+    """Return a table of words and what each means: a colour, a figure."""
+    return {word: cast("str | float", value) for section in _sections(name) for word, value in section.items()}
+
+
+def grouped(name: str) -> dict[str, tuple[str, ...]]:
+    """Return the words, or expressions, of all languages for each key of a table."""
+    groups: dict[str, tuple[str, ...]] = {}
+    for section in _sections(name):
+        for key, words in section.items():
+            groups[key] = (*groups.get(key, ()), *cast("list[str]", words))
+    return groups
+
+
+def pairs(name: str) -> dict[str, tuple[str, str]]:
+    """Return two opposites for each key of a table, as alternatives of regular expressions."""
+    found: dict[str, tuple[str, str]] = {}
+    for section in _sections(name):
+        for key, value in section.items():
+            one, other = cast("list[str]", value)
+            known = found.get(key)
+            found[key] = (f"{known[0]}|{one}", f"{known[1]}|{other}") if known else (one, other)
+    return found
+
+
+def listed(name: str) -> frozenset[str]:
+    """Return the words of a list."""
+    return frozenset(grouped("words")[name])
+
+
+@cache
+def alternatives(name: str) -> str:
+    """Return an expression's alternatives in all languages, to be put into a larger expression."""
+    return "|".join(cast("str", section[name]) for section in _sections("expressions") if name in section)
+
+
+@cache
+def expression(name: str, *, cased: bool = False) -> re.Pattern[str]:
+    """Return an expression; letters' case does not matter unless it is ``cased``."""
+    return re.compile(alternatives(name), 0 if cased else re.IGNORECASE)
+
+
+def _prose(key: str) -> object:
+    value: object = _file(_SPOKEN)["prose"]
+    for part in key.split("."):
+        value = cast("Mapping[str, object]", value)[part]
+    return value
+
+
+def said(key: str, **values: object) -> str:
+    """Return a sentence, its blanks filled in."""
+    return cast("str", _prose(key)).format(**values)
+
+
+def choices(key: str) -> tuple[tuple[str, str, str], ...]:
+    """Return the options of a question: id, label and description of each."""
+    rows = cast("Mapping[str, list[str]]", _prose(key))
+    return tuple((id_, label, about) for id_, (label, about) in rows.items())

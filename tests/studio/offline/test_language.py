@@ -1,0 +1,77 @@
+"""The languages' files: whole, read without error, and nothing in them that nobody asks for."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koda_ray.studio import offline
+from koda_ray.studio.offline.brief import SIZES, STYLES
+from koda_ray.studio.offline.colour import HEX
+from koda_ray.studio.offline.language import alternatives, choices, expression, said
+from koda_ray.studio.offline.lexicon import COLOURS, HEROES, PARTICLES
+
+ROOT = Path(str(offline.__file__)).parent
+FILES = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "languages").glob("*.toml")}
+SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))
+
+
+def _keys(section: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in section.items():
+        if isinstance(value, dict):
+            yield from _keys(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def test_what_is_said_is_asked_for() -> None:
+    """By its whole key, or by one whose last part is filled in: ``conflict.{key}``."""
+    keys = list(_keys(FILES["en"]["prose"]))
+    parents = {key.rpartition(".")[0] for key in keys}
+    unused = [
+        key
+        for key in keys
+        if f'"{key}"' not in SOURCE
+        and f'f"{key.split(".")[0]}.{{' not in SOURCE
+        and f'choices("{key.rpartition(".")[0]}")' not in SOURCE
+    ]
+    assert unused == []
+    asked = re.findall(r'\bsaid\(\s*"([^"]+)"', SOURCE) + re.findall(r'\bchoices\("([^"]+)"', SOURCE)
+    assert asked and [key for key in asked if key not in keys and key not in parents] == []
+
+
+def test_expressions_are_regular_and_asked_for() -> None:
+    names = {name for file in FILES.values() for name in file.get("expressions", {})}
+    assert {name for name in names if f'"{name}"' not in SOURCE and f"'{name}'" not in SOURCE} == set()
+    asked = re.findall(r"""\b(?:expression|alternatives)\(["'](\w+)["']""", SOURCE)
+    assert asked and set(asked) <= names
+    for name in names:
+        try:
+            re.compile(alternatives(name))
+        except re.error as error:
+            pytest.fail(f"{name}: {error}")
+    assert expression("longer").search("もっと長く") and expression("longer").search("make it LONGER")
+
+
+@pytest.mark.parametrize("language", sorted(FILES))
+def test_a_language_speaks_of_what_there_is(language: str) -> None:
+    file, english = FILES[language], FILES["en"]
+    assert set(file) <= set(english)
+    assert set(file.get("formats", {})) <= set(SIZES)
+    assert set(file.get("styles", {})) | set(file.get("clues", {})) <= set(STYLES)
+    for name in ("opposites", "competing", "air"):
+        assert set(file.get(name, {})) <= set(english[name]), name
+    assert all(HEX.fullmatch(value) for value in file.get("colours", {}).values())
+
+
+def test_a_word_is_found_in_whichever_language_it_is_said() -> None:
+    assert COLOURS["red"] == COLOURS["赤"] == COLOURS["红色"]
+    assert PARTICLES["fireworks"] == PARTICLES["feuerwerk"] == PARTICLES["烟花"]
+    assert HEROES["rocket"] == HEROES["rockets"] == HEROES["ロケット"] == HEROES["火箭"]
+    assert said("plan.again", title="Spin") == "Spin again"
+    assert [id_ for id_, _, _ in choices("styles")] == [*STYLES, "other"]
