@@ -75,18 +75,29 @@ async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(stud
 
 @pytest.mark.full
 async def test_a_change_touches_only_its_file_and_always_renders_again(studio: Studio) -> None:
-    session = await studio.open()
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        """Change what is named, in each file that is named, as it is: what that touches is for the session to say."""
+        if request["task"] != "modify_existing":
+            return good_code(request)
+        assert request["change"] == request["feedback"][-1] == "make it red"
+        return {path: f"{request['files'][path]}// red\n" for path in request["targets"]}
+
+    async def files() -> dict[str, bytes]:
+        pointer = await studio.store.latest_checkpoint(session.session_id)
+        assert pointer is not None
+        manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
+        return {path: await checkpoint.read_file(studio.storage, manifest, path) for path in manifest.files}
+
+    session = await studio.open("a dot", studio_model(code))
     await to_preview(studio, session)
-    before = session.state.preview
+    before, first = session.state.preview, await files()
+    told = len(await studio.events(session, "file_written"))
     await studio.say(session, "message", text="make it red")
     after = (await studio.until(session, "preview")).preview
     assert before is not None and after is not None and after.job_id != before.job_id
-    written = [event["path"] for event in await studio.events(session, "file_written")]
-    assert written.count("src/theatre/project.ts") == 1 and written.count("src/App.tsx") == 2
-    pointer = await studio.store.latest_checkpoint(session.session_id)
-    assert pointer is not None
-    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
-    assert b"#EF4444" in await checkpoint.read_file(studio.storage, manifest, "src/App.tsx")
+    assert [event["path"] for event in (await studio.events(session, "file_written"))[told:]] == ["src/App.tsx"]
+    assert await files() == {**first, "src/App.tsx": first["src/App.tsx"] + b"// red\n"}
+    assert {"src/theatre/project.ts", "src/App.tsx"} < first.keys()
 
 
 BROKEN = APP.replace("const time = useCurrentTime();", "const time = useCurrentTime(;")

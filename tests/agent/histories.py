@@ -11,7 +11,10 @@ from koda_ray.llm.base import Block, Message
 __all__ = ["broken", "pairs_hold", "valid", "words_of"]
 
 WORDS = st.text(alphabet="ab ü\n", min_size=1, max_size=8).filter(lambda text: bool(text.strip()))
-INPUTS = st.dictionaries(st.sampled_from(["path", "n"]), st.one_of(st.integers(), st.text(max_size=90)), max_size=2)
+LONG = st.text(alphabet="xyz", min_size=61, max_size=90)
+INPUTS = st.dictionaries(
+    st.sampled_from(["path", "n"]), st.one_of(st.integers(), st.text(max_size=60), LONG), max_size=2
+)
 
 
 def _text(text: str) -> Block:

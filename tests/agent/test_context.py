@@ -47,6 +47,7 @@ def test_what_was_pruned_shows_no_call_details_but_what_was_done(
     if short == history:
         return
     note = "\n".join(text for text in words_of(short) if text.startswith("<earlier>"))
+    assert note
     # the notes stand in a message of their own, or before the words of the first kept one
     kept = len(short) - (len(short[0].content) == shortened(history, keep_last=keep, step=step).settled)
     for message in history[: len(history) - kept]:

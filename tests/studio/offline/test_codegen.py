@@ -123,15 +123,31 @@ def test_a_change_returns_only_what_differs(prompt: str, change: str, paths: set
     assert set(changed) == paths
 
 
+THEME, LENGTH, KEYS = "src/theme.ts", "src/theatre/project.ts", "src/theatre/state.json"
+
+
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS.keys())
 @pytest.mark.parametrize(
-    "change", ["make it red", "twice as fast", "bigger", "xyzzy", "10 seconds", "make it cinematic"]
+    ("change", "must", "never"),
+    [
+        ("make it red", {THEME}, {LENGTH}),
+        ("twice as fast", set[str](), {THEME, LENGTH}),
+        ("bigger", set[str](), {THEME, LENGTH}),
+        ("xyzzy", set[str](), {LENGTH, KEYS}),
+        ("10 seconds", {LENGTH, KEYS}, {THEME}),
+        ("make it cinematic", {THEME}, {LENGTH}),
+    ],
 )
-def test_every_subject_takes_every_kind_of_change(prompt: str, change: str) -> None:
+def test_every_subject_takes_every_kind_of_change_and_keeps_what_it_is_not_about(
+    prompt: str, change: str, must: set[str], never: set[str]
+) -> None:
     files = generate_files(request(prompt))
     changed = generate_files(request(prompt, "modify_existing", feedback=[change], files=files))
-    already = (change == "make it red" and "red" in prompt) or (change == "make it cinematic" and "cinematic" in prompt)
-    assert changed or already
+    if change == "make it red" and "red" in prompt.split():
+        assert changed == {}
+        return
+    assert changed and must <= changed.keys() and never.isdisjoint(changed)
+    assert all(files.get(path) != text for path, text in changed.items())
 
 
 def test_a_persons_own_keyframes_survive_a_change_that_does_not_concern_them() -> None:
@@ -207,8 +223,7 @@ def test_hostile_words_stay_words() -> None:
     nasty = "title '</script>${process.exit()}`\\u2028__MOOD__' cinematic"
     files = generate_files(request(nasty))
     line = next(part for part in files["src/scenes/TitleScene.tsx"].splitlines() if "text:" in part)
-    assert "${process.exit()}`\\\\u2028__MOOD__" in line
-    assert line.strip().startswith("text: '") or "text: '" in line
+    assert r"{ text: '</script>${process.exit()}`\\u2028__MOOD__', " in line, "one string, which nothing ends early"
 
 
 @settings(deadline=None, max_examples=60)

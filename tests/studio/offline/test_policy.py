@@ -63,6 +63,7 @@ async def test_interrupted_anywhere_the_session_goes_on_the_same_way() -> None:
     snapshots: list[Desk] = []
     while await whole.turn():
         snapshots.append(copy.deepcopy(whole))
+    assert len(snapshots) > len(whole.state["todos"]) > 3
     for snapshot in snapshots:
         await snapshot.run()
         assert snapshot.log == whole.log
