@@ -18,7 +18,7 @@ from koda_ray.render.bundle import Bundle
 from koda_ray.render.capture import image_of
 from koda_ray.render.encode import unit_options
 from koda_ray.render.gpu import choose_graphics
-from koda_ray.render.page import RenderPage
+from koda_ray.render.page import LoadedPage
 from koda_ray.render.programs import find_browser, find_program
 from koda_ray.render.spec import RenderSpec, Unit, plan_units
 
@@ -71,13 +71,13 @@ async def measure_floor(bundle: Bundle, spec: RenderSpec, folder: Path, *, worke
     return Floor(paint_ms, paint_wall_ms, await _encode(spec, units, folder), dict(sorted(pictures.items())))
 
 
-async def _page(browser: Browser, bundle: Bundle, spec: RenderSpec) -> RenderPage:
-    page = await RenderPage.open(browser, bundle, width=spec.width, height=spec.height, entry=spec.entry)
+async def _page(browser: Browser, bundle: Bundle, spec: RenderSpec) -> LoadedPage:
+    page = await LoadedPage.open(browser, bundle, width=spec.width, height=spec.height, entry=spec.entry)
     await page.wait_ready(_READY_S)
     return page
 
 
-async def _frame(page: RenderPage, frame: int, spec: RenderSpec) -> None:
+async def _frame(page: LoadedPage, frame: int, spec: RenderSpec) -> None:
     await page.go(frame, spec.fps)
     await page._begin_frame()  # pyright: ignore[reportPrivateUsage]  # painting alone has no public name
 
@@ -90,7 +90,7 @@ async def _paint(
         for frame in range(unit.start, unit.start + _WARM_FRAMES):
             await _frame(page, frame, spec)
 
-    async def all_of(page: RenderPage, unit: Unit) -> int:
+    async def all_of(page: LoadedPage, unit: Unit) -> int:
         frames = range(unit.start + _WARM_FRAMES, unit.stop, stride)
         for frame in frames:
             await _frame(page, frame, spec)

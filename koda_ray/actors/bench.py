@@ -42,7 +42,7 @@ from koda_ray.state.storage import Storage, bundle_key, picture_key, proposal_ke
 from koda_ray.state.store import Batch
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import request_context
-from koda_ray.studio.verify import Problem, Verdict, Verified, correct_until_good, describe
+from koda_ray.studio.verify import ProjectProblem, Verification, Verified, correct_until_good, describe
 from koda_ray.tools.code import code_kept, diff_of
 from koda_ray.tools.workbench import Failure, Generated, Picture
 from koda_ray.types import MAX_DURATION_S, NodeState, Preview
@@ -287,12 +287,12 @@ class SessionBench:
         refused: list[str] = []
         wanted: list[Agreement] = []
 
-        async def attempt() -> Verified | Sequence[Problem]:
+        async def attempt() -> Verified | Sequence[ProjectProblem]:
             found = await self._attempt()
             if not isinstance(found, Verified):
                 return found
             rendered = await self._rendered(found, cause_id=cause_id)
-            if isinstance(rendered, Problem):  # at a time that was not tried
+            if isinstance(rendered, ProjectProblem):  # at a time that was not tried
                 return [rendered]
             made.append(rendered)
             return found
@@ -371,7 +371,7 @@ class SessionBench:
         await self._core.commit(batch)
         return []
 
-    async def _rendered(self, good: Verified, *, cause_id: str) -> Preview | Failure | Problem:
+    async def _rendered(self, good: Verified, *, cause_id: str) -> Preview | Failure | ProjectProblem:
         """Render the preview of a page; what is the page's own fault can be mended."""
         named = f"{self._core.session_id}:{cause_id}:{good.bundle}"  # a fork has calls of the same ids
         job_id = "job_" + hashlib.sha256(named.encode()).hexdigest()[:32]
@@ -400,7 +400,7 @@ class SessionBench:
             stream_url=self._stream_url,
         )
 
-    async def _built(self) -> str | list[Problem]:
+    async def _built(self) -> str | list[ProjectProblem]:
         """Build the project and store its bundle, where that was not done for the very same files just before."""
         project = _digest(await self._project.files())
         if self._last_built is not None and self._last_built[0] == project:
@@ -410,14 +410,14 @@ class SessionBench:
         built = await self._project.use(lambda sandbox: build(sandbox, timeout_s=BUILD_TIMEOUT_S))
         if not built.ok:
             return [
-                Problem(stage="build", file=p.file, line=p.line, column=p.column, message=p.message)
+                ProjectProblem(stage="build", file=p.file, line=p.line, column=p.column, message=p.message)
                 for p in built.problems
             ]
         digest = await store_bundle(self._storage, self._core.user_id, Bundle(built.files))
         self._last_built = (project, digest)
         return digest
 
-    async def _attempt(self) -> Verified | Sequence[Problem]:
+    async def _attempt(self) -> Verified | Sequence[ProjectProblem]:
         """Build the project and try it in a browser, once."""
         digest = await self._built()
         if not isinstance(digest, str):
@@ -437,7 +437,7 @@ class SessionBench:
         duration_s = report.duration_s or (plan.total_duration if plan else 0.0)
         if not 0 < duration_s <= MAX_DURATION_S:
             limit = f"the page says it lasts {duration_s:g} s; between 0 and {MAX_DURATION_S:g} s can be rendered"
-            return [Problem(stage="page", message=limit)]
+            return [ProjectProblem(stage="page", message=limit)]
         return Verified(
             bundle=digest,
             duration_s=duration_s,
@@ -484,7 +484,7 @@ def _digest_of(task: Mapping[str, JsonValue], cause_id: str) -> str:
     return sha256(json.dumps([cause_id, dict(task)], sort_keys=True).encode())
 
 
-def _failure(verdict: Verdict, refused: Sequence[str]) -> Failure:
+def _failure(verdict: Verification, refused: Sequence[str]) -> Failure:
     """Say why there is no preview; agents go on with what they were not let mend here."""
     if refused:
         return Failure(
@@ -509,11 +509,11 @@ def _digest(files: Mapping[str, bytes]) -> str:
     return whole.hexdigest()
 
 
-def _render_problem(error: PageError | PageNotReady) -> Problem:
+def _render_problem(error: PageError | PageNotReady) -> ProjectProblem:
     """Read what a render says of a page, with the place in its source where that is known."""
     stage: Literal["ready", "page"] = "ready" if isinstance(error, PageNotReady) else "page"
     file, line, column = (error.context.get(name) for name in ("file", "line", "column"))
-    return Problem(
+    return ProjectProblem(
         stage=stage,
         message=error.message,
         file=file if isinstance(file, str) else None,
@@ -522,6 +522,8 @@ def _render_problem(error: PageError | PageNotReady) -> Problem:
     )
 
 
-def _page_problem(problem: PageProblem) -> Problem:
+def _page_problem(problem: PageProblem) -> ProjectProblem:
     stage: Literal["ready", "page"] = "ready" if problem.kind == "not_ready" else "page"
-    return Problem(stage=stage, file=problem.file, line=problem.line, column=problem.column, message=problem.message)
+    return ProjectProblem(
+        stage=stage, file=problem.file, line=problem.line, column=problem.column, message=problem.message
+    )

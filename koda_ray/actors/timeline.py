@@ -20,7 +20,7 @@ from koda_ray.agent.rewinding import approval_events, open_at, rewound, settled_
 from koda_ray.budgets import Amounts, left_of
 from koda_ray.commands import Effect, Emit, PutBack
 from koda_ray.events import NewEvent
-from koda_ray.state.past import Change, Fork, Past
+from koda_ray.state.past import Change, ForkedSession, Past
 from koda_ray.state.store import (
     ApprovalRecord,
     Batch,
@@ -101,7 +101,7 @@ async def fork_session(
     return made.id
 
 
-def forked(past: Past, spent: Amounts, *, at: datetime) -> Fork:
+def forked(past: Past, spent: Amounts, *, at: datetime) -> ForkedSession:
     """Say what a session made of another one's past is, which has spent so much."""
     source = past.record
     session_id = new_id("ses")
@@ -125,7 +125,7 @@ def forked(past: Past, spent: Amounts, *, at: datetime) -> Fork:
         *(announced(each) for each in approvals if each.status == "pending"),
         NewEvent(type="state_change", data={"phase": state.phase, "owes": state.owes, "state": dumped}),
     ]
-    return Fork(
+    return ForkedSession(
         state=state,
         rev=rev,
         messages=[

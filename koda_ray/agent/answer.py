@@ -23,7 +23,7 @@ from koda_ray.llm.base import (
 )
 from koda_ray.types import new_id
 
-__all__ = ["Answer", "LoopEvent", "ModelRetry"]
+__all__ = ["LoopEvent", "ModelAttempt", "ModelRetry"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class ModelRetry:
 LoopEvent = TextDelta | ToolInputDelta | ModelSwitched | ModelRetry
 
 
-class Answer:
+class ModelAttempt:
     """One try of one model call.
 
     Args:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, create_model
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import InvalidInput
-from koda_ray.state.store import Effect
+from koda_ray.state.store import SideEffect
 
 __all__ = ["tool"]
 
@@ -30,7 +30,7 @@ def tool(function: _Function, /) -> Tool: ...
 @overload
 def tool(
     *,
-    effect: Effect = "unsafe",
+    effect: SideEffect = "unsafe",
     keys: Sequence[str] | None = None,
     paths: Sequence[str] | None = None,
     preview: _Preview | None = None,
@@ -44,7 +44,7 @@ def tool(
     function: _Function | None = None,
     /,
     *,
-    effect: Effect = "unsafe",
+    effect: SideEffect = "unsafe",
     keys: Sequence[str] | None = None,
     paths: Sequence[str] | None = None,
     preview: _Preview | None = None,
@@ -89,7 +89,7 @@ def tool(
     return make if function is None else make(function)
 
 
-def _make(function: _Function, *, effect: Effect, keys: Sequence[str] | None, name: str, timeout_s: float) -> Tool:
+def _make(function: _Function, *, effect: SideEffect, keys: Sequence[str] | None, name: str, timeout_s: float) -> Tool:
     description = inspect.getdoc(function)
     if not description:
         raise InvalidInput(f"the tool {name!r} has no docstring; the model reads it to know what the tool does")

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from koda_ray.agent.toolkit import ToolOutcome
 from koda_ray.llm.base import ToolResultBlock, ToolUseBlock
-from koda_ray.state.store import Effect, MessageRecord, ToolCallRecord
+from koda_ray.state.store import MessageRecord, SideEffect, ToolCallRecord
 
 __all__ = [
     "STILL_AT_WORK",
@@ -50,7 +50,7 @@ Step = Literal["run", "ask", "seal", "use", "wait"]
 used, or a person's answer."""
 
 
-def next_step(record: ToolCallRecord | None, effect_now: Effect, *, max_attempts: int) -> Step:
+def next_step(record: ToolCallRecord | None, effect_now: SideEffect, *, max_attempts: int) -> Step:
     """Decide about a call that has no result in the history.
 
     Args:
@@ -80,7 +80,7 @@ def started(
     block: ToolUseBlock,
     *,
     name: str,
-    effect: Effect,
+    effect: SideEffect,
     attempt: int,
     at: datetime,
     given: dict[str, JsonValue] | None = None,

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic import JsonValue
 
-from koda_ray.agent.answer import Answer, LoopEvent, ModelRetry
+from koda_ray.agent.answer import LoopEvent, ModelAttempt, ModelRetry
 from koda_ray.agent.approvals import is_approval, resolved
 from koda_ray.agent.breakpoints import Breakpoint, advance, derive
 from koda_ray.agent.calls import Calls
@@ -442,7 +442,7 @@ class AgentLoop:
                     call_id, request, self._streaming, substitutes=substitutes_of(self._provider)
                 )
             await self._streaming()
-            answer = Answer(self._provider, request)
+            answer = ModelAttempt(self._provider, request)
             if self._voice is not None:
                 self._voice.begin(call_id)
             try:
@@ -485,7 +485,9 @@ class AgentLoop:
         if self._voice is not None and (pieces := self._voice.heard(event)):
             await self._log.commit(Batch(events=pieces))
 
-    async def _unanswered(self, call_id: str, request: ModelRequest, error: BaseException, answer: Answer) -> None:
+    async def _unanswered(
+        self, call_id: str, request: ModelRequest, error: BaseException, answer: ModelAttempt
+    ) -> None:
         """Close the account of a call that gave no answer; where that cannot be stored, the next call does it."""
         moves = self._purse.unanswered(call_id, request, error, chars=answer.chars) if self._purse is not None else []
         if moves:

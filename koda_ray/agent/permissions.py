@@ -21,9 +21,9 @@ from koda_ray.agent.paths import fits_path, paths_in
 from koda_ray.agent.toolkit import BoundCall
 from koda_ray.errors import InvalidInput
 
-__all__ = ["Decision", "Mode", "Permissions", "Rule", "Verdict"]
+__all__ = ["Mode", "Permissions", "Rule", "Ruling", "Verdict"]
 
-Decision = Literal["allow", "ask", "deny"]
+Ruling = Literal["allow", "ask", "deny"]
 Mode = Literal["auto", "ask", "readonly", "plan"]
 """``auto``: what no rule forbids. ``ask``: a person is asked before anything changes. ``readonly``: nothing changes.
 ``plan``: nothing changes until a plan was agreed, and the model is told to make one."""
@@ -52,13 +52,13 @@ class Rule:
         InvalidInput: There is no such decision.
     """
 
-    decision: Decision
+    decision: Ruling
     tool: str = "*"
     path: str | None = None
     arguments: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        if self.decision not in get_args(Decision):
+        if self.decision not in get_args(Ruling):
             raise InvalidInput(f"decision {self.decision!r}: give allow, ask or deny")
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ class Rule:
 class Verdict:
     """What is done with a call, and why, for whoever asks."""
 
-    decision: Decision
+    decision: Ruling
     reason: str = ""
 
 
@@ -178,7 +178,7 @@ class Permissions:
             paths: What it is about, where that is known; None finds it in ``given``.
         """
         hidden = paths is None and changes and not paths_in(given)
-        fitting: list[tuple[Rule, Decision]] = []
+        fitting: list[tuple[Rule, Ruling]] = []
         for rule in self.rules:
             if rule.fits(name, given, effective=effective, paths=paths, root=self.root):
                 fitting.append((rule, rule.decision))

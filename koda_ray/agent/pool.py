@@ -29,7 +29,7 @@ from koda_ray.events import EPHEMERAL_KEPT, NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.state.store import SessionRecord, Store
 from koda_ray.state.stores import store_at
-from koda_ray.state.tiers import Window
+from koda_ray.state.tiers import TimeWindow
 from koda_ray.types import now
 
 __all__ = ["AgentPool", "PoolBounds", "PoolStatus"]
@@ -298,7 +298,7 @@ class AgentPool:
         """List agents that somebody had open who is gone, those first that have waited longest."""
         found, seen, until = list[SessionRecord](), set[str](), None
         while True:
-            window = Window(until=until, limit=_PAGE)
+            window = TimeWindow(until=until, limit=_PAGE)
             page = await self._store.query_sessions(self._user, statuses=("active",), window=window)
             fresh = [row for row in page if row.id not in seen]
             seen.update(row.id for row in fresh)

@@ -23,7 +23,7 @@ from koda_ray.agent.memory import stream_of
 from koda_ray.agent.messages import OpenCall, open_calls
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.llm.base import Block
-from koda_ray.state.past import Change, Fork, Past
+from koda_ray.state.past import Change, ForkedSession, Past
 from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, MessageRecord, ToolCallRecord
 from koda_ray.types import Budget, new_id
 
@@ -119,7 +119,7 @@ def agent_back(past: Past, *, at: datetime) -> Change:
     )
 
 
-def agent_fork(past: Past, *, name: str, node: str, budget: Budget, at: datetime) -> Fork:
+def agent_fork(past: Past, *, name: str, node: str, budget: Budget, at: datetime) -> ForkedSession:
     """Say what an agent called ``name``, of a node of its own, is that is made of another one's past.
 
     ``budget`` is what it may use.
@@ -136,7 +136,7 @@ def agent_fork(past: Past, *, name: str, node: str, budget: Budget, at: datetime
     old = _own_name(past)
     names = {old: name, stream_of(old): stream_of(name)}  # what subagents say keeps its place
     mine = [*past.messages, *(replace(each, rev=rev, seq=past.seq) for each in settled.closing)]
-    return Fork(
+    return ForkedSession(
         state=state,
         rev=rev,
         messages=[

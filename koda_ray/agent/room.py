@@ -31,8 +31,8 @@ from koda_ray.agent.room_rules import (
     ROOM,
     SILENT,
     Member,
+    MemberStanding,
     RoomMessage,
-    Standing,
     Wakes,
     changed,
     etiquette,
@@ -134,7 +134,7 @@ class Room:
         self._told: list[NewEvent] = []
         self._row: SessionRecord | None = None
         self._loops: dict[str, AgentLoop] = {}
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, MemberStanding] = {}
         self._agents: set[str] = set()
         self._transcript: list[RoomMessage] = []
         self._question: ApprovalRecord | None = None
@@ -514,7 +514,7 @@ class Room:
         self._transcript = [RoomMessage.model_validate(record.content[0]) for record in said]
         stored = standings_among(await self._store.beads(row.id))
         # who was not here when something was said has heard nothing of it, and is told with its first turn
-        self._standings = {name: stored.get(name) or Standing(name=name) for name in self._members}
+        self._standings = {name: stored.get(name) or MemberStanding(name=name) for name in self._members}
         self._agents = {ROOM, *stored, *self._members}  # those too that are members no more
         pending = await self._store.approvals(row.id, pending=True)
         asked = [each for each in pending if each.kind == "question" and each.call_id is None]
@@ -553,7 +553,7 @@ class Room:
             raise Conflict(f"something else was said under the key {key!r}; use a new key", context={"key": key})
         return self._transcript[cast("int", command.result["position"]) - 1]
 
-    def _bead(self, standing: Standing) -> BeadRecord:
+    def _bead(self, standing: MemberStanding) -> BeadRecord:
         row = self._open_row
         place = list(self._members).index(standing.name)
         return standing.bead(row.id, self._user, position=place, at=row.created_at)

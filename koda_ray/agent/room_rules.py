@@ -28,8 +28,8 @@ __all__ = [
     "ROOM",
     "SILENT",
     "Member",
+    "MemberStanding",
     "RoomMessage",
-    "Standing",
     "Wakes",
     "addressed",
     "changed",
@@ -100,7 +100,7 @@ class RoomMessage(Model):
     at: datetime
 
 
-class Standing(Model):
+class MemberStanding(Model):
     """Where a member stands: what it has ``heard``, and which message first woke it since (0 for none).
 
     ``at_work`` says that its turn has begun and that what came of it is not in the transcript yet.
@@ -116,15 +116,15 @@ class Standing(Model):
         """Whether it has a turn to begin or to go on with."""
         return self.at_work or self.woken > 0
 
-    def begun(self, last: int) -> Standing:
+    def begun(self, last: int) -> MemberStanding:
         """Have its turn begin: it hears everything up to ``last``."""
         return self.model_copy(update={"heard": last, "woken": 0, "at_work": True})
 
-    def ended(self) -> Standing:
+    def ended(self) -> MemberStanding:
         """Have its turn end."""
         return self.model_copy(update={"at_work": False})
 
-    def woken_by(self, position: int) -> Standing:
+    def woken_by(self, position: int) -> MemberStanding:
         """Have it woken; the first one that does so counts."""
         return self if self.woken else self.model_copy(update={"woken": position})
 
@@ -143,9 +143,9 @@ class Standing(Model):
         )
 
 
-def standings_among(beads: Iterable[BeadRecord]) -> dict[str, Standing]:
+def standings_among(beads: Iterable[BeadRecord]) -> dict[str, MemberStanding]:
     """Read where members stand from the beads of a room."""
-    found = [Standing.model_validate(bead.data[_KEY]) for bead in beads if _KEY in bead.data]
+    found = [MemberStanding.model_validate(bead.data[_KEY]) for bead in beads if _KEY in bead.data]
     return {standing.name: standing for standing in found}
 
 
@@ -179,7 +179,7 @@ def woken(text: str, author: str, members: Sequence[str], wakes: Wakes) -> tuple
     return tuple(name for name in to or (() if author in members else members) if name != author)
 
 
-def next_due(standings: Mapping[str, Standing], busy: Iterable[str]) -> str | None:
+def next_due(standings: Mapping[str, MemberStanding], busy: Iterable[str]) -> str | None:
     """Choose whose turn it is: one that was cut off, then whoever was woken first; in the order of the members.
 
     Args:
@@ -191,7 +191,7 @@ def next_due(standings: Mapping[str, Standing], busy: Iterable[str]) -> str | No
     return min(due, key=lambda each: (not each.at_work, each.woken)).name if due else None
 
 
-def unheard(transcript: Sequence[RoomMessage], standing: Standing) -> list[RoomMessage]:
+def unheard(transcript: Sequence[RoomMessage], standing: MemberStanding) -> list[RoomMessage]:
     """List what a member has not heard, without what it said itself."""
     return [each for each in transcript if each.position > standing.heard and each.author != standing.name]
 
@@ -226,7 +226,7 @@ def etiquette(member: Member, others: Sequence[Member]) -> str:
     )
 
 
-def changed(standings: Mapping[str, Standing], message: RoomMessage) -> dict[str, Standing]:
+def changed(standings: Mapping[str, MemberStanding], message: RoomMessage) -> dict[str, MemberStanding]:
     """Work out who stands elsewhere after a message: its author's turn has ended, those to whom it goes are woken."""
     found = {name: standings[name].woken_by(message.position) for name in message.to}
     if message.author in standings:

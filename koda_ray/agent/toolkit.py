@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError
 from koda_ray.errors import InvalidInput
 from koda_ray.llm.base import INVALID_INPUT, ToolSpec, ToolUseBlock
 from koda_ray.llm.inputs import flaw
-from koda_ray.state.store import Batch, Effect
+from koda_ray.state.store import Batch, SideEffect
 
 __all__ = ["Agreement", "BoundCall", "Tool", "ToolCall", "ToolOutcome", "Toolkit"]
 
@@ -126,7 +126,7 @@ class Tool:
     name: str
     description: str
     input_model: type[BaseModel]
-    effect: Effect
+    effect: SideEffect
     run: Callable[[Any, ToolCall], Awaitable[ToolOutcome]]
     keys: Callable[[Any], Collection[str]] | None = None
     timeout_s: float = 60.0
@@ -222,7 +222,7 @@ class Toolkit:
         """Find a tool by its name."""
         return self._tools.get(name)
 
-    def effect(self, name: str) -> Effect:
+    def effect(self, name: str) -> SideEffect:
         """Say what running ``name`` may change; a tool that is not here changes nothing."""
         tool = self.get(name)
         return "pure" if tool is None else tool.effect

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from pydantic import JsonValue
 
-from koda_ray.agent.answer import Answer
+from koda_ray.agent.answer import ModelAttempt
 from koda_ray.agent.context import KEEP_LAST, Pruning, Shown
 from koda_ray.agent.gauge import Gauge
 from koda_ray.agent.hooks import Hooks, Stop
@@ -163,7 +163,7 @@ class Window:
                     call_id, request, self._asks, substitutes=substitutes_of(self._provider)
                 )
             await self._asks(None)
-            answer = Answer(self._provider, request)
+            answer = ModelAttempt(self._provider, request)
             try:
                 completed = await answer.read()
                 break

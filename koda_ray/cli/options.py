@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Assets",
+    "FaceOptions",
+    "FilmOptions",
     "Json",
     "Mode",
     "Out",
@@ -24,9 +26,7 @@ __all__ = [
     "Prompt",
     "Server",
     "Session",
-    "Shown",
     "VideoOptions",
-    "Wishes",
     "Work",
     "Yes",
     "checked",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Resolution = Literal["720p", "1080p", "4k"]
-Format = Literal["mp4", "webm"]
+VideoContainer = Literal["mp4", "webm"]
 T = TypeVar("T")
 
 Prompt = Annotated[str, typer.Argument(help="What to make; - reads it from stdin.", show_default=False)]
@@ -80,7 +80,7 @@ class VideoOptions:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class FilmOptions:
     """What a session's video should be like."""
 
     style: Annotated[str | None, typer.Option(metavar="TEXT", help="The style, so that it need not be asked.")] = None
@@ -91,7 +91,7 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Shown:
+class FaceOptions:
     """How something is shown."""
 
     plain: Plain = False
@@ -108,7 +108,7 @@ def render_options(video: VideoOptions) -> RenderOptions:
 
     resolution, container = video.resolution or "1080p", video.format or "mp4"
     fps = 60 if video.fps is None else video.fps
-    for name, value, allowed in (("--resolution", resolution, Resolution), ("--format", container, Format)):
+    for name, value, allowed in (("--resolution", resolution, Resolution), ("--format", container, VideoContainer)):
         if value not in get_args(allowed):
             raise typer.BadParameter(f"{value!r} is none of {', '.join(get_args(allowed))}", param_hint=name)
     if fps not in (30, 60):

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Encoding", "Input", "Picture", "Work"]
+__all__ = ["EncodingOptions", "InputOptions", "PictureOptions", "WorkOptions"]
 
 
 @dataclass(frozen=True)
-class Picture:
+class PictureOptions:
     """What the video shows: its size, its time, and what is seen through."""
 
     fps: Annotated[str | None, typer.Option(metavar="N", help="Frames a second: 30, 29.97, 30000/1001.")] = None
@@ -30,7 +30,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Encoding:
+class EncodingOptions:
     """What the file is."""
 
     format: Annotated[
@@ -52,7 +52,7 @@ class Encoding:
 
 
 @dataclass(frozen=True)
-class Input:
+class InputOptions:
     """What the page is given."""
 
     props: Annotated[
@@ -67,7 +67,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkOptions:
     """How it is made, and what is told of it."""
 
     workers: Annotated[int | None, typer.Option(metavar="N", help="Browsers at once; else 4 for 3 processors.")] = None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
-from koda_ray.cli.options import Json, Server, Shown
-from koda_ray.cli.page_options import Encoding, Input, Picture, Work
+from koda_ray.cli.options import FaceOptions, Json, Server
+from koda_ray.cli.page_options import EncodingOptions, InputOptions, PictureOptions, WorkOptions
 from koda_ray.cli.shapes import OfPages, spread
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ def render(
             "--out", "-o", metavar="FILE", help="The video: .mp4 .webm .mov .gif .zip; a batch: card-{name}.mp4."
         ),
     ] = None,
-    picture: Picture,
-    encoding: Encoding,
-    given: Input,
-    work: Work,
-    shown: Shown,
+    picture: PictureOptions,
+    encoding: EncodingOptions,
+    given: InputOptions,
+    work: WorkOptions,
+    shown: FaceOptions,
 ) -> None:
     """Render a page to a video, here and now, without a server.
 

@@ -11,6 +11,7 @@ import typer
 
 from koda_ray.cli.options import (
     Assets,
+    FilmOptions,
     Json,
     Mode,
     Out,
@@ -20,7 +21,6 @@ from koda_ray.cli.options import (
     Server,
     Session,
     VideoOptions,
-    Wishes,
     Work,
     Yes,
     checked,
@@ -52,7 +52,7 @@ def create(
     *,
     yes: Yes = False,
     out: Out = None,
-    wishes: Wishes,
+    wishes: FilmOptions,
     video: VideoOptions,
     asset: Assets = None,
     mode: Mode = None,
@@ -75,7 +75,7 @@ def demo(
     prompt: Annotated[str, typer.Argument(help="What to make.")] = DEMO_PROMPT,
     *,
     out: Out = None,
-    wishes: Wishes,
+    wishes: FilmOptions,
     video: VideoOptions,
     plain: Plain = False,
     server: Server = None,
@@ -93,7 +93,7 @@ def demo(
 def new(
     prompt: Prompt,
     *,
-    wishes: Wishes,
+    wishes: FilmOptions,
     video: VideoOptions,
     asset: Assets = None,
     mode: Mode = None,
@@ -461,7 +461,7 @@ def _arguments(text: str | None) -> dict[str, Any] | None:
 
 def _job(
     prompt: str,
-    wishes: Wishes,
+    wishes: FilmOptions,
     video: VideoOptions,
     assets: list[Path] | None = None,
     mode: str | None = None,

@@ -20,7 +20,7 @@ from koda_ray.phases import STOP
 from koda_ray.types import NodeState, Option, Question
 from koda_ray.wire import ApprovalView
 
-__all__ = ["Ask", "Decider", "Decision", "Nobody", "Yes"]
+__all__ = ["AskPerson", "Decider", "Decision", "Nobody", "Yes"]
 
 _ANY = "Choose what suits the prompt best"
 _SHOWN_LINES = 60
@@ -85,7 +85,7 @@ class Yes:
         return Decision("approve")
 
 
-class Ask:
+class AskPerson:
     """Asks the person at the terminal."""
 
     def __init__(self, console: Console) -> None:

@@ -16,7 +16,7 @@ from rich.status import Status
 
 from koda_ray.client import KodaClient
 from koda_ray.config import Settings
-from koda_ray.console.ask import Ask, Decider, Nobody, Yes
+from koda_ray.console.ask import AskPerson, Decider, Nobody, Yes
 from koda_ray.console.exits import Exit, Left
 from koda_ray.console.follow import LiveScreen, PlainScreen, Screen, follow
 from koda_ray.console.live import ACCENT, LiveView
@@ -62,7 +62,7 @@ class Faces:
         if yes:
             decider = Yes()
         elif not look and console.is_terminal and sys.stdin.isatty():
-            decider = Ask(console)
+            decider = AskPerson(console)
         return cls(console, live, decider)
 
     def write(self, line: str) -> None:

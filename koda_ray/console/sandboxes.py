@@ -27,7 +27,7 @@ from koda_ray.types import now
 
 if TYPE_CHECKING:
     from koda_ray.sandbox.base import PreviewEndpoint
-    from koda_ray.sandbox.standing import ImageState, ProcessState, SandboxState
+    from koda_ray.sandbox.standing import ImageState, ProcessState, SandboxStanding
     from koda_ray.sandbox.workshop import Workshop
     from koda_ray.state.boxes import SandboxRecord
 
@@ -186,7 +186,7 @@ def extend(sandbox: str, lifetime: str) -> None:
 def list_sandboxes(*, everything: bool, as_json: bool) -> None:
     """Print sandboxes, oldest first."""
 
-    async def work(workshop: Workshop) -> tuple[list[SandboxState], dict[str, str]]:
+    async def work(workshop: Workshop) -> tuple[list[SandboxStanding], dict[str, str]]:
         images = {one.record.id: one.record.name for one in await workshop.images()}
         return await workshop.sandboxes(everything=everything), images
 
@@ -439,7 +439,7 @@ def _image(one: ImageState) -> dict[str, object]:
     }
 
 
-def _sandbox(one: SandboxState) -> dict[str, object]:
+def _sandbox(one: SandboxStanding) -> dict[str, object]:
     record = one.record
     return {
         "id": record.id,
@@ -468,11 +468,11 @@ def _process(one: ProcessState) -> dict[str, object]:
     }
 
 
-def _how(one: SandboxState) -> str:
+def _how(one: SandboxStanding) -> str:
     return f"{one.state}: {one.record.ended}" if one.record.ended else _where(one)
 
 
-def _where(one: ImageState | SandboxState) -> str:
+def _where(one: ImageState | SandboxStanding) -> str:
     if one.state != "elsewhere":
         return one.state
     return f"in {one.record.host}" if one.record.host else "elsewhere"

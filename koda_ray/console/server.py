@@ -23,7 +23,7 @@ from koda_ray.errors import KodaError
 from koda_ray.places import not_written
 from koda_ray.serve import runfile
 
-__all__ = ["MARK", "OwnServer", "ServerFailed", "running_url", "stop_running"]
+__all__ = ["MARK", "OwnServer", "ServerNotStarted", "running_url", "stop_running"]
 
 MARK = "KODA_SERVER_MARK"
 OWNED = "KODA_SERVER_OWNED"
@@ -33,7 +33,7 @@ STOP_S = 45.0
 _LOG_LINES = 15
 
 
-class ServerFailed(KodaError):
+class ServerNotStarted(KodaError):
     """A server could not be started, or ended by itself."""
 
     code = "SERVER_FAILED"
@@ -86,7 +86,7 @@ class OwnServer:
             Its address.
 
         Raises:
-            ServerFailed: It ended or did not answer in time; the message has its last words.
+            ServerNotStarted: It ended or did not answer in time; the message has its last words.
         """
         path = runfile.runfile_path()
         try:
@@ -118,10 +118,10 @@ class OwnServer:
                 return found.url
             took = time.monotonic() - began
             if self._process.poll() is not None:
-                raise ServerFailed(f"the server ended while it was starting:\n{self._last_words()}")
+                raise ServerNotStarted(f"the server ended while it was starting:\n{self._last_words()}")
             if took > START_S:
                 self.stop()
-                raise ServerFailed(f"the server did not answer within {START_S:.0f} s:\n{self._last_words()}")
+                raise ServerNotStarted(f"the server did not answer within {START_S:.0f} s:\n{self._last_words()}")
             waiting(took)
             time.sleep(0.05)
 

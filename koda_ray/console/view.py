@@ -15,7 +15,7 @@ from pydantic import JsonValue, ValidationError
 from koda_ray.events import Envelope
 from koda_ray.types import NodeState, Owes, Phase, Todo
 
-__all__ = ["CODE_KEPT_CHARS", "Bar", "Code", "Span", "View"]
+__all__ = ["CODE_KEPT_CHARS", "Bar", "Code", "PhaseSpan", "View"]
 
 CODE_KEPT_CHARS = 64 * 1024
 """How much of a file that is being written is kept for showing."""
@@ -66,7 +66,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Span:
+class PhaseSpan:
     """A stretch of time in one phase; ``owes`` is the work of it, None while it waited for a person."""
 
     phase: Phase
@@ -99,7 +99,7 @@ class View:
     files: dict[str, int] = field(default_factory=dict[str, int])
     code: Code | None = None
     bars: dict[str, Bar] = field(default_factory=dict[str, Bar])
-    spans: list[Span] = field(default_factory=list[Span])
+    spans: list[PhaseSpan] = field(default_factory=list[PhaseSpan])
     usage: dict[str, int] = field(default_factory=dict[str, int])
     cost_usd: float = 0.0
     warning: str = ""
@@ -187,8 +187,8 @@ class View:
         if self.state is None or (self.state.phase, self.state.owes) != (state.phase, state.owes):
             if self.spans:
                 last = self.spans[-1]
-                self.spans[-1] = Span(last.phase, last.owes, last.began, at)
-            self.spans.append(Span(state.phase, state.owes, at))
+                self.spans[-1] = PhaseSpan(last.phase, last.owes, last.began, at)
+            self.spans.append(PhaseSpan(state.phase, state.owes, at))
             if state.phase == "executing" and (self.state is None or self.state.phase != "executing"):
                 self.todos = {}
         if self.state is not None and self.state.budget != state.budget:

@@ -72,9 +72,9 @@ async def _facts(engine: Engine) -> EngineFacts:
 
 def _limits(facts: EngineFacts, settings: Settings) -> list[Finding]:
     """Say which limits of a container hold; a kernel without the controller starts it all the same, with a warning."""
-    from koda_ray.sandbox.limits import Limits
+    from koda_ray.sandbox.limits import ResourceLimits
 
-    limits = Limits.of(settings)
+    limits = ResourceLimits.of(settings)
     findings: list[Finding] = []
     for name, value in (
         ("memory", f"{limits.memory_bytes >> 20} MB"),

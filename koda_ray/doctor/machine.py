@@ -82,11 +82,11 @@ def _kernel(name: str) -> str:
 
 def sandboxes(examination: Examination) -> list[Finding]:
     """Say which limits of a sandbox the kernel holds here, and which a watchdog does."""
-    from koda_ray.sandbox.limits import Limits, limit_report
+    from koda_ray.sandbox.limits import ResourceLimits, limit_report
 
     settings = examination.settings
     findings: list[Finding] = []
-    for line in limit_report(Limits.of(settings), root=_existing(settings.sandbox_path)):
+    for line in limit_report(ResourceLimits.of(settings), root=_existing(settings.sandbox_path)):
         detail = f"{line.value}: {line.how}" if line.kind == "none" else f"{line.value}, {line.kind}: {line.how}"
         if line.kind == "hard":
             findings.append(Finding(_ISOLATION, f"limit of {line.name}", "ok", detail))

@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from koda_ray.llm.anthropic_errors import translated
-from koda_ray.llm.anthropic_wire import Assembler, body, counted
+from koda_ray.llm.anthropic_wire import AnthropicAssembler, body, counted
 from koda_ray.llm.base import ModelEvent, ModelRequest
-from koda_ray.llm.failures import Peer, usable_key
+from koda_ray.llm.failures import Endpoint, usable_key
 from koda_ray.llm.retry import RetryPolicy
 from koda_ray.llm.streams import OpenAnswer, answered
 
@@ -53,7 +53,7 @@ class AnthropicProvider:
         idle_timeout_s: float = 90.0,
         call_timeout_s: float = 900.0,
     ) -> None:
-        self._peer = Peer(
+        self._peer = Endpoint(
             name="Anthropic",
             api_key=usable_key(api_key, "ANTHROPIC_API_KEY"),
             key_setting="ANTHROPIC_API_KEY",
@@ -125,4 +125,4 @@ class AnthropicProvider:
                 stream = await client.messages.create(**body(request))
         except Exception as error:
             raise ours(error) from None
-        return OpenAnswer(aiter(stream), Assembler(), close=stream.close, translated=ours, deadline=deadline)
+        return OpenAnswer(aiter(stream), AnthropicAssembler(), close=stream.close, translated=ours, deadline=deadline)

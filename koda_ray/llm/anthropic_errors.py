@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from koda_ray.errors import ModelError
-from koda_ray.llm.failures import Failure, Meaning, Peer, is_transport, retry_after_s
+from koda_ray.llm.failures import Endpoint, Meaning, ProviderFailure, is_transport, retry_after_s
 
 if TYPE_CHECKING:
     from anthropic import APIStatusError
@@ -18,7 +18,7 @@ __all__ = ["translated"]
 _OVERLOADED_TYPES = frozenset({"overloaded_error", "rate_limit_error"})
 
 
-def translated(error: Exception, peer: Peer, model: str) -> Exception:
+def translated(error: Exception, peer: Endpoint, model: str) -> Exception:
     """Return the error of our tree that says the same; one that is nobody's but a bug comes back as it is."""
     import anthropic
 
@@ -38,12 +38,12 @@ def translated(error: Exception, peer: Peer, model: str) -> Exception:
     return error
 
 
-def _failure(error: APIStatusError) -> Failure:
+def _failure(error: APIStatusError) -> ProviderFailure:
     inner = _inner(error.body)
     kind, message, headers = inner.get("type"), inner.get("message"), error.response.headers
     kind = kind if isinstance(kind, str) else "unknown"
     said = message if isinstance(message, str) else error.message
-    return Failure(
+    return ProviderFailure(
         meaning=_meaning(error.status_code, kind, said),
         status=error.status_code,
         kind=kind,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from anthropic.types.raw_content_block_delta_event import RawContentBlockDeltaEvent
     from anthropic.types.raw_content_block_start_event import RawContentBlockStartEvent
 
-__all__ = ["PROVIDER", "Assembler", "body", "counted"]
+__all__ = ["PROVIDER", "AnthropicAssembler", "body", "counted"]
 
 PROVIDER = "anthropic"
 
@@ -122,7 +122,7 @@ class _Part:
     closed: bool = False
 
 
-class Assembler:
+class AnthropicAssembler:
     """Puts one message together from its events, and is strict about what a whole message is."""
 
     def __init__(self) -> None:

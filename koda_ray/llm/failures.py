@@ -1,6 +1,6 @@
 """What goes wrong between us and a model's server, said alike for all providers: by what a caller can do about it.
 
-A provider reads its SDK's exception into a `Failure`; the words, the class and the code are made here.
+A provider reads its SDK's exception into a `ProviderFailure`; the words, the class and the code are made here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from koda_ray.errors import Missing, ModelAuth, ModelError, ModelOverloaded, ModelStreamBroken
 from koda_ray.llm.retry import RETRY_AFTER
 
-__all__ = ["Failure", "Meaning", "Peer", "is_transport", "missing_sdk", "retry_after_s", "usable_key"]
+__all__ = ["Endpoint", "Meaning", "ProviderFailure", "is_transport", "missing_sdk", "retry_after_s", "usable_key"]
 
 Meaning = Literal["auth", "overloaded", "overflow", "broken", "unknown_model", "refused"]
 
@@ -24,7 +24,7 @@ _TRANSPORT = frozenset({"httpx", "httpx2", "httpcore", "httpcore2"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
+class ProviderFailure:
     """What a server answered in place of a message, or in the middle of one.
 
     Args:
@@ -45,7 +45,7 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Peer:
+class Endpoint:
     """Who is spoken to: what messages name (host, settings, limits), and what is kept out of them (the key).
 
     Args:
@@ -87,7 +87,7 @@ class Peer:
         """What came was no event."""
         return ModelStreamBroken(f"the model's server sent something that is no event ({type(error).__name__})")
 
-    def failed(self, failure: Failure, model: str) -> ModelError:
+    def failed(self, failure: ProviderFailure, model: str) -> ModelError:
         """Make the error of our tree that says the same as the server did."""
         said = failure.said.replace(self.api_key, "[key]") if self.api_key else failure.said
         said, status, kind = said[:_SAID_CHARS].rstrip("."), failure.status, failure.kind

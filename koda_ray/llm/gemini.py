@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from koda_ray.llm.base import ModelEvent, ModelRequest
-from koda_ray.llm.failures import Peer, missing_sdk, usable_key
+from koda_ray.llm.failures import Endpoint, missing_sdk, usable_key
 from koda_ray.llm.gemini_errors import translated
-from koda_ray.llm.gemini_wire import Assembler, config, contents
+from koda_ray.llm.gemini_wire import GeminiAssembler, config, contents
 from koda_ray.llm.retry import RetryPolicy
 from koda_ray.llm.streams import OpenAnswer, answered
 
@@ -65,7 +65,7 @@ class GeminiProvider:
         idle_timeout_s: float = 300.0,
         call_timeout_s: float = 900.0,
     ) -> None:
-        self._peer = Peer(
+        self._peer = Endpoint(
             name="Gemini",
             api_key=usable_key(api_key, "GEMINI_API_KEY"),
             key_setting="GEMINI_API_KEY",
@@ -152,7 +152,7 @@ class GeminiProvider:
             _exchange.reset(token)
         return OpenAnswer(
             _after(first, events),
-            Assembler((tool.name for tool in request.tools), exchange.finish_message),
+            GeminiAssembler((tool.name for tool in request.tools), exchange.finish_message),
             close=exchange.close,
             translated=partial(ours, streaming=True),
             deadline=deadline,
@@ -217,7 +217,7 @@ async def _after(
         yield each
 
 
-def _connect(peer: Peer) -> tuple[Client, AsyncClient]:
+def _connect(peer: Endpoint) -> tuple[Client, AsyncClient]:
     """Make the SDK's client over an HTTP client of ours."""
     from google.genai import Client
     from google.genai.client import DebugConfig

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from koda_ray.errors import ModelError
-from koda_ray.llm.failures import Failure, Meaning, Peer, is_transport, retry_after_s
+from koda_ray.llm.failures import Endpoint, Meaning, ProviderFailure, is_transport, retry_after_s
 
 if TYPE_CHECKING:
     from google.genai.errors import APIError
@@ -22,7 +22,7 @@ _BUSY = (408, 429, 503, 529)
 _BAD_KEY = ("API_KEY_INVALID", "API key not valid", "API key expired")
 
 
-def translated(error: Exception, peer: Peer, model: str, *, streaming: bool) -> Exception:
+def translated(error: Exception, peer: Endpoint, model: str, *, streaming: bool) -> Exception:
     """Return the error of our tree that says the same; one that is nobody's but a bug comes back as it is.
 
     Args:
@@ -48,14 +48,14 @@ def translated(error: Exception, peer: Peer, model: str, *, streaming: bool) -> 
     return error
 
 
-def _failure(error: APIError, *, streaming: bool) -> Failure:
+def _failure(error: APIError, *, streaming: bool) -> ProviderFailure:
     # the SDK's own types leave open what an answer and its details are
     details, response = cast("object", cast("Any", error).details), cast("object", cast("Any", error).response)
     said = error.message or "no reason given"
     status = error.code or 0
     headers = getattr(response, "headers", None)
     asked = retry_after_s(headers) if headers is not None and not streaming else None
-    return Failure(
+    return ProviderFailure(
         meaning=_meaning(status, said, str(details), streaming=streaming),
         status=status,
         kind=error.status or "unknown",

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         Part,
     )
 
-__all__ = ["PROVIDER", "Assembler", "config", "contents"]
+__all__ = ["PROVIDER", "GeminiAssembler", "config", "contents"]
 
 PROVIDER = "gemini"
 
@@ -167,7 +167,7 @@ def _said(message: Message, *, unsigned: bool) -> list[Part]:
     return parts if any(not part.thought for part in parts) else []
 
 
-class Assembler:
+class GeminiAssembler:
     """Puts one message together from its chunks.
 
     Args:

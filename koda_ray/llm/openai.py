@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from koda_ray.llm.base import ModelEvent, ModelRequest
-from koda_ray.llm.failures import Peer, missing_sdk, usable_key
+from koda_ray.llm.failures import Endpoint, missing_sdk, usable_key
 from koda_ray.llm.openai_errors import translated
-from koda_ray.llm.openai_wire import Assembler, body
+from koda_ray.llm.openai_wire import OpenAIAssembler, body
 from koda_ray.llm.retry import RetryPolicy
 from koda_ray.llm.streams import OpenAnswer, answered
 
@@ -58,7 +58,7 @@ class OpenAIProvider:
         call_timeout_s: float = 900.0,
     ) -> None:
         key = _NO_KEY if api_key is None and base_url is not None else usable_key(api_key or "", "OPENAI_API_KEY")
-        self._peer = Peer(
+        self._peer = Endpoint(
             name="OpenAI" if base_url is None else "the model's server",
             api_key="" if key == _NO_KEY else key,
             key_setting="OPENAI_API_KEY",
@@ -132,7 +132,7 @@ class OpenAIProvider:
             raise ours(error, streaming=False) from None
         return OpenAnswer(
             aiter(stream),
-            Assembler(request.model),
+            OpenAIAssembler(request.model),
             close=stream.close,
             translated=partial(ours, streaming=True),
             deadline=deadline,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from koda_ray.errors import ModelError
-from koda_ray.llm.failures import Failure, Meaning, Peer, is_transport, retry_after_s
+from koda_ray.llm.failures import Endpoint, Meaning, ProviderFailure, is_transport, retry_after_s
 
 if TYPE_CHECKING:
     from openai import APIError
@@ -32,7 +32,7 @@ _TOO_LONG = frozenset({"context_length_exceeded", "exceed_context_size_error"})
 _TOO_LONG_WORDS = ("maximum context length", "context length exceeded", "exceeds the available context size")
 
 
-def translated(error: Exception, peer: Peer, model: str, *, streaming: bool) -> Exception:
+def translated(error: Exception, peer: Endpoint, model: str, *, streaming: bool) -> Exception:
     """Return the error of our tree that says the same; one that is nobody's but a bug comes back as it is.
 
     Args:
@@ -68,9 +68,9 @@ def translated(error: Exception, peer: Peer, model: str, *, streaming: bool) -> 
     return error
 
 
-def _failure(error: APIError, status: int, *, retry_after: float | None, request_id: str | None) -> Failure:
+def _failure(error: APIError, status: int, *, retry_after: float | None, request_id: str | None) -> ProviderFailure:
     said = _said(error)
-    return Failure(
+    return ProviderFailure(
         meaning=_meaning(status, {str(error.code), str(error.type)}, said, error.param),
         status=status,
         kind=error.code or error.type or "unknown",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
     from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 
-__all__ = ["PROVIDER", "Assembler", "body"]
+__all__ = ["PROVIDER", "OpenAIAssembler", "body"]
 
 PROVIDER = "openai"
 
@@ -160,7 +160,7 @@ class _Call:
     text: list[str] = field(default_factory=list[str])
 
 
-class Assembler:
+class OpenAIAssembler:
     """Puts one message together from its chunks.
 
     Args:

@@ -19,6 +19,16 @@ from koda_ray.phases.agents import scene_bounds
 from koda_ray.phases.checks import check
 from koda_ray.phases.interruptions import NOTHING_OWED, STOP, at_rest, is_stuck, pending_calls
 from koda_ray.phases.machine import apply
-from koda_ray.phases.parts import Step
+from koda_ray.phases.parts import Transition
 
-__all__ = ["NOTHING_OWED", "STOP", "Step", "apply", "at_rest", "check", "is_stuck", "pending_calls", "scene_bounds"]
+__all__ = [
+    "NOTHING_OWED",
+    "STOP",
+    "Transition",
+    "apply",
+    "at_rest",
+    "check",
+    "is_stuck",
+    "pending_calls",
+    "scene_bounds",
+]

@@ -20,7 +20,7 @@ from koda_ray.commands import (
 )
 from koda_ray.errors import InvalidInput
 from koda_ray.phases.interruptions import stuck
-from koda_ray.phases.parts import Step, refuse
+from koda_ray.phases.parts import Transition, refuse
 from koda_ray.types import MIN_SCENE_S, Execution, NodeState, Plan, Todo
 
 __all__ = [
@@ -46,7 +46,7 @@ def scene_bounds(duration: float) -> tuple[int, int]:
     return 5, 12 if duration <= 60 else max(12, int(duration / 5))
 
 
-def ask(state: NodeState, command: Ask, at: datetime) -> Step:
+def ask(state: NodeState, command: Ask, at: datetime) -> Transition:
     """Put a question that comes before the plan, or say that the agents are stuck."""
     if command.question.reason == "stuck":
         return stuck(state, command)
@@ -63,7 +63,7 @@ def ask(state: NodeState, command: Ask, at: datetime) -> Step:
     return state.model_copy(update=update), (ApprovalMove("question", "pending"),)
 
 
-def propose(state: NodeState, command: Propose, at: datetime) -> Step:
+def propose(state: NodeState, command: Propose, at: datetime) -> Transition:
     """Show a plan to the person."""
     if state.owes not in ("analyze", "plan"):
         raise refuse(state, "propose a plan", "a plan comes before the work")
@@ -104,7 +104,7 @@ def _working(state: NodeState, what: str) -> Execution:
     return state.execution
 
 
-def set_todos(state: NodeState, command: SetTodos, at: datetime) -> Step:
+def set_todos(state: NodeState, command: SetTodos, at: datetime) -> Transition:
     """Make the list of things to do; what was done stays done."""
     execution = _working(state, "set todos")
     ids = [todo.id for todo in command.todos]
@@ -120,7 +120,7 @@ def _todo(todo: Todo) -> Emit:
     return Emit("todo_update", (("todoId", todo.id), ("label", todo.label), ("status", todo.status)))
 
 
-def move_todo(state: NodeState, command: MoveTodo, at: datetime) -> Step:
+def move_todo(state: NodeState, command: MoveTodo, at: datetime) -> Transition:
     """Move one thing on the list."""
     execution = _working(state, "move a todo")
     if command.todo_id not in {todo.id for todo in execution.todos}:
@@ -136,7 +136,7 @@ def move_todo(state: NodeState, command: MoveTodo, at: datetime) -> Step:
     return new, tuple(_todo(todo) for todo in moved if todo.id == command.todo_id)
 
 
-def think(state: NodeState, command: Think, at: datetime) -> Step:
+def think(state: NodeState, command: Think, at: datetime) -> Transition:
     """Say what is being done now."""
     message = command.message.strip()[:100]
     emit = Emit("thinking", (("message", message),))
@@ -145,7 +145,7 @@ def think(state: NodeState, command: Think, at: datetime) -> Step:
     return state.model_copy(update={"execution": state.execution.model_copy(update={"thinking": message})}), (emit,)
 
 
-def wrote(state: NodeState, command: Wrote, at: datetime) -> Step:
+def wrote(state: NodeState, command: Wrote, at: datetime) -> Transition:
     """Note files that were written."""
     execution = _working(state, "write files")
     files = tuple(sorted({*execution.files, *(path for path, _ in command.files)} - {*command.removed}))
@@ -153,13 +153,13 @@ def wrote(state: NodeState, command: Wrote, at: datetime) -> Step:
     return new, tuple(Emit("file_written", (("path", path), ("size", size))) for path, size in command.files)
 
 
-def deliver(state: NodeState, command: Deliver, at: datetime) -> Step:
+def deliver(state: NodeState, command: Deliver, at: datetime) -> Transition:
     """Note how much of what the person said the agents have been told."""
     seen = max(state.feedback_seen, min(command.count, len(state.feedback)))
     return state.model_copy(update={"feedback_seen": seen}), ()
 
 
-def previewed(state: NodeState, command: Previewed, at: datetime) -> Step:
+def previewed(state: NodeState, command: Previewed, at: datetime) -> Transition:
     """Show a preview, and rest where nothing is left to be done."""
     execution = _working(state, "show a preview")
     preview = command.preview
@@ -179,7 +179,7 @@ def previewed(state: NodeState, command: Previewed, at: datetime) -> Step:
     return state.model_copy(update=update), (*changed, ready, ApprovalMove("preview", "pending"))
 
 
-def finished(state: NodeState, command: Finished, at: datetime) -> Step:
+def finished(state: NodeState, command: Finished, at: datetime) -> Transition:
     """End with the rendered video."""
     if state.owes != "render_final" or state.output is None:
         raise refuse(state, "finish", "no final render is under way")

@@ -30,7 +30,7 @@ from koda_ray.commands import (
     StopWork,
 )
 from koda_ray.errors import InvalidInput
-from koda_ray.phases.parts import Step, announce, refuse, said
+from koda_ray.phases.parts import Transition, announce, refuse, said
 from koda_ray.types import Budget, ErrorInfo, Execution, NodeState, Paused, PendingCall, Phase, Question
 
 __all__ = [
@@ -73,7 +73,7 @@ def is_stuck(state: NodeState) -> bool:
     return state.phase == "question" and state.question is not None and state.question.reason == "stuck"
 
 
-def stuck(state: NodeState, command: Ask) -> Step:
+def stuck(state: NodeState, command: Ask) -> Transition:
     """Ask the person how to go on, in the middle of the work."""
     if state.owes not in ("analyze", "plan", "execute"):
         raise refuse(state, "ask how to go on", "agents work only while work is owed")
@@ -82,7 +82,7 @@ def stuck(state: NodeState, command: Ask) -> Step:
     return state.model_copy(update=update), (ApprovalMove("question", "pending"),)
 
 
-def unstuck(state: NodeState, question: Question, option_id: str | None, answer: str, at: datetime) -> Step:
+def unstuck(state: NodeState, question: Question, option_id: str | None, answer: str, at: datetime) -> Transition:
     """Go back to the work that was stuck, with what the person says to it; or leave it."""
     move = ApprovalMove("question", "approved", (("optionId", option_id), ("text", answer)))
     back = state.model_copy(update={"phase": question.phase, "owes": question.owes, "question": None})
@@ -92,7 +92,7 @@ def unstuck(state: NodeState, question: Question, option_id: str | None, answer:
     return back, (move, said(answer))
 
 
-def pause(state: NodeState, command: Pause, at: datetime) -> Step:
+def pause(state: NodeState, command: Pause, at: datetime) -> Transition:
     """Ask the person whether more may be used, in the middle of the work."""
     if state.owes is None:
         raise refuse(state, "pause", "nothing is under way")
@@ -115,7 +115,7 @@ def _unpaused(state: NodeState, paused: Paused) -> NodeState:
     return state.model_copy(update=update)
 
 
-def answer_budget(state: NodeState, paused: Paused, command: Answer, at: datetime) -> Step:
+def answer_budget(state: NodeState, paused: Paused, command: Answer, at: datetime) -> Transition:
     """Go on with more, or stop, as if the work had been cancelled where it was."""
     options = state.question.options if state.question is not None else ()
     known = {option.id: option.label for option in options}
@@ -134,7 +134,7 @@ def answer_budget(state: NodeState, paused: Paused, command: Answer, at: datetim
     return back, (move,)
 
 
-def allow(state: NodeState, command: Allow, at: datetime) -> Step:
+def allow(state: NodeState, command: Allow, at: datetime) -> Transition:
     """Set a budget, and go on where it answers the question about it."""
     budget = command.budget.over(state.budget or Budget())
     new = state.model_copy(update={"budget": budget})
@@ -149,7 +149,7 @@ def allow(state: NodeState, command: Allow, at: datetime) -> Step:
     return _unpaused(new, paused), (move,)
 
 
-def ask_agreement(state: NodeState, command: AskAgreement, at: datetime) -> Step:
+def ask_agreement(state: NodeState, command: AskAgreement, at: datetime) -> Transition:
     """Have the work wait until the person has decided about a call."""
     if state.approval is not None:  # of another agent: one is decided after the other
         call = command.call.model_copy(update={"owes": state.approval.owes})
@@ -162,7 +162,7 @@ def ask_agreement(state: NodeState, command: AskAgreement, at: datetime) -> Step
     return state.model_copy(update={"owes": None, "approval": call}), ()
 
 
-def decide(state: NodeState, command: Approve | Refuse, at: datetime) -> Step:
+def decide(state: NodeState, command: Approve | Refuse, at: datetime) -> Transition:
     """Take a decision about a call that waits, and go on after the last."""
     waits = pending_calls(state)
     left = tuple(call for call in waits if call.approval_id != command.approval_id)
@@ -183,7 +183,7 @@ def _decided(state: NodeState) -> NodeState:
     return state.model_copy(update={"owes": state.approval.owes, "approval": None, "approvals_next": ()})
 
 
-def cancel(state: NodeState, command: Cancel, at: datetime) -> Step:
+def cancel(state: NodeState, command: Cancel, at: datetime) -> Transition:
     """Stop what is under way, and go back to what a person can act on."""
     stop: tuple[Effect, ...] = (StopWork(),)
     if state.paused is not None:
@@ -227,7 +227,7 @@ def _reopened(state: NodeState, phase: Phase) -> tuple[Effect, ...]:
     return (ApprovalMove(cast("Literal['question', 'plan', 'preview']", kind), "pending"),) if kind else ()
 
 
-def put_back(state: NodeState, command: PutBack, at: datetime) -> Step:
+def put_back(state: NodeState, command: PutBack, at: datetime) -> Transition:
     """Become what the session was at a point of its past, at rest."""
     effects: tuple[Effect, ...] = (StopWork(),) if state.owes is not None else ()
     if state.owes == "render_final" and state.output is not None:
@@ -243,7 +243,7 @@ def put_back(state: NodeState, command: PutBack, at: datetime) -> Step:
     return past.model_copy(update=here), effects
 
 
-def fail(state: NodeState, command: Fail, at: datetime) -> Step:
+def fail(state: NodeState, command: Fail, at: datetime) -> Transition:
     """Enter the error phase with what went wrong, and where to take it up."""
     if state.phase == "error":
         return state, ()

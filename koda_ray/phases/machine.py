@@ -36,7 +36,7 @@ from koda_ray.commands import (
     Wrote,
 )
 from koda_ray.phases import agents, interruptions, people
-from koda_ray.phases.parts import Step, announce, refuse
+from koda_ray.phases.parts import Transition, announce, refuse
 from koda_ray.types import NodeState
 
 __all__ = ["apply"]
@@ -75,7 +75,7 @@ _HANDLERS: dict[type, object] = {
 }
 
 
-def apply(state: NodeState, command: Command, at: datetime) -> Step:
+def apply(state: NodeState, command: Command, at: datetime) -> Transition:
     """Move a state by one command.
 
     Args:
@@ -94,7 +94,7 @@ def apply(state: NodeState, command: Command, at: datetime) -> Step:
     if state.approval is not None and isinstance(command, _ELSEWHERE):
         words = f"{state.approval.name} waits for your agreement: approve it or refuse it first, or cancel"
         raise refuse(state, type(command).__name__.lower(), words)
-    handler = cast("Callable[[NodeState, Any, datetime], Step]", _HANDLERS[type(command)])
+    handler = cast("Callable[[NodeState, Any, datetime], Transition]", _HANDLERS[type(command)])
     new, effects = handler(state, command, at)
     if new == state and not effects:
         return state, ()

@@ -10,10 +10,10 @@ from koda_ray.commands import Effect, Emit
 from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.types import MAX_PROMPT_CHARS, NodeState
 
-__all__ = ["Step", "announce", "refuse", "said", "words_of"]
+__all__ = ["Transition", "announce", "refuse", "said", "words_of"]
 
 
-Step = tuple[NodeState, tuple[Effect, ...]]
+Transition = tuple[NodeState, tuple[Effect, ...]]
 """A new state, and what its owner must do."""
 
 

@@ -21,7 +21,7 @@ from koda_ray.commands import (
 )
 from koda_ray.errors import InvalidInput
 from koda_ray.phases.interruptions import answer_budget, unstuck
-from koda_ray.phases.parts import Step, announce, refuse, said, words_of
+from koda_ray.phases.parts import Transition, announce, refuse, said, words_of
 from koda_ray.types import Execution, NodeState, Output, RenderOptions
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-def start(state: NodeState, command: Start, at: datetime) -> Step:
+def start(state: NodeState, command: Start, at: datetime) -> Transition:
     """Begin."""
     if state.phase != "idle" or state.owes is not None:
         raise refuse(state, "start", "a session starts once; send a message instead")
@@ -45,7 +45,7 @@ def start(state: NodeState, command: Start, at: datetime) -> Step:
     return state.model_copy(update={"prompt": prompt, "owes": "analyze"}), (said(prompt),)
 
 
-def answer(state: NodeState, command: Answer, at: datetime) -> Step:
+def answer(state: NodeState, command: Answer, at: datetime) -> Transition:
     """Answer the open question."""
     if state.phase != "question" or state.owes is not None or state.question is None:
         raise refuse(state, "answer", "there is no open question")
@@ -72,7 +72,7 @@ def answer(state: NodeState, command: Answer, at: datetime) -> Step:
     return state.model_copy(update=update), (move, said(answer))
 
 
-def accept(state: NodeState, command: Accept, at: datetime) -> Step:
+def accept(state: NodeState, command: Accept, at: datetime) -> Transition:
     """Accept the plan, or the preview, which is rendered then."""
     if state.phase == "plan" and state.owes is None:
         new = state.model_copy(
@@ -91,14 +91,14 @@ def accept(state: NodeState, command: Accept, at: datetime) -> Step:
     raise refuse(state, "accept", "only a finished plan or preview can be accepted")
 
 
-def render(state: NodeState, command: Render, at: datetime) -> Step:
+def render(state: NodeState, command: Render, at: datetime) -> Transition:
     """Render the preview with options of the person's choice."""
     if state.phase in ("preview", "complete") and state.owes is None:
         return _render_final(state, command.options, command.job_id)
     raise refuse(state, "render", "a preview must be ready first")
 
 
-def _render_final(state: NodeState, options: RenderOptions, job_id: str) -> Step:
+def _render_final(state: NodeState, options: RenderOptions, job_id: str) -> Transition:
     if not job_id:
         raise InvalidInput("a final render needs a job id", context={"field": "job_id"})
     update: dict[str, object] = {
@@ -112,7 +112,7 @@ def _render_final(state: NodeState, options: RenderOptions, job_id: str) -> Step
     return state.model_copy(update=update), (ApprovalMove("preview", "approved"),)
 
 
-def reject(state: NodeState, command: Reject, at: datetime) -> Step:
+def reject(state: NodeState, command: Reject, at: datetime) -> Transition:
     """Reject the plan, or what was made of it."""
     if state.phase == "plan" and state.owes is None:
         words = command.feedback.strip()
@@ -129,7 +129,7 @@ def reject(state: NodeState, command: Reject, at: datetime) -> Step:
     raise refuse(state, "reject", "only a finished plan, preview or video can be rejected")
 
 
-def request_changes(state: NodeState, command: RequestChanges, at: datetime) -> Step:
+def request_changes(state: NodeState, command: RequestChanges, at: datetime) -> Transition:
     """Have the plan, or what was made of it, changed."""
     words = words_of(command.feedback, "feedback")
     if state.phase == "plan" and state.owes is None:
@@ -140,7 +140,7 @@ def request_changes(state: NodeState, command: RequestChanges, at: datetime) -> 
     raise refuse(state, "request changes", "there is no plan or preview to change; send a message instead")
 
 
-def _iterate(state: NodeState, words: str) -> Step:
+def _iterate(state: NodeState, words: str) -> Transition:
     """Go from preview or complete back to work, with feedback; a final render under way is given up."""
     effects: tuple[Effect, ...] = (said(words),)
     if state.owes == "render_final" and state.output is not None:
@@ -158,7 +158,7 @@ def _iterate(state: NodeState, words: str) -> Step:
     return state.model_copy(update=update), (ApprovalMove("preview", "rejected", (("feedback", words),)), *effects)
 
 
-def say(state: NodeState, command: Say, at: datetime) -> Step:
+def say(state: NodeState, command: Say, at: datetime) -> Transition:
     """Say something, which means what it can mean where the session stands."""
     words = words_of(command.text, "message")
     if state.paused is not None:
@@ -178,7 +178,7 @@ def say(state: NodeState, command: Say, at: datetime) -> Step:
             return _iterate(state, words)
 
 
-def retry(state: NodeState, command: Retry, at: datetime) -> Step:
+def retry(state: NodeState, command: Retry, at: datetime) -> Transition:
     """Take up what failed."""
     if state.phase != "error" or state.error is None:
         raise refuse(state, "retry", "nothing has failed")
@@ -187,7 +187,7 @@ def retry(state: NodeState, command: Retry, at: datetime) -> Step:
     return _resume(state)
 
 
-def _resume(state: NodeState) -> Step:
+def _resume(state: NodeState) -> Transition:
     """Leave the error phase for the one it came from, owing what was owed."""
     error = state.error
     if error is None:
@@ -196,7 +196,7 @@ def _resume(state: NodeState) -> Step:
     return state.model_copy(update=update), ()
 
 
-def set_permissions(state: NodeState, command: SetPermissions, at: datetime) -> Step:
+def set_permissions(state: NodeState, command: SetPermissions, at: datetime) -> Transition:
     """Set what agents may do by themselves."""
     if command.permissions == state.permissions:
         return state, ()

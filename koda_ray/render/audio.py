@@ -22,7 +22,7 @@ from koda_ray.render.spec import AudioTrack, RenderSpec
 
 __all__ = [
     "SAMPLE_RATE",
-    "Sound",
+    "DecodedSound",
     "check_audio",
     "codec_options",
     "decode_audio",
@@ -43,7 +43,7 @@ _NAMED = 8
 
 
 @dataclass(frozen=True)
-class Sound:
+class DecodedSound:
     """A track that is decoded: stereo, 48 kHz, floats, nothing before its first and after its last sample.
 
     Args:
@@ -76,7 +76,7 @@ async def check_audio(spec: RenderSpec, bundle: Bundle) -> None:
         folder.close()
 
 
-async def decode_audio(spec: RenderSpec, bundle: Bundle, folder: Path) -> tuple[Sound, ...]:
+async def decode_audio(spec: RenderSpec, bundle: Bundle, folder: Path) -> tuple[DecodedSound, ...]:
     """Decode what is heard of each track.
 
     Args:
@@ -93,7 +93,7 @@ async def decode_audio(spec: RenderSpec, bundle: Bundle, folder: Path) -> tuple[
     """
     files = await _files(spec, bundle, folder)
     total = total_samples(spec)
-    sounds: list[Sound] = []
+    sounds: list[DecodedSound] = []
     for index, track in enumerate(spec.audio):
         path, channels = files[track.path]
         room = total - _samples(track.start_s)
@@ -118,11 +118,11 @@ async def decode_audio(spec: RenderSpec, bundle: Bundle, folder: Path) -> tuple[
         samples = target.stat().st_size // _SAMPLE_BYTES
         if samples == 0:
             raise InvalidInput(f"audio {track.path}: nothing of it is left after {track.trim_start_s:g} s; trim less")
-        sounds.append(Sound(target, samples, track))
+        sounds.append(DecodedSound(target, samples, track))
     return tuple(sounds)
 
 
-def mix_filter(sounds: Sequence[Sound], *, first_input: int, samples: int) -> str:
+def mix_filter(sounds: Sequence[DecodedSound], *, first_input: int, samples: int) -> str:
     """Return the filter graph that mixes decoded tracks, as loud as they are, into ``[mix]``.
 
     Args:
@@ -153,7 +153,7 @@ def mix_filter(sounds: Sequence[Sound], *, first_input: int, samples: int) -> st
     return ";".join(parts)
 
 
-def input_options(sound: Sound) -> list[str]:
+def input_options(sound: DecodedSound) -> list[str]:
     """Return FFmpeg's arguments that open a decoded track."""
     return ["-f", "f32le", "-ar", str(SAMPLE_RATE), "-ac", str(_CHANNELS), "-i", str(sound.path)]
 

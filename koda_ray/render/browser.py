@@ -18,7 +18,7 @@ from typing import Any, Self, cast
 
 from koda_ray.errors import BrowserCrashed, PageError
 from koda_ray.owned import see_through
-from koda_ray.render.cdp import Connection, ProtocolSession
+from koda_ray.render.cdp import BrowserConnection, ProtocolSession
 from koda_ray.render.frames import FrameMemory
 from koda_ray.render.graphics import Graphics, software_graphics
 from koda_ray.render.isolation import (
@@ -101,7 +101,7 @@ class _Process(asyncio.SubprocessProtocol):
     """A browser's process: its last words are kept, its end is told."""
 
     def __init__(self) -> None:
-        self.connection = Connection(self._write)
+        self.connection = BrowserConnection(self._write)
         self.words: deque[str] = deque(maxlen=_WORDS_KEPT)
         self.gone = asyncio.Event()
         self._transport: asyncio.SubprocessTransport | None = None
@@ -197,7 +197,7 @@ class Target:
         session: Its protocol session.
     """
 
-    def __init__(self, connection: Connection, session: ProtocolSession, target: str, context: str) -> None:
+    def __init__(self, connection: BrowserConnection, session: ProtocolSession, target: str, context: str) -> None:
         self.session = session
         self._connection = connection
         self._target = target
@@ -339,7 +339,7 @@ class Browser:
         return self
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> BrowserConnection:
         """The protocol connection of the browser as a whole."""
         return self._process.connection
 

@@ -25,8 +25,8 @@ from koda_ray.render.encode import Encoder, unit_encoder
 from koda_ray.render.frames import suits_raw
 from koda_ray.render.graphics import Graphics
 from koda_ray.render.isolation import WorkFolder
-from koda_ray.render.matroska import Image
-from koda_ray.render.page import RenderPage
+from koda_ray.render.matroska import ImageKind
+from koda_ray.render.page import LoadedPage
 from koda_ray.render.plan import run_of
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
@@ -48,7 +48,7 @@ def jpeg_quality(spec: RenderSpec) -> int:
     return 80 if spec.effort == "draft" else 95
 
 
-def image_of(spec: RenderSpec, graphics: Graphics) -> Image:
+def image_of(spec: RenderSpec, graphics: Graphics) -> ImageKind:
     """Return how pictures travel from browser to encoder; what travels is what is hashed.
 
     Raw where the browser hands over raw frames: no loss, and neither encoding nor decoding.
@@ -89,13 +89,13 @@ class _Capture:
         self._browser = browser
         self._bundle = bundle
         self._hear = hear
-        self._image: Image = image_of(task.spec, browser.graphics)
+        self._image: ImageKind = image_of(task.spec, browser.graphics)
         self._quality = jpeg_quality(task.spec)
         self._picture: tuple[bytes, str] | None = None
         self._finishing: asyncio.Task[None] | None = None
         self._handed_over: Encoder | None = None
         self._ready_ms = 0.0
-        self._page: RenderPage | None = None
+        self._page: LoadedPage | None = None
 
     async def run(self) -> None:
         task, spec = self._task, self._task.spec
@@ -104,7 +104,7 @@ class _Capture:
         try:
             if spec.audio and task.units[0].index == 0:  # said before the pictures are made, not after
                 await check_audio(spec, self._bundle)
-            page: RenderPage | None = None
+            page: LoadedPage | None = None
             before: str | None = None
             for unit, key in zip(task.units, task.keys, strict=True):
                 if page is None or self._run(page, unit) != run:
@@ -117,16 +117,16 @@ class _Capture:
             # a cancel that arrives now, when all is done, must not leave a page or a folder
             await see_through(asyncio.create_task(self._clean(folder)))
 
-    def _run(self, page: RenderPage, unit: Unit) -> int:
+    def _run(self, page: LoadedPage, unit: Unit) -> int:
         stepped = not page.contract or self._task.mode == "replay"
         return run_of(self._task.spec, unit.index, stepped=stepped)
 
-    async def _begin(self, unit: Unit) -> tuple[RenderPage, str | None]:
+    async def _begin(self, unit: Unit) -> tuple[LoadedPage, str | None]:
         """Open a page for a run; return it with the hash of the frame before the run's first."""
         started, spec = time.perf_counter(), self._task.spec
         if self._page is not None:
             await self._page.close()
-        self._page = page = await RenderPage.open(
+        self._page = page = await LoadedPage.open(
             self._browser,
             self._bundle,
             width=spec.width,
@@ -157,7 +157,7 @@ class _Capture:
         finally:
             await asyncio.to_thread(folder.close)
 
-    async def _unit(self, page: RenderPage, unit: Unit, key: str, before: str | None, path: Path) -> None:
+    async def _unit(self, page: LoadedPage, unit: Unit, key: str, before: str | None, path: Path) -> None:
         """Capture a unit's frames, and leave its end to `_finish`."""
         started = time.perf_counter()
         drawn_by = self._browser.graphics
@@ -210,7 +210,7 @@ class _Capture:
         if self._finishing is not None:
             await self._finishing
 
-    async def _pictures(self, page: RenderPage, unit: Unit, encoder: Encoder) -> list[str]:
+    async def _pictures(self, page: LoadedPage, unit: Unit, encoder: Encoder) -> list[str]:
         """Take the unit's pictures while those before are being encoded; return their hashes."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE_FRAMES)
 
@@ -236,7 +236,7 @@ class _Capture:
             await asyncio.gather(writer, return_exceptions=True)
         return hashes
 
-    async def _take(self, page: RenderPage, frame: int, mode: CaptureMode) -> tuple[bytes, str]:
+    async def _take(self, page: LoadedPage, frame: int, mode: CaptureMode) -> tuple[bytes, str]:
         """Show a frame, and return its picture and the picture's hash."""
         spec = self._task.spec
         await page.go(frame, spec.fps, mode=mode)

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from koda_ray.errors import BrowserCrashed, KodaError, PageError
 
-__all__ = ["NAVIGATED", "Connection", "Listener", "ProtocolSession", "ProtocolTransport"]
+__all__ = ["NAVIGATED", "BrowserConnection", "Listener", "ProtocolSession", "ProtocolTransport"]
 
 Listener = Callable[[Mapping[str, object]], None]
 ProtocolTransport = Callable[[bytes], None]
@@ -32,7 +32,7 @@ _NUMBER = re.compile(rb'\{"id":(\d+)')
 _THROWN = re.compile(rb'\{"method":"Runtime.exceptionThrown"')
 
 
-class Connection:
+class BrowserConnection:
     """All sessions of one browser.
 
     Args:
@@ -174,12 +174,12 @@ class ProtocolSession:
         session: The session's id.
     """
 
-    def __init__(self, connection: Connection, session: str) -> None:
+    def __init__(self, connection: BrowserConnection, session: str) -> None:
         self._connection = connection
         self.id = session
 
     async def send(self, method: str, parameters: Mapping[str, object] | None = None) -> dict[str, Any]:
-        """Call a method. Raises as `Connection.send`."""
+        """Call a method. Raises as `BrowserConnection.send`."""
         return await self._connection.send(method, parameters, session=self.id)
 
     def post(self, method: str, parameters: Mapping[str, object] | None = None) -> asyncio.Future[dict[str, Any]]:

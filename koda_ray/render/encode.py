@@ -17,7 +17,7 @@ from koda_ray.render import matroska
 from koda_ray.render.ffmpeg import command_line, ended, failed, is_full, start
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.graphics import H264Encoder
-from koda_ray.render.matroska import Image
+from koda_ray.render.matroska import ImageKind
 from koda_ray.render.pictures import PictureUnit
 from koda_ray.render.pipe import PIPE_ENDED, Pipe
 from koda_ray.render.spec import RenderSpec
@@ -47,7 +47,9 @@ _SAY_BT709 = "setparams=colorspace=bt709:color_primaries=bt709:color_trc=bt709:r
 _JPEG_TO_BT709 = "format=yuvj420p,colorspace=iall=bt470bg:irange=pc:all=bt709:range=tv:format=yuv420p:fast=1"
 
 
-def unit_options(spec: RenderSpec, frames: int, *, image: Image, encoder: H264Encoder = "libx264") -> dict[str, object]:
+def unit_options(
+    spec: RenderSpec, frames: int, *, image: ImageKind, encoder: H264Encoder = "libx264"
+) -> dict[str, object]:
     """Return FFmpeg's output options for one unit of a video.
 
     Args:
@@ -121,7 +123,7 @@ def _nvenc(spec: RenderSpec) -> dict[str, object]:
     }
 
 
-def _conversion(spec: RenderSpec, image: Image) -> str:
+def _conversion(spec: RenderSpec, image: ImageKind) -> str:
     """Return the filter that makes pictures what the encoder takes."""
     if image == "jpeg":
         return _JPEG_TO_BT709
@@ -197,7 +199,7 @@ class Encoder(Protocol):
 
 
 def unit_encoder(
-    spec: RenderSpec, frames: int, target: Path, *, image: Image, encoder: H264Encoder = "libx264"
+    spec: RenderSpec, frames: int, target: Path, *, image: ImageKind, encoder: H264Encoder = "libx264"
 ) -> Encoder:
     """Return what makes a unit's file of pictures: FFmpeg, or where the format keeps them, a plain archive.
 
@@ -225,7 +227,7 @@ class UnitEncoder:
     """
 
     def __init__(
-        self, spec: RenderSpec, frames: int, target: Path, *, image: Image, encoder: H264Encoder = "libx264"
+        self, spec: RenderSpec, frames: int, target: Path, *, image: ImageKind, encoder: H264Encoder = "libx264"
     ) -> None:
         options = unit_options(spec, frames, image=image, encoder=encoder)
         self._on_gpu = options.get("vcodec") == "h264_nvenc"

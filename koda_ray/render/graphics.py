@@ -16,7 +16,7 @@ from koda_ray.render.isolation import refusal
 
 __all__ = [
     "DEVICES",
-    "Found",
+    "DeviceFiles",
     "Graphics",
     "GraphicsWish",
     "H264Encoder",
@@ -105,14 +105,14 @@ def software_graphics(why: str = "") -> Graphics:
 
 
 @dataclass(frozen=True)
-class Found:
+class DeviceFiles:
     """Device files that a browser may open, and in words why it may not open others, or that there are none."""
 
     usable: tuple[Path, ...]
     why: str
 
 
-def find_devices(binary: Path, folder: Path = DEVICES) -> Found:
+def find_devices(binary: Path, folder: Path = DEVICES) -> DeviceFiles:
     """Look for a GPU's device files that the isolated browser may open. Starts nothing where there are none.
 
     Args:
@@ -125,15 +125,15 @@ def find_devices(binary: Path, folder: Path = DEVICES) -> Found:
     draw = [path for path in _listed(folder / "dri") if _DRAW.fullmatch(path.name)]
     draw += [path for path in _listed(folder) if _NVIDIA_DRAW.fullmatch(path.name)]
     if not draw:
-        return Found((), _NONE if folder == DEVICES else _NONE.replace(str(DEVICES), str(folder)))
+        return DeviceFiles((), _NONE if folder == DEVICES else _NONE.replace(str(DEVICES), str(folder)))
     refused = {path: _refusal(binary, path) for path in draw}
     usable = [path for path in draw if refused[path] is None]
     if not usable:
-        return Found((), "; ".join(f"{path}: {why}" for path, why in refused.items()))
+        return DeviceFiles((), "; ".join(f"{path}: {why}" for path, why in refused.items()))
     if any(_NVIDIA_DRAW.fullmatch(path.name) for path in usable):
         more = (folder / name for name in _NVIDIA_MORE)
         usable += [path for path in more if path.exists() and _refusal(binary, path) is None]
-    return Found(tuple(usable), ", ".join(map(str, usable)))
+    return DeviceFiles(tuple(usable), ", ".join(map(str, usable)))
 
 
 def _listed(folder: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from koda_ray.errors import EncodeFailed, NotFound, QualityRejected
 from koda_ray.owned import all_or_cancel
-from koda_ray.render.audio import Sound, decode_audio
+from koda_ray.render.audio import DecodedSound, decode_audio
 from koda_ray.render.bundle import load_bundle
 from koda_ray.render.compare import compare_videos
 from koda_ray.render.formats import FORMATS
@@ -60,7 +60,7 @@ async def join_video(task: JoinTask) -> JoinResult:
         parts = [
             (path, unit.unit.frame_count) for unit, path in zip(task.units, paths, strict=True) if path is not None
         ]
-        sounds: tuple[Sound, ...] = ()
+        sounds: tuple[DecodedSound, ...] = ()
         if task.spec.audio:
             bundle = await load_bundle(task.storage, task.user_id, task.spec.bundle)
             sounds = await decode_audio(task.spec, bundle, folder.path)

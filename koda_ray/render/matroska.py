@@ -12,9 +12,9 @@ import struct
 from fractions import Fraction
 from typing import Literal
 
-__all__ = ["TICKS_PER_S", "Image", "header", "lead"]
+__all__ = ["TICKS_PER_S", "ImageKind", "header", "lead"]
 
-Image = Literal["png", "jpeg", "raw"]
+ImageKind = Literal["png", "jpeg", "raw"]
 """How pictures travel from browser to encoder; raw ones are planes of YUV 4:2:0, BT.709 in studio range."""
 
 TICKS_PER_S = 1_000_000
@@ -24,7 +24,7 @@ _UNKNOWN = b"\x01\xff\xff\xff\xff\xff\xff\xff"
 _BITMAP_HEADER_BYTES = 40
 
 
-def header(width: int, height: int, fps: Fraction, image: Image) -> bytes:
+def header(width: int, height: int, fps: Fraction, image: ImageKind) -> bytes:
     """Return the beginning of a stream.
 
     Args:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from koda_ray.render.audio import Sound, codec_options, input_options, mix_filter, total_samples
+from koda_ray.render.audio import DecodedSound, codec_options, input_options, mix_filter, total_samples
 from koda_ray.render.encode import BT709, timescale
 from koda_ray.render.ffmpeg import QUIETLY, run
 from koda_ray.render.formats import FORMATS
@@ -29,7 +29,7 @@ _TIMEOUT_S = 900.0
 
 
 async def join_units(
-    spec: RenderSpec, units: Sequence[tuple[Path, int]], target: Path, *, sounds: Sequence[Sound] = ()
+    spec: RenderSpec, units: Sequence[tuple[Path, int]], target: Path, *, sounds: Sequence[DecodedSound] = ()
 ) -> tuple[str, ...]:
     """Join units into the video.
 

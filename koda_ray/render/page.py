@@ -24,11 +24,11 @@ from koda_ray.render.bundle import Bundle
 from koda_ray.render.cdp import NAVIGATED
 from koda_ray.render.clock import Moved, page_clock, unscripted_clock, worker_clock
 from koda_ray.render.frames import RAW_QUALITY
-from koda_ray.render.matroska import Image
+from koda_ray.render.matroska import ImageKind
 from koda_ray.render.problems import Problems, clean
 from koda_ray.render.serving import ORIGIN, BundleServer
 
-__all__ = ["CAPTURE_VERSION", "PageFacts", "RenderPage"]
+__all__ = ["CAPTURE_VERSION", "LoadedPage", "PageFacts"]
 
 CAPTURE_VERSION = "9"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
@@ -69,7 +69,7 @@ class PageFacts:
     height: float | None
 
 
-class RenderPage:
+class LoadedPage:
     """One loaded page. Make it with `open`, then `wait_ready`, then `go` and `picture` in order of time.
 
     Attributes:
@@ -114,7 +114,7 @@ class RenderPage:
         scale: float = 1.0,
         props: str = "{}",
         transparent: bool = False,
-    ) -> RenderPage:
+    ) -> LoadedPage:
         """Start to load a bundle's page in a target of its own.
 
         Args:
@@ -285,7 +285,7 @@ class RenderPage:
             await self._pass(frame, fps)  # a canvas of a worker is not embedded before it was drawn once
         self._frame = frame
 
-    async def picture(self, *, image: Image = "png", quality: int = _JPEG_QUALITY) -> bytes:
+    async def picture(self, *, image: ImageKind = "png", quality: int = _JPEG_QUALITY) -> bytes:
         """Paint and return the picture, as an image of the picture's size.
 
         A frame that changed nothing gives the very object that the frame before gave: `is` tells them apart.

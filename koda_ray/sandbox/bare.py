@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from koda_ray.sandbox.isolation import GUEST, base_environment, checked_environment
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.node import NodeRuntime
 
 __all__ = ["MARKER", "Bare", "free_port", "new_mark"]
@@ -27,7 +27,7 @@ class Bare:
 
     project: Path
     node: NodeRuntime
-    limits: Limits
+    limits: ResourceLimits
 
     def command(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], mark: str) -> list[str]:
         """Build the command line; ``mark`` tells its processes from others when they are to be ended."""

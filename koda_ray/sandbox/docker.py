@@ -56,7 +56,7 @@ from koda_ray.sandbox.frames import HELLO_BYTES
 from koda_ray.sandbox.held import Held
 from koda_ray.sandbox.holder import holding
 from koda_ray.sandbox.image import checked_image
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.link import Link
 from koda_ray.sandbox.record import Owner, Record, is_sandbox_id
 from koda_ray.sandbox.users import sandbox_user
@@ -91,7 +91,7 @@ class DockerProvider:
         *,
         root: Path,
         image: str,
-        limits: Limits | None = None,
+        limits: ResourceLimits | None = None,
         egress: EgressRules | None = None,
         egress_limits: EgressLimits | None = None,
         runtime: str | None = None,
@@ -101,7 +101,7 @@ class DockerProvider:
         self._root = root.absolute() / "docker"
         self._folders = DockerFolders(self._root)
         self._image = image
-        self._limits = limits or Limits()
+        self._limits = limits or ResourceLimits()
         self._egress = egress or EgressRules()
         self._egress_limits = egress_limits or EgressLimits()
         self._plan = ContainerPlan(limits=self._limits, runtime=runtime)
@@ -129,7 +129,7 @@ class DockerProvider:
         return cls(
             root=settings.sandbox_path / deployment,
             image=settings.sandbox_image,
-            limits=Limits.of(settings),
+            limits=ResourceLimits.of(settings),
             egress=EgressRules.of(settings),
             egress_limits=EgressLimits.of(settings),
             runtime=settings.sandbox_runtime,

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from koda_ray.sandbox.docker_folders import container_name
 from koda_ray.sandbox.engine import ContainerSpec, Image
 from koda_ray.sandbox.image import AGENT, PACKAGES, TEMPLATE
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.link import INSIDE_FOLDER
 from koda_ray.sandbox.policy import PROJECT_ROOT
 
@@ -36,7 +36,7 @@ class ContainerPlan:
         runtime: ``runsc`` for gVisor; the engine's default when None.
     """
 
-    limits: Limits
+    limits: ResourceLimits
     runtime: str | None
 
     def kind(self, image: Image) -> str:

@@ -35,7 +35,7 @@ from koda_ray.sandbox.holder import Hold
 from koda_ray.sandbox.isolation import base_environment, checked_environment
 from koda_ray.sandbox.lifecycle import Living
 from koda_ray.sandbox.lifetime import checked_lifetime
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.link import Link
 from koda_ray.sandbox.link_terminal import LinkTerminal
 from koda_ray.sandbox.node import NodeRuntime
@@ -81,7 +81,7 @@ class DockerSandbox:
         record: Record,
         *,
         directory: Path,
-        limits: Limits,
+        limits: ResourceLimits,
         link: Link,
         look: Callable[[], Awaitable[Container | None]],
         destroy: Callable[[], Awaitable[None]],

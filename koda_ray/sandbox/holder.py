@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from koda_ray.errors import KodaError, SandboxError, SandboxNotFound
 from koda_ray.sandbox.frames import describe, revive
-from koda_ray.sandbox.journal import Journal
+from koda_ray.sandbox.journal import OutputLog
 from koda_ray.sandbox.strays import HOLDER
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ async def _begun(order: Order) -> LocalSandbox | DockerSandbox | None:
         return None
     from koda_ray.logs import to_file  # a holder's alone: structlog is much for whoever only asks one
 
-    to_file(Journal(order.directory / f"{order.name}.log"))
+    to_file(OutputLog(order.directory / f"{order.name}.log"))
     sandbox = await order.provider.connect(order.sandbox_id)
     await sandbox.start_kept(order.name, order.argv, network=order.network)
     return sandbox

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from koda_ray.errors import InvalidInput, Missing, SandboxError
 from koda_ray.sandbox import seccomp
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.policy import PROJECT_ROOT
 from koda_ray.sandbox.proxied import EGRESS_PORT, proxy_environment
@@ -119,7 +119,7 @@ class Jail:
     etc: Path
     node_modules: Path | None
     node: NodeRuntime
-    limits: Limits
+    limits: ResourceLimits
     user: int | None
 
     @property
@@ -234,7 +234,7 @@ def can_be_heard() -> bool:
         theirs.close()
 
 
-def base_environment(node: NodeRuntime, limits: Limits) -> dict[str, str]:
+def base_environment(node: NodeRuntime, limits: ResourceLimits) -> dict[str, str]:
     """The environment that every sandboxed process starts with."""
     path = [
         f"{PROJECT_ROOT}/node_modules/.bin",
@@ -291,7 +291,7 @@ def system_binds() -> tuple[str, ...]:
 
 
 def launcher(
-    command: Sequence[str], *, groups: Sequence[Path], limits: Limits, hard_disk: bool, ended_last: bool = False
+    command: Sequence[str], *, groups: Sequence[Path], limits: ResourceLimits, hard_disk: bool, ended_last: bool = False
 ) -> list[str]:
     """Wrap a command line so that it first joins its control groups and takes its resource limits.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["Journal"]
+__all__ = ["OutputLog"]
 
 _MOST_BYTES = 1024 * 1024
 
 
-class Journal:
+class OutputLog:
     """Takes the place of a program's output: text goes to a file, which makes room when it is full.
 
     Args:

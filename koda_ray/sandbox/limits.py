@@ -18,13 +18,13 @@ from koda_ray.sandbox.disk import can_mount
 if TYPE_CHECKING:
     from koda_ray.config import Settings
 
-__all__ = ["LimitLine", "Limits", "limit_report"]
+__all__ = ["LimitLine", "ResourceLimits", "limit_report"]
 
 _MB = 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ResourceLimits:
     """The limits of one sandbox; ``cpus`` in whole processors' worth of time.
 
     ``disk_bytes`` is what the project and its caches may hold; ``scratch_bytes`` is each process's own ``/tmp``.
@@ -38,7 +38,7 @@ class Limits:
     open_files: int = 8192
 
     @classmethod
-    def of(cls, settings: Settings) -> Limits:
+    def of(cls, settings: Settings) -> ResourceLimits:
         """Read the limits from settings (SANDBOX_MEMORY_MB, SANDBOX_PIDS, SANDBOX_DISK_MB)."""
         memory = settings.sandbox_memory_mb * _MB
         return cls(
@@ -74,7 +74,7 @@ class LimitLine:
     how: str
 
 
-def limit_report(limits: Limits, *, root: Path) -> tuple[LimitLine, ...]:
+def limit_report(limits: ResourceLimits, *, root: Path) -> tuple[LimitLine, ...]:
     """Say for each limit whether this machine holds it hard, soft or not at all.
 
     Args:

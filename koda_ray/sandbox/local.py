@@ -47,7 +47,7 @@ from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
 from koda_ray.sandbox.held import Held
 from koda_ray.sandbox.holder import holding
 from koda_ray.sandbox.isolation import TERMINALS, can_be_heard, check_isolation, launcher
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local_sandbox import LocalSandbox
 from koda_ray.sandbox.node import find_node
 from koda_ray.sandbox.preview import is_listened, short_folder, socket_path
@@ -84,7 +84,7 @@ class LocalProvider:
         root: Path,
         template: Path,
         node_modules: Path,
-        limits: Limits | None = None,
+        limits: ResourceLimits | None = None,
         unsafe: bool = False,
         egress: EgressRules | None = None,
         egress_limits: EgressLimits | None = None,
@@ -93,7 +93,7 @@ class LocalProvider:
         self._root = root.absolute()
         self._template = template.absolute()
         self._node_modules = node_modules.absolute()
-        self._limits = limits or Limits()
+        self._limits = limits or ResourceLimits()
         self._unsafe = unsafe
         self._egress = egress or EgressRules()
         self._egress_limits = egress_limits or EgressLimits()
@@ -107,7 +107,7 @@ class LocalProvider:
             root=settings.sandbox_path / deployment,
             template=settings.template_path,
             node_modules=settings.node_modules_path,
-            limits=Limits.of(settings),
+            limits=ResourceLimits.of(settings),
             unsafe=settings.sandbox_local_unsafe,
             egress=EgressRules.of(settings),
             egress_limits=EgressLimits.of(settings),

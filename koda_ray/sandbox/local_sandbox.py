@@ -33,7 +33,7 @@ from koda_ray.sandbox.holder import Hold
 from koda_ray.sandbox.isolation import GUEST, TERMINALS, Jail, can_be_heard, launcher
 from koda_ray.sandbox.lifecycle import Living
 from koda_ray.sandbox.lifetime import checked_lifetime
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.outcome import out_of_memory, passed, timed_out
 from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, ended, forwarded, late, listen
@@ -70,7 +70,7 @@ class LocalSandbox:
         *,
         directory: Path,
         node_modules: Path | None,
-        limits: Limits,
+        limits: ResourceLimits,
         node: NodeRuntime,
         isolated: bool,
         destroy: Callable[[], Awaitable[None]],

@@ -22,7 +22,7 @@ from koda_ray.sandbox.base import FileEntry, FileStamp, Skip, Snapshot, is_unrea
 from koda_ray.sandbox.beneath import Escapes, open_beneath, opened_beneath, path_of
 from koda_ray.sandbox.weighing import weigh
 
-__all__ = ["DIRECTORY", "MAX_ENTRIES", "MAX_READ_BYTES", "Found", "TreeReader", "escape"]
+__all__ = ["DIRECTORY", "MAX_ENTRIES", "MAX_READ_BYTES", "DirectoryEntry", "TreeReader", "escape"]
 
 MAX_READ_BYTES = 256 * 1024 * 1024
 MAX_ENTRIES = 50_000
@@ -32,7 +32,7 @@ _RACY_NS = 20_000_000  # a file changed this recently may change again within on
 
 
 @dataclass(frozen=True)
-class Found:
+class DirectoryEntry:
     """One entry of a directory, not followed."""
 
     path: str
@@ -270,7 +270,7 @@ class TreeReader:
         recursive: bool,
         entered: Callable[[int], None] | None = None,
         closed: Callable[[str, Skip], None] | None = None,
-    ) -> Iterator[Found]:
+    ) -> Iterator[DirectoryEntry]:
         """Go through a directory; ``closed`` is told what cannot be looked at, or lies too deep."""
         waiting = deque([start])
         count = 0
@@ -313,7 +313,7 @@ class TreeReader:
                                 "remove what is not needed"
                             )
                         is_directory = stat.S_ISDIR(info.st_mode)
-                        yield Found(path, is_directory, stat.S_ISLNK(info.st_mode), info)
+                        yield DirectoryEntry(path, is_directory, stat.S_ISLNK(info.st_mode), info)
                         if not is_directory or not recursive:
                             continue
                         if len(os.fsencode(path)) <= policy.MAX_PATH_BYTES:
@@ -359,7 +359,7 @@ def _unlisted(name: str, error: OSError) -> SandboxError:
     )
 
 
-def _skip(entry: Found) -> Skip | None:
+def _skip(entry: DirectoryEntry) -> Skip | None:
     """Say why a checkpoint cannot hold an entry that is no directory and no link, from its looks."""
     if not stat.S_ISREG(entry.stat.st_mode):
         return "special"

@@ -24,7 +24,7 @@ from koda_ray.types import now
 if TYPE_CHECKING:
     from koda_ray.state.store import Store
 
-__all__ = ["ImageState", "ProcessState", "SandboxState", "Standing", "lost"]
+__all__ = ["ImageState", "ProcessState", "SandboxStanding", "Standing", "lost"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class ImageState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SandboxState:
+class SandboxStanding:
     """A sandbox's row, and what its provider says; why one is ``gone``, the row says (``ended``).
 
     ``gone`` is one that ended without anybody's having terminated it, because its time was over, say, or its memory;
@@ -85,7 +85,7 @@ class Standing:
             return ImageState(record=image, state="unknown")
         return ImageState(record=image, state="ready" if there else "missing")
 
-    async def sandboxes(self, rows: Sequence[SandboxRecord]) -> list[SandboxState]:
+    async def sandboxes(self, rows: Sequence[SandboxRecord]) -> list[SandboxStanding]:
         """Say how sandboxes stand; each of their providers is asked once, and all of them at once."""
         names = {row.provider for row in rows if row.status != "destroyed"}
         seen = dict(zip(names, await asyncio.gather(*(self._look(name) for name in names)), strict=True))
@@ -133,20 +133,20 @@ class Standing:
         except KodaError:
             return None
 
-    async def _sandbox(self, row: SandboxRecord, seen: _Seen | None) -> SandboxState:
+    async def _sandbox(self, row: SandboxRecord, seen: _Seen | None) -> SandboxStanding:
         if row.status == "destroyed":
-            return SandboxState(record=row, state="gone" if row.ended else "terminated")
+            return SandboxStanding(record=row, state="gone" if row.ended else "terminated")
         if seen is None:
-            return SandboxState(record=row, state="unknown")
+            return SandboxStanding(record=row, state="unknown")
         if not seen.place.is_where(row.place, row.host):
-            return SandboxState(record=row, state="elsewhere")
+            return SandboxStanding(record=row, state="elsewhere")
         if row.expired_at(now()):
             return await self._gone(seen.provider, row, why=row.time_over)
         if row.status == "creating" and not is_unfinished(row):
-            return SandboxState(record=row, state="creating")
+            return SandboxStanding(record=row, state="creating")
         info = seen.infos.get(row.id)
         if info is not None and row.status == "ready" and (info.alive or info.paused):
-            return SandboxState(record=row, state="running" if info.alive else "paused")
+            return SandboxStanding(record=row, state="running" if info.alive else "paused")
         now_there = await self._store.get_sandbox(row.id, user_id=self._user_id)
         if now_there != row:  # it was finished, or renewed, after the list was read
             return await self._sandbox(now_there, await self._look(row.provider))
@@ -154,20 +154,20 @@ class Standing:
         if row.status == "ready":  # that a list leaves it out is thin evidence; what can be connected to is there
             try:
                 await seen.provider.connect(row.id)
-                return SandboxState(record=row, state="running")
+                return SandboxStanding(record=row, state="running")
             except SandboxNotFound:
                 pass
             except KodaError:
-                return SandboxState(record=row, state="unknown")
+                return SandboxStanding(record=row, state="unknown")
         return await self._gone(seen.provider, row, why=why or lost(row))
 
-    async def _gone(self, provider: SandboxProvider, row: SandboxRecord, *, why: str) -> SandboxState:
+    async def _gone(self, provider: SandboxProvider, row: SandboxRecord, *, why: str) -> SandboxStanding:
         """End what is left of a sandbox as far as that can be done now; whoever lists next tries again."""
         try:
             await self.clear(provider, row.id, why=why)
             return await self._sandbox(await self._store.get_sandbox(row.id, user_id=self._user_id), None)
         except KodaError:
-            return SandboxState(record=row, state="unknown")
+            return SandboxStanding(record=row, state="unknown")
 
 
 def lost(row: SandboxRecord) -> str:

@@ -32,7 +32,7 @@ __all__ = [
     "MAX_OUTPUT_BYTES",
     "ROWS",
     "SERVER",
-    "Output",
+    "OutputPiece",
     "Process",
     "Tmux",
     "check_command_line",
@@ -205,7 +205,7 @@ class Process:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
+class OutputPiece:
     """A piece of what a process wrote, and where the next piece begins.
 
     ``exit_code`` is set in the last piece of a process that has ended by itself; one that was killed says 137, or
@@ -333,7 +333,7 @@ class Tmux:
         _, _, data = await self._read(process, max_bytes=min(max_bytes, MAX_OUTPUT_BYTES))
         return _END.sub(b"", data)
 
-    async def follow(self, name: str, *, after: int = 0) -> AsyncGenerator[Output]:
+    async def follow(self, name: str, *, after: int = 0) -> AsyncGenerator[OutputPiece]:
         """Yield what a process wrote from a place on, then what it writes, until it has ended.
 
         Args:
@@ -361,7 +361,7 @@ class Tmux:
             # one that was killed has not said that this was all; what it wrote may still be on its way to the files
             quiet = quiet + 1 if not now.running and first <= place and stop <= place else 0
             if quiet >= _QUIET:
-                yield Output(data=b"", stop=place, exit_code=now.exit_code)
+                yield OutputPiece(data=b"", stop=place, exit_code=now.exit_code)
                 return
             await asyncio.sleep(_PAUSE_S)
 
@@ -461,7 +461,7 @@ class Tmux:
             return 0, 0, b""  # nothing was written yet
         return int(places[0]), int(places[1]), text.encode()
 
-    async def _follow(self, process: Process, place: int) -> AsyncGenerator[Output]:
+    async def _follow(self, process: Process, place: int) -> AsyncGenerator[OutputPiece]:
         argv = ["/bin/sh", "-c", _script("follow"), "koda-follow", process.run, str(place)]
         terminal = await self._sandbox.terminal(argv)
         held = b""
@@ -481,15 +481,15 @@ class Tmux:
                 end = _END.search(held)
                 if end is not None:
                     await self._until_over(process)
-                    yield Output(data=held[: end.start()], stop=place + end.end(), exit_code=int(end[1]))
+                    yield OutputPiece(data=held[: end.start()], stop=place + end.end(), exit_code=int(end[1]))
                     return
                 kept = _beginning(held)
                 ready, held = held[: len(held) - kept], held[len(held) - kept :]
                 if ready:
                     place += len(ready)
-                    yield Output(data=ready, stop=place)
+                    yield OutputPiece(data=ready, stop=place)
             if held:
-                yield Output(data=held, stop=place + len(held))
+                yield OutputPiece(data=held, stop=place + len(held))
         finally:
             await terminal.close()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from koda_ray.errors import KodaError, SandboxError
 from koda_ray.sandbox import policy
 from koda_ray.sandbox.beneath import Escapes, open_beneath, opened_beneath, path_of
-from koda_ray.sandbox.reading import DIRECTORY, Found, TreeReader, escape
+from koda_ray.sandbox.reading import DIRECTORY, DirectoryEntry, TreeReader, escape
 
 __all__ = ["ProjectTree", "Restored", "digest"]
 
@@ -182,7 +182,9 @@ class ProjectTree(TreeReader):
 
     # inside
 
-    def _equal(self, root_fd: int, entry: Found, wanted: bytes | None, digests: Mapping[str, str]) -> bytes | None:
+    def _equal(
+        self, root_fd: int, entry: DirectoryEntry, wanted: bytes | None, digests: Mapping[str, str]
+    ) -> bytes | None:
         """Return what a file holds, where that is what it is to hold."""
         if wanted is not None and entry.stat.st_size != len(wanted):
             return None

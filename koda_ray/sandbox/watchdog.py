@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from koda_ray.errors import KodaError, QuotaExceeded
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.taken import family, memory_bytes, nameless
 
 __all__ = ["Watchdog"]
@@ -37,7 +37,7 @@ class Watchdog:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: ResourceLimits,
         *,
         watch_memory: bool,
         disks: Sequence[Path],

@@ -41,8 +41,8 @@ from koda_ray.sandbox.lifetime import MAX_LIFETIME_S, checked_lifetime
 from koda_ray.sandbox.preview import answers_at
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.scratch import clear_left
-from koda_ray.sandbox.standing import ImageState, ProcessState, SandboxState, Standing, lost
-from koda_ray.sandbox.tmux import SERVER, Output, Tmux, check_command_line
+from koda_ray.sandbox.standing import ImageState, ProcessState, SandboxStanding, Standing, lost
+from koda_ray.sandbox.tmux import SERVER, OutputPiece, Tmux, check_command_line
 from koda_ray.sandbox.unfinished import LEASE, being_made, clear_unfinished
 from koda_ray.state.boxes import ImageRecord, ProcessRecord, SandboxRecord
 from koda_ray.types import new_id, now
@@ -273,7 +273,7 @@ class Workshop:
             raise
         return ready
 
-    async def sandboxes(self, *, everything: bool = False) -> list[SandboxState]:
+    async def sandboxes(self, *, everything: bool = False) -> list[SandboxStanding]:
         """List sandboxes, oldest first: those that are there, or also those that were.
 
         What is gone without having been terminated, or was never finished, is cleared away on the way, where it was
@@ -400,14 +400,14 @@ class Workshop:
             raise _no_sandbox(row.id, "it was terminated meanwhile; make another")
         return await self._standing.process(record, started)
 
-    async def launch_and_follow(self, sandbox_id: str, name: str, command: str) -> AsyncGenerator[Output]:
+    async def launch_and_follow(self, sandbox_id: str, name: str, command: str) -> AsyncGenerator[OutputPiece]:
         """Start a process and yield what it writes until it ends; whoever stops reading leaves it running."""
         await self.launch(sandbox_id, name, command)
         async with aclosing(self.follow(sandbox_id, name)) as pieces:
             async for piece in pieces:
                 yield piece
 
-    async def follow(self, sandbox_id: str, name: str, *, after: int = 0) -> AsyncGenerator[Output]:
+    async def follow(self, sandbox_id: str, name: str, *, after: int = 0) -> AsyncGenerator[OutputPiece]:
         """Yield what a process wrote and writes, from a place on; NotFound as `output`."""
         tmux = await self._tmux(await self._row(sandbox_id))
         async with aclosing(tmux.follow(name, after=after)) as pieces:

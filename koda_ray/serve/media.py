@@ -20,7 +20,7 @@ from fastapi.responses import StreamingResponse
 from koda_ray.serve.problem import problem_response
 from koda_ray.state.storage import Storage
 
-__all__ = ["Span", "ascii_name", "blob_response", "parse_range"]
+__all__ = ["ByteRange", "ascii_name", "blob_response", "parse_range"]
 
 _BLOCK_BYTES = 256 * 1024
 _REMOTE_BLOCK_BYTES = 2 * 1024 * 1024
@@ -29,7 +29,7 @@ _RANGE = re.compile(r"bytes=\s*([0-9]*)-([0-9]*)\s*")
 
 
 @dataclass(frozen=True)
-class Span:
+class ByteRange:
     """Bytes ``[start, stop)``."""
 
     start: int
@@ -42,7 +42,7 @@ def ascii_name(path: str) -> str:
     return "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "_" for c in name)
 
 
-def parse_range(header: str | None, size: int) -> Span | Literal["unsatisfiable"] | None:
+def parse_range(header: str | None, size: int) -> ByteRange | Literal["unsatisfiable"] | None:
     """Read a ``Range`` header for an object of ``size`` bytes.
 
     Returns:
@@ -54,13 +54,13 @@ def parse_range(header: str | None, size: int) -> Span | Literal["unsatisfiable"
         return None
     if not found[1]:
         length = _number(found[2])
-        return Span(max(0, size - length), size) if length and size else "unsatisfiable"
+        return ByteRange(max(0, size - length), size) if length and size else "unsatisfiable"
     start = _number(found[1])
     if found[2] and _number(found[2]) < start:
         return None
     if start >= size:
         return "unsatisfiable"
-    return Span(start, min(size, _number(found[2]) + 1) if found[2] else size)
+    return ByteRange(start, min(size, _number(found[2]) + 1) if found[2] else size)
 
 
 def _number(digits: str) -> int:
@@ -114,7 +114,7 @@ async def blob_response(
     if span is not None:
         status = 206
         headers["Content-Range"] = f"bytes {span.start}-{span.stop - 1}/{size}"
-    span = span or Span(0, size)
+    span = span or ByteRange(0, size)
     headers["Content-Length"] = str(span.stop - span.start)
     if request.method == "HEAD":
         return Response(status_code=status, headers=headers, media_type=media_type)
@@ -127,7 +127,7 @@ def _matches(header: str | None, tag: str) -> bool:
     )
 
 
-async def _read(storage: Storage, key: str, span: Span) -> AsyncIterator[bytes]:
+async def _read(storage: Storage, key: str, span: ByteRange) -> AsyncIterator[bytes]:
     path = storage.local_path(key)
     if path is None:
         for start in range(span.start, span.stop, _REMOTE_BLOCK_BYTES):

@@ -21,13 +21,13 @@ from koda_ray.state.store import (
 )
 from koda_ray.types import NodeState, now
 
-__all__ = ["Kept", "head_now", "onwards", "parts_json", "parts_of", "past_of"]
+__all__ = ["KeptPast", "head_now", "onwards", "parts_json", "parts_of", "past_of"]
 
 _SHOWN = 80
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptPast:
     """All that a store keeps of a session's past; messages and checkpoints also where they do not count now.
 
     ``states`` are JSON by the commit that brought them, oldest first; ``state_rev`` is the present one's.
@@ -45,7 +45,7 @@ class Kept:
     heads: list[HeadRecord]
 
 
-def past_of(kept: Kept, point: str | None, *, with_states: bool = False) -> Past:
+def past_of(kept: KeptPast, point: str | None, *, with_states: bool = False) -> Past:
     """Say what a session was at a point. Raises as `HistoryStore.past`."""
     record = kept.record
     if point == UNDO or (point is not None and point.startswith("hed_")):
@@ -82,7 +82,7 @@ def past_of(kept: Kept, point: str | None, *, with_states: bool = False) -> Past
     )
 
 
-def head_now(kept: Kept, change: Change, *, point: str) -> HeadRecord:
+def head_now(kept: KeptPast, change: Change, *, point: str) -> HeadRecord:
     """Keep where a session is, before it is changed."""
     return HeadRecord(
         id=change.head_id,
@@ -126,7 +126,7 @@ def parts_of(raw: JsonValue) -> tuple[list[ToolCallRecord], list[ApprovalRecord]
     )
 
 
-def _head(kept: Kept, point: str) -> HeadRecord:
+def _head(kept: KeptPast, point: str) -> HeadRecord:
     if point == UNDO:
         for head in reversed(kept.heads):
             if head.kind == "rewind" and not head.undone:
@@ -141,7 +141,7 @@ def _head(kept: Kept, point: str) -> HeadRecord:
     raise _no_point(kept, point)
 
 
-def _at_head(kept: Kept, head: HeadRecord) -> Past:
+def _at_head(kept: KeptPast, head: HeadRecord) -> Past:
     spans = cut(head.history, rev=head.rev, seq=head.seq)
     return Past(
         record=kept.record,
@@ -162,7 +162,7 @@ def _at_head(kept: Kept, head: HeadRecord) -> Past:
     )
 
 
-def _next(kept: Kept, point: str) -> MessageRecord | CheckpointRecord | None:
+def _next(kept: KeptPast, point: str) -> MessageRecord | CheckpointRecord | None:
     """Return what was said or saved next after a point; None where that was the last."""
     said: Sequence[MessageRecord | CheckpointRecord] = kept.messages
     if point.startswith("ckp_"):
@@ -174,7 +174,7 @@ def _next(kept: Kept, point: str) -> MessageRecord | CheckpointRecord | None:
     return min(after, key=lambda each: each.rev, default=None)
 
 
-def _no_point(kept: Kept, point: str, *, was: bool = False) -> NotFound:
+def _no_point(kept: KeptPast, point: str, *, was: bool = False) -> NotFound:
     why = (
         "the session was put back to before it; undo that first, or go to one of its heads" if was else "no such point"
     )
@@ -186,7 +186,7 @@ def _no_point(kept: Kept, point: str, *, was: bool = False) -> NotFound:
     )
 
 
-def _state(kept: Kept, spans: Sequence[Span], rev: int, point: str) -> NodeState:
+def _state(kept: KeptPast, spans: Sequence[Span], rev: int, point: str) -> NodeState:
     for since, text in reversed(kept.states):
         if since <= rev and counts(spans, since):
             return NodeState.model_validate_json(text)
@@ -197,7 +197,7 @@ def _state(kept: Kept, spans: Sequence[Span], rev: int, point: str) -> NodeState
     )
 
 
-def _states(kept: Kept, spans: Sequence[Span]) -> list[tuple[int, NodeState]]:
+def _states(kept: KeptPast, spans: Sequence[Span]) -> list[tuple[int, NodeState]]:
     rows = [*kept.states, (kept.state_rev, kept.record.state.model_dump_json())]
     found = {rev: text for rev, text in rows if counts(spans, rev)}
     return [(rev, NodeState.model_validate_json(text)) for rev, text in sorted(found.items())]

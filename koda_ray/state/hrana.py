@@ -19,10 +19,10 @@ from typing import Any, cast
 import httpx
 
 __all__ = [
-    "Connection",
     "Cursor",
     "DatabaseError",
     "Error",
+    "HranaConnection",
     "IntegrityError",
     "InterfaceError",
     "OperationalError",
@@ -72,7 +72,7 @@ class ProgrammingError(DatabaseError):
     """The statement is wrong."""
 
 
-def connect(url: str, *, token: str | None = None, timeout_s: float | None = None) -> Connection:
+def connect(url: str, *, token: str | None = None, timeout_s: float | None = None) -> HranaConnection:
     """Make a connection; nothing is sent yet.
 
     Args:
@@ -80,10 +80,10 @@ def connect(url: str, *, token: str | None = None, timeout_s: float | None = Non
         token: Its bearer token.
         timeout_s: Longest wait for an answer; half a minute when None.
     """
-    return Connection(url, token=token, timeout_s=timeout_s)
+    return HranaConnection(url, token=token, timeout_s=timeout_s)
 
 
-class Connection:
+class HranaConnection:
     """One user of the server; used by one thread at a time."""
 
     def __init__(self, url: str, *, token: str | None = None, timeout_s: float | None = None) -> None:
@@ -208,7 +208,7 @@ class Cursor:
 
     arraysize = 1
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HranaConnection) -> None:
         self.connection = connection
         self.description: Sequence[tuple[str, None, None, None, None, None, None]] | None = None
         self.rowcount = -1

@@ -6,7 +6,7 @@ from koda_ray.state.boxes import THIS, ImageRecord, ProcessRecord, SandboxRecord
 from koda_ray.state.json_accounts import ensure_user
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_rows import decode, encode, words
-from koda_ray.state.json_tables import Row, Tables, Transaction
+from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.refusals import no_such
 
 __all__ = ["JsonBoxes"]
@@ -84,7 +84,7 @@ class JsonBoxes:
     async def own_sandboxes(self, *, user_id: str | None = None, live: bool = True) -> list[SandboxRecord]:
         """Read the rows of sandboxes without a session, of one user or of all, oldest first."""
 
-        def is_wanted(row: Row) -> bool:
+        def is_wanted(row: TableRow) -> bool:
             own = row["session_id"] is None and (user_id is None or row["user_id"] == words(user_id))
             return own and not (live and row["status"] == "destroyed")
 
@@ -146,5 +146,5 @@ def _put(change: Transaction, table: str, item: ImageRecord | SandboxRecord, *, 
     return True
 
 
-def _age(row: Row) -> tuple[str, str]:
+def _age(row: TableRow) -> tuple[str, str]:
     return str(row["created_at"]), str(row["id"])

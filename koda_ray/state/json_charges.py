@@ -9,7 +9,7 @@ from koda_ray.events import NewEvent
 from koda_ray.state.charges import AccountRecord, Books, ChargeRecord, Move, move_accounts, move_ids, needs_open
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_rows import decode, encode, moment, words
-from koda_ray.state.json_tables import Row, Tables, Transaction
+from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.types import now
 
 __all__ = ["JsonCharges", "close_charges", "enter_moves", "remove_charges"]
@@ -79,7 +79,7 @@ def enter_moves(
     return books.warnings
 
 
-def close_charges(change: Transaction, work_id: str, which: Callable[[Row], bool]) -> int:
+def close_charges(change: Transaction, work_id: str, which: Callable[[TableRow], bool]) -> int:
     """End open charges of one work whose work nobody goes on with; return how many."""
     charges = [
         decode(ChargeRecord, row)

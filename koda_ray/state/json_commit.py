@@ -10,7 +10,7 @@ from koda_ray.state.json_charges import enter_moves
 from koda_ray.state.json_jobs import put_chunks, put_job
 from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import encode, moment, state_row
-from koda_ray.state.json_tables import Row, Transaction
+from koda_ray.state.json_tables import TableRow, Transaction
 from koda_ray.state.refusals import Repeated, belongs, replaced, used_for_another
 from koda_ray.state.rows import body_hash, number
 from koda_ray.state.store import (
@@ -45,7 +45,7 @@ def apply_batch(change: Transaction, session_id: str, epoch: int, batch: Batch) 
     rev = cast("int", row.get("rev", 0)) + 1
     if batch.messages or batch.checkpoint is not None:  # somebody may come back to what was until now
         save_state(change, session_id)
-    fields: Row = {"seq": seq, "rev": rev}
+    fields: TableRow = {"seq": seq, "rev": rev}
     if batch.state is not None:
         if batch.state.session_id != session_id:
             raise ValueError(f"state of session {batch.state.session_id} in a commit to {session_id}")
@@ -86,11 +86,11 @@ def save_state(change: Transaction, session_id: str) -> None:
     assert row is not None
     rev = cast("int", row.get("state_rev", 0))
     if change.tables.get("states", rev, session_id) is None:
-        saved: Row = {"session_id": row["id"], "rev": rev, "user_id": row["user_id"], "state": row["state"]}
+        saved: TableRow = {"session_id": row["id"], "rev": rev, "user_id": row["user_id"], "state": row["state"]}
         change.put("states", saved)
 
 
-def _put_part(change: Transaction, table: str, item: _Part, position: int, placed: Row) -> None:
+def _put_part(change: Transaction, table: str, item: _Part, position: int, placed: TableRow) -> None:
     row = encode(item)
     if table in _POINTS:
         there = change.tables.get(table, item.id, item.session_id) or placed

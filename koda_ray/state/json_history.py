@@ -11,15 +11,15 @@ from pydantic import JsonValue
 
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope
-from koda_ray.state.heads import Kept, head_now, onwards, parts_json, parts_of, past_of
+from koda_ray.state.heads import KeptPast, head_now, onwards, parts_json, parts_of, past_of
 from koda_ray.state.json_commit import put_command, save_state
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_jobs import put_job
 from koda_ray.state.json_parts import JsonParts, put_events
 from koda_ray.state.json_rows import decode, encode, event, moment, state_row, time_of, words
-from koda_ray.state.json_tables import Row, Tables, Transaction
+from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
-from koda_ray.state.past import Change, Fork, HeadRecord, Past, counts, spans_of
+from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, counts, spans_of
 from koda_ray.state.refusals import Repeated, belongs, no_such, replaced, used_for_another
 from koda_ray.state.rows import body_hash, number
 from koda_ray.state.store import (
@@ -83,7 +83,7 @@ class JsonHistory(JsonParts):
         point: str | None,
         key: str,
         body: dict[str, JsonValue],
-        plan: Callable[[Past], Fork],
+        plan: Callable[[Past], ForkedSession],
     ) -> tuple[SessionRecord, bool]:
         """Make a session of another one's past; see `HistoryStore.fork`."""
         digest, same = body_hash(body), (words(user_id), words(key))
@@ -129,7 +129,7 @@ class JsonHistory(JsonParts):
         return await self._database.read(work)
 
 
-def _apply(change: Transaction, kept: Kept, past: Past, planned: Change, head: HeadRecord) -> list[Envelope]:
+def _apply(change: Transaction, kept: KeptPast, past: Past, planned: Change, head: HeadRecord) -> list[Envelope]:
     now_is, batch, at = kept.record, planned.batch, moment(now())
     session_id, user_id, rev = now_is.id, now_is.user_id, now_is.rev + 1
     save_state(change, session_id)
@@ -138,7 +138,7 @@ def _apply(change: Transaction, kept: Kept, past: Past, planned: Change, head: H
     if batch.command is not None:
         put_command(change, batch.command, session_id, user_id, seq, len(made))
     history = onwards(past)
-    fields: Row = {"seq": seq, "rev": rev, "state_rev": rev, "history": [list(span) for span in history]}
+    fields: TableRow = {"seq": seq, "rev": rev, "state_rev": rev, "history": [list(span) for span in history]}
     fields |= {"state": state_row(planned.state), "owes": planned.state.owes, "updated_at": at}
     if batch.touch:
         fields["last_activity"] = at
@@ -160,7 +160,7 @@ def _apply(change: Transaction, kept: Kept, past: Past, planned: Change, head: H
     return made
 
 
-def _insert(change: Transaction, fork: Fork, *, key: str, digest: str) -> SessionRecord:
+def _insert(change: Transaction, fork: ForkedSession, *, key: str, digest: str) -> SessionRecord:
     state, at = fork.state, now()
     session_id, user_id = state.session_id, state.user_id
     if change.tables.get("sessions", session_id) is not None:
@@ -187,7 +187,12 @@ def _insert(change: Transaction, fork: Fork, *, key: str, digest: str) -> Sessio
     _put(change, "checkpoints", fork.checkpoints, session_id, user_id)
     _put_rows(change, fork, session_id, user_id)
     for rev, each in fork.states:
-        saved: Row = {"session_id": words(session_id), "rev": rev, "user_id": words(user_id), "state": state_row(each)}
+        saved: TableRow = {
+            "session_id": words(session_id),
+            "rev": rev,
+            "user_id": words(user_id),
+            "state": state_row(each),
+        }
         change.put("states", saved)
     for asset in fork.assets:
         belongs(asset, session_id, user_id)
@@ -199,7 +204,7 @@ def _insert(change: Transaction, fork: Fork, *, key: str, digest: str) -> Sessio
     return record
 
 
-def _put_rows(change: Transaction, rows: Change | Fork, session_id: str, user_id: str) -> None:
+def _put_rows(change: Transaction, rows: Change | ForkedSession, session_id: str, user_id: str) -> None:
     _put(change, "tool_calls", rows.tool_calls, session_id, user_id)
     _put(change, "approvals", rows.approvals, session_id, user_id)
     _put(change, "beads", rows.beads, session_id, user_id)
@@ -208,28 +213,28 @@ def _put_rows(change: Transaction, rows: Change | Fork, session_id: str, user_id
 def _put(change: Transaction, table: str, records: _Rows, session_id: str, user_id: str) -> None:
     for position, item in enumerate(records):
         belongs(item, session_id, user_id)
-        more: Row = {"ordinal": position} if table in ("tool_calls", "approvals") else {}
+        more: TableRow = {"ordinal": position} if table in ("tool_calls", "approvals") else {}
         change.put(table, encode(item, **more))
 
 
-def _row(tables: Tables, session_id: str, user_id: str | None) -> Row:
+def _row(tables: Tables, session_id: str, user_id: str | None) -> TableRow:
     row = tables.get("sessions", session_id)
     if row is None or row["status"] == "closed" or (user_id is not None and row["user_id"] != words(user_id)):
         raise no_such("session", session_id)
     return row
 
 
-def _kept(tables: Tables, row: Row) -> Kept:
+def _kept(tables: Tables, row: TableRow) -> KeptPast:
     session_id = str(row["id"])
 
     def rows(cls: type[R], table: str, *order: str) -> list[R]:
-        def place(each: Row) -> tuple[Any, ...]:
+        def place(each: TableRow) -> tuple[Any, ...]:
             return tuple(each[name] for name in order)
 
         return [decode(cls, each) for each in sorted(tables.of(table, session_id), key=place)]
 
     states = sorted((cast("int", each["rev"]), json.dumps(each["state"])) for each in tables.of("states", session_id))
-    return Kept(
+    return KeptPast(
         record=decode(SessionRecord, row),
         state_rev=cast("int", row.get("state_rev", 0)),
         spans=spans_of(row.get("history")),
@@ -247,7 +252,7 @@ def _with_belongings(tables: Tables, past: Past) -> Past:
     """Add what a fork takes along beside the history."""
     mine = words(past.record.id)
 
-    def of(table: str) -> list[Row]:
+    def of(table: str) -> list[TableRow]:
         return [row for row in tables.of(table) if row["session_id"] == mine]
 
     assets = [decode(AssetRecord, row) for row in of("assets")]
@@ -286,7 +291,7 @@ def _head(row: dict[str, Any]) -> HeadRecord:
     )
 
 
-def _head_row(head: HeadRecord) -> Row:
+def _head_row(head: HeadRecord) -> TableRow:
     return {
         "id": head.id,
         "session_id": words(head.session_id),

@@ -15,7 +15,7 @@ from koda_ray.state.json_charges import close_charges, enter_moves, remove_charg
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, moment, words
-from koda_ray.state.json_tables import Row, Tables, Transaction
+from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
 from koda_ray.state.refusals import no_such, replaced
 from koda_ray.state.rows import number
@@ -59,7 +59,7 @@ class JsonJobs:
     async def list_jobs(self, *, session_id: str | None = None, user_id: str | None = None) -> list[JobRecord]:
         """Read jobs, newest first."""
 
-        def is_wanted(row: Row) -> bool:
+        def is_wanted(row: TableRow) -> bool:
             return (session_id is None or row["session_id"] == words(session_id)) and (
                 user_id is None or row["user_id"] == words(user_id)
             )
@@ -110,7 +110,7 @@ class JsonJobs:
             row = _job(change.tables, job_id)
             if row["status"] not in OWED_STATUSES:
                 raise Conflict(f"job {job_id} is {row['status']}: it cannot be taken again")
-            taken: Row = {"epoch": epoch_of(row) + 1, "status": "running", "lease_until": moment(lease_until)}
+            taken: TableRow = {"epoch": epoch_of(row) + 1, "status": "running", "lease_until": moment(lease_until)}
             change.set("jobs", job_id, {**taken, "updated_at": moment(now())})
             return decode(JobRecord, _job(change.tables, job_id))
 
@@ -126,7 +126,7 @@ class JsonJobs:
         def work(change: Transaction) -> JobRecord:
             row = _job(change.tables, job_id, user_id)
             if row["status"] in OWED_STATUSES:
-                over: Row = {"epoch": epoch_of(row) + 1, "status": "cancelled", "lease_until": None}
+                over: TableRow = {"epoch": epoch_of(row) + 1, "status": "cancelled", "lease_until": None}
                 change.set("jobs", job_id, {**over, "updated_at": moment(now())})
                 close_charges(change, job_id, lambda _: True)
             return decode(JobRecord, _job(change.tables, job_id))
@@ -223,7 +223,7 @@ def _make(change: Transaction, job: JobRecord) -> JobRecord:
     return decode(JobRecord, _job(change.tables, job.id, job.user_id))
 
 
-def _job(tables: Tables, job_id: str, user_id: str | None = None) -> Row:
+def _job(tables: Tables, job_id: str, user_id: str | None = None) -> TableRow:
     row = tables.get("jobs", job_id)
     if row is None or (user_id is not None and row["user_id"] != words(user_id)):
         raise no_such("job", job_id)
@@ -238,11 +238,11 @@ def _fence(change: Transaction, job_id: str, epoch: int) -> int:
     return cast("int", row["seq"])
 
 
-def _changing(job: JobRecord) -> Row:
+def _changing(job: JobRecord) -> TableRow:
     return {name: value for name, value in encode(job).items() if name not in _NEVER_CHANGED}
 
 
-def _own_renders(tables: Tables, user_id: str, id_prefix: str) -> Iterator[Row]:
+def _own_renders(tables: Tables, user_id: str, id_prefix: str) -> Iterator[TableRow]:
     """Go through a user's renders of their own whose id begins so."""
     for row in tables.of("jobs"):
         if (row["user_id"], row["kind"], row["session_id"]) == (words(user_id), "render", None) and str(
@@ -251,9 +251,9 @@ def _own_renders(tables: Tables, user_id: str, id_prefix: str) -> Iterator[Row]:
             yield row
 
 
-def _age(row: Row) -> tuple[str, str]:
+def _age(row: TableRow) -> tuple[str, str]:
     return str(row["created_at"]), str(row["id"])
 
 
-def _newest(rows: Iterator[Row]) -> list[Row]:
+def _newest(rows: Iterator[TableRow]) -> list[TableRow]:
     return sorted(rows, key=_age, reverse=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from koda_ray.errors import StorageError
 from koda_ray.state.json_files import Files, Line, frame, seed_of
-from koda_ray.state.json_recovery import Apply, Header, Place
+from koda_ray.state.json_recovery import Apply, LogHeader, StoreFolder
 
 __all__ = ["COMPACT_BYTES", "Log", "Recovery", "failure"]
 
@@ -48,11 +48,11 @@ class Log:
 
     def __init__(self, folder: Path, files: Files, *, compact_bytes: int = COMPACT_BYTES) -> None:
         self._folder = folder
-        self._place = Place(folder)
+        self._place = StoreFolder(folder)
         self._files = files
         self._compact_bytes = compact_bytes
         self._descriptor = -1
-        self._header = Header("", 0, 0)
+        self._header = LogHeader("", 0, 0)
         self._seed = 0
         self._entries = self._size_bytes = self._snapshot_bytes = self._compact_at = 0
         self._broken: str | None = None
@@ -86,7 +86,7 @@ class Log:
         if generation == 0:
             place.refuse_foreign()
             generation = 1
-            self._make(Header(uuid.uuid4().hex, generation, 0), [])
+            self._make(LogHeader(uuid.uuid4().hex, generation, 0), [])
             self._files.sync_folder(self._folder)
         snapshot = place.read_snapshot(generation, apply)
         log = place.read_log(snapshot.header, apply)
@@ -154,7 +154,7 @@ class Log:
                 grown to twice its size.
         """
         self._compact_at = 2 * self._size_bytes
-        header = Header(self._header.store, self._header.generation + 1, self._entries)
+        header = LogHeader(self._header.store, self._header.generation + 1, self._entries)
         size_bytes = self._make(header, rows)
         try:
             self._files.sync_folder(self._folder)
@@ -169,7 +169,7 @@ class Log:
         self._compact_at = max(self._compact_bytes, size_bytes)
         self._remove_others()
 
-    def _make(self, header: Header, rows: Iterable[str]) -> int:
+    def _make(self, header: LogHeader, rows: Iterable[str]) -> int:
         """Write a generation's two files; return the snapshot's size."""
         log, snapshot = self._place.log(header.generation), self._place.snapshot(header.generation)
         part = snapshot.with_name(f"{snapshot.name}.part")
@@ -193,7 +193,7 @@ class Log:
             raise
         return size_bytes
 
-    def _write_snapshot(self, descriptor: int, header: Header, rows: Iterable[str]) -> int:
+    def _write_snapshot(self, descriptor: int, header: LogHeader, rows: Iterable[str]) -> int:
         first = header.line("snapshot")
         seed, waiting, size_bytes, count = seed_of(first), bytearray(first), 0, 0
         for row in rows:

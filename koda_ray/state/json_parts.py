@@ -11,7 +11,7 @@ from koda_ray.events import EPHEMERAL, Envelope
 from koda_ray.state.json_charges import close_charges
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_rows import decode, encode_event, event, words
-from koda_ray.state.json_tables import Row, Tables, Transaction
+from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.refusals import Repeated
 from koda_ray.state.store import (
     ApprovalRecord,
@@ -78,7 +78,7 @@ class JsonParts:
     async def sandboxes(self, *, session_id: str | None = None, live: bool = True) -> list[SandboxRecord]:
         """Read sandbox rows, of one session or of all."""
 
-        def is_wanted(row: Row) -> bool:
+        def is_wanted(row: TableRow) -> bool:
             return (session_id is None or row["session_id"] == words(session_id)) and not (
                 live and row["status"] == "destroyed"
             )
@@ -148,10 +148,10 @@ class JsonParts:
         table: str,
         owner: str | None,
         order: Sequence[str],
-        is_wanted: Callable[[Row], bool] = lambda _: True,
+        is_wanted: Callable[[TableRow], bool] = lambda _: True,
     ) -> list[R]:
         def work(tables: Tables) -> list[R]:
-            def place(row: Row) -> tuple[Any, ...]:
+            def place(row: TableRow) -> tuple[Any, ...]:
                 return tuple(row[name] for name in order)
 
             return [decode(cls, row) for row in sorted(filter(is_wanted, tables.of(table, owner)), key=place)]
@@ -165,6 +165,6 @@ def put_events(change: Transaction, user_id: str, events: Sequence[Envelope]) ->
         change.put("events", encode_event(each, words(user_id)))
 
 
-def epoch_of(row: Row) -> int:
+def epoch_of(row: TableRow) -> int:
     """Return a row's epoch."""
     return cast("int", row["epoch"])

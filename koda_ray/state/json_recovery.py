@@ -20,11 +20,11 @@ from pydantic import JsonValue
 from koda_ray.errors import StorageError
 from koda_ray.state.json_files import Line, frame, lines, seed_of
 
-__all__ = ["FORMAT_VERSION", "LOCK_NAME", "Apply", "Change", "Header", "LogRead", "Place", "SnapshotRead"]
+__all__ = ["FORMAT_VERSION", "LOCK_NAME", "Apply", "LogHeader", "LogRead", "SnapshotRead", "StoreFolder", "TableChange"]
 
-Change: TypeAlias = list[JsonValue]
+TableChange: TypeAlias = list[JsonValue]
 """What a commit does to one row, or to all rows of one owner; see `json_tables.Tables.apply`."""
-Apply: TypeAlias = Callable[[Change], None]
+Apply: TypeAlias = Callable[[TableChange], None]
 
 LOCK_NAME = "lock"
 _Kind: TypeAlias = Literal["snapshot", "log"]
@@ -34,7 +34,7 @@ _FILE = re.compile(r"(snapshot|log)-(\d{6,})\.json(\.part)?")
 
 
 @dataclass(frozen=True)
-class Header:
+class LogHeader:
     """What the first line of a file says: whose it is, and how many entries of the log came before it."""
 
     store: str
@@ -50,7 +50,7 @@ class Header:
 class SnapshotRead:
     """A snapshot that was read whole."""
 
-    header: Header
+    header: LogHeader
     rows: int
     size_bytes: int
 
@@ -65,7 +65,7 @@ class LogRead:
 
 
 @dataclass(frozen=True)
-class Place:
+class StoreFolder:
     """A JSON store's folder."""
 
     folder: Path
@@ -134,7 +134,7 @@ class Place:
             raise self._damaged(path, line, "is the last that is there, and more should follow")
         return SnapshotRead(header, rows, len(data))
 
-    def read_log(self, header: Header, apply: Apply) -> LogRead:
+    def read_log(self, header: LogHeader, apply: Apply) -> LogRead:
         """Read the log that follows a snapshot. Raises StorageError where more is wrong than a torn end."""
         path = self.log(header.generation)
         try:
@@ -161,13 +161,13 @@ class Place:
             whole = line.offset + len(line.raw)
         return LogRead(good, whole, found[good] if good < len(found) else None)
 
-    def _header(self, path: Path, data: bytes, kind: _Kind) -> Header:
+    def _header(self, path: Path, data: bytes, kind: _Kind) -> LogHeader:
         line = next(lines(data, 0), None)
         if line is None:
             raise self._damaged(path, Line(1, 0, b"", None, False), "is not there: the file is empty")
         try:
             about = json.loads(line.text or b"")
-            version, header = about["version"], Header(about["store"], about["generation"], about["entries"])
+            version, header = about["version"], LogHeader(about["store"], about["generation"], about["entries"])
         except (ValueError, KeyError, TypeError):
             raise self._damaged(path, line, f"is not the first line of a {kind}") from None
         if version > FORMAT_VERSION:

@@ -27,7 +27,7 @@ from koda_ray.state.json_jobs import OWED_STATUSES, JsonJobs, remove_job
 from koda_ray.state.json_log import COMPACT_BYTES, Recovery
 from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, moment, words
-from koda_ray.state.json_tables import Row, Tables, Transaction
+from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.json_tiers import JsonTiers
 from koda_ray.state.notify import Notifier
 from koda_ray.state.refusals import Repeated, no_such, used_for_another
@@ -181,7 +181,7 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
             row = change.tables.get("sessions", session_id)
             if row is None or row["status"] == "closed":
                 raise no_such("session", session_id)
-            taken: Row = {"epoch": epoch_of(row) + 1, "host": words(host), "lease_until": moment(lease_until)}
+            taken: TableRow = {"epoch": epoch_of(row) + 1, "host": words(host), "lease_until": moment(lease_until)}
             change.set("sessions", session_id, {**taken, "status": "active"})
             return _session(change.tables, session_id)
 
@@ -218,7 +218,7 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
             row = change.tables.get("sessions", session_id)
             if row is None or row["user_id"] != words(user_id):
                 raise no_such("session", session_id)
-            closed: Row = {"epoch": epoch_of(row) + 1, "status": "closed", "lease_until": None}
+            closed: TableRow = {"epoch": epoch_of(row) + 1, "status": "closed", "lease_until": None}
             change.set("sessions", session_id, {**closed, "updated_at": moment(now())})
             return _session(change.tables, session_id)
 
@@ -261,7 +261,7 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
         """List work that nobody holds, longest unheld first."""
         at = moment(now)
 
-        def is_unheld(row: Row) -> bool:
+        def is_unheld(row: TableRow) -> bool:
             return row["lease_until"] is None or str(row["lease_until"]) < at
 
         def work(tables: Tables) -> list[OwedWork]:
@@ -295,6 +295,6 @@ def _session(tables: Tables, session_id: str) -> SessionRecord:
     return decode(SessionRecord, row)
 
 
-def _owed(kind: Literal["session", "job"], rows: list[Row]) -> list[OwedWork]:
+def _owed(kind: Literal["session", "job"], rows: list[TableRow]) -> list[OwedWork]:
     rows.sort(key=lambda row: str(row["updated_at"]))
     return [OwedWork(kind=kind, id=str(row["id"]), user_id=str(row["user_id"]), epoch=epoch_of(row)) for row in rows]

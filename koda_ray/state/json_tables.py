@@ -16,12 +16,12 @@ from typing import TypeAlias, cast
 from pydantic import JsonValue
 
 from koda_ray.events import EPHEMERAL
-from koda_ray.state.json_recovery import Change
+from koda_ray.state.json_recovery import TableChange
 from koda_ray.state.json_rows import moment, words
 
-__all__ = ["TABLES", "Row", "Tables", "Transaction"]
+__all__ = ["TABLES", "TableRow", "Tables", "Transaction"]
 
-Row: TypeAlias = dict[str, JsonValue]
+TableRow: TypeAlias = dict[str, JsonValue]
 _Key: TypeAlias = str | int
 _Undo: TypeAlias = Callable[[], None]
 
@@ -60,22 +60,22 @@ class Tables:
     """All rows. What it gives out is its own: to be read, never changed."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, dict[str, dict[_Key, Row]]] = {name: {} for name in TABLES}
+        self._rows: dict[str, dict[str, dict[_Key, TableRow]]] = {name: {} for name in TABLES}
 
-    def get(self, table: str, key: _Key, owner: str | None = None) -> Row | None:
+    def get(self, table: str, key: _Key, owner: str | None = None) -> TableRow | None:
         """Return a row; None when it is not there."""
         rows = self._rows[table].get(_NOBODY if owner is None else words(owner))
         return None if rows is None else rows.get(words(key) if isinstance(key, str) else key)
 
-    def of(self, table: str, owner: str | None = None) -> Iterator[Row]:
+    def of(self, table: str, owner: str | None = None) -> Iterator[TableRow]:
         """Go through the rows of one owner, in the order in which they came."""
         return iter(self._rows[table].get(_NOBODY if owner is None else words(owner), {}).values())
 
-    def everywhere(self, table: str) -> Iterator[Row]:
+    def everywhere(self, table: str) -> Iterator[TableRow]:
         """Go through all rows of a table, whoever owns them."""
         return chain.from_iterable(rows.values() for rows in self._rows[table].values())
 
-    def after(self, stream_id: str, seq: int) -> Iterator[Row]:
+    def after(self, stream_id: str, seq: int) -> Iterator[TableRow]:
         """Go through a stream's events with a higher number, in order, without looking at those before."""
         rows = self._rows["events"].get(words(stream_id), {})
         last = next(reversed(rows), seq)  # numbers only grow, so the newest lies last
@@ -92,7 +92,7 @@ class Tables:
             while part := list(islice(rows, _ROWS_A_LINE)):
                 yield json.dumps({"table": table, "rows": part}, separators=(",", ":"))
 
-    def apply(self, change: Change, undo: list[_Undo] | None = None) -> None:
+    def apply(self, change: TableChange, undo: list[_Undo] | None = None) -> None:
         """Apply one change as it was read from JSON.
 
         Args:
@@ -124,7 +124,7 @@ class Tables:
         limit = moment(before)
         return sum(_is_past(row, limit) for rows in self._rows["events"].values() for row in rows.values())
 
-    def _put(self, table: str, place: str, key: _Key, row: Row, undo: list[_Undo] | None) -> None:
+    def _put(self, table: str, place: str, key: _Key, row: TableRow, undo: list[_Undo] | None) -> None:
         rows = self._rows[table].setdefault(place, {})
         if undo is not None:
             before = rows.get(key)
@@ -176,11 +176,11 @@ class Transaction:
         """Everything as JSON; None when nothing was changed."""
         return f"[{','.join(self._texts)}]" if self._texts else None
 
-    def put(self, table: str, row: Row) -> None:
+    def put(self, table: str, row: TableRow) -> None:
         """Insert a row, or replace the one of the same key."""
         self._do(["put", table, row])
 
-    def set(self, table: str, key: _Key, fields: Row, *, owner: str = _NOBODY) -> None:
+    def set(self, table: str, key: _Key, fields: TableRow, *, owner: str = _NOBODY) -> None:
         """Replace fields of a row that is there; ``owner`` for a table whose rows have one."""
         self._do(["set", table, words(owner), words(key) if isinstance(key, str) else key, fields])
 
@@ -203,11 +203,11 @@ class Transaction:
             self._undo.pop()()
         self._texts.clear()
 
-    def _do(self, change: Change) -> None:
+    def _do(self, change: TableChange) -> None:
         text = json.dumps(change, separators=(",", ":"))
         self.tables.apply(json.loads(text), self._undo)
         self._texts.append(text)
 
 
-def _is_past(row: Row, before: str) -> bool:
+def _is_past(row: TableRow, before: str) -> bool:
     return row["type"] in EPHEMERAL and cast("str", row["at"]) < before

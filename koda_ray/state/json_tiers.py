@@ -14,9 +14,9 @@ from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of
 from koda_ray.state.json_recovery import FORMAT_VERSION
 from koda_ray.state.json_rows import decode, encode, moment, words
-from koda_ray.state.json_tables import Row, Tables, Transaction
+from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.store import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
-from koda_ray.state.tiers import LockRecord, SessionStats, StoreHealth, StoreMetrics, Window
+from koda_ray.state.tiers import LockRecord, SessionStats, StoreHealth, StoreMetrics, TimeWindow
 from koda_ray.types import now
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class JsonTiers:
     _database: JsonDatabase
 
     async def query_sessions(
-        self, user_id: str, *, statuses: Sequence[Literal["active", "suspended"]] = (), window: Window | None = None
+        self, user_id: str, *, statuses: Sequence[Literal["active", "suspended"]] = (), window: TimeWindow | None = None
     ) -> list[SessionRecord]:
         """Read a user's sessions by when they were last used, newest first."""
         wanted = statuses or ("active", "suspended")
@@ -53,7 +53,7 @@ class JsonTiers:
         *,
         agents: Sequence[str] = (),
         role: Literal["user", "assistant"] | None = None,
-        window: Window | None = None,
+        window: TimeWindow | None = None,
     ) -> list[MessageRecord]:
         """Read a session's messages by when they were made, newest first."""
         named = set(map(words, agents))
@@ -75,7 +75,7 @@ class JsonTiers:
         session_id: str | None = None,
         names: Sequence[str] = (),
         statuses: Sequence[ToolCallStatus] = (),
-        window: Window | None = None,
+        window: TimeWindow | None = None,
     ) -> list[ToolCallRecord]:
         """Read a user's tool calls by when they began, newest first."""
         named = set(map(words, names))
@@ -97,7 +97,7 @@ class JsonTiers:
         """Count what a session has."""
 
         def work(tables: Tables) -> SessionStats:
-            def of(table: str) -> Iterable[Row]:
+            def of(table: str) -> Iterable[TableRow]:
                 return (row for row in tables.of(table, session_id) if row.get("live", True))
 
             return SessionStats(
@@ -173,8 +173,8 @@ def _lock(tables: Tables, name: str) -> LockRecord:
     return decode(LockRecord, row)
 
 
-def _newest(cls: type[R], rows: Iterable[Row], at: str, window: Window | None) -> list[R]:
-    window = window or Window()
+def _newest(cls: type[R], rows: Iterable[TableRow], at: str, window: TimeWindow | None) -> list[R]:
+    window = window or TimeWindow()
     since = None if window.since is None else moment(window.since)
     until = None if window.until is None else moment(window.until)
     found = [

@@ -2,7 +2,7 @@
 
 A lock is a row with a lease, so it outlives nobody: where its holder dies, the next one has it after the lease. A
 holder that was stopped for longer than that (a debugger, a swapped-out machine) may wake up when another holds it;
-`Held.check` tells it so, and its lock's ``epoch`` tells whoever it asks.
+`HeldLock.check` tells it so, and its lock's ``epoch`` tells whoever it asks.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from koda_ray.errors import Fenced, StorageError, Unavailable
 from koda_ray.state.tiers import LockRecord, OperatedStore
 from koda_ray.types import now
 
-__all__ = ["Held", "locked"]
+__all__ = ["HeldLock", "locked"]
 
 _PAUSE_MIN_S, _PAUSE_MAX_S = 0.01, 0.25
 _RENEWALS = 3
 
 
-class Held:
+class HeldLock:
     """A lock that is held; ``lost`` is set when it is so no longer."""
 
     def __init__(self, record: LockRecord) -> None:
@@ -39,7 +39,7 @@ class Held:
 @asynccontextmanager
 async def locked(
     store: OperatedStore, name: str, *, holder: str, lease_s: float = 15.0, timeout_s: float = 30.0
-) -> AsyncGenerator[Held]:
+) -> AsyncGenerator[HeldLock]:
     """Hold a lock in the block.
 
     Args:
@@ -53,7 +53,7 @@ async def locked(
         Unavailable: Somebody else had it all the time.
     """
     lease = timedelta(seconds=lease_s)
-    held = Held(await _take(store, name, holder, lease, timeout_s))
+    held = HeldLock(await _take(store, name, holder, lease, timeout_s))
     renewing = asyncio.create_task(_renew(store, held, lease))
     try:
         yield held
@@ -74,7 +74,7 @@ async def _take(store: OperatedStore, name: str, holder: str, lease: timedelta, 
     return record
 
 
-async def _renew(store: OperatedStore, held: Held, lease: timedelta) -> None:
+async def _renew(store: OperatedStore, held: HeldLock, lease: timedelta) -> None:
     while True:
         await asyncio.sleep(lease.total_seconds() / _RENEWALS)
         try:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from koda_ray.types import NodeState
 
-__all__ = ["UNDO", "Change", "Fork", "HeadRecord", "HistoryStore", "Past", "Span", "counts", "cut", "spans_of"]
+__all__ = ["UNDO", "Change", "ForkedSession", "HeadRecord", "HistoryStore", "Past", "Span", "counts", "cut", "spans_of"]
 
 UNDO = "undo"
 """The point that the newest rewind which was not undone left."""
@@ -146,7 +146,7 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fork:
+class ForkedSession:
     """A session made of another one's past, with all its rows; ``rev`` is its first commit's number.
 
     Messages and checkpoints keep the numbers that they are given.
@@ -207,7 +207,7 @@ class HistoryStore(Protocol):
         point: str | None,
         key: str,
         body: dict[str, JsonValue],
-        plan: Callable[[Past], Fork],
+        plan: Callable[[Past], ForkedSession],
     ) -> tuple[SessionRecord, bool]:
         """Make a session of another one's past, in one transaction; the other one is not changed.
 

@@ -17,9 +17,9 @@ from koda_ray.errors import Conflict
 from koda_ray.events import Envelope
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.heads import Kept, head_now, onwards, parts_json, parts_of, past_of
+from koda_ray.state.heads import KeptPast, head_now, onwards, parts_json, parts_of, past_of
 from koda_ray.state.notify import Notifier
-from koda_ray.state.past import Change, Fork, HeadRecord, Past, Span, spans_of
+from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, Span, spans_of
 from koda_ray.state.refusals import Repeated, belongs, no_such, used_for_another
 from koda_ray.state.rows import body_hash, columns, number, record, session
 from koda_ray.state.sql_jobs import put_job
@@ -80,7 +80,7 @@ class SqlHistory(SqlParts):
             return None, await self._led_to(session_id, repeated)
 
     def _apply_change(
-        self, connection: Connection, kept: Kept, past: Past, change: Change, head: HeadRecord
+        self, connection: Connection, kept: KeptPast, past: Past, change: Change, head: HeadRecord
     ) -> list[Envelope]:
         now_is, batch, at = kept.record, change.batch, now()
         session_id, user_id, rev = now_is.id, now_is.user_id, now_is.rev + 1
@@ -114,7 +114,7 @@ class SqlHistory(SqlParts):
         add_events(connection, user_id, made)
         return made
 
-    def _put_rows(self, connection: Connection, rows: Change | Fork, session_id: str, user_id: str) -> None:
+    def _put_rows(self, connection: Connection, rows: Change | ForkedSession, session_id: str, user_id: str) -> None:
         for table, records in zip(_REPLACED, (rows.tool_calls, rows.approvals, rows.beads), strict=True):
             _insert(connection, table, records, session_id, user_id)
 
@@ -126,7 +126,7 @@ class SqlHistory(SqlParts):
         point: str | None,
         key: str,
         body: dict[str, JsonValue],
-        plan: Callable[[Past], Fork],
+        plan: Callable[[Past], ForkedSession],
     ) -> tuple[SessionRecord, bool]:
         """Make a session of another one's past; see `HistoryStore.fork`."""
         digest = body_hash(body)
@@ -146,7 +146,7 @@ class SqlHistory(SqlParts):
 
         return await self._database.write(work, lambda result: self._notifier.notify(result[0].id))
 
-    def _insert_fork(self, connection: Connection, fork: Fork, *, key: str, digest: str) -> SessionRecord:
+    def _insert_fork(self, connection: Connection, fork: ForkedSession, *, key: str, digest: str) -> SessionRecord:
         state, at = fork.state, now()
         session_id, user_id = state.session_id, state.user_id
         values: dict[str, object] = {
@@ -234,7 +234,7 @@ def _row(connection: Connection, session_id: str, user_id: str | None) -> Row[*t
     return row
 
 
-def _kept(connection: Connection, row: Row[*tuple[Any, ...]]) -> Kept:
+def _kept(connection: Connection, row: Row[*tuple[Any, ...]]) -> KeptPast:
     session_id = row.id
 
     def rows(cls: type[R], table: Table, *order: str) -> list[R]:
@@ -242,7 +242,7 @@ def _kept(connection: Connection, row: Row[*tuple[Any, ...]]) -> Kept:
         return [record(cls, each) for each in connection.execute(query)]
 
     states = select(schema.states.c.rev, schema.states.c.state).where(schema.states.c.session_id == session_id)
-    return Kept(
+    return KeptPast(
         record=session(row),
         state_rev=row.state_rev,
         spans=spans_of(row.history),

@@ -15,7 +15,7 @@ from koda_ray.state import schema
 from koda_ray.state.database import Database
 from koda_ray.state.rows import record, session
 from koda_ray.state.store import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
-from koda_ray.state.tiers import LockRecord, SessionStats, StoreHealth, StoreMetrics, Window
+from koda_ray.state.tiers import LockRecord, SessionStats, StoreHealth, StoreMetrics, TimeWindow
 from koda_ray.types import now
 
 __all__ = ["SqlTiers"]
@@ -33,7 +33,7 @@ class SqlTiers:
     _database: Database
 
     async def query_sessions(
-        self, user_id: str, *, statuses: Sequence[Literal["active", "suspended"]] = (), window: Window | None = None
+        self, user_id: str, *, statuses: Sequence[Literal["active", "suspended"]] = (), window: TimeWindow | None = None
     ) -> list[SessionRecord]:
         """Read a user's sessions by when they were last used, newest first."""
         query = select(schema.sessions).where(_S.user_id == user_id, _S.status.in_(statuses or ("active", "suspended")))
@@ -46,7 +46,7 @@ class SqlTiers:
         *,
         agents: Sequence[str] = (),
         role: Literal["user", "assistant"] | None = None,
-        window: Window | None = None,
+        window: TimeWindow | None = None,
     ) -> list[MessageRecord]:
         """Read a session's messages by when they were made, newest first."""
         table = schema.messages.c
@@ -64,7 +64,7 @@ class SqlTiers:
         session_id: str | None = None,
         names: Sequence[str] = (),
         statuses: Sequence[ToolCallStatus] = (),
-        window: Window | None = None,
+        window: TimeWindow | None = None,
     ) -> list[ToolCallRecord]:
         """Read a user's tool calls by when they began, newest first."""
         table = schema.tool_calls.c
@@ -159,8 +159,8 @@ class SqlTiers:
         await self._database.write(lambda connection: connection.execute(statement))
 
 
-def _newest(query: Q, at: Column[datetime], item_id: Column[str], window: Window | None) -> Q:
-    window = window or Window()
+def _newest(query: Q, at: Column[datetime], item_id: Column[str], window: TimeWindow | None) -> Q:
+    window = window or TimeWindow()
     if window.since is not None:
         query = query.where(at >= window.since)
     if window.until is not None:

@@ -34,7 +34,6 @@ __all__ = [
     "CheckpointRecord",
     "ChunkRecord",
     "CommandRecord",
-    "Effect",
     "JobRecord",
     "JobStatus",
     "LogRest",
@@ -42,12 +41,13 @@ __all__ = [
     "OwedWork",
     "SandboxRecord",
     "SessionRecord",
+    "SideEffect",
     "Store",
     "ToolCallRecord",
     "ToolCallStatus",
 ]
 
-Effect = Literal["pure", "idempotent", "unsafe"]
+SideEffect = Literal["pure", "idempotent", "unsafe"]
 ToolCallStatus = Literal["waiting", "approved", "started", "succeeded", "failed", "interrupted"]
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 ApprovalKind = Literal["question", "plan", "preview", "tool_call", "budget"]
@@ -121,7 +121,7 @@ class ToolCallRecord:
     message_id: str
     name: str
     input: dict[str, JsonValue]
-    effect: Effect
+    effect: SideEffect
     status: ToolCallStatus
     attempt: int
     result: JsonValue

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from koda_ray.state.store import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
 
-__all__ = ["LockRecord", "OperatedStore", "QueryStore", "SessionStats", "StoreHealth", "StoreMetrics", "Window"]
+__all__ = ["LockRecord", "OperatedStore", "QueryStore", "SessionStats", "StoreHealth", "StoreMetrics", "TimeWindow"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class TimeWindow:
     """Which part of a list: times ``[since, until)``, and how many at most."""
 
     since: datetime | None = None
@@ -84,7 +84,7 @@ class QueryStore(Protocol):
         user_id: str,
         *,
         statuses: Sequence[Literal["active", "suspended"]] = (),
-        window: Window | None = None,
+        window: TimeWindow | None = None,
     ) -> list[SessionRecord]:
         """Read a user's sessions by when they were last used, newest first; never closed ones."""
         ...
@@ -95,7 +95,7 @@ class QueryStore(Protocol):
         *,
         agents: Sequence[str] = (),
         role: Literal["user", "assistant"] | None = None,
-        window: Window | None = None,
+        window: TimeWindow | None = None,
     ) -> list[MessageRecord]:
         """Read a session's messages by when they were made, newest first; all agents when none is named."""
         ...
@@ -107,7 +107,7 @@ class QueryStore(Protocol):
         session_id: str | None = None,
         names: Sequence[str] = (),
         statuses: Sequence[ToolCallStatus] = (),
-        window: Window | None = None,
+        window: TimeWindow | None = None,
     ) -> list[ToolCallRecord]:
         """Read a user's tool calls by when they began, newest first, of one session or of all."""
         ...

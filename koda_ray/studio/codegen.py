@@ -47,7 +47,7 @@ ATTEMPTS = 3
 _WAIT_S = 0.2
 """The wait after the first is up to this long, in seconds; after the second, twice that."""
 
-Emit = Callable[[NewEvent], Awaitable[None]]
+Announce = Callable[[NewEvent], Awaitable[None]]
 OnUsage = Callable[[Usage, float | None], Awaitable[None]]
 Commit = Callable[[Batch], Awaitable[object]]
 
@@ -127,7 +127,7 @@ class CodeGenerator:
         self,
         request: Mapping[str, JsonValue],
         *,
-        emit: Emit,
+        emit: Announce,
         on_usage: OnUsage | None = None,
         cause_id: str | None = None,
         commit: Commit | None = None,
@@ -162,7 +162,7 @@ class CodeGenerator:
         self,
         blocks: Sequence[TextBlock],
         settled: int,
-        emit: Emit,
+        emit: Announce,
         cause_id: str | None,
         on_usage: OnUsage | None,
         commit: Commit | None,
@@ -210,7 +210,7 @@ class CodeGenerator:
             await on_usage(used.usage, cost_usd)
         return Written(files=parsed.files, summary=parsed.summary, charges=charges)
 
-    async def _stream(self, request: ModelRequest, emit: Emit, cause_id: str | None, parts: list[str]) -> Completed:
+    async def _stream(self, request: ModelRequest, emit: Announce, cause_id: str | None, parts: list[str]) -> Completed:
         chunks = _Chunks(emit, cause_id)
         async with aclosing(cast("AsyncGenerator[ModelEvent]", self._provider.stream(request))) as events:
             async for event in events:
@@ -249,7 +249,7 @@ def _worth_another_try(error: KodaError) -> bool:
 class _Chunks:
     """Turns a growing JSON text into ``code_chunk`` events, at most one batch each 50 ms."""
 
-    def __init__(self, emit: Emit, cause_id: str | None) -> None:
+    def __init__(self, emit: Announce, cause_id: str | None) -> None:
         self._emit = emit
         self._cause_id = cause_id
         self._sent: dict[str, int] = {}

@@ -13,13 +13,13 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-__all__ = ["MAX_CORRECTIONS", "Problem", "Verdict", "Verified", "correct_until_good", "describe"]
+__all__ = ["MAX_CORRECTIONS", "ProjectProblem", "Verification", "Verified", "correct_until_good", "describe"]
 
 MAX_CORRECTIONS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class ProjectProblem:
     """One thing that the build or the page said; lines and columns count from 1."""
 
     stage: Literal["build", "page", "ready"]
@@ -46,11 +46,11 @@ class Verified:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verification:
     """The end of the matter: a good bundle, or the problems that three corrections, or fewer, did not mend."""
 
     good: Verified | None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ProjectProblem, ...] = ()
     corrections: int = 0
 
     @property
@@ -60,11 +60,11 @@ class Verdict:
         return "BUILD_FAILED" if "build" in stages else "PAGE_NOT_READY" if "ready" in stages else "PAGE_ERROR"
 
 
-Attempt = Callable[[], Awaitable["Verified | Sequence[Problem]"]]
+Attempt = Callable[[], Awaitable["Verified | Sequence[ProjectProblem]"]]
 Correct = Callable[[Mapping[str, JsonValue]], Awaitable[bool]]
 
 
-async def correct_until_good(attempt: Attempt, correct: Correct) -> Verdict:
+async def correct_until_good(attempt: Attempt, correct: Correct) -> Verification:
     """Try, and have what failed corrected, until it works or three corrections were not enough.
 
     Args:
@@ -75,19 +75,19 @@ async def correct_until_good(attempt: Attempt, correct: Correct) -> Verdict:
     corrections = 0
     while not isinstance(outcome := await attempt(), Verified):
         if corrections == MAX_CORRECTIONS or not await correct(_request(outcome)):
-            return Verdict(good=None, problems=tuple(outcome), corrections=corrections)
+            return Verification(good=None, problems=tuple(outcome), corrections=corrections)
         corrections += 1
-    return Verdict(good=outcome, corrections=corrections)
+    return Verification(good=outcome, corrections=corrections)
 
 
-def describe(problems: Sequence[Problem], *, most: int = 5) -> str:
+def describe(problems: Sequence[ProjectProblem], *, most: int = 5) -> str:
     """Say problems in lines that a person can act on."""
     lines = [f"{p.place}: {p.message}" if p.place else p.message for p in problems[:most]]
     rest = len(problems) - most
     return "\n".join([*lines, f"and {rest} more"] if rest > 0 else lines)
 
 
-def _request(problems: Sequence[Problem]) -> dict[str, JsonValue]:
+def _request(problems: Sequence[ProjectProblem]) -> dict[str, JsonValue]:
     errors: list[JsonValue] = [
         {"stage": p.stage, "file": p.file, "line": p.line, "column": p.column, "message": p.message} for p in problems
     ]

@@ -19,7 +19,7 @@ from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.errors import Fenced, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Block, Completed, Message, ModelRequest
-from koda_ray.state.store import Batch, Effect
+from koda_ray.state.store import Batch, SideEffect
 from tests.agent.journals import Disk, MemoryJournal
 from tests.agent.scripted import Break, Given, Provider, calls, says
 from tests.llm.server import results
@@ -37,7 +37,7 @@ class Desk:
         model: Callable[[Given], Sequence[Block]] | Sequence[Sequence[Block] | Break],
         *hooks: Hook,
         disk: Disk | None = None,
-        effect: Effect = "unsafe",
+        effect: SideEffect = "unsafe",
         permissions: Permissions | None = None,
         tick: Callable[[str], None] = lambda _: None,
     ) -> None:

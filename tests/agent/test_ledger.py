@@ -4,7 +4,7 @@ import pytest
 
 from koda_ray.agent.ledger import Step, next_step, recorded_result, sealed, settled
 from koda_ray.agent.toolkit import ToolOutcome
-from koda_ray.state.store import Effect, ToolCallStatus
+from koda_ray.state.store import SideEffect, ToolCallStatus
 from koda_ray.types import now
 from tests.agent.test_messages import row
 
@@ -32,7 +32,7 @@ from tests.agent.test_messages import row
     ],
 )
 def test_what_a_call_without_a_result_needs(
-    status: ToolCallStatus | None, was: Effect, is_now: Effect, attempt: int, step: Step
+    status: ToolCallStatus | None, was: SideEffect, is_now: SideEffect, attempt: int, step: Step
 ) -> None:
     from dataclasses import replace
 

@@ -28,7 +28,7 @@ from koda_ray.errors import (
 )
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import INVALID_INPUT, Block, TextDelta, ToolInputDelta
-from koda_ray.state.store import Batch, BeadRecord, Effect
+from koda_ray.state.store import Batch, BeadRecord, SideEffect
 from koda_ray.types import now
 from tests.agent.journals import Crash, Disk, MemoryJournal
 from tests.agent.scripted import Break, Given, Provider, calls, says
@@ -42,7 +42,7 @@ class Path(BaseModel):
 Run = Callable[[Any, ToolCall], Any]
 
 
-def tool(name: str, run: Run, *, effect: Effect = "unsafe", timeout_s: float = 60, asks: bool = False) -> Tool:
+def tool(name: str, run: Run, *, effect: SideEffect = "unsafe", timeout_s: float = 60, asks: bool = False) -> Tool:
     return Tool(name=name, description=name, input_model=Path, effect=effect, run=run, timeout_s=timeout_s, asks=asks)
 
 
@@ -582,7 +582,7 @@ async def test_a_call_that_is_done_once_and_ends_its_process_each_time_runs_on_w
 
 @pytest.mark.parametrize("effect", ["pure", "idempotent"])
 async def test_a_call_whose_program_was_closed_in_good_order_each_time_runs_again_and_nobody_is_asked(
-    effect: Effect,
+    effect: SideEffect,
 ) -> None:
     attempts: list[int] = []
     entered = asyncio.Event()
@@ -706,7 +706,9 @@ async def test_idempotent_calls_run_beside_each_other_where_no_two_touch_the_sam
         inside.discard(call.id)
         return ToolOutcome(content=given.path)
 
-    def made(name: str, effect: Effect, keys: Callable[[Path], list[str]] | None = lambda given: [given.path]) -> Tool:
+    def made(
+        name: str, effect: SideEffect, keys: Callable[[Path], list[str]] | None = lambda given: [given.path]
+    ) -> Tool:
         return Tool(name=name, description=name, input_model=Path, effect=effect, run=put, keys=keys)
 
     asked = [

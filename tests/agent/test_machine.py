@@ -24,7 +24,7 @@ from koda_ray.agent.messages import from_records, open_calls, repair
 from koda_ray.agent.permissions import Permissions, Rule
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.llm.base import Block
-from koda_ray.state.store import Effect, MessageRecord, ToolCallRecord
+from koda_ray.state.store import MessageRecord, SideEffect, ToolCallRecord
 from tests.agent.histories import pairs_hold
 from tests.agent.journals import Crash, Disk, MemoryJournal
 from tests.agent.scripted import Given, Provider, calls, says
@@ -75,7 +75,7 @@ class Lives(RuleBasedStateMachine):
         return self.script.pop(0) if self.script else [says("Done.")]
 
     def toolkit(self) -> Toolkit:
-        def make(name: str, effect: Effect, *, asks: bool = False) -> Tool:
+        def make(name: str, effect: SideEffect, *, asks: bool = False) -> Tool:
             async def run(given: Thing, call: ToolCall) -> ToolOutcome:
                 self.begins(name, effect, given.item, call)
                 self.tick(f"{name} begins")
@@ -99,7 +99,7 @@ class Lives(RuleBasedStateMachine):
             ]
         )
 
-    def begins(self, name: str, effect: Effect, item: str, call: ToolCall) -> None:
+    def begins(self, name: str, effect: SideEffect, item: str, call: ToolCall) -> None:
         """What holds whenever a tool begins; noted, for the loop takes what a tool raises for its outcome."""
         row = self.disk.calls.get(call.id)
         if row is None or (row.status, row.attempt, row.input) != ("started", call.attempt, {"item": item}):

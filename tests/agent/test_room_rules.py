@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from koda_ray.agent.own_words import OTHERS, are_a_persons
 from koda_ray.agent.room_rules import (
     Member,
+    MemberStanding,
     RoomMessage,
-    Standing,
     addressed,
     changed,
     etiquette,
@@ -96,7 +96,7 @@ def test_a_member_knows_the_others() -> None:
 @settings(deadline=None)
 def test_what_is_unheard_is_the_rest_without_ones_own(authors: list[str], heard: int) -> None:
     said = [RoomMessage(position=n, author=who, text="x", to=(), at=now()) for n, who in enumerate(authors, start=1)]
-    found = unheard(said, Standing(name="ann", heard=heard))
+    found = unheard(said, MemberStanding(name="ann", heard=heard))
     assert [each.position for each in found] == [
         n for n, who in enumerate(authors, start=1) if n > heard and who != "ann"
     ]
@@ -107,7 +107,7 @@ class Turns(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.standings = {name: Standing(name=name) for name in NAMES}
+        self.standings = {name: MemberStanding(name=name) for name in NAMES}
         self.transcript: list[RoomMessage] = []
         self.turns: dict[str, list[int]] = {}
         self.heard: dict[str, list[int]] = {name: [] for name in NAMES}

@@ -23,14 +23,14 @@ from koda_ray.agent.stuck import Patience, going_in_circles, last_said
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.events import Envelope
 from koda_ray.llm.base import Message
-from koda_ray.state.store import Effect, MessageRecord
+from koda_ray.state.store import MessageRecord, SideEffect
 from koda_ray.types import now
 from tests.agent.journals import Disk, MemoryJournal
 from tests.agent.lives import store_at
 from tests.agent.scripted import Provider, calls, says
 from tests.agent.stuck_victim import ANSWER
 
-_EFFECTS: dict[str, Effect] = {"look": "pure", "write": "idempotent", "run": "unsafe"}
+_EFFECTS: dict[str, SideEffect] = {"look": "pure", "write": "idempotent", "run": "unsafe"}
 _NUMBERS = itertools.count()
 
 

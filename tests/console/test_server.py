@@ -14,7 +14,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from koda_ray.console.server import MARK, OwnServer, ServerFailed, running_url, stop_running
+from koda_ray.console.server import MARK, OwnServer, ServerNotStarted, running_url, stop_running
 from koda_ray.errors import StorageError
 from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.ray_auth import choose_ray_auth
@@ -62,7 +62,7 @@ def test_a_server_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("DATABASE_PATH", str(tmp_path / "koda.db"))
     (tmp_path / "server.log").write_text("words of an earlier server\n")
     own = OwnServer(tmp_path / "server.log")
-    with pytest.raises(ServerFailed, match="KODA_API_KEYS") as raised:
+    with pytest.raises(ServerNotStarted, match="KODA_API_KEYS") as raised:
         own.start()
     own.stop()
     assert "earlier" not in raised.value.message

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from koda_ray.console.ask import Ask, Nobody, Yes
+from koda_ray.console.ask import AskPerson, Nobody, Yes
 from koda_ray.console.live import LiveView, phase_line
 from koda_ray.console.plain import PlainLines
 from koda_ray.console.text import clean, duration, left, one_line, size, slug
@@ -300,7 +300,7 @@ def test_a_question_is_answered_by_number_name_or_words(
 ) -> None:
     console = Console(file=io.StringIO())
     monkeypatch.setattr(console, "input", lambda *_: typed.pop(0))
-    decision = Ask(console).decide(state("question", question=QUESTION))
+    decision = AskPerson(console).decide(state("question", question=QUESTION))
     assert decision is not None
     assert (decision.action, decision.option_id, decision.text) == (action, option_id, text)
 
@@ -320,7 +320,7 @@ def test_a_plan_is_accepted_changed_or_left(
 ) -> None:
     console = Console(file=io.StringIO())
     monkeypatch.setattr(console, "input", lambda *_: typed.pop(0))
-    decision = Ask(console).decide(state("plan", plan=PLAN))
+    decision = AskPerson(console).decide(state("plan", plan=PLAN))
     assert decision is not None and (decision.action, decision.text) == expected
 
 
@@ -353,7 +353,7 @@ def test_a_tool_call_is_shown_with_its_diff_and_let_run_changed_refused_or_left(
     out = io.StringIO()
     console = Console(file=out)
     monkeypatch.setattr(console, "input", lambda *_: typed.pop(0))
-    decision = Ask(console).agree(CALL)
+    decision = AskPerson(console).agree(CALL)
     assert decision is not None and (decision.action, decision.text, decision.arguments) == expected
     for part in ("put", '"path": "a"', "-old", "+new[b]", "it changes something"):
         assert part in out.getvalue()
@@ -468,7 +468,7 @@ def test_agreeing_to_everything_is_not_agreeing_to_a_bill() -> None:
     assert phase_line(paused).plain == phase_line(state("executing", "execute", execution=Execution())).plain
     console = Console(file=io.StringIO(), force_terminal=True)
     console.input = lambda *_, **__: "2"  # type: ignore[method-assign, assignment]
-    asked = Ask(console).decide(paused)
+    asked = AskPerson(console).decide(paused)
     assert asked is not None and asked.option_id == "stop"
 
 

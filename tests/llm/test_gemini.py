@@ -15,7 +15,7 @@ from google.genai import types
 from koda_ray.errors import ModelAuth, ModelError, ModelStreamBroken
 from koda_ray.llm.base import Message
 from koda_ray.llm.gemini import GeminiProvider
-from koda_ray.llm.gemini_wire import Assembler
+from koda_ray.llm.gemini_wire import GeminiAssembler
 from tests.llm.conformance import ProviderConformance, ask, check_stream, collect, lab_of, user
 from tests.llm.gemini_server import GeminiWire
 from tests.llm.server import ApiError, Call, Think, reply
@@ -114,7 +114,7 @@ async def test_words_beside_results_stand_in_a_content_of_their_own() -> None:
 
 
 def _ended(tools: tuple[str, ...] = ("read",), said: str = "", **candidate: Any) -> Any:
-    assembler = Assembler(tools, lambda: said)
+    assembler = GeminiAssembler(tools, lambda: said)
     assembler.feed(types.GenerateContentResponse(candidates=[types.Candidate(**candidate)]))
     return assembler.completed()
 
@@ -125,7 +125,7 @@ def test_what_gemini_withholds_is_a_refusal(reason: str) -> None:
 
 
 def test_a_blocked_prompt_is_a_refusal() -> None:
-    assembler = Assembler((), str)
+    assembler = GeminiAssembler((), str)
     feedback = types.GenerateContentResponsePromptFeedback(block_reason=types.BlockedReason.SAFETY)
     assembler.feed(types.GenerateContentResponse(prompt_feedback=feedback))
     assert assembler.completed().stop_reason == "refusal"

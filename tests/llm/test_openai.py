@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletionChunk
 from koda_ray.errors import ModelAuth, ModelError, ModelStreamBroken
 from koda_ray.llm.base import Message
 from koda_ray.llm.openai import OpenAIProvider
-from koda_ray.llm.openai_wire import Assembler, body
+from koda_ray.llm.openai_wire import OpenAIAssembler, body
 from tests.llm.conformance import ProviderConformance, ask, check_stream, collect, lab_of, user
 from tests.llm.openai_server import OpenAIWire
 from tests.llm.server import ApiError, Call, ModelServer, Reply, ScriptedModel, Think, reply
@@ -126,7 +126,7 @@ async def test_reasoning_of_an_earlier_turn_and_of_another_model_stays_here() ->
 
 
 def _fed(*deltas: dict[str, Any], finish: str = "stop") -> Any:
-    assembler = Assembler("m")
+    assembler = OpenAIAssembler("m")
     choices = [{"delta": delta, "finish_reason": None} for delta in deltas] + [{"delta": {}, "finish_reason": finish}]
     events = [
         event

@@ -18,7 +18,7 @@ from koda_ray.render import page
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle, read_folder, store_bundle
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import RenderPage
+from koda_ray.render.page import LoadedPage
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
 
@@ -101,7 +101,7 @@ def small(bundle: str, **fields: object) -> RenderSpec:
     return RenderSpec(bundle=bundle, **values)  # type: ignore[arg-type]
 
 
-async def loaded(page: RenderPage) -> None:
+async def loaded(page: LoadedPage) -> None:
     """Wait until a page's document is there; what its contract waits for may never be."""
     async with asyncio.timeout(60):
         while await page._evaluate("'__kodaRender' in window && document.readyState") != "complete":

@@ -13,7 +13,7 @@ import pytest
 from koda_ray.render.bundle import load_bundle
 from koda_ray.render.capture import capture_units
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import RenderPage
+from koda_ray.render.page import LoadedPage
 from koda_ray.render.problems import Problems
 from koda_ray.render.protocol import CaptureTask
 from koda_ray.render.spec import plan_units, unit_hash
@@ -44,16 +44,16 @@ async def test_a_cancel_while_a_task_cleans_up_leaves_nothing(
 ) -> None:
     task = await task_for(storage, local)
     bundle = await load_bundle(storage, USER, task.spec.bundle)
-    closed: list[RenderPage] = []
-    close = RenderPage.close
+    closed: list[LoadedPage] = []
+    close = LoadedPage.close
 
-    async def cancelled_first(page: RenderPage) -> None:
+    async def cancelled_first(page: LoadedPage) -> None:
         running.cancel()
         await asyncio.sleep(0)
         await close(page)
         closed.append(page)
 
-    monkeypatch.setattr(RenderPage, "close", cancelled_first)
+    monkeypatch.setattr(LoadedPage, "close", cancelled_first)
     root = Path(tempfile.gettempdir(), f"koda-render-{os.geteuid()}")
     before = set(root.glob("*-units-*"))
     async with local._browser() as browser:  # pyright: ignore[reportPrivateUsage]

@@ -16,7 +16,7 @@ from PIL import Image
 from koda_ray.errors import PageError
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import RenderPage
+from koda_ray.render.page import LoadedPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -39,19 +39,19 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-async def opened(browser: Browser, html: str, **files: str | bytes) -> RenderPage:
+async def opened(browser: Browser, html: str, **files: str | bytes) -> LoadedPage:
     content = {name: data.encode() if isinstance(data, str) else data for name, data in files.items()}
     bundle = Bundle({"index.html": html.encode(), **content})
-    page = await RenderPage.open(browser, bundle, width=64, height=48)
+    page = await LoadedPage.open(browser, bundle, width=64, height=48)
     await page.wait_ready(20)
     return page
 
 
-async def value(page: RenderPage, expression: str) -> Any:
+async def value(page: LoadedPage, expression: str) -> Any:
     return json.loads(str(await page._evaluate(f"JSON.stringify({expression})")))
 
 
-async def level(page: RenderPage) -> float:
+async def level(page: LoadedPage) -> float:
     """How bright the middle of the picture is, of 255."""
     image = Image.open(io.BytesIO(await page.picture())).convert("L")
     return float(np.asarray(image)[16:32, 16:48].mean())

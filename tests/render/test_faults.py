@@ -18,13 +18,13 @@ from koda_ray.errors import BrowserCrashed, EncodeFailed, Missing, StorageError
 from koda_ray.render import isolation, page, programs
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import read_folder
-from koda_ray.render.cdp import Connection
+from koda_ray.render.cdp import BrowserConnection
 from koda_ray.render.encode import UnitEncoder
 from koda_ray.render.environment import read_environment
 from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import RenderPage
+from koda_ray.render.page import LoadedPage
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, ProbeTask, UnitResult
 from koda_ray.render.stored import read_unit
 from koda_ray.state.storage import Storage
@@ -227,9 +227,9 @@ async def test_a_page_whose_process_ends_while_it_is_opened_is_not_waited_for(
     binary: Path | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = read_folder(PAGES / "plain")
-    usual, said, last = Connection.post, 0, 0
+    usual, said, last = BrowserConnection.post, 0, 0
 
-    def post(self: Connection, *given: Any, **named: Any) -> asyncio.Future[dict[str, Any]]:
+    def post(self: BrowserConnection, *given: Any, **named: Any) -> asyncio.Future[dict[str, Any]]:
         nonlocal said
         answer = usual(self, *given, **named)
         said += 1
@@ -237,10 +237,10 @@ async def test_a_page_whose_process_ends_while_it_is_opened_is_not_waited_for(
             kill_renderers()
         return answer
 
-    monkeypatch.setattr(Connection, "post", post)
+    monkeypatch.setattr(BrowserConnection, "post", post)
     async with await Browser.launch(chromium_path=binary) as browser:
         said = 0
-        await RenderPage.open(browser, bundle, width=160, height=90)
+        await LoadedPage.open(browser, bundle, width=160, height=90)
         calls = said
     assert calls > 5
     crashes = 0
@@ -249,7 +249,7 @@ async def test_a_page_whose_process_ends_while_it_is_opened_is_not_waited_for(
         async with await Browser.launch(chromium_path=binary) as browser, asyncio.timeout(120):
             said, last = 0, at
             try:  # what was killed was perhaps not of use yet, and was replaced
-                await (await RenderPage.open(browser, bundle, width=160, height=90)).wait_ready(60)
+                await (await LoadedPage.open(browser, bundle, width=160, height=90)).wait_ready(60)
             except BrowserCrashed as error:
                 crashes += "the page's process ended" in error.message
         assert said >= at
@@ -265,7 +265,7 @@ async def test_a_page_that_nobody_opens_is_given_up(monkeypatch: pytest.MonkeyPa
         main.suspend()
         try:
             with pytest.raises(BrowserCrashed, match=r"not opened in 0\.5 s"):
-                await RenderPage.open(browser, read_folder(PAGES / "plain"), width=160, height=90)
+                await LoadedPage.open(browser, read_folder(PAGES / "plain"), width=160, height=90)
         finally:
             main.resume()
 

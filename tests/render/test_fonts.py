@@ -13,7 +13,7 @@ from PIL import Image
 from koda_ray.render import serving
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import RenderPage
+from koda_ray.render.page import LoadedPage
 from tests.render.reference.scenes import template_file
 
 pytestmark = [
@@ -55,14 +55,14 @@ def late(monkeypatch: pytest.MonkeyPatch, late_s: float) -> None:
     monkeypatch.setattr(serving, "_fulfill", fulfill)
 
 
-async def opened(browser: Browser, html: str) -> RenderPage:
+async def opened(browser: Browser, html: str) -> LoadedPage:
     files = {"index.html": html.encode(), FONT: await asyncio.to_thread(template_file, FONT)}
-    page = await RenderPage.open(browser, Bundle(files), width=320, height=100)
+    page = await LoadedPage.open(browser, Bundle(files), width=320, height=100)
     await page.wait_ready(30)
     return page
 
 
-async def inked(page: RenderPage) -> np.ndarray:
+async def inked(page: LoadedPage) -> np.ndarray:
     """Which columns and rows of the picture are not white."""
     picture = Image.open(io.BytesIO(await page.picture())).convert("L")
     return np.asarray(picture) < 200

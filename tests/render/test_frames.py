@@ -13,7 +13,7 @@ from PIL import Image
 from koda_ray.errors import PageError
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import RenderPage
+from koda_ray.render.page import LoadedPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -53,9 +53,9 @@ KINDS = {
 }
 
 
-async def opened(either: Browser, body: str) -> RenderPage:
+async def opened(either: Browser, body: str) -> LoadedPage:
     text = STYLE + body.replace("{TEXT}", TEXT).replace("{DATA}", quote(INNER))
-    page = await RenderPage.open(either, Bundle({"index.html": text.encode(), **FILES}), width=110, height=40)
+    page = await LoadedPage.open(either, Bundle({"index.html": text.encode(), **FILES}), width=110, height=40)
     await page.wait_ready(20)
     return page
 

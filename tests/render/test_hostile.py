@@ -20,7 +20,7 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import PageFacts, RenderPage
+from koda_ray.render.page import LoadedPage, PageFacts
 from koda_ray.render.problems import MAX_PROBLEMS
 from koda_ray.render.protocol import ProbeTask
 from koda_ray.render.serving import ORIGIN
@@ -59,10 +59,10 @@ async def spoilt() -> AsyncIterator[Browser]:
 @asynccontextmanager
 async def opened(
     browser: Browser, html: str, *, ready_s: float | None = None
-) -> AsyncIterator[tuple[RenderPage, PageFacts]]:
+) -> AsyncIterator[tuple[LoadedPage, PageFacts]]:
     """A ready page of this text, with another beside it; one that hangs is given ``ready_s``, once it is loaded."""
     bundle = Bundle({"index.html": html.encode(), "other.html": b"<p>other"})
-    page = await RenderPage.open(browser, bundle, width=160, height=90)
+    page = await LoadedPage.open(browser, bundle, width=160, height=90)
     try:
         if ready_s is not None:
             await loaded(page)
@@ -71,7 +71,7 @@ async def opened(
         await page.close()
 
 
-async def reds(page: RenderPage, frames: int = FRAMES) -> list[int]:
+async def reds(page: LoadedPage, frames: int = FRAMES) -> list[int]:
     """How red the middle of each frame's picture is, which has the viewport's size."""
     found: list[int] = []
     for frame in range(frames):
@@ -82,7 +82,7 @@ async def reds(page: RenderPage, frames: int = FRAMES) -> list[int]:
     return found
 
 
-async def value(page: RenderPage, expression: str) -> Any:
+async def value(page: LoadedPage, expression: str) -> Any:
     return json.loads(str(await page._evaluate(f"JSON.stringify({expression})")))
 
 

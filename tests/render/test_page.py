@@ -17,7 +17,7 @@ from koda_ray.errors import InvalidInput, PageError, PageNotReady
 from koda_ray.render import page as page_module
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle, read_folder
-from koda_ray.render.page import RenderPage
+from koda_ray.render.page import LoadedPage
 from tests.render.conftest import PAGES, loaded, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -36,15 +36,15 @@ async def spoilt() -> AsyncIterator[Browser]:
         yield running
 
 
-async def opened(browser: Browser, html: str, **files: str) -> RenderPage:
+async def opened(browser: Browser, html: str, **files: str) -> LoadedPage:
     """Open a page of tests/render/pages by name, or HTML text with files beside it."""
     bundle = Bundle({"index.html": html.encode(), **{name: text.encode() for name, text in files.items()}})
     if not html.startswith("<"):
         bundle = read_folder(PAGES / html)
-    return await RenderPage.open(browser, bundle, width=160, height=90)
+    return await LoadedPage.open(browser, bundle, width=160, height=90)
 
 
-async def value(page: RenderPage, expression: str) -> Any:
+async def value(page: LoadedPage, expression: str) -> Any:
     return json.loads(str(await page._evaluate(f"JSON.stringify({expression})")))
 
 
@@ -271,7 +271,7 @@ async def test_images_are_there_before_the_page_is_ready(browser: Browser) -> No
 
 async def test_a_missing_entry_is_refused(browser: Browser) -> None:
     with pytest.raises(InvalidInput, match=r"other\.html"):
-        await RenderPage.open(browser, Bundle({"index.html": b""}), width=160, height=90, entry="other.html")
+        await LoadedPage.open(browser, Bundle({"index.html": b""}), width=160, height=90, entry="other.html")
 
 
 async def test_the_viewport_is_the_pictures_size(browser: Browser) -> None:

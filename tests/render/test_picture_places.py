@@ -12,7 +12,7 @@ from PIL import Image
 
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import RenderPage
+from koda_ray.render.page import LoadedPage
 from tests.render.test_moving_pictures import CONTRACT, FILES, FPS, SIDE, drawing
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -60,14 +60,14 @@ DRAWN = {
 }
 
 
-async def opened(browser: Browser, html: str, picture: str, count: int) -> RenderPage:
+async def opened(browser: Browser, html: str, picture: str, count: int) -> LoadedPage:
     files = {"index.html": html.replace("PICTURE", picture).encode(), "h.svg": drawing(FADING), **FILES}
-    page = await RenderPage.open(browser, Bundle(files), width=SIDE * count, height=SIDE)
+    page = await LoadedPage.open(browser, Bundle(files), width=SIDE * count, height=SIDE)
     await page.wait_ready(30)
     return page
 
 
-async def levels(page: RenderPage, names: Mapping[str, str]) -> dict[str, float]:
+async def levels(page: LoadedPage, names: Mapping[str, str]) -> dict[str, float]:
     """How bright each is, in units of 20."""
     pixels = np.asarray(Image.open(io.BytesIO(await page.picture())).convert("L"))
     middles = [pixels[4:-4, at * SIDE + 4 : (at + 1) * SIDE - 4] for at in range(len(names))]
@@ -147,7 +147,7 @@ async def test_what_the_page_changes_is_what_it_wants_and_it_hears_of_nothing_el
     setTimeout(() => { document.querySelector("image").setAttribute("href", "still.svg"); }, 300);
     setTimeout(() => { of.id = ""; }, 400);</script>"""
     html = STYLES + "".join(names.values()) + change
-    page = await RenderPage.open(
+    page = await LoadedPage.open(
         either,
         Bundle(
             {

@@ -19,7 +19,7 @@ import pytest_asyncio
 from PIL import Image
 
 from koda_ray.render.browser import Browser
-from koda_ray.render.page import RenderPage
+from koda_ray.render.page import LoadedPage
 from tests.render.reference.compare import Difference, contact_sheet, difference, side_by_side
 from tests.render.reference.scenes import FPS, GONE, PAGES, SCENES, Scene
 
@@ -40,11 +40,11 @@ async def browsers() -> AsyncIterator[tuple[Browser, Browser]]:
         yield one, other
 
 
-async def opened(browser: Browser, scene: Scene, *, gone: bool = False) -> RenderPage:
+async def opened(browser: Browser, scene: Scene, *, gone: bool = False) -> LoadedPage:
     width, height = scene.size
     options = {"scale": scene.scale, "props": scene.props, "transparent": scene.alpha}
     bundle = await asyncio.to_thread(scene.bundle, gone=gone)
-    page = await RenderPage.open(browser, bundle, width=width, height=height, **options)  # type: ignore[arg-type]
+    page = await LoadedPage.open(browser, bundle, width=width, height=height, **options)  # type: ignore[arg-type]
     await page.wait_ready(_READY_S)
     return page
 
@@ -52,7 +52,7 @@ async def opened(browser: Browser, scene: Scene, *, gone: bool = False) -> Rende
 async def taken(browser: Browser, scene: Scene, frames: Sequence[int], *, gone: bool = False) -> list[bytes]:
     """Go straight to each frame: a page that is sought by its contract is a new one for each."""
     pictures: list[bytes] = []
-    page: RenderPage | None = None
+    page: LoadedPage | None = None
     try:
         for frame in frames:
             if page is not None and page.contract:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import RenderPage
+from koda_ray.render.page import LoadedPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -58,20 +58,20 @@ async def browser() -> AsyncIterator[Browser]:
         yield running
 
 
-async def opened(browser: Browser, draw: str, kind: str, options: str) -> RenderPage:
+async def opened(browser: Browser, draw: str, kind: str, options: str) -> LoadedPage:
     html = PAGE.replace("KIND", kind).replace("OPTIONS", options).replace("__DRAW__", draw)
-    page = await RenderPage.open(browser, Bundle({"index.html": html.encode()}), width=80, height=40)
+    page = await LoadedPage.open(browser, Bundle({"index.html": html.encode()}), width=80, height=40)
     await page.wait_ready(20)
     return page
 
 
-async def bars(page: RenderPage) -> list[int]:
+async def bars(page: LoadedPage) -> list[int]:
     """Which of the eight places of a bar are dark."""
     image = Image.open(io.BytesIO(await page.picture(image="png"))).convert("L")
     return [place for place in range(8) if np.asarray(image)[20, place * 10 + 5] < 128]
 
 
-async def value(page: RenderPage, expression: str) -> Any:
+async def value(page: LoadedPage, expression: str) -> Any:
     return json.loads(str(await page._evaluate(f"JSON.stringify({expression})")))
 
 

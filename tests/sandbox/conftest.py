@@ -19,7 +19,7 @@ from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.docker_sandbox import DockerSandbox
 from koda_ray.sandbox.engine import Engine
 from koda_ray.sandbox.image import SLIM_PACKAGES, ImageContext, build_image
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
 from tests import services, tiers
@@ -70,13 +70,13 @@ def node_modules(tmp_path: Path) -> Path:
     return write_packages(tmp_path / "packages" / "node_modules")
 
 
-def small_limits() -> Limits:
+def small_limits() -> ResourceLimits:
     """Limits that are quick to reach."""
-    return Limits(memory_bytes=512 * MB, pids=64, disk_bytes=64 * MB, scratch_bytes=16 * MB)
+    return ResourceLimits(memory_bytes=512 * MB, pids=64, disk_bytes=64 * MB, scratch_bytes=16 * MB)
 
 
 @pytest.fixture
-def limits() -> Limits:
+def limits() -> ResourceLimits:
     return small_limits()
 
 
@@ -86,7 +86,7 @@ def boxes(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def provider(boxes: Path, template: Path, node_modules: Path, limits: Limits) -> LocalProvider:
+def provider(boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits) -> LocalProvider:
     return LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits)
 
 
@@ -255,7 +255,7 @@ def docker_leftovers(boxes: Path, docker_address: str) -> Iterator[DockerLeftove
 
 @pytest.fixture
 async def docker_provider(
-    boxes: Path, docker_address: str, docker_image: str, limits: Limits, docker_leftovers: DockerLeftovers
+    boxes: Path, docker_address: str, docker_image: str, limits: ResourceLimits, docker_leftovers: DockerLeftovers
 ) -> AsyncIterator[DockerProvider]:
     provider = DockerProvider(root=boxes, image=docker_image, limits=limits, address=docker_address)
     yield provider
@@ -264,7 +264,7 @@ async def docker_provider(
 
 @pytest.fixture
 async def gvisor_provider(
-    boxes: Path, docker_address: str, docker_image: str, limits: Limits, docker_leftovers: DockerLeftovers
+    boxes: Path, docker_address: str, docker_image: str, limits: ResourceLimits, docker_leftovers: DockerLeftovers
 ) -> AsyncIterator[DockerProvider]:
     provider = DockerProvider(root=boxes, image=docker_image, limits=limits, runtime="runsc", address=docker_address)
     yield provider

@@ -15,7 +15,7 @@ import pytest
 
 from koda_ray.errors import CommandBlocked, Conflict, InvalidInput, NotFound, SandboxNotFound
 from koda_ray.sandbox.base import Sandbox, SandboxProvider, Terminal
-from koda_ray.sandbox.tmux import Output, Tmux
+from koda_ray.sandbox.tmux import OutputPiece, Tmux
 from tests.sandbox.leftovers import Leftovers
 
 __all__ = ["TerminalConformance", "all_of", "shown"]
@@ -23,7 +23,7 @@ __all__ = ["TerminalConformance", "all_of", "shown"]
 DEADLINE_S = 60.0
 
 
-async def all_of(tmux: Tmux, name: str, *, after: int = 0) -> tuple[bytes, Output]:
+async def all_of(tmux: Tmux, name: str, *, after: int = 0) -> tuple[bytes, OutputPiece]:
     """Follow a process to its end."""
     pieces = [piece async for piece in tmux.follow(name, after=after)]
     return b"".join(piece.data for piece in pieces), pieces[-1]
@@ -194,7 +194,7 @@ class TerminalConformance:
     @pytest.mark.full
     async def test_whoever_follows_is_told_that_it_was_killed(self, tmux: Tmux) -> None:
         await tmux.launch("one", "echo begun; sleep 1000")
-        pieces: list[Output] = []
+        pieces: list[OutputPiece] = []
 
         async def follow() -> None:
             async for piece in tmux.follow("one"):

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, Missing, TemplateNotFound
 from koda_ray.sandbox import isolation
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.node import find_node
 from koda_ray.sandbox.service import provider_from
@@ -47,7 +47,7 @@ async def test_without_bubblewrap_nothing_runs(
 
 @pytest.mark.needs("node")
 async def test_without_isolation_when_somebody_asks_for_it(
-    no_bwrap: None, boxes: Path, template: Path, node_modules: Path, limits: Limits, leftovers: Leftovers
+    no_bwrap: None, boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits, leftovers: Leftovers
 ) -> None:
     provider = LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, unsafe=True)
     with capture_logs() as logs:
@@ -90,7 +90,7 @@ async def test_the_dev_server_without_isolation(no_bwrap: None, boxes: Path, lef
 
 @pytest.mark.needs("bwrap", "node")
 async def test_isolation_is_used_wherever_it_works(
-    boxes: Path, template: Path, node_modules: Path, limits: Limits, leftovers: Leftovers
+    boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits, leftovers: Leftovers
 ) -> None:
     provider = LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, unsafe=True)
     sandbox = await provider.create(sandbox_id=leftovers.new_id(), session_id="s", user_id="u")

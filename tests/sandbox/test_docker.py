@@ -25,7 +25,7 @@ from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.docker_plan import ContainerPlan
 from koda_ray.sandbox.docker_sandbox import DockerSandbox
 from koda_ray.sandbox.engine import Engine
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.service import SandboxService, provider_from
 from tests.sandbox.begun import timed_out
@@ -206,7 +206,7 @@ async def test_what_ended_a_container_is_told_apart(
     engine: Any,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tight = Limits(memory_bytes=64 * MB, pids=64, disk_bytes=64 * MB, scratch_bytes=32 * MB)
+    tight = ResourceLimits(memory_bytes=64 * MB, pids=64, disk_bytes=64 * MB, scratch_bytes=32 * MB)
     provider = DockerProvider(root=boxes, image=docker_image, limits=tight, address=docker_address)
     first, second, third = [
         await provider.create(sandbox_id=docker_leftovers.new_id(), session_id="ses_a", user_id="usr_a")
@@ -529,7 +529,7 @@ async def test_what_the_engine_refuses_comes_with_the_way_out(
     engine = Engine(docker_address)
     with pytest.raises(SandboxError, match=r"start a container: .*none-such.*make another"):
         await engine.start("koda-none-such")
-    plan = ContainerPlan(limits=Limits(), runtime=None)
+    plan = ContainerPlan(limits=ResourceLimits(), runtime=None)
     with pytest.raises(SandboxError, match=r"none/such.*koda image build"):
         await engine.create(plan.spec("sbx_none", image="none/such:1", secret="", labels={}, folder=str(boxes)))
     await engine.close()

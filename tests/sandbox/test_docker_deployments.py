@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from koda_ray.errors import Conflict, TemplateNotFound
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from tests.sandbox.leftovers import DockerLeftovers
 from tests.sandbox.town import Home, Town, until
 
@@ -19,7 +19,9 @@ pytestmark = [pytest.mark.full, pytest.mark.sandbox, pytest.mark.needs("docker")
 
 
 @pytest.fixture
-async def town(tmp_path: Path, docker_address: str, docker_image: str, limits: Limits, api: Any) -> AsyncIterator[Town]:
+async def town(
+    tmp_path: Path, docker_address: str, docker_image: str, limits: ResourceLimits, api: Any
+) -> AsyncIterator[Town]:
     given = {
         "SANDBOX_PROVIDER": "docker", "DOCKER_HOST": docker_address, "SANDBOX_IMAGE": docker_image,
         "SANDBOX_MEMORY_MB": str(limits.memory_bytes >> 20),

@@ -13,7 +13,7 @@ import pytest
 from koda_ray.config import Settings
 from koda_ray.errors import NotFound, QuotaExceeded, SandboxError, SandboxNotFound
 from koda_ray.sandbox.docker import DockerProvider
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.workshop import Workshop
 from tests.sandbox.leftovers import DockerLeftovers
 from tests.sandbox.terminals import TerminalConformance
@@ -70,7 +70,7 @@ class TestDockerWorkshop(BuildsConformance):
     """The same."""
 
     @pytest.fixture
-    def settings(self, docker_address: str, docker_image: str, boxes: Path, limits: Limits) -> Settings:
+    def settings(self, docker_address: str, docker_image: str, boxes: Path, limits: ResourceLimits) -> Settings:
         return Settings.model_validate(
             {
                 "SANDBOX_PATH": boxes, "SANDBOX_PROVIDER": "docker", "DOCKER_HOST": docker_address,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from koda_ray.sandbox.journal import Journal
+from koda_ray.sandbox.journal import OutputLog
 
 
 def test_it_keeps_the_last_of_what_is_written_without_end(tmp_path: Path) -> None:
     path = tmp_path / "one.log"
     for begun in range(2):  # whoever comes next goes on where the last one ended
-        journal = Journal(path)
+        journal = OutputLog(path)
         for number in range(40_000):
             journal.write(f"{begun} {number:06} {'x' * 60}\n")
         journal.close()
@@ -25,7 +25,7 @@ def test_it_keeps_the_last_of_what_is_written_without_end(tmp_path: Path) -> Non
 def test_it_goes_on_when_its_folder_is_gone(tmp_path: Path) -> None:
     folder = tmp_path / "box"
     folder.mkdir()
-    journal = Journal(folder / "one.log")
+    journal = OutputLog(folder / "one.log")
     (folder / "one.log").unlink()
     folder.rmdir()
     journal.write("x" * 3_000_000)

@@ -17,7 +17,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import QuotaExceeded, SandboxError
 from koda_ray.sandbox import cgroup
 from koda_ray.sandbox.disk import can_mount, mount_tmpfs, remove_tree, unmount
-from koda_ray.sandbox.limits import Limits, limit_report
+from koda_ray.sandbox.limits import ResourceLimits, limit_report
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
 from tests.sandbox.conftest import MB
@@ -26,7 +26,7 @@ from tests.sandbox.leftovers import Leftovers
 
 @pytest.fixture
 async def soft(
-    boxes: Path, template: Path, node_modules: Path, limits: Limits, leftovers: Leftovers
+    boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits, leftovers: Leftovers
 ) -> AsyncIterator[LocalSandbox]:
     provider = LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, soft=True)
     made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_a", user_id="usr_a")
@@ -71,7 +71,7 @@ async def test_the_watchdog_counts_what_lies_in_each_commands_own_folders(soft: 
 @pytest.mark.sandbox
 @pytest.mark.full
 async def test_the_watchdog_counts_what_is_mapped_where_it_lies(
-    boxes: Path, template: Path, node_modules: Path, limits: Limits, leftovers: Leftovers
+    boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits, leftovers: Leftovers
 ) -> None:
     """Forty megabytes of a file are mapped, twice: less than the limit, of which each count alone is half."""
     limits = replace(limits, memory_bytes=80 * MB)
@@ -138,14 +138,14 @@ async def test_processes_are_bounded_without_a_control_group(soft: LocalSandbox)
 
 
 def test_limits_come_from_settings() -> None:
-    limits = Limits.of(Settings(SANDBOX_MEMORY_MB=1024, SANDBOX_PIDS=99, SANDBOX_DISK_MB=4096))  # pyright: ignore
+    limits = ResourceLimits.of(Settings(SANDBOX_MEMORY_MB=1024, SANDBOX_PIDS=99, SANDBOX_DISK_MB=4096))  # pyright: ignore
     assert (limits.memory_bytes, limits.pids, limits.disk_bytes) == (1024 * MB, 99, 4096 * MB)
     assert limits.tmpfs_bytes == 512 * MB, "a tmpfs is charged to the memory limit"
     assert limits.disk_size("directory") == 4096 * MB and limits.inodes > 10_000
 
 
 def test_the_report_tells_the_truth(tmp_path: Path) -> None:
-    lines = {line.name: line for line in limit_report(Limits(), root=tmp_path)}
+    lines = {line.name: line for line in limit_report(ResourceLimits(), root=tmp_path)}
     assert list(lines) == ["memory", "pids", "cpu", "disk", "network"]
     assert (lines["disk"].kind == "hard") == can_mount(tmp_path)
     root = cgroup.find()

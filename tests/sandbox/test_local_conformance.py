@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from tests.sandbox.conformance import SandboxConformance
 
@@ -22,5 +22,5 @@ class TestLocalWithoutGroupsAndMounts(SandboxConformance):
     """As a user finds it who may neither mount nor make control groups."""
 
     @pytest.fixture
-    def provider(self, boxes: Path, template: Path, node_modules: Path, limits: Limits) -> LocalProvider:
+    def provider(self, boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits) -> LocalProvider:
         return LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, soft=True)

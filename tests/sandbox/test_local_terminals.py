@@ -13,7 +13,7 @@ import pytest
 from koda_ray.errors import Missing, QuotaExceeded
 from koda_ray.sandbox import isolation
 from koda_ray.sandbox.isolation import system_binds
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
 from koda_ray.sandbox.tmux import Tmux
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux")]
 
 
 @pytest.fixture
-def limits() -> Limits:
+def limits() -> ResourceLimits:
     """Room for two programs of node beside the terminals: one has a dozen threads."""
     return replace(small_limits(), pids=160)
 
@@ -95,7 +95,7 @@ def _without_tmux() -> tuple[str, ...]:
 
 
 async def test_what_terminals_keep_counts_as_disk(
-    boxes: Path, template: Path, node_modules: Path, limits: Limits, leftovers: Leftovers
+    boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits, leftovers: Leftovers
 ) -> None:
     soft = LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, soft=True)
     box = await soft.create(sandbox_id=leftovers.new_id(), session_id="", user_id="usr_a")

@@ -24,7 +24,7 @@ from koda_ray.sandbox import service
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.docker_sandbox import DockerSandbox
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.service import SandboxService
 from koda_ray.state.sql import SqlStore
 from tests.sandbox.leftovers import DockerLeftovers
@@ -36,13 +36,13 @@ Make = Callable[..., DockerProvider]
 
 @pytest.fixture
 async def make(
-    boxes: Path, docker_address: str, docker_image: str, limits: Limits, docker_leftovers: DockerLeftovers
+    boxes: Path, docker_address: str, docker_image: str, limits: ResourceLimits, docker_leftovers: DockerLeftovers
 ) -> AsyncIterator[Make]:
     """Makes providers that keep two, unless it is told something else."""
     made: list[DockerProvider] = []
 
     def provider(
-        *, warm: int = 2, image: str = docker_image, limits: Limits = limits, runtime: str | None = None
+        *, warm: int = 2, image: str = docker_image, limits: ResourceLimits = limits, runtime: str | None = None
     ) -> DockerProvider:
         made.append(
             DockerProvider(root=boxes, image=image, limits=limits, runtime=runtime, warm=warm, address=docker_address)
@@ -170,7 +170,7 @@ async def test_there_is_one_keeper_and_then_the_next(make: Make) -> None:
 
 
 async def test_what_is_made_of_something_else_is_not_handed_out(
-    make: Make, docker_leftovers: DockerLeftovers, limits: Limits
+    make: Make, docker_leftovers: DockerLeftovers, limits: ResourceLimits
 ) -> None:
     keeper, other = make(warm=1), make(limits=replace(limits, pids=65))
     async with kept(keeper, 1):

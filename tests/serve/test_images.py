@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from koda_ray.sandbox import archives
 from koda_ray.sandbox.docker import DockerProvider
-from koda_ray.serve import archives
 from tests.sandbox.conftest import node_modules, template
 from tests.sandbox.e2b import server
 from tests.sandbox.e2b_server import API_KEY, E2BServer

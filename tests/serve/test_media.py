@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from koda_ray.client import KodaClient
 from koda_ray.errors import InvalidPath, NotFound
-from koda_ray.serve.media import Span, parse_range
+from koda_ray.serve.media import ByteRange, parse_range
 from koda_ray.state.storage import picture_key, sha256
 from koda_ray.types import RenderOptions
 
@@ -35,17 +35,17 @@ async def finished(koda: World, client: KodaClient) -> str:
     ("header", "size", "expected"),
     [
         (None, 10, None),
-        ("bytes=0-", 10, Span(0, 10)),
+        ("bytes=0-", 10, ByteRange(0, 10)),
         (f"bytes={'9' * 5000}-", 10, "unsatisfiable"),
-        (f"bytes=2-{'9' * 5000}", 10, Span(2, 10)),
-        (f"bytes=-{'9' * 5000}", 10, Span(0, 10)),
-        (f"bytes={'0' * 5000}3-4", 10, Span(3, 5)),
+        (f"bytes=2-{'9' * 5000}", 10, ByteRange(2, 10)),
+        (f"bytes=-{'9' * 5000}", 10, ByteRange(0, 10)),
+        (f"bytes={'0' * 5000}3-4", 10, ByteRange(3, 5)),
         ("bytes=\u0663-", 10, None),
-        ("bytes=2-4", 10, Span(2, 5)),
-        ("bytes=9-9", 10, Span(9, 10)),
-        ("bytes=2-99", 10, Span(2, 10)),
-        ("bytes=-3", 10, Span(7, 10)),
-        ("bytes=-99", 10, Span(0, 10)),
+        ("bytes=2-4", 10, ByteRange(2, 5)),
+        ("bytes=9-9", 10, ByteRange(9, 10)),
+        ("bytes=2-99", 10, ByteRange(2, 10)),
+        ("bytes=-3", 10, ByteRange(7, 10)),
+        ("bytes=-99", 10, ByteRange(0, 10)),
         ("bytes=10-", 10, "unsatisfiable"),
         ("bytes=-0", 10, "unsatisfiable"),
         ("bytes=0-", 0, "unsatisfiable"),
@@ -63,7 +63,7 @@ def test_ranges(header: str | None, size: int, expected: object) -> None:
 @given(st.text(max_size=20) | st.from_regex(r"bytes=\d{0,4}-\d{0,4}", fullmatch=True), st.integers(0, 5000))
 def test_a_range_is_never_outside_the_object(header: str, size: int) -> None:
     span = parse_range(header, size)
-    if isinstance(span, Span):
+    if isinstance(span, ByteRange):
         assert 0 <= span.start < span.stop <= size
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from koda_ray.errors import Conflict, Fenced, NotFound
-from koda_ray.state.past import UNDO, Change, Fork, Past
+from koda_ray.state.past import UNDO, Change, ForkedSession, Past
 from koda_ray.state.store import Batch, CheckpointRecord, CommandRecord, MessageRecord, SessionRecord, Store
 from koda_ray.types import NodeState, new_id
 from tests.state import records
@@ -32,12 +32,12 @@ def back(past: Past, command: CommandRecord | None = None) -> Change:
     )
 
 
-def forked(past: Past) -> Fork:
+def forked(past: Past) -> ForkedSession:
     """Make a session of just what it was."""
     ids = {"session_id": new_id("ses"), "node_id": new_id("nod")}
     state = past.state.model_copy(update=ids)
     session_id = state.session_id
-    return Fork(
+    return ForkedSession(
         state=state,
         rev=past.rev + 1,
         messages=[replace(each, session_id=session_id) for each in past.messages],

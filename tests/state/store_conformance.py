@@ -21,7 +21,7 @@ from koda_ray.events import NewEvent
 from koda_ray.state.charges import Accrue, Bound, Refund, Release, Reserve, Settle
 from koda_ray.state.locks import locked
 from koda_ray.state.store import Batch, Store
-from koda_ray.state.tiers import SessionStats, Window
+from koda_ray.state.tiers import SessionStats, TimeWindow
 from koda_ray.types import new_id, now
 from tests.state import records
 from tests.state.history_conformance import HistoryConformance
@@ -847,11 +847,11 @@ class StoreConformance(HistoryConformance):
         await store.close_session(made[2].id, user_id="ann")
         expected = [made[0].id, made[3].id, made[1].id]
         assert [row.id for row in await store.query_sessions("ann")] == expected
-        assert [row.id for row in await store.query_sessions("ann", window=Window(limit=2))] == expected[:2]
+        assert [row.id for row in await store.query_sessions("ann", window=TimeWindow(limit=2))] == expected[:2]
         assert [row.id for row in await store.query_sessions("ann", statuses=["suspended"])] == [made[1].id]
         since = (await store.get_session(made[3].id)).last_activity
-        assert [row.id for row in await store.query_sessions("ann", window=Window(since=since))] == expected[:2]
-        assert [row.id for row in await store.query_sessions("ann", window=Window(until=since))] == [made[1].id]
+        assert [row.id for row in await store.query_sessions("ann", window=TimeWindow(since=since))] == expected[:2]
+        assert [row.id for row in await store.query_sessions("ann", window=TimeWindow(until=since))] == [made[1].id]
         assert await store.query_sessions("nobody") == []
 
     async def test_messages_and_calls_are_found_by_what_they_are(self, store: Store) -> None:
@@ -869,9 +869,9 @@ class StoreConformance(HistoryConformance):
         assert await store.query_messages(mine.id, agents=["codegen", "critic"]) == newest[:2]
         assert await store.query_messages(mine.id, role="user") == newest[1:]
         at = messages[1].created_at
-        assert await store.query_messages(mine.id, window=Window(since=at)) == newest[:2]
-        assert await store.query_messages(mine.id, window=Window(until=at)) == newest[2:]
-        assert await store.query_messages(mine.id, window=Window(limit=1)) == newest[:1]
+        assert await store.query_messages(mine.id, window=TimeWindow(since=at)) == newest[:2]
+        assert await store.query_messages(mine.id, window=TimeWindow(until=at)) == newest[2:]
+        assert await store.query_messages(mine.id, window=TimeWindow(limit=1)) == newest[:1]
         assert await store.query_tool_calls("ann") == calls[2::-1]
         assert await store.query_tool_calls("ann", session_id=mine.id) == calls[1::-1]
         assert await store.query_tool_calls("ann", session_id=foreign.id) == []

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koda_ray.state.json_tables import Row, Tables, Transaction
+from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.types import now
 
 START = now()
@@ -50,7 +50,7 @@ def do(change: Transaction, what: tuple[object, ...]) -> None:
             pass
 
 
-def everything(tables: Tables) -> dict[tuple[str, str | None], list[Row]]:
+def everything(tables: Tables) -> dict[tuple[str, str | None], list[TableRow]]:
     """All rows of each owner, in their order."""
     owners = {"sessions": [None], "messages": [*"abc"], "events": [*"abc"]}
     return {

@@ -40,18 +40,18 @@ class TestLibsql(StoreConformance):
 
 
 @pytest.fixture
-def connection(libsql_url: str) -> Iterator[hrana.Connection]:
+def connection(libsql_url: str) -> Iterator[hrana.HranaConnection]:
     connection = hrana.connect(libsql_url.replace("sqlite+libsql", "http"))
     connection.cursor().execute("CREATE TABLE things (id TEXT PRIMARY KEY, n INTEGER, data BLOB, part REAL)")
     yield connection
     connection.close()
 
 
-def rows(connection: hrana.Connection, sql: str = "SELECT id FROM things ORDER BY id") -> list[object]:
+def rows(connection: hrana.HranaConnection, sql: str = "SELECT id FROM things ORDER BY id") -> list[object]:
     return [row[0] if len(row) == 1 else row for row in connection.cursor().execute(sql).fetchall()]
 
 
-def test_values_come_back_as_they_were(connection: hrana.Connection) -> None:
+def test_values_come_back_as_they_were(connection: hrana.HranaConnection) -> None:
     given = [("a", 2**62, b"\0\xff", 0.5), ("\u00fc\U0001f973", -1, b"", -0.0), ("n", None, None, None)]
     cursor = connection.cursor().executemany("INSERT INTO things VALUES (?, ?, ?, ?)", given)
     assert cursor.rowcount == 3
@@ -60,7 +60,7 @@ def test_values_come_back_as_they_were(connection: hrana.Connection) -> None:
         connection.cursor().execute("SELECT ?", ([],))  # type: ignore[arg-type]
 
 
-def test_a_cursor_gives_its_rows_once(connection: hrana.Connection) -> None:
+def test_a_cursor_gives_its_rows_once(connection: hrana.HranaConnection) -> None:
     connection.cursor().executemany("INSERT INTO things (id) VALUES (?)", [(name,) for name in "abcde"])
     cursor = connection.cursor().execute("SELECT id FROM things ORDER BY id")
     assert cursor.description is not None and cursor.description[0][0] == "id"
@@ -70,7 +70,7 @@ def test_a_cursor_gives_its_rows_once(connection: hrana.Connection) -> None:
     assert (done.rowcount, done.description) == (2, None)
 
 
-def test_a_transaction_is_seen_whole_or_not_at_all(connection: hrana.Connection, libsql_url: str) -> None:
+def test_a_transaction_is_seen_whole_or_not_at_all(connection: hrana.HranaConnection, libsql_url: str) -> None:
     other = hrana.connect(libsql_url.replace("sqlite+libsql", "http"))
     for end, there in ((connection.rollback, []), (connection.commit, ["a", "b"])):
         connection.cursor().execute("BEGIN IMMEDIATE")
@@ -81,7 +81,7 @@ def test_a_transaction_is_seen_whole_or_not_at_all(connection: hrana.Connection,
     other.close()
 
 
-def test_refusals_have_their_names(connection: hrana.Connection) -> None:
+def test_refusals_have_their_names(connection: hrana.HranaConnection) -> None:
     cursor = connection.cursor()
     cursor.execute("INSERT INTO things (id) VALUES ('a')")
     with pytest.raises(hrana.IntegrityError, match=r"UNIQUE constraint failed: things\.id"):

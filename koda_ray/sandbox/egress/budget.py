@@ -13,7 +13,7 @@ from typing import Literal
 
 from koda_ray.sandbox.egress.rules import EgressLimits, Refused
 
-__all__ = ["PROGRESS_BYTES", "Budget", "Tally", "Way"]
+__all__ = ["PROGRESS_BYTES", "Tally", "TrafficBudget", "Way"]
 
 PROGRESS_BYTES = 128 * 1024
 """The most that is passed on, both ways together, before the owner is told."""
@@ -25,7 +25,7 @@ _NAMES = {"sent": "SANDBOX_EGRESS_SENT_MB", "received": "SANDBOX_EGRESS_RECEIVED
 class Tally:
     """The bytes of one connection, counted against the whole budget before they are passed on."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: TrafficBudget) -> None:
         self._budget = budget
         self.bytes: dict[Way, int] = {"sent": 0, "received": 0}
 
@@ -39,7 +39,7 @@ class Tally:
         self.bytes[way] += count
 
 
-class Budget:
+class TrafficBudget:
     """Counts what goes through one sandbox's proxy, all connections together.
 
     Args:

@@ -17,9 +17,9 @@ import h11
 
 from koda_ray.sandbox.egress.addresses import Address
 from koda_ray.sandbox.egress.audit import Audit, EgressEvent
-from koda_ray.sandbox.egress.budget import Budget, Tally
+from koda_ray.sandbox.egress.budget import Tally, TrafficBudget
 from koda_ray.sandbox.egress.hello import read_hello
-from koda_ray.sandbox.egress.request import Target, read_target, rewritten, rewritten_response
+from koda_ray.sandbox.egress.request import Destination, read_target, rewritten, rewritten_response
 from koda_ray.sandbox.egress.resolve import Resolver
 from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules, Refused
 from koda_ray.sandbox.egress.tunnel import relay
@@ -38,7 +38,7 @@ class Terms:
     rules: EgressRules
     limits: EgressLimits
     resolver: Resolver
-    budget: Budget
+    budget: TrafficBudget
     audit: Audit
 
     def note(self, event: EgressEvent) -> None:
@@ -70,7 +70,7 @@ class Conversation:
 
     async def hold(self) -> None:
         """Serve the client until one of the two has had enough, or time is up."""
-        within: Target | None = None
+        within: Destination | None = None
         first = True
         try:
             while self._loop.time() < self._end:
@@ -86,7 +86,7 @@ class Conversation:
         except OSError:
             pass  # the client went away, or takes nothing more
 
-    async def refuse(self, error: Refused, *, target: Target | None = None, method: bytes = b"") -> None:
+    async def refuse(self, error: Refused, *, target: Destination | None = None, method: bytes = b"") -> None:
         """Note down that something does not get through, and tell the client why."""
         self._note("refused", error.code, target)
         await self._tell(error, target, method)
@@ -116,9 +116,9 @@ class Conversation:
             return None
         return event
 
-    async def _answer(self, request: h11.Request, within: Target | None) -> Target | None:
+    async def _answer(self, request: h11.Request, within: Destination | None) -> Destination | None:
         """Do what is asked for, or say why not; returns the tunnel that later requests come through."""
-        target: Target | None = None
+        target: Destination | None = None
         try:
             target = read_target(request, within=within)
             await self._terms.budget.pace()
@@ -139,7 +139,7 @@ class Conversation:
             await self.refuse(error, target=target, method=request.method)
         return within
 
-    async def _exchange(self, request: h11.Request, target: Target) -> None:
+    async def _exchange(self, request: h11.Request, target: Destination) -> None:
         address, reader, writer = await self._connect(target)
         server = Peer(
             h11.CLIENT,
@@ -178,7 +178,7 @@ class Conversation:
 
     # tunnels
 
-    async def _tunnel(self, target: Target) -> None:
+    async def _tunnel(self, target: Destination) -> None:
         address, reader, writer = await self._connect(target)
         try:
             first = await self._open_tunnel()
@@ -225,7 +225,7 @@ class Conversation:
             writes=self._touch,
         )
 
-    async def _connect(self, target: Target) -> tuple[Address, asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self, target: Destination) -> tuple[Address, asyncio.StreamReader, asyncio.StreamWriter]:
         """Look up, judge, and connect to what was judged: a name that changes its mind in between changes nothing."""
         timeout_s = self._terms.limits.connect_timeout_s
         addresses = await self._addresses(target)
@@ -243,7 +243,7 @@ class Conversation:
             failed = f"no answer within {timeout_s:g} s"
         raise Refused("CONNECT_FAILED", 502, f"{target.host} is allowed but could not be connected to ({failed})")
 
-    async def _addresses(self, target: Target) -> list[Address]:
+    async def _addresses(self, target: Destination) -> list[Address]:
         if not isinstance(target.host, str):
             return [target.host]  # judged with the rules already
         timeout_s = self._terms.limits.connect_timeout_s
@@ -259,7 +259,7 @@ class Conversation:
         return addresses
 
     @asynccontextmanager
-    async def _passing(self, target: Target, address: Address) -> AsyncGenerator[Idle]:
+    async def _passing(self, target: Destination, address: Address) -> AsyncGenerator[Idle]:
         """Note that something gets through, end it when it stands still or takes too long, and note what came of it."""
         self._note("allowed", "OK", target, address)
         self._whole = False
@@ -298,7 +298,7 @@ class Conversation:
         self,
         verdict: Literal["allowed", "refused", "ended"],
         code: str,
-        target: Target | None,
+        target: Destination | None,
         address: Address | None = None,
     ) -> None:
         self._terms.note(
@@ -315,7 +315,7 @@ class Conversation:
             )
         )
 
-    async def _tell(self, error: Refused, target: Target | None, method: bytes) -> None:
+    async def _tell(self, error: Refused, target: Destination | None, method: bytes) -> None:
         if self._client.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return  # half an answer is out already; its end never comes, which every client takes for an error
         what = "the request" if target is None else f"{method.decode('ascii')} {target.host}:{target.port}"

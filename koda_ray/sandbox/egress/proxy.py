@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from koda_ray.sandbox.egress.audit import Audit, EgressEvent
-from koda_ray.sandbox.egress.budget import Budget, Way
+from koda_ray.sandbox.egress.budget import TrafficBudget, Way
 from koda_ray.sandbox.egress.conversation import Conversation, Terms
 from koda_ray.sandbox.egress.resolve import Resolver, SystemResolver
 from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules, Refused
@@ -51,7 +51,7 @@ class EgressProxy:
             rules=rules,
             limits=self._limits,
             resolver=resolver or SystemResolver(),
-            budget=Budget(self._limits, tell=self._tell, used=used),
+            budget=TrafficBudget(self._limits, tell=self._tell, used=used),
             audit=audit,
         )
         self._serving: set[asyncio.Task[None]] = set()

@@ -16,7 +16,7 @@ import h11
 from koda_ray.sandbox.egress.addresses import Address
 from koda_ray.sandbox.egress.rules import Refused, plain_host
 
-__all__ = ["Target", "read_target", "rewritten", "rewritten_response"]
+__all__ = ["Destination", "read_target", "rewritten", "rewritten_response"]
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -29,7 +29,7 @@ _HOP_BY_HOP = frozenset(
 
 
 @dataclass(frozen=True)
-class Target:
+class Destination:
     """Where a request wants to go; ``path`` only where the proxy reads the request."""
 
     how: Literal["connect", "http"]
@@ -44,7 +44,7 @@ class Target:
         return str(host) if self.port == 80 else f"{host}:{self.port}"
 
 
-def read_target(request: h11.Request, *, within: Target | None = None) -> Target:
+def read_target(request: h11.Request, *, within: Destination | None = None) -> Destination:
     """Find out where a request wants to go.
 
     Args:
@@ -66,7 +66,7 @@ def read_target(request: h11.Request, *, within: Target | None = None) -> Target
         if b"content-length" in names or b"transfer-encoding" in names:
             raise _bad("a CONNECT request has no body")
         host, port = _authority(text, default=None)
-        return Target("connect", host, port)
+        return Destination("connect", host, port)
     if within is not None and text.startswith("/"):
         host, port = _authority(_header(request, b"host"), default=80)
         path = text
@@ -82,10 +82,10 @@ def read_target(request: h11.Request, *, within: Target | None = None) -> Target
         host, port = _authority(authority, default=80)
     if within is not None and (host, port) != (within.host, within.port):
         raise _bad(f"this tunnel leads to {within.authority} and nowhere else")
-    return Target("http", host, port, (path if path.startswith("/") else f"/{path}").encode("ascii"))
+    return Destination("http", host, port, (path if path.startswith("/") else f"/{path}").encode("ascii"))
 
 
-def rewritten(request: h11.Request, target: Target) -> h11.Request:
+def rewritten(request: h11.Request, target: Destination) -> h11.Request:
     """The request as the server gets it: host from the target, no header that was meant for the proxy."""
     headers = [(b"host", target.authority.encode("ascii")), *_end_to_end(request.headers), *_framing(request.headers)]
     return h11.Request(method=request.method, target=target.path, headers=[*headers, (b"connection", b"close")])

@@ -12,7 +12,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from koda_ray.errors import NotFound, SandboxNotFound
 from koda_ray.sandbox.preview import DESKTOP_PORT
-from koda_ray.sandbox.standing import SandboxState
+from koda_ray.sandbox.standing import SandboxStanding
 from koda_ray.serve.context import Closing, Deps, OwnWorkshop, User
 from koda_ray.serve.problem import READ, USED, responses
 from koda_ray.serve.routes.preview import preview_origin
@@ -53,7 +53,7 @@ async def create_sandbox(asked: CreateSandbox, workshop: OwnWorkshop, response: 
         asked.image, network=asked.network, provider=asked.provider, lifetime_s=asked.lifetime_s
     )
     response.headers["Location"] = f"/v1/sandboxes/{made.id}"
-    return _view(SandboxState(record=made, state="running"))
+    return _view(SandboxStanding(record=made, state="running"))
 
 
 @router.get("", operation_id="listSandboxes", summary="List your sandboxes, oldest first", responses=responses(*READ))
@@ -85,7 +85,7 @@ async def get_sandbox(sandbox_id: SandboxId, workshop: OwnWorkshop) -> SandboxVi
 async def extend_sandbox(sandbox_id: SandboxId, asked: ExtendSandbox, workshop: OwnWorkshop) -> SandboxView:
     """Move its end to so many seconds from now, where that is later; used or not."""
     row = await workshop.extend(sandbox_id, asked.lifetime_s)
-    return _view(SandboxState(record=row, state="running"))
+    return _view(SandboxStanding(record=row, state="running"))
 
 
 @router.get(
@@ -179,7 +179,7 @@ async def terminate_sandbox(
     return Response(status_code=204)
 
 
-def _view(one: SandboxState) -> SandboxView:
+def _view(one: SandboxStanding) -> SandboxView:
     record = one.record
     return SandboxView(
         id=record.id,

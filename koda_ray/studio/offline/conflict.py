@@ -13,14 +13,14 @@ from typing import Literal
 
 from koda_ray.studio.offline.language import alternatives, expression, pairs, said
 
-__all__ = ["Conflict", "Property", "conflicts_in_change", "conflicts_in_prompt", "without_negated"]
+__all__ = ["Contradiction", "Property", "conflicts_in_change", "conflicts_in_prompt", "without_negated"]
 
 
 Property = Literal["speed", "size", "tone"]
 
 
 @dataclass(frozen=True)
-class Conflict:
+class Contradiction:
     """How a contradiction is read. ``cancels`` is the property that stays as it was, where both words cancel."""
 
     reading: str
@@ -31,8 +31,8 @@ _CANCELS: dict[str, Property] = {"pace": "speed", "size": "size", "tone": "tone"
 _JOINED = rf"(?:{alternatives('joined')}|\s*(?:[,;/&]|\b(?:{alternatives('and')})\b)\s*)+{alternatives('equally')}"
 
 
-def _conflict(key: str) -> Conflict:
-    return Conflict(said(f"conflict.{key}"), _CANCELS.get(key))
+def _conflict(key: str) -> Contradiction:
+    return Contradiction(said(f"conflict.{key}"), _CANCELS.get(key))
 
 
 def _joined(one: str, other: str) -> re.Pattern[str]:
@@ -46,18 +46,18 @@ _COMPETING = tuple(
 _PAIRS = tuple((_joined(one, other), _conflict(key)) for key, (one, other) in pairs("opposites").items())
 
 
-def conflicts_in_prompt(words: str) -> tuple[Conflict, ...]:
+def conflicts_in_prompt(words: str) -> tuple[Contradiction, ...]:
     """Return the contradictions of a first prompt: opposites, or a word and its denial, said of the same thing."""
     wanted = without_negated(words)
     found = [conflict for pattern, conflict in _PAIRS if pattern.search(wanted)]
     same = expression("word_and_its_denial").search(words)
     if same:
         word = (same["word"] or same["later"]).lower()
-        found.append(Conflict(said("conflict.denial", word=word, Word=word.capitalize())))
+        found.append(Contradiction(said("conflict.denial", word=word, Word=word.capitalize())))
     return tuple(found)
 
 
-def conflicts_in_change(words: str) -> tuple[Conflict, ...]:
+def conflicts_in_change(words: str) -> tuple[Contradiction, ...]:
     """Return the contradictions of a change request, each once."""
     found = [conflict for one, other, conflict in _COMPETING if one.search(words) and other.search(words)]
     return tuple(dict.fromkeys([*found, *conflicts_in_prompt(words)]))

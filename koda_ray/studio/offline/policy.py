@@ -27,7 +27,7 @@ from koda_ray.studio.offline.parse import parse_prompt
 from koda_ray.studio.offline.plan import describe_plan, make_plan, notes_of
 from koda_ray.types import MAX_DURATION_S, Plan
 
-__all__ = ["Call", "SessionView", "Turn", "next_turn", "read_state"]
+__all__ = ["Call", "SeenSession", "Turn", "next_turn", "read_state"]
 
 _MAX_ATTEMPTS = 3
 _STATE = re.compile(r"<state>\s*(\{.*\})\s*</state>", re.S)
@@ -52,7 +52,7 @@ class Turn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionView:
+class SeenSession:
     """The session's state as the policy reads it; see `read_state`."""
 
     prompt: str
@@ -69,7 +69,7 @@ class SessionView:
     files: tuple[str, ...]
 
 
-def read_state(messages: Sequence[Message], system: Sequence[str] = ()) -> SessionView:
+def read_state(messages: Sequence[Message], system: Sequence[str] = ()) -> SeenSession:
     """Read the ``<session>`` block and the newest ``<state>`` block; what they lack is taken as not there yet.
 
     Without a block the conversation's first words are the prompt, so that the director also answers a bare request.
@@ -92,7 +92,7 @@ def read_state(messages: Sequence[Message], system: Sequence[str] = ()) -> Sessi
     raw = known | raw | {"feedback": [*_list(known.get("feedback")), *_list(raw.get("feedback"))]}
     plan = raw.get("plan")
     todos = [_mapping(t) for t in _list(raw.get("todos"))]
-    return SessionView(
+    return SeenSession(
         prompt=str(raw.get("prompt") or first_words),
         style=_text(raw.get("style")),
         answer=_text(raw.get("answer")),
@@ -204,7 +204,7 @@ def next_turn(messages: Sequence[Message], system: Sequence[str] = ()) -> Turn:
     return _execute(view, brief, past, _last_stop(messages), calls)
 
 
-def _understood(view: SessionView, approvals: Sequence[_Exchange]) -> tuple[Brief, str]:
+def _understood(view: SeenSession, approvals: Sequence[_Exchange]) -> tuple[Brief, str]:
     """Return the brief of everything said, and the free words of the last answer."""
     brief = apply_options(parse_prompt(view.prompt, assets=view.assets), view.options)
     answers: list[str] = []
@@ -257,7 +257,7 @@ def _options(rows: Sequence[tuple[str, str, str]]) -> list[JsonValue]:
 
 
 def _before_execution(
-    view: SessionView,
+    view: SeenSession,
     brief: Brief,
     words: str,
     latest: Mapping[str, object],
@@ -329,7 +329,7 @@ def _initial_todos(plan: Plan, version: int) -> list[JsonValue]:
 _TODO = re.compile(r"v(\d+)-(setup|finish|change|preview|scene-(\d+))$")
 
 
-def _execute(view: SessionView, brief: Brief, past: Sequence[_Exchange], stopped: int, calls: _Calls) -> Turn:
+def _execute(view: SeenSession, brief: Brief, past: Sequence[_Exchange], stopped: int, calls: _Calls) -> Turn:
     plan = view.plan or make_plan(brief)
     version = len(view.feedback)
     ours = [(id_, status) for id_, status in view.todos if _TODO.fullmatch(id_)]
@@ -399,7 +399,7 @@ def _does(call: Call, todo: str) -> bool:
     return task == {"setup": "initial_setup", "finish": "create_component", "change": "modify_existing"}.get(kind)
 
 
-def _work(id_: str, view: SessionView, brief: Brief, plan: Plan, calls: _Calls) -> None:
+def _work(id_: str, view: SeenSession, brief: Brief, plan: Plan, calls: _Calls) -> None:
     """Add the calls that do a todo."""
     match = _TODO.fullmatch(id_)
     kind = match.group(2) if match else "preview"
@@ -436,7 +436,7 @@ def _work(id_: str, view: SessionView, brief: Brief, plan: Plan, calls: _Calls) 
         )
 
 
-def _unhandled(view: SessionView, id_: str) -> Iterator[str]:
+def _unhandled(view: SeenSession, id_: str) -> Iterator[str]:
     """Yield the change requests that a change todo answers: those after the previous change's."""
     match = _TODO.fullmatch(id_)
     version = int(match.group(1)) if match else len(view.feedback)
@@ -445,7 +445,7 @@ def _unhandled(view: SessionView, id_: str) -> Iterator[str]:
 
 
 def _take_feedback(
-    view: SessionView, brief: Brief, known: int, version: int, ours: Sequence[tuple[str, str]], calls: _Calls
+    view: SeenSession, brief: Brief, known: int, version: int, ours: Sequence[tuple[str, str]], calls: _Calls
 ) -> Turn:
     """Answer new change requests: say how they are read, keep unfinished steps, add the change and a preview."""
     for request in view.feedback[known:]:
@@ -466,7 +466,7 @@ def _take_feedback(
     return calls.turn()
 
 
-def _reading(view: SessionView, request: str) -> str:
+def _reading(view: SeenSession, request: str) -> str:
     """Say what a change request will do: how a contradiction is read, what was understood, or what was not."""
     length = find_length(request)
     if (why := find_impossible(request, length.seconds if length else None)) is not None:

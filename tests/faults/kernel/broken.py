@@ -10,7 +10,7 @@ from koda_ray.agent.ledger import Step
 from koda_ray.agent.purse import Purse
 from koda_ray.agent.store_journal import StoreJournal
 from koda_ray.agent.toolkit import ToolOutcome
-from koda_ray.state.store import Batch, Effect, ToolCallRecord
+from koda_ray.state.store import Batch, SideEffect, ToolCallRecord
 from koda_ray.types import new_id, now
 
 __all__ = ["BROKEN"]
@@ -19,7 +19,7 @@ __all__ = ["BROKEN"]
 def _again() -> None:
     """Run a call that was cut off once more, whatever its effect."""
 
-    def next_step(record: ToolCallRecord | None, effect_now: Effect, *, max_attempts: int) -> Step:
+    def next_step(record: ToolCallRecord | None, effect_now: SideEffect, *, max_attempts: int) -> Step:
         step = ledger.next_step(record, effect_now, max_attempts=max_attempts)
         return "run" if step == "seal" else step
 

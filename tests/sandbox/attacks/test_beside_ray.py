@@ -21,7 +21,7 @@ from koda_ray.console.server import OwnServer
 from koda_ray.render.tasks import CHROMIUM_RESOURCE, URGENT_RESOURCE
 from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.egress.rules import EgressRules
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.serve import ray_folder
 from tests.sandbox.conftest import AnyProvider, AnySandbox, gvisor_too
@@ -138,7 +138,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
 
 @pytest.fixture
 async def provider(
-    kind: str, boxes: Path, limits: Limits, request: pytest.FixtureRequest
+    kind: str, boxes: Path, limits: ResourceLimits, request: pytest.FixtureRequest
 ) -> AsyncIterator[AnyProvider]:
     """One whose owner has gone as far as to list the machine itself as what sandboxes may reach."""
     egress = EgressRules.parse(["localhost", "127.0.0.1", socket.gethostname().lower(), *_addresses(socket.AF_INET)])

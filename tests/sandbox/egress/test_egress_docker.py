@@ -17,7 +17,7 @@ import pytest
 from koda_ray.config import REPO_ROOT
 from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.tmux import SERVER, Tmux
 from tests.sandbox.conftest import MB, Base, built_image, write_packages, write_template
 from tests.sandbox.egress.conformance import GET, WayOutConformance, fetch, proxy_of, told
@@ -41,7 +41,7 @@ async def provider(
     boxes: Path,
     docker_address: str,
     docker_image: str,
-    limits: Limits,
+    limits: ResourceLimits,
     docker_leftovers: DockerLeftovers,
 ) -> AsyncIterator[DockerProvider]:
     made = DockerProvider(
@@ -186,7 +186,7 @@ async def test_a_real_npm_installs_into_the_project(
     boxes: Path,
     docker_address: str,
     docker_base: Base,
-    limits: Limits,
+    limits: ResourceLimits,
     leftovers: DockerLeftovers,
     certificate: tuple[Path, Path],
     tmp_path: Path,

@@ -21,7 +21,7 @@ from koda_ray.errors import KodaError, SandboxNotFound
 from koda_ray.sandbox import cgroup
 from koda_ray.sandbox.egress.audit import EgressEvent
 from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
-from koda_ray.sandbox.limits import Limits
+from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
 from tests.sandbox.conftest import MB
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.needs("netns")]
 
 
 @pytest.fixture
-def provider(boxes: Path, template: Path, node_modules: Path, limits: Limits) -> LocalProvider:
+def provider(boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits) -> LocalProvider:
     return LocalProvider(
         root=boxes,
         template=template,
@@ -115,7 +115,13 @@ async def test_where_memory_is_short_its_proxy_is_the_last_to_go(names: NameServ
 
 @pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
 async def test_whoever_destroys_a_sandbox_ends_its_proxy(
-    names: NameServer, boxes: Path, template: Path, node_modules: Path, limits: Limits, leftovers: Leftovers, soft: bool
+    names: NameServer,
+    boxes: Path,
+    template: Path,
+    node_modules: Path,
+    limits: ResourceLimits,
+    leftovers: Leftovers,
+    soft: bool,
 ) -> None:
     rules = EgressRules.parse(["site.test"])
     owner, other = (
