@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -32,6 +33,48 @@ def test_imports_go_downwards_only() -> None:
         [str(program), "--no-cache"], cwd=REPO_ROOT, capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+_ONE_NAME = {
+    "Answer": "a person's command, and its body on the wire, whose name is API",
+    "Approve": "a person's command, and its body on the wire, whose name is API",
+    "Refuse": "a person's command, and its body on the wire, whose name is API",
+    "Reject": "a person's command, and its body on the wire, whose name is API",
+    "Rewind": "a person's command, and its body on the wire, whose name is API",
+    "Message": "a turn of a conversation; on the wire, whose names are API, a person's words; a frame of a sandbox's",
+    "Usage": "what a model call used; on the wire, whose names are API, what all of somebody's calls did",
+}
+"""Names that several modules have for what is theirs, and why; everywhere else a name is one idea."""
+
+
+def test_the_name_of_a_class_is_one_idea() -> None:
+    homes: dict[str, set[str]] = {}
+    for name in _MODULES:
+        tree = ast.parse(_path(name).read_text())
+        for node in tree.body:
+            if (found := _type_named(node)) is not None and not found.startswith("_"):
+                homes.setdefault(found, set()).add(name)
+    shared = {found: modules for found, modules in homes.items() if len(modules) > 1}
+    assert shared.keys() == _ONE_NAME.keys(), {f: m for f, m in shared.items() if f not in _ONE_NAME} or "none any more"
+
+
+def _type_named(node: ast.stmt) -> str | None:
+    """The name of a class or of a type alias; an alias for a parameter of a command or a route is none."""
+    if isinstance(node, ast.ClassDef):
+        return node.name
+    target = (
+        node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
+    )
+    if not isinstance(target, ast.Name) or not re.fullmatch(r"[A-Z]\w*[a-z]\w*", target.id):
+        return None
+    value = node.value  # type: ignore[attr-defined]
+    plain = isinstance(value, ast.Subscript | ast.BinOp | ast.Name)
+    return target.id if plain and not ast.unparse(value).startswith("Annotated[") else None
+
+
+def _path(name: str) -> Path:
+    folder = REPO_ROOT / name.replace(".", "/")
+    return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
 
 
 def _load(name: str) -> ModuleType:
