@@ -13,8 +13,8 @@ from koda_ray.sandbox.docker import DockerProvider
 from tests.sandbox.conftest import node_modules, template
 from tests.sandbox.e2b import server
 from tests.sandbox.e2b_server import API_KEY, E2BServer
+from tests.sandbox.test_archives import FILE, LINK, zip_of
 
-from .test_archives import FILE, LINK, zip_of
 from .world import world
 
 __all__ = ["node_modules", "server", "template"]

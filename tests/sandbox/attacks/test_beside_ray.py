@@ -25,6 +25,7 @@ from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.serve import ray_folder
 from tests.sandbox.conftest import AnyProvider, AnySandbox, gvisor_too
+from tests.sandbox.leftovers import Leftovers
 from tests.sandbox.refusals import refusals
 
 pytestmark = [pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.sandbox]
@@ -137,24 +138,26 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
 
 
 @pytest.fixture
-async def provider(
-    kind: str, boxes: Path, limits: ResourceLimits, request: pytest.FixtureRequest
-) -> AsyncIterator[AnyProvider]:
-    """One whose owner has gone as far as to list the machine itself as what sandboxes may reach."""
+def made(
+    kind: str, boxes: Path, limits: ResourceLimits, leftovers: Leftovers, request: pytest.FixtureRequest
+) -> AnyProvider:
+    """A provider whose owner has gone as far as to list the machine itself as what sandboxes may reach."""
     egress = EgressRules.parse(["localhost", "127.0.0.1", socket.gethostname().lower(), *_addresses(socket.AF_INET)])
-    made: AnyProvider
     if kind == "local":
         template, packages = request.getfixturevalue("template"), request.getfixturevalue("node_modules")
-        made = LocalProvider(root=boxes, template=template, node_modules=packages, limits=limits, egress=egress)
-    else:
-        made = DockerProvider(
-            root=boxes,
-            image=request.getfixturevalue("docker_image"),
-            limits=limits,
-            egress=egress,
-            runtime="runsc" if kind == "gvisor" else None,
-            address=request.getfixturevalue("docker_address"),
-        )
+        return LocalProvider(root=boxes, template=template, node_modules=packages, limits=limits, egress=egress)
+    return DockerProvider(
+        root=boxes,
+        image=request.getfixturevalue("docker_image"),
+        limits=limits,
+        egress=egress,
+        runtime="runsc" if kind == "gvisor" else None,
+        address=request.getfixturevalue("docker_address"),
+    )
+
+
+@pytest.fixture
+async def provider(made: AnyProvider) -> AsyncIterator[AnyProvider]:
     yield made
     await made.close()
 
