@@ -12,14 +12,26 @@ from koda_ray.studio.offline.find import find_aspect, find_style, normalise
 from koda_ray.studio.offline.language import choices
 from koda_ray.types import MAX_DURATION_S, MIN_SCENE_S
 
-__all__ = ["ANSWERS", "apply_answer", "apply_options"]
+__all__ = ["ANSWERS", "apply_answer", "apply_options", "own_words_of", "with_own_words"]
 
 ANSWERS: dict[str, tuple[str, str]] = {id_: (label, about) for id_, label, about in choices("styles")}
 """The style question's options: id to label and description."""
 
+_OWN_WORDS = " — "
+
 _LENGTHS = {"length-300": 300.0, "length-60": 60.0, "length-30": 30.0, "length-15": 15.0}
 _NO_STYLE = ("words", "drawn", "other", "custom", "retry", "again")
 """Options that settle that a style was asked for, and not which."""
+
+
+def with_own_words(style: str, words: str) -> str:
+    """Return a plan's style with what the person said of it in their own words."""
+    return f"{style}{_OWN_WORDS}{words[:300]}" if words else style
+
+
+def own_words_of(style: str) -> str:
+    """Return the person's own words that a plan's style keeps; the session keeps no answer but the last."""
+    return style.partition(_OWN_WORDS)[2]
 
 
 def apply_answer(brief: Brief, words: str) -> Brief:

@@ -107,8 +107,3 @@ class Brief:
         """The picture's shape, for staging."""
         ratio = self.width / self.height
         return "wide" if ratio > 1.2 else "tall" if ratio < 0.84 else "square"
-
-    @property
-    def cjk(self) -> bool:
-        """Whether lines break between characters rather than between words."""
-        return self.language in ("ja", "zh")

@@ -8,28 +8,22 @@ line in one file, and a step that is repeated repeats its bytes.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from pydantic import ValidationError
 
 from koda_ray.errors import ModelError
-from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.films.base import Film, timing_of
 from koda_ray.studio.offline.language import said
 from koda_ray.studio.offline.palette import palette_for
 from koda_ray.studio.offline.plan import make_plan
 from koda_ray.studio.offline.project import STATE_PATH, film_files
 from koda_ray.studio.offline.subject import subject_of
-from koda_ray.studio.offline.understand import parse_brief
+from koda_ray.studio.offline.understand import Course, Said, answers_of, understand
 from koda_ray.types import Plan
 
 __all__ = ["answer_request", "film_of", "generate_files"]
-
-_ABOUT = re.compile(r"(\d+(?:\.\d+)?) s, (\d+)x(\d+), (\d+) fps")
 
 
 def _plan_of(request: Mapping[str, object]) -> Plan | None:
@@ -46,24 +40,34 @@ def _strings(value: object) -> list[str]:
     return [str(item) for item in cast("list[object]", value)] if isinstance(value, list) else []
 
 
-def _settled(brief: Brief, plan: Plan, feedback: list[str], about: str) -> Brief:
-    """Take length and size from the plan, and from change requests that came after it."""
-    stated = _ABOUT.search(about)
-    plain = replace(brief, duration_s=plan.total_duration, width=plan.width, height=plan.height, fps=plan.fps)
-    if stated:
-        seconds, width, height, fps = stated.groups()
-        return replace(plain, duration_s=float(seconds), width=int(width), height=int(height), fps=int(fps))
-    changed = plain
-    for words in feedback:
-        changed, _ = apply_feedback(changed, words)
-    lengths = any(apply_feedback(plain, words)[0].duration_s != plain.duration_s for words in feedback)
-    sizes = any(apply_feedback(plain, words)[0].width != plain.width for words in feedback)
-    return replace(
-        plain,
-        duration_s=brief.duration_s if lengths else plain.duration_s,
-        width=brief.width if sizes else plain.width,
-        height=brief.height if sizes else plain.height,
+def _course(request: Mapping[str, object], plan: Plan | None) -> Course:
+    style, answer, options = request.get("style"), request.get("answer"), request.get("options")
+    answers = answers_of(
+        style if isinstance(style, str) and style else None,
+        answer if isinstance(answer, str) and answer else None,
+        plan=plan,
     )
+    assets = cast("list[object]", request.get("assets") or [])
+    return understand(
+        Said(
+            prompt=str(request.get("prompt") or ""),
+            answers=answers,
+            options=cast("dict[str, object]", options) if isinstance(options, dict) else {},
+            feedback=tuple(_strings(request.get("feedback"))),
+            assets=[cast("dict[str, str]", asset) for asset in assets if isinstance(asset, dict)],
+        )
+    )
+
+
+def _film(course: Course, plan: Plan | None) -> Film:
+    brief = course.agreed(plan) if plan else course.brief
+    scenes = (plan or make_plan(brief)).scenes
+    timing = timing_of([scene.duration for scene in scenes], brief.duration_s)
+    subject = subject_of(brief)
+    film = subject.film(brief, timing, palette_for(brief))
+    if subject.zoom is not None:
+        film.zoom = round(max(0.5, min(subject.zoom, brief.scale)), 3)
+    return film
 
 
 def film_of(request: Mapping[str, object]) -> Film:
@@ -73,28 +77,7 @@ def film_of(request: Mapping[str, object]) -> Film:
         ModelError: The request's plan is not a plan.
     """
     plan = _plan_of(request)
-    feedback = _strings(request.get("feedback"))
-    assets = [
-        cast("dict[str, str]", a) for a in cast("list[object]", request.get("assets") or []) if isinstance(a, dict)
-    ]
-    style = plan.style if plan else request.get("style")
-    brief = parse_brief(
-        str(request.get("prompt") or ""),
-        style=style if isinstance(style, str) else None,
-        feedback=feedback,
-        assets=assets,
-    )
-    if plan is None:
-        plan = make_plan(brief)
-    else:
-        about = str(request.get("description") or "")
-        brief = _settled(brief, plan, feedback, about)
-    timing = timing_of([scene.duration for scene in plan.scenes], brief.duration_s)
-    subject = subject_of(brief)
-    film = subject.film(brief, timing, palette_for(brief))
-    if subject.zoom is not None:
-        film.zoom = round(max(0.5, min(subject.zoom, brief.scale)), 3)
-    return film
+    return _film(_course(request, plan), plan)
 
 
 def generate_files(request: Mapping[str, object]) -> dict[str, str]:
@@ -111,7 +94,9 @@ def generate_files(request: Mapping[str, object]) -> dict[str, str]:
     Raises:
         ModelError: The task or the plan is not one.
     """
-    film = film_of(request)
+    plan = _plan_of(request)
+    course = _course(request, plan)
+    film = _film(course, plan)
     task = request.get("task")
     existing = request.get("files")
     have = cast("dict[str, object]", existing) if isinstance(existing, dict) else {}
@@ -130,22 +115,18 @@ def generate_files(request: Mapping[str, object]) -> dict[str, str]:
     files = film_files(film, until=None)
     changed = {path: text for path, text in files.items() if have.get(path) != text}
     if task == "modify_existing" and not request.get("errors"):
-        return {path: text for path, text in changed.items() if _ours(path, text, have, request)}
+        earlier = [film_files(_film(course.until(n), plan), until=None) for n in range(len(course.changes))]
+        return {path: text for path, text in changed.items() if _ours(path, text, have, earlier)}
     return changed
 
 
-def _ours(path: str, text: str, have: Mapping[str, object], request: Mapping[str, object]) -> bool:
+def _ours(path: str, text: str, have: Mapping[str, object], earlier: Sequence[Mapping[str, str]]) -> bool:
     """Return whether a file may be replaced: a person's own edit stays where the change does not concern that file.
 
-    What is there is ours where it is missing or equals what some earlier request was answered with.
+    What is there is ours where it is missing or equals what some ``earlier`` request was answered with.
     """
     if path not in have:
         return True
-    feedback = _strings(request.get("feedback"))
-    earlier = [
-        film_files(film_of({**request, "feedback": feedback[:n], "description": ""}), until=None)
-        for n in range(len(feedback))
-    ]
     if not earlier or any(files.get(path) == have[path] for files in earlier):
         return True
     return earlier[-1].get(path) != text

@@ -10,21 +10,20 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from pydantic import JsonValue
 
 from koda_ray.llm.base import Message
-from koda_ray.studio.offline.answer import ANSWERS, apply_answer, apply_options
+from koda_ray.studio.offline.answer import ANSWERS, with_own_words
 from koda_ray.studio.offline.brief import Brief, Impossible
 from koda_ray.studio.offline.conflict import conflicts_in_change
 from koda_ray.studio.offline.extract import find_length
-from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.find import find_impossible
 from koda_ray.studio.offline.language import choices, said
-from koda_ray.studio.offline.parse import parse_prompt
 from koda_ray.studio.offline.plan import describe_plan, make_plan, notes_of
+from koda_ray.studio.offline.understand import Change, Course, Said, answers_of, understand
 from koda_ray.types import MAX_DURATION_S, Plan
 
 __all__ = ["Call", "SeenSession", "Turn", "next_turn", "read_state"]
@@ -195,40 +194,32 @@ def next_turn(messages: Sequence[Message], system: Sequence[str] = ()) -> Turn:
     approvals = [e for e in past if e.call.name == "request_approval" and e.result is not None]
     latest = _object(approvals[-1].result or "") if approvals else {}
     about_plan = bool(approvals) and approvals[-1].call.input.get("type") == "plan"
-    brief, words = _understood(view, approvals)
+    course, words = _understood(view, approvals)
     accepted = view.plan_accepted or (about_plan and latest.get("status") == "accepted")
     if not accepted:
         if _stuck(past, "request_approval", _last_stop(messages)):
             return Turn(said("failed.request", why=_why(past)))
-        return _before_execution(view, brief, words, latest, about_plan, bool(approvals), calls)
-    return _execute(view, brief, past, _last_stop(messages), calls)
+        return _before_execution(view, course.brief, words, latest, about_plan, bool(approvals), calls)
+    return _execute(view, course, past, _last_stop(messages), calls)
 
 
-def _understood(view: SeenSession, approvals: Sequence[_Exchange]) -> tuple[Brief, str]:
-    """Return the brief of everything said, and the free words of the last answer."""
-    brief = apply_options(parse_prompt(view.prompt, assets=view.assets), view.options)
-    answers: list[str] = []
-    feedback = list(view.feedback)
-    for exchange in approvals:
-        result = _object(exchange.result or "")
-        if result.get("status") == "answered":
-            answers += [a for a in (_text(result.get("optionId")), _text(result.get("text"))) if a]
-        elif result.get("status") in ("changes", "rejected"):
-            request = _text(result.get("feedback"))
-            if request and request not in feedback:
-                feedback.append(request)
-    answers += [a for a in (view.style, view.answer) if a]
-    words = ""
-    for answer in dict.fromkeys(a.strip() for a in answers):
-        brief = apply_answer(brief, answer)
-        known = answer.casefold() in {*ANSWERS, *(label.casefold() for label, _ in ANSWERS.values())}
-        if not known and not re.fullmatch(r"[a-z]+(-\d+)?", answer):
-            words = answer
-    for request in feedback:
-        brief, _ = apply_feedback(brief, request)
-    if answers and brief.style_heard == "unknown":
-        brief = replace(brief, style_heard="inferred")
-    return brief, words
+def _understood(view: SeenSession, approvals: Sequence[_Exchange]) -> tuple[Course, str]:
+    """Return the course of everything said, and the free words of the last answer that had some."""
+    results = [_object(exchange.result or "") for exchange in approvals]
+    earlier = [
+        words
+        for result in results
+        if result.get("status") == "answered"
+        for words in (_text(result.get("optionId")), _text(result.get("text")))
+        if words
+    ]
+    answers = answers_of(view.style, view.answer, plan=view.plan, earlier=earlier)
+    known = {*ANSWERS, *(label.casefold() for label, _ in ANSWERS.values())}
+    free = [a for a in answers if a.casefold() not in known and not re.fullmatch(r"[a-z]+(-\d+)?", a)]
+    said_so_far = Said(
+        prompt=view.prompt, answers=answers, options=view.options, feedback=view.feedback, assets=view.assets
+    )
+    return understand(said_so_far), free[-1] if free else ""
 
 
 def _stuck(past: Sequence[_Exchange], name: str, since: int) -> bool:
@@ -300,8 +291,7 @@ def _before_execution(
     if conflict and latest.get("status") == "changes":
         calls.add("send_message", content=conflict)
     plan = make_plan(brief)
-    if words:
-        plan = plan.model_copy(update={"style": f"{plan.style} — {words[:300]}"})
+    plan = plan.model_copy(update={"style": with_own_words(plan.style, words)})
     count = len(plan.scenes)
     calls.add("set_thinking", message=said("thinking.plan", count=count) if count > 1 else said("thinking.plan_one"))
     calls.add(
@@ -329,7 +319,8 @@ def _initial_todos(plan: Plan, version: int) -> list[JsonValue]:
 _TODO = re.compile(r"v(\d+)-(setup|finish|change|preview|scene-(\d+))$")
 
 
-def _execute(view: SeenSession, brief: Brief, past: Sequence[_Exchange], stopped: int, calls: _Calls) -> Turn:
+def _execute(view: SeenSession, course: Course, past: Sequence[_Exchange], stopped: int, calls: _Calls) -> Turn:
+    brief = course.brief
     plan = view.plan or make_plan(brief)
     version = len(view.feedback)
     ours = [(id_, status) for id_, status in view.todos if _TODO.fullmatch(id_)]
@@ -341,7 +332,7 @@ def _execute(view: SeenSession, brief: Brief, past: Sequence[_Exchange], stopped
         calls.add("set_thinking", message=said("thinking.begin"))
         return calls.turn()
     if known < version:
-        return _take_feedback(view, brief, known, version, ours, calls)
+        return _take_feedback(view, course, known, version, ours, calls)
     todo = next(((id_, status) for id_, status in ours if status != "done"), None)
     finished: list[tuple[str, str]] = []
     pending = [t for t in ours if t[1] != "done"]
@@ -403,7 +394,9 @@ def _work(id_: str, view: SeenSession, brief: Brief, plan: Plan, calls: _Calls) 
     """Add the calls that do a todo."""
     match = _TODO.fullmatch(id_)
     kind = match.group(2) if match else "preview"
-    about = f"{brief.duration_s:g} s, {brief.width}x{brief.height}, {brief.fps} fps, {plan.style}"
+    about = said(
+        "todo.about", seconds=brief.duration_s, width=brief.width, height=brief.height, fps=brief.fps, style=plan.style
+    )
     if kind == "setup":
         calls.add("set_thinking", message=said("thinking.setup"))
         calls.add("generate_code", task="initial_setup", description=about)
@@ -445,13 +438,14 @@ def _unhandled(view: SeenSession, id_: str) -> Iterator[str]:
 
 
 def _take_feedback(
-    view: SeenSession, brief: Brief, known: int, version: int, ours: Sequence[tuple[str, str]], calls: _Calls
+    view: SeenSession, course: Course, known: int, version: int, ours: Sequence[tuple[str, str]], calls: _Calls
 ) -> Turn:
     """Answer new change requests: say how they are read, keep unfinished steps, add the change and a preview."""
-    for request in view.feedback[known:]:
-        calls.add("send_message", content=_reading(view, request))
+    for change in course.changes[known:]:
+        calls.add("send_message", content=_reading(change))
     labels = {
-        t["id"]: t["label"] for t in cast("list[dict[str, str]]", _initial_todos(view.plan or make_plan(brief), 0))
+        t["id"]: t["label"]
+        for t in cast("list[dict[str, str]]", _initial_todos(view.plan or make_plan(course.brief), 0))
     }
     kept: list[JsonValue] = []
     for id_, status in ours:
@@ -466,25 +460,18 @@ def _take_feedback(
     return calls.turn()
 
 
-def _reading(view: SeenSession, request: str) -> str:
+def _reading(change: Change) -> str:
     """Say what a change request will do: how a contradiction is read, what was understood, or what was not."""
-    length = find_length(request)
-    if (why := find_impossible(request, length.seconds if length else None)) is not None:
+    length = find_length(change.words)
+    if (why := find_impossible(change.words, length.seconds if length else None)) is not None:
         options = ", ".join(said("reading.quoted", words=label) for _, label, _ in choices(f"instead.{why}"))
         return said("reading.impossible", reason=_refusal(why).rsplit(". ", 1)[0], options=options)
-    index = view.feedback.index(request)
-    before = apply_options(parse_prompt(view.prompt, assets=view.assets), view.options)
-    for answer in dict.fromkeys(a for a in (view.style, view.answer) if a):
-        before = apply_answer(before, answer)
-    for earlier in view.feedback[:index]:
-        before, _ = apply_feedback(before, earlier)
-    _, done = apply_feedback(before, request)
-    conflict = " ".join(c.reading for c in conflicts_in_change(request))
+    conflict = " ".join(c.reading for c in conflicts_in_change(change.words))
     if conflict:
         return said("reading.conflict", conflict=conflict)
-    if done:
-        return said("reading.changing", changes=", ".join(done))
-    return said("reading.unknown", words=request[:120], vocabulary=said("vocabulary"))
+    if change.done:
+        return said("reading.changing", changes=", ".join(change.done))
+    return said("reading.unknown", words=change.words[:120], vocabulary=said("vocabulary"))
 
 
 def _farewell(brief: Brief, plan: Plan) -> str:

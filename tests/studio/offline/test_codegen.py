@@ -161,6 +161,32 @@ def test_a_persons_own_keyframes_survive_a_change_that_does_not_concern_them() -
     assert "src/theme.ts" in changed
 
 
+def test_what_a_request_is_described_as_changes_nothing() -> None:
+    """Length, size and rate come from the plan and the changes, never out of a sentence."""
+    plain = generate_files(request())
+    assert generate_files(request(description="9 s, 1080x1920, 24 fps, Cinematic & dramatic")) == plain
+
+
+def test_curves_that_were_agreed_with_the_plan_leave_the_style_alone() -> None:
+    """The plan says "Playful & bouncy, smooth curves"; the code hears of the curves where they were asked for."""
+    plan = make_plan(parse_brief(BALL, feedback=["faster but also smoother"])).model_dump(mode="json", by_alias=True)
+    assert plan["style"] == "Playful & bouncy, smooth curves"
+    film = film_of(request(plan=plan, feedback=["faster but also smoother"], style=plan["style"]))
+    assert (film.brief.style, film.brief.easing) == ("playful", "smooth")
+
+
+def test_a_change_of_the_height_alone_is_followed() -> None:
+    film = film_of(request("bouncing ball, square", feedback=["make it vertical"]))
+    assert (film.brief.width, film.brief.height) == (1080, 1920)
+
+
+def test_settings_of_the_request_hold_at_every_step() -> None:
+    options = {"duration": 7.0, "aspect": "9:16", "fps": 30}
+    plan = make_plan(parse_brief(BALL, options=options)).model_dump(mode="json", by_alias=True)
+    film = film_of(request(plan=plan, options=options, feedback=["twice as long"], task="create_scene", scene=1))
+    assert (film.timing.total, film.brief.width, film.brief.fps) == (14.0, 1080, 30)
+
+
 def test_longer_means_longer_scenes_and_the_pace_stays() -> None:
     short = film_of(request())
     long = film_of(request(feedback=["make it 10 seconds"]))

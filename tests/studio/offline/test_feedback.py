@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from koda_ray.studio import offline
 from koda_ray.studio.offline import parse_brief
 from koda_ray.studio.offline.answer import apply_answer
 from koda_ray.studio.offline.brief import Brief
@@ -11,6 +14,7 @@ from koda_ray.studio.offline.conflict import conflicts_in_change
 from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.subject import own
 from koda_ray.studio.offline.subjects.charting import Figures
+from koda_ray.studio.offline.understand import Said, understand
 
 BALL = "Create a bouncing ball animation, playful"
 
@@ -124,3 +128,15 @@ def test_a_length_beyond_the_limit_changes_nothing() -> None:
     brief = parse_brief("a bouncing ball, playful")
     after = parse_brief("a bouncing ball, playful", feedback=("make it a two-hour film",))
     assert after.duration_s == brief.duration_s
+
+
+def test_changes_are_applied_in_one_place() -> None:
+    """Answers in own words bring changes along; all else asks `understand`, which applies each once."""
+    root = Path(str(offline.__file__)).parent
+    users = {path.name for path in root.rglob("*.py") if "import apply_feedback" in path.read_text(encoding="utf-8")}
+    assert users == {"answer.py", "understand.py"}
+    course = understand(Said(prompt=BALL, feedback=("add another ball", "xyzzy", "add another ball")))
+    assert [change.brief.count for change in course.changes] == [2, 2, 3]
+    assert [change.done for change in course.changes] == [("2 of them",), (), ("3 of them",)]
+    assert course.until(1).brief == course.changes[0].brief
+    assert course.until(0).brief == course.opening == parse_brief(BALL)

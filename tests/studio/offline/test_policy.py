@@ -190,3 +190,37 @@ async def test_free_words_of_an_answer_reach_the_code() -> None:
     await desk.run()
     assert "red" in desk.state["plan"]["style"]
     assert "#E5322D" in desk.files["src/theme.ts"]
+
+
+async def test_an_answer_nobody_can_read_changes_neither_plan_nor_picture() -> None:
+    plain = Desk(BALL, answers=[{"status": "answered", "optionId": "playful"}])
+    odd = Desk(BALL, answers=[{"status": "answered", "text": "whatever you like"}])
+    await plain.run()
+    await odd.run()
+    assert odd.files == plain.files
+
+
+async def test_the_same_change_again_is_said_to_do_what_it_does_then() -> None:
+    desk = Desk(f"{BALL}, playful")
+    await desk.run()
+    desk.change("add another ball")
+    await desk.run()
+    desk.change("add another ball")
+    await desk.run()
+    assert [m["content"] for m in desk.calls("send_message")] == ["Changing: 2 of them.", "Changing: 3 of them."]
+
+
+async def test_own_words_of_an_earlier_answer_stay_when_the_style_is_chosen_anew() -> None:
+    """The session keeps the last answer alone; the plan keeps the words of the one before."""
+    desk = Desk(
+        BALL,
+        answers=[
+            {"status": "answered", "text": "elegant, red, on white background"},
+            {"status": "rejected"},
+            {"status": "answered", "optionId": "cinematic"},
+        ],
+    )
+    await desk.run()
+    assert desk.state["plan"]["style"].startswith("Cinematic & dramatic")
+    assert "#E5322D" in desk.files["src/theme.ts"]
+    assert "mood={'cinematic'}" in desk.files["src/scenes/BounceScene.tsx"]
