@@ -12,12 +12,12 @@ from koda_ray.state.storage import unit_key
 from koda_ray.state.store import ChunkRecord, JobRecord
 from koda_ray.types import now
 
-__all__ = ["Pace", "chunk_of", "progress_words", "result_words", "start_words"]
+__all__ = ["ProgressPace", "chunk_of", "progress_words", "result_words", "start_words"]
 
 _TELL_EVERY_S = 0.4
 
 
-class Pace:
+class ProgressPace:
     """Tells when progress is announced: when the stage changes, and otherwise no more often than every 0.4 seconds."""
 
     def __init__(self) -> None:

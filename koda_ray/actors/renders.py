@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
-from koda_ray.actors.job_words import Pace, chunk_of, progress_words, result_words, start_words
+from koda_ray.actors.job_words import ProgressPace, chunk_of, progress_words, result_words, start_words
 from koda_ray.actors.spending import RenderMinutes
 from koda_ray.agent.purse import Purse
 from koda_ray.errors import BudgetExceeded, Cancelled, KodaError, NotFound, PageError, PageNotReady, RenderError
@@ -199,7 +199,7 @@ class _Watch:
         self._cause_id = cause_id
         self._minutes = minutes
         self._purse = purse
-        self._pace = Pace()
+        self._pace = ProgressPace()
 
     async def progress(self, progress: Progress) -> None:
         if not self._pace.is_due(progress):

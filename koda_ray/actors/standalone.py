@@ -15,7 +15,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from koda_ray.actors.job_words import Pace, chunk_of, progress_words, result_words, start_words
+from koda_ray.actors.job_words import ProgressPace, chunk_of, progress_words, result_words, start_words
 from koda_ray.actors.spending import RenderMinutes
 from koda_ray.agent.purse import Purse
 from koda_ray.errors import BudgetExceeded, Cancelled, Fenced, KodaError, NotFound, RenderError
@@ -83,7 +83,7 @@ class StandaloneRender:
         self._row: JobRecord | None = None
         self._running: asyncio.Task[None] | None = None
         self._lost = False
-        self._pace = Pace()
+        self._pace = ProgressPace()
 
     async def start(self) -> None:
         """Take the row, and begin.

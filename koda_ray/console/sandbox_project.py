@@ -17,7 +17,7 @@ from koda_ray.console.text import clean, size
 from koda_ray.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from koda_ray.sandbox.archives import Project
+    from koda_ray.sandbox.archives import ProjectFiles
     from koda_ray.sandbox.base import PreviewEndpoint, Skip
     from koda_ray.sandbox.build import BuildProblem, BuildResult
     from koda_ray.sandbox.screenshot import Screenshot
@@ -33,7 +33,7 @@ def snapshot(sandbox: str, out: Path) -> None:
     from koda_ray.sandbox.archives import pack
     from koda_ray.sandbox.own_project import take_out
 
-    async def work(workshop: Workshop) -> tuple[Project, dict[str, Skip]]:
+    async def work(workshop: Workshop) -> tuple[ProjectFiles, dict[str, Skip]]:
         return await take_out(workshop, sandbox)
 
     project, left_out = with_workshop(work)
@@ -61,7 +61,7 @@ def restore(sandbox: str, file: Path) -> None:
 
 def build(sandbox: str, out: Path | None, *, types: bool) -> None:
     """Build a project; raises Left where it does not build, after saying why."""
-    from koda_ray.sandbox.archives import Project, pack
+    from koda_ray.sandbox.archives import ProjectFiles, pack
     from koda_ray.sandbox.build import build as built
 
     async def work(workshop: Workshop) -> BuildResult:
@@ -75,7 +75,7 @@ def build(sandbox: str, out: Path | None, *, types: bool) -> None:
     total = size(sum(map(len, done.files.values())))
     typer.echo(f"built in {done.duration_s:.1f} s: {len(done.files)} files, {total}")
     if out is not None:
-        _write(out, lambda file: pack(Project(files=done.files), file))
+        _write(out, lambda file: pack(ProjectFiles(files=done.files), file))
         typer.echo(str(out))
 
 

@@ -14,7 +14,7 @@ from typing import IO
 from koda_ray.errors import InvalidInput
 from koda_ray.sandbox.policy import PLAIN_FOLDER_MODE, PLAIN_MODE
 
-__all__ = ["MAX_FILES", "MAX_PROJECT_BYTES", "MAX_UNPACKED_BYTES", "Project", "pack", "read_project", "unpack"]
+__all__ = ["MAX_FILES", "MAX_PROJECT_BYTES", "MAX_UNPACKED_BYTES", "ProjectFiles", "pack", "read_project", "unpack"]
 
 MAX_FILES = 50_000
 MAX_UNPACKED_BYTES = 2 * 1024**3
@@ -27,7 +27,7 @@ _MAX_FOLLOWED = 40  # links that lead to links, as the kernel has it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Project:
+class ProjectFiles:
     """A project's files with what ``Sandbox.restore`` takes beside them."""
 
     files: Mapping[str, bytes]
@@ -35,7 +35,7 @@ class Project:
     folders: Sequence[str] = ()
 
 
-def pack(project: Project, file: IO[bytes]) -> None:
+def pack(project: ProjectFiles, file: IO[bytes]) -> None:
     """Write a project into an open file as a zip; blocks. The same files make the same bytes: no entry has a time."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted({*project.files, *project.folders, *project.modes}):
@@ -50,7 +50,7 @@ def pack(project: Project, file: IO[bytes]) -> None:
                 archive.writestr(info, b"")
 
 
-def read_project(archive: Path) -> Project:
+def read_project(archive: Path) -> ProjectFiles:
     """Read a zip as the files of a project; blocks.
 
     Args:
@@ -84,7 +84,7 @@ def read_project(archive: Path) -> Project:
     both = next((path for path in folders if path in files), None)
     if both is not None:
         raise _two_things(PurePosixPath(both))
-    return Project(files=files, modes=modes, folders=folders)
+    return ProjectFiles(files=files, modes=modes, folders=folders)
 
 
 @contextmanager

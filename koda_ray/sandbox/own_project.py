@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from koda_ray.errors import Conflict, ServerFailed
-from koda_ray.sandbox.archives import Project
+from koda_ray.sandbox.archives import ProjectFiles
 from koda_ray.sandbox.base import PREVIEW_BASE, PreviewEndpoint
 from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, dev_server, ended, late
 
@@ -28,7 +28,7 @@ _ASK_EVERY_S = 0.2
 _LAST_LINES_BYTES = 4096
 
 
-async def take_out(workshop: Workshop, sandbox_id: str) -> tuple[Project, dict[str, Skip]]:
+async def take_out(workshop: Workshop, sandbox_id: str) -> tuple[ProjectFiles, dict[str, Skip]]:
     """Read a project's files, without what is built or installed.
 
     Returns:
@@ -39,10 +39,10 @@ async def take_out(workshop: Workshop, sandbox_id: str) -> tuple[Project, dict[s
         SandboxError: As ``Sandbox.snapshot``.
     """
     found = await (await workshop.connect(sandbox_id)).snapshot()
-    return Project(files=found.changed, modes=found.modes, folders=found.folders), dict(found.skipped)
+    return ProjectFiles(files=found.changed, modes=found.modes, folders=found.folders), dict(found.skipped)
 
 
-async def put_back(workshop: Workshop, sandbox_id: str, project: Project) -> None:
+async def put_back(workshop: Workshop, sandbox_id: str, project: ProjectFiles) -> None:
     """Make a sandbox's project exactly these files; what `take_out` leaves out stays as it is.
 
     Raises:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koda_ray.errors import InvalidInput
-from koda_ray.sandbox.archives import Project, pack, read_project, unpack
+from koda_ray.sandbox.archives import ProjectFiles, pack, read_project, unpack
 
 LINK, FILE = 0o120777, 0o100644
 
@@ -105,7 +105,7 @@ _NAMES = st.lists(st.sampled_from(["a", "b", "ü x"]), min_size=1, max_size=3).m
 @given(st.dictionaries(_NAMES, st.tuples(st.binary(max_size=40), st.sampled_from([0o644, 0o755, 0o600]))))
 def test_a_project_that_is_packed_is_read_as_it_was(given_files: dict[str, tuple[bytes, int]]) -> None:
     names = {p: one for p, one in given_files.items() if not any(other.startswith(f"{p}/") for other in given_files)}
-    project = Project(
+    project = ProjectFiles(
         files={path: data for path, (data, _) in names.items()},
         modes={path: mode for path, (_, mode) in names.items()},
         folders=("empty", "e/mpty"),

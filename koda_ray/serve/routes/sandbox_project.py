@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
-from koda_ray.sandbox.archives import Project, pack, read_project
+from koda_ray.sandbox.archives import ProjectFiles, pack, read_project
 from koda_ray.sandbox.build import build, export
 from koda_ray.sandbox.own_project import put_back, start_preview, take_out
 from koda_ray.sandbox.scratch import scratch
@@ -100,7 +100,7 @@ async def build_sandbox(
 async def export_bundle(sandbox_id: SandboxId, workshop: OwnWorkshop, closing: Closing) -> Response:
     """Send what the last build left, `index.html` at its root: `POST /v1/renders` takes it as it is."""
     files = await export(await workshop.connect(sandbox_id))
-    return await _zip(Project(files=files), f"{sandbox_id}-bundle.zip", closing, {})
+    return await _zip(ProjectFiles(files=files), f"{sandbox_id}-bundle.zip", closing, {})
 
 
 @router.post(
@@ -140,13 +140,13 @@ async def preview_sandbox(
     return PreviewLink(url=f"{origin}/p/{token}/", expires_at=expires_at)
 
 
-async def _zip(project: Project, name: str, closing: AsyncExitStack, headers: dict[str, str]) -> Response:
+async def _zip(project: ProjectFiles, name: str, closing: AsyncExitStack, headers: dict[str, str]) -> Response:
     path = closing.enter_context(scratch()) / "packed.zip"
     await asyncio.to_thread(_pack, project, path)
     headers = headers | {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return FileResponse(path, media_type="application/zip", filename=name, headers=headers)
 
 
-def _pack(project: Project, path: Path) -> None:
+def _pack(project: ProjectFiles, path: Path) -> None:
     with path.open("xb") as file:
         pack(project, file)

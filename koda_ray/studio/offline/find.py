@@ -14,7 +14,7 @@ from koda_ray.studio.offline import extract, lexicon
 from koda_ray.studio.offline.brief import SIZES, Aspect, Direction, Heard, Impossible, Language, Style, known_style
 from koda_ray.studio.offline.colour import HEX, parse_hex
 from koda_ray.studio.offline.language import alternatives, expression, grouped, listed, said
-from koda_ray.studio.offline.subject import Counted
+from koda_ray.studio.offline.subject import Countable
 from koda_ray.types import MAX_DURATION_S
 
 __all__ = [
@@ -160,7 +160,7 @@ def find_impossible(text: str, seconds: float | None) -> Impossible | None:
     return next((why for why in _IMPOSSIBLE if expression(why).search(text)), None)
 
 
-def find_count(text: str, counted: Counted | None) -> tuple[int | None, str | None]:
+def find_count(text: str, counted: Countable | None) -> tuple[int | None, str | None]:
     """Return how many things are asked for, and a note where the figure had to be changed."""
     if counted is None:
         return None, None

@@ -23,7 +23,7 @@ from koda_ray.studio.offline.extract import find_length
 from koda_ray.studio.offline.find import find_impossible
 from koda_ray.studio.offline.language import choices, said
 from koda_ray.studio.offline.plan import describe_plan, make_plan, notes_of
-from koda_ray.studio.offline.understand import Change, Course, Said, answers_of, understand
+from koda_ray.studio.offline.understand import ChangeRequest, Course, Said, answers_of, understand
 from koda_ray.types import MAX_DURATION_S, Plan
 
 __all__ = ["Call", "SeenSession", "Turn", "next_turn", "read_state"]
@@ -460,7 +460,7 @@ def _take_feedback(
     return calls.turn()
 
 
-def _reading(change: Change) -> str:
+def _reading(change: ChangeRequest) -> str:
     """Say what a change request will do: how a contradiction is read, what was understood, or what was not."""
     length = find_length(change.words)
     if (why := find_impossible(change.words, length.seconds if length else None)) is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from koda_ray.studio.offline.palette import Palette
     from koda_ray.studio.offline.script import Script
 
-__all__ = ["LAST", "REGISTER", "Counted", "Subject", "own", "settle_duration", "subject_named", "subject_of"]
+__all__ = ["LAST", "REGISTER", "Countable", "Subject", "own", "settle_duration", "subject_named", "subject_of"]
 
 _Own = TypeVar("_Own")
 
@@ -28,7 +28,7 @@ LAST = 900
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
+class Countable:
     """Things that there may be several of.
 
     ``nouns`` is how a prompt calls them, ``again`` how a change request does, both as regular expressions; ``most`` is
@@ -52,7 +52,7 @@ class Subject:
     obvious: ClassVar[bool] = False
     """Whether the style goes without saying, so that nobody is asked for it."""
     length_s: ClassVar[float] = 5.0
-    counted: ClassVar[Counted | None] = None
+    counted: ClassVar[Countable | None] = None
     zoom: ClassVar[float | None] = None
     """How far the scene may grow before what has to be read comes too near to the edge; None: it has its own size."""
     letterboxed: ClassVar[bool] = False

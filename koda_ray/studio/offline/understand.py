@@ -16,7 +16,7 @@ from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.parse import parse_prompt
 from koda_ray.types import Plan
 
-__all__ = ["Change", "Course", "Said", "answers_of", "parse_brief", "understand"]
+__all__ = ["ChangeRequest", "Course", "Said", "answers_of", "parse_brief", "understand"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangeRequest:
     """A change request: its words, the brief after it, and what it did in words; nothing where no rule knew it."""
 
     words: str
@@ -44,7 +44,7 @@ class Course:
     """The brief before any change, and each change."""
 
     opening: Brief
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ChangeRequest, ...] = ()
 
     @property
     def brief(self) -> Brief:
@@ -105,10 +105,10 @@ def understand(said: Said) -> Course:
     if said.answers and brief.style_heard == "unknown":
         brief = replace(brief, style_heard="inferred")
     opening = brief
-    changes: list[Change] = []
+    changes: list[ChangeRequest] = []
     for words in said.feedback:
         brief, done = apply_feedback(brief, words)
-        changes.append(Change(words, brief, done))
+        changes.append(ChangeRequest(words, brief, done))
     return Course(opening, tuple(changes))
 
 

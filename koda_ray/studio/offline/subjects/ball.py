@@ -13,7 +13,7 @@ from koda_ray.studio.offline.films.stage import caption, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
-from koda_ray.studio.offline.subject import Counted, Subject
+from koda_ray.studio.offline.subject import Countable, Subject
 
 __all__ = ["Ball"]
 
@@ -40,7 +40,7 @@ class Ball(Subject):
     words = ("ball", "balls", "bouncing sphere", "ボール", "球", "まり", "kugel", "pelota", "balle", "小球")
     rank = 130
     style = "playful"
-    counted = Counted(nouns=r"balls?|spheres?", again=r"balls?")
+    counted = Countable(nouns=r"balls?|spheres?", again=r"balls?")
     letterboxed = True
 
     def claims(self, heard: Hearing) -> Iterable[int]:

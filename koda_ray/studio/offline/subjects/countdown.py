@@ -18,7 +18,7 @@ from koda_ray.studio.offline.palette import Palette, ink_on
 from koda_ray.studio.offline.script import Beat, Script
 from koda_ray.studio.offline.subject import Subject, own, settle_duration
 
-__all__ = ["Count", "Countdown", "Pace", "pace_of"]
+__all__ = ["Count", "Countdown", "CountdownPace", "pace_of"]
 
 _END_S = 2.0
 _MOST_ONE_A_SECOND = 60
@@ -55,7 +55,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Pace:
+class CountdownPace:
     """The numbers in the order in which they are shown, ``beat_s`` seconds each; ``step`` is from one to the next."""
 
     values: tuple[int, ...]
@@ -194,7 +194,7 @@ def _find_count(text: str) -> tuple[Count, str]:
     return Count(start, max(0, min(start - 1, stop))), " ".join(notes)
 
 
-def pace_of(brief: Brief, total_s: float) -> Pace:
+def pace_of(brief: Brief, total_s: float) -> CountdownPace:
     """Return the pace at which a count fits into a film.
 
     Args:
@@ -208,21 +208,21 @@ def pace_of(brief: Brief, total_s: float) -> Pace:
     step = 1 if numbers <= most else -(-(numbers - 1) // (most - 1))
     values = list(range(count.start, count.stop, -step))
     values.append(count.stop)
-    return Pace(tuple(values), min(1.0 / brief.speed, room / len(values)), step)
+    return CountdownPace(tuple(values), min(1.0 / brief.speed, room / len(values)), step)
 
 
-def _flickers(pace: Pace) -> bool:
+def _flickers(pace: CountdownPace) -> bool:
     return pace.beat_s < _MOST_FLASHES_S
 
 
-def _grounds(brief: Brief, palette: Palette, pace: Pace) -> list[str | None]:
+def _grounds(brief: Brief, palette: Palette, pace: CountdownPace) -> list[str | None]:
     """Return the ground of each number: playful counts change it, unless that would flash."""
     bright = [c for c in palette.colours if c != "#FFFFFF"]
     turns = [None, *bright[:4]] if brief.style == "playful" and not _flickers(pace) else [None]
     return [turns[i % len(turns)] for i in range(len(pace.values))]
 
 
-def _beat(film: Film, pace: Pace, grounds: list[str | None], i: int) -> None:
+def _beat(film: Film, pace: CountdownPace, grounds: list[str | None], i: int) -> None:
     """Add the keys of a number: how it comes and goes."""
     name, beat, flickers = f"Number {pace.values[i]}", pace.beat_s, _flickers(pace)
     at = i * beat

@@ -18,7 +18,7 @@ from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.motion import Score
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
-from koda_ray.studio.offline.subject import Counted, Subject, own
+from koda_ray.studio.offline.subject import Countable, Subject, own
 
 __all__ = ["Hero", "Traveller", "find_hero"]
 
@@ -93,7 +93,7 @@ class Hero(Subject):
     name = "hero"
     style = "playful"
     obvious = True
-    counted = Counted(
+    counted = Countable(
         nouns="|".join(sorted((h for h in lexicon.HEROES if h.isascii()), key=len, reverse=True)) + r"|\w+s",
         again=r"\w+s",
     )

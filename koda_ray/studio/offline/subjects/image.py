@@ -16,13 +16,13 @@ from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
 from koda_ray.studio.offline.subject import LAST, Subject
 
-__all__ = ["Image"]
+__all__ = ["ImageFilm"]
 
 _OTHER = re.compile(r"\b(?:chart|graph|countdown)\b", re.I)
 _SHOWN = re.compile(r"\b(?:animate|animated|my|this|the|an?)\s+(?:\w+\s+)?(?:image|photo|picture)", re.I)
 
 
-class Image(Subject):
+class ImageFilm(Subject):
     """A picture."""
 
     name = "image"

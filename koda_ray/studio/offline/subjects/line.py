@@ -12,12 +12,12 @@ from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.subject import own
 from koda_ray.studio.offline.subjects.charting import Chart, Figures, any_chart, emphasise, schedule
 
-__all__ = ["Line"]
+__all__ = ["LineChart"]
 
 _OVER_TIME = re.compile(r"\b(?:trend|over time|stock|price history|推移)\b", re.I)
 
 
-class Line(Chart):
+class LineChart(Chart):
     """A line chart, and any chart of something over time."""
 
     name = "line"

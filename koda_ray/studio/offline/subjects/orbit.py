@@ -10,7 +10,7 @@ from koda_ray.studio.offline.films.base import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import caption, set_stage
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
-from koda_ray.studio.offline.subject import Counted, Subject
+from koda_ray.studio.offline.subject import Countable, Subject
 
 __all__ = ["Orbit"]
 
@@ -31,7 +31,7 @@ class Orbit(Subject):
     style = "cinematic"
     obvious = True
     length_s = 8.0
-    counted = Counted(
+    counted = Countable(
         nouns=r"planets?|moons?|satellites?|electrons?|things?|dots?|balls?|spheres?",
         again=r"planets?|moons?|satellites?",
     )

@@ -12,7 +12,7 @@ from koda_ray.studio.offline.films.stage import caption, colours_of, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
-from koda_ray.studio.offline.subject import Counted, Subject
+from koda_ray.studio.offline.subject import Countable, Subject
 
 __all__ = ["Particles"]
 
@@ -56,7 +56,7 @@ class Particles(Subject):
     words = ("particles", "particle", "粒子", "パーティクル")
     style = "cinematic"
     length_s = 6.0
-    counted = Counted(
+    counted = Countable(
         nouns=r"fireworks?|stars?|bubbles?|particles?|fireflies|petals?|snowflakes?|leaves",
         again=r"particles?|fireworks?|bubbles?|stars?",
         most=400,

@@ -13,7 +13,7 @@ from koda_ray.studio.offline.films.stage import caption, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
-from koda_ray.studio.offline.subject import Counted, Subject, own
+from koda_ray.studio.offline.subject import Countable, Subject, own
 
 __all__ = ["Kinds", "Shapes"]
 
@@ -51,7 +51,7 @@ class Shapes(Subject):
     name = "shapes"
     words = ("shapes", "geometric", "geometry", "shape", "図形", "形状", "abstract")
     style = "playful"
-    counted = Counted(
+    counted = Countable(
         nouns="|".join(s for s in _SHAPES if s.isascii()) + "|shapes?",
         again=r"shapes?|cubes?|spheres?|circles?|squares?|triangles?|rings?",
     )
