@@ -319,7 +319,12 @@ class _Inside:
             raise
         finally:
             os.close(theirs)
-        terminal = LocalTerminal(ours, lambda: self._offspring.end(started))
+        terminal = LocalTerminal(
+            ours,
+            lambda: self._offspring.end(started),
+            resized=lambda: self._offspring.resized(started),
+            gone=started.gone,
+        )
         try:
             await send(writer, {})
             await serve_terminal(terminal, reader, writer)

@@ -165,6 +165,13 @@ class Offspring:
             os.kill(started.pid, signal.SIGKILL)
         await self.wait(started)
 
+    def resized(self, started: Started) -> None:
+        """Tell a command, and what it has started, that its terminal has another size.
+
+        Most kernels have done so by themselves; gVisor's does not, and to be told twice changes nothing.
+        """
+        _signal(_Seen().below({started.pid}), signal.SIGWINCH)
+
     # inside
 
     async def _see_out(self, started: Started) -> None:
@@ -215,29 +222,10 @@ class Offspring:
 
     def _strays(self) -> dict[int, int]:
         """Find the first process's children that nobody has started here, with all their descendants, and sessions."""
-        own = os.getpid()
-        children: dict[int, list[int]] = {}
-        sessions: dict[int, int] = {}
-        dead: set[int] = set()
-        for entry in os.listdir("/proc"):
-            if not entry.isdecimal():
-                continue
-            try:
-                with open(f"/proc/{entry}/stat", "rb") as file:
-                    state, parent, _, session = file.read().rpartition(b")")[2].split()[:4]
-            except (OSError, ValueError):
-                continue
-            children.setdefault(int(parent), []).append(int(entry))
-            sessions[int(entry)] = int(session)
-            if state in (b"Z", b"X"):
-                dead.add(int(entry))
-        found: set[int] = set()
-        waiting = [pid for pid in children.get(own, ()) if pid not in self._started and not self._belongs(pid)]
-        while waiting:
-            pid = waiting.pop()
-            found.add(pid)
-            waiting += children.get(pid, ())
-        return {pid: sessions.get(pid, 0) for pid in found - dead}
+        seen = _Seen()
+        children = seen.children.get(os.getpid(), ())
+        roots = {pid for pid in children if pid not in self._started and not self._belongs(pid)}
+        return {pid: seen.sessions.get(pid, 0) for pid in seen.below(roots) - seen.dead}
 
     def _belongs(self, pid: int) -> bool:
         """Whether an orphan has the mark of a command that still runs."""
@@ -249,6 +237,37 @@ class Offspring:
         except OSError:
             return False
         return any(f"{_MARK}={started.mark}".encode() in words for started in self._started.values())
+
+
+class _Seen:
+    """All processes at one moment: who started whom, their sessions, and which of them are dead."""
+
+    def __init__(self) -> None:
+        self.children: dict[int, list[int]] = {}
+        self.sessions: dict[int, int] = {}
+        self.dead: set[int] = set()
+        for entry in os.listdir("/proc"):
+            if not entry.isdecimal():
+                continue
+            try:
+                with open(f"/proc/{entry}/stat", "rb") as file:
+                    state, parent, _, session = file.read().rpartition(b")")[2].split()[:4]
+            except (OSError, ValueError):
+                continue
+            self.children.setdefault(int(parent), []).append(int(entry))
+            self.sessions[int(entry)] = int(session)
+            if state in (b"Z", b"X"):
+                self.dead.add(int(entry))
+
+    def below(self, roots: set[int]) -> set[int]:
+        """Find processes with all their descendants."""
+        found: set[int] = set()
+        waiting = list(roots)
+        while waiting:
+            pid = waiting.pop()
+            found.add(pid)
+            waiting += self.children.get(pid, ())
+        return found
 
 
 def _has_subreapers() -> bool:

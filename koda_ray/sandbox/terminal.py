@@ -61,11 +61,22 @@ class LocalTerminal:
     Args:
         fd: That end; owned and closed here.
         end: Ends the command.
+        resized: Tells the command of another size where the kernel does not.
+        gone: Is done once nothing has the other end any more, where the kernel does not say that either.
     """
 
-    def __init__(self, fd: int, end: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        fd: int,
+        end: Callable[[], Awaitable[None]],
+        *,
+        resized: Callable[[], None] = lambda: None,
+        gone: asyncio.Future[None] | None = None,
+    ) -> None:
         self._fd = fd
         self._end = end
+        self._resized = resized
+        self._gone = gone
 
     async def read(self) -> bytes:
         """Wait for what it writes next; empty at its end."""
@@ -74,7 +85,9 @@ class LocalTerminal:
             try:
                 return os.read(self._fd, PIECE_BYTES)
             except BlockingIOError:
-                await wait_readable(self._fd)
+                if self._gone is not None and self._gone.done():
+                    break
+                await self._readable()
             except OSError:  # nobody has the other end any more
                 break
         return b""
@@ -95,6 +108,7 @@ class LocalTerminal:
         if self._fd >= 0:
             with suppress(OSError, termios.error):
                 termios.tcsetwinsize(self._fd, size)
+                self._resized()
 
     async def close(self) -> None:
         """End the command, where it has not ended; may be called twice."""
@@ -104,6 +118,15 @@ class LocalTerminal:
                 await self._end()
             finally:
                 os.close(fd)
+
+    async def _readable(self) -> None:
+        """Wait until there is something to read, or nothing has the other end any more."""
+        waiting = asyncio.ensure_future(wait_readable(self._fd))
+        try:
+            await asyncio.wait({waiting, *filter(None, (self._gone,))}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            await asyncio.wait({waiting})
 
 
 async def _wait_writable(fd: int) -> None:
