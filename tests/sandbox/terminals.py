@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from typing import ClassVar
 
 import pytest
 
@@ -66,6 +67,9 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 class TerminalConformance:
     """The suite."""
+
+    keys_are_signals: ClassVar[bool] = True
+    """Whether Ctrl-C interrupts."""
 
     @pytest.fixture
     async def box(self, provider: SandboxProvider, leftovers: Leftovers) -> AsyncIterator[Sandbox]:
@@ -250,9 +254,6 @@ class TerminalConformance:
         try:
             await second.write(b"clear; echo still-$mark\r")
             await shown(second, b"still-x42x")
-            await second.write(b"echo wait-$((3 + 3)); sleep 1000\r")
-            await shown(second, b"wait-6")
-            await interrupted(second)
             await second.write(b"exit 3\r")  # the shell's end is the terminal's
             async with asyncio.timeout(DEADLINE_S):
                 while await second.read():
@@ -263,6 +264,20 @@ class TerminalConformance:
         assert (ended.running, ended.exit_code) == (False, 3)
         with pytest.raises(Conflict, match="has ended with code 3"):
             await tmux.attach("shell", rows=24, columns=80)
+
+    async def test_an_interrupt_ends_what_runs_and_the_shell_goes_on(self, tmux: Tmux) -> None:
+        if not self.keys_are_signals:
+            pytest.skip("this kernel's terminals make no signals of keys")
+        await tmux.launch("shell", "exec sh")
+        terminal = await tmux.attach("shell", rows=24, columns=80)
+        try:
+            await shown(terminal, b"leave it running")
+            await terminal.write(b"echo wait-$((3 + 3)); sleep 1000\r")
+            await shown(terminal, b"wait-6")
+            await interrupted(terminal)
+        finally:
+            await terminal.close()
+        assert (await tmux.get("shell")).running
 
     async def test_they_run_on_for_whoever_connects_next(
         self, tmux: Tmux, box: Sandbox, provider: SandboxProvider

@@ -37,6 +37,21 @@ class TestDockerTerminals(TerminalConformance):
         return docker_leftovers
 
 
+@pytest.mark.needs("gvisor")
+class TestGvisorTerminals(TerminalConformance):
+    """With a kernel of its own for each container (runsc)."""
+
+    keys_are_signals = False  # seen with release 20221219, which also says nothing of new sizes and of ends
+
+    @pytest.fixture
+    def provider(self, gvisor_provider: DockerProvider) -> DockerProvider:
+        return gvisor_provider
+
+    @pytest.fixture
+    def leftovers(self, docker_leftovers: DockerLeftovers) -> DockerLeftovers:
+        return docker_leftovers
+
+
 class _World:
     """The engine and its folder, as their owner sees them."""
 
