@@ -9,22 +9,11 @@ from __future__ import annotations
 from koda_ray.studio.offline.colour import contrast, from_oklch, mix, on, to_oklch, with_contrast
 from koda_ray.studio.offline.films.base import Film
 from koda_ray.studio.offline.palette import ink_on
-from koda_ray.studio.offline.tsx import Raw, fill, kit, literal
+from koda_ray.studio.offline.tsx import Raw, fill, kit
 
 __all__ = ["STATE_PATH", "film_files"]
 
 STATE_PATH = "src/theatre/state.json"
-
-_PROJECT = """// The animation's length, frame rate and size, and the Theatre project whose keyframes are in state.json.
-import {{ getProject }} from '@theatre/core';
-import state from './state.json';
-
-export const SEQUENCE_TIMINGS = {{ duration: {duration}, fps: {fps}, width: {width}, height: {height} }};
-
-export const project = getProject('koda', {{ state }});
-export const sheet = project.sheet('Main');
-export const sequence = sheet.sequence;
-"""
 
 
 def _theme(film: Film) -> str:
@@ -53,38 +42,7 @@ def _theme(film: Film) -> str:
         },
         "lettering": _lettering(film),
     }
-    return (
-        "// How this film looks: every colour and the type. Change a value here and all that uses it follows.\n"
-        "import { FONT } from './koda/fonts';\n\n"
-        "export interface Theme {\n"
-        "  readonly name: string;\n"
-        "  readonly dark: boolean;\n"
-        "  readonly ground: { readonly top: string; readonly bottom: string; readonly glow: string };\n"
-        "  readonly ink: string;\n"
-        "  readonly muted: string;\n"
-        "  readonly accent: string;\n"
-        "  readonly colours: readonly string[];\n"
-        "  /** An ink that reads on the accent. */\n"
-        "  readonly markInk: string;\n"
-        "  /** Cards' surface, and the ink that reads on it. */\n"
-        "  readonly paper: string;\n"
-        "  readonly paperInk: string;\n"
-        "  /** The accent, dark enough to be read as small figures. */\n"
-        "  readonly priceInk: string;\n"
-        "  /** What shadows and edges are made of. */\n"
-        "  readonly shade: string;\n"
-        "  readonly type: {\n"
-        "    readonly family: string;\n"
-        "    readonly text: string;\n"
-        "    readonly weight: number;\n"
-        "    readonly tracking: number;\n"
-        "    readonly caps: boolean;\n"
-        "  };\n"
-        "  /** Colours that a playful title's letters take in turn. */\n"
-        "  readonly lettering: readonly string[];\n"
-        "}\n\n"
-        f"export const theme: Theme = {literal(value)};\n"
-    )
+    return fill("theme.ts", theme=value)
 
 
 def _lettering(film: Film) -> list[str]:
@@ -126,14 +84,6 @@ def _type(film: Film) -> tuple[str, int, float]:
         family, tracking = ("sans" if brief.font is None else family), max(0.0, tracking)
         weight = max(weight, 500) if brief.style == "cinematic" else weight
     return film.type_family or family, film.type_weight or weight, film.type_tracking or tracking
-
-
-_APP = """import { MainScene } from './scenes/MainScene';
-
-export default function App() {
-  return <MainScene />;
-}
-"""
 
 
 def _main_scene(film: Film, *, scene: bool, finish: bool) -> str:
@@ -181,8 +131,8 @@ def film_files(film: Film, *, until: int | None) -> dict[str, str]:
     bounce = brief.bounce
     end = None if until is None else (0.0 if until == 0 else timing.ends[until - 1])
     files = {
-        "src/theatre/project.ts": _PROJECT.format(
-            duration=f"{timing.total:g}", fps=brief.fps, width=brief.width, height=brief.height
+        "src/theatre/project.ts": fill(
+            "theatre/project.ts", duration=timing.total, fps=brief.fps, width=brief.width, height=brief.height
         ),
         STATE_PATH: film.score.state(length_s=timing.total, until_s=end, bounce=bounce),
     }
@@ -198,5 +148,5 @@ def film_files(film: Film, *, until: int | None) -> dict[str, str]:
     if until is None:
         files["src/components/Finish.tsx"] = kit("components/Finish.tsx")
     files["src/scenes/MainScene.tsx"] = _main_scene(film, scene=until != 0, finish=until is None)
-    files["src/App.tsx"] = _APP
+    files["src/App.tsx"] = kit("App.tsx")
     return files
