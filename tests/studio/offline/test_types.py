@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from koda_ray.studio.offline import generate_files, make_plan, parse_brief
+from tests.studio.offline.added import made, with_subject
 from tests.studio.offline.prompts import PROMPTS
 from tests.template.building import node, write_project
 
@@ -22,6 +23,8 @@ def test_every_film_compiles_strictly(tmp_path: Path) -> None:
             if "/scenes/" in path and path in together:
                 path = path.replace(".tsx", f"-{name}.tsx")
             together.setdefault(path, text)
+    added = made(with_subject(tmp_path / "added"), "a heartbeat, playful")["files"]
+    together["src/scenes/PulseScene.tsx"] = added["src/scenes/PulseScene.tsx"]
     project = write_project(tmp_path / "project", together)
     strict = ("--noEmit", "--pretty", "false", "--noUnusedLocals", "--noUnusedParameters")
     checked = node(project, "node_modules/typescript/bin/tsc", *strict, "--listFiles")
