@@ -10,7 +10,7 @@ from koda_ray.agent.loop import AgentLoop, Limits
 from koda_ray.agent.toolkit import ToolCall, Toolkit, ToolOutcome
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.base import Message
-from koda_ray.studio.offline.policy import read_state
+from koda_ray.studio.offline.conversation import read_state
 from koda_ray.studio.orchestrator import instructions, orchestrator_tools, session_block, state_block
 from koda_ray.tools.workbench import Workbench
 from koda_ray.tools.written import told

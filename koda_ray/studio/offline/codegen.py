@@ -14,6 +14,7 @@ from typing import cast
 from pydantic import ValidationError
 
 from koda_ray.errors import ModelError
+from koda_ray.studio.offline import given
 from koda_ray.studio.offline.films.base import Film, timing_of
 from koda_ray.studio.offline.language import said
 from koda_ray.studio.offline.palette import palette_for
@@ -36,25 +37,14 @@ def _plan_of(request: Mapping[str, object]) -> Plan | None:
         raise ModelError(f"The code generator's request holds a plan that is none: {error}") from error
 
 
-def _strings(value: object) -> list[str]:
-    return [str(item) for item in cast("list[object]", value)] if isinstance(value, list) else []
-
-
 def _course(request: Mapping[str, object], plan: Plan | None) -> Course:
-    style, answer, options = request.get("style"), request.get("answer"), request.get("options")
-    answers = answers_of(
-        style if isinstance(style, str) and style else None,
-        answer if isinstance(answer, str) and answer else None,
-        plan=plan,
-    )
-    assets = cast("list[object]", request.get("assets") or [])
     return understand(
         Said(
             prompt=str(request.get("prompt") or ""),
-            answers=answers,
-            options=cast("dict[str, object]", options) if isinstance(options, dict) else {},
-            feedback=tuple(_strings(request.get("feedback"))),
-            assets=[cast("dict[str, str]", asset) for asset in assets if isinstance(asset, dict)],
+            answers=answers_of(given.text(request.get("style")), given.text(request.get("answer")), plan=plan),
+            options=given.mapping(request.get("options")),
+            feedback=tuple(str(words) for words in given.items(request.get("feedback"))),
+            assets=[cast("Mapping[str, str]", given.mapping(asset)) for asset in given.items(request.get("assets"))],
         )
     )
 
@@ -98,8 +88,7 @@ def generate_files(request: Mapping[str, object]) -> dict[str, str]:
     course = _course(request, plan)
     film = _film(course, plan)
     task = request.get("task")
-    existing = request.get("files")
-    have = cast("dict[str, object]", existing) if isinstance(existing, dict) else {}
+    have = given.mapping(request.get("files"))
     if task == "initial_setup":
         return film_files(film, until=0)
     if task == "create_scene":

@@ -1,0 +1,33 @@
+"""Values that come from outside as JSON: what is not what it has to be is taken as not there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import cast
+
+__all__ = ["items", "mapping", "parsed", "text"]
+
+
+def parsed(words: str) -> Mapping[str, object]:
+    """Return the JSON object that a text holds, or an empty one."""
+    try:
+        value: object = json.loads(words)
+    except ValueError:
+        return {}
+    return mapping(value)
+
+
+def mapping(value: object) -> Mapping[str, object]:
+    """Return an object, or an empty one."""
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[object]:
+    """Return a list, or an empty one."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def text(value: object) -> str | None:
+    """Return a text that says something, or None."""
+    return value if isinstance(value, str) and value.strip() else None
