@@ -20,8 +20,8 @@ TRANSLATED = {"inside.py"}
 """Where words are put into an error of another place, which says what to do."""
 VERBS = (
     "add|apt-get|begin|build|change|choose|close|connect|create|destroy|do|end|free|give|have|install|kill|launch|leave|"
-    "let|list|look|make|mend|name|pip|put|raise|read|remove|render|run|see|set|start|stop|take|terminate|try|unset|use|"
-    "wait|write"
+    "let|link|list|look|make|mend|name|pip|put|raise|read|remove|render|run|see|send|set|start|stop|take|terminate|try|unset|use|"
+    "wait|write|zip"
 )
 MARK = "\0"
 """Stands for a value in an error's words."""

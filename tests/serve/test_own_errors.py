@@ -61,6 +61,12 @@ OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "writeSandboxFile": ("put", f"{BOX}/files/other.txt", {"content": b"x"}),
     "removeSandboxFile": ("delete", f"{BOX}/files/other.txt", {}),
     "runCommand": ("post", f"{BOX}/commands", {"json": {"command": "true"}}),
+    "snapshotSandbox": ("get", f"{BOX}/snapshot", {}),
+    "restoreSandbox": ("put", f"{BOX}/snapshot", {"content": NOTES}),
+    "buildSandbox": ("post", f"{BOX}/build", {}),
+    "exportBundle": ("get", f"{BOX}/bundle", {}),
+    "takePicture": ("post", f"{BOX}/screenshot", {"json": {"atS": 0}}),
+    "previewSandbox": ("post", f"{BOX}/preview", {}),
     "launchProcess": ("post", f"{BOX}/processes", {"json": {"name": "other", "command": "true"}}),
     "listProcesses": ("get", f"{BOX}/processes", {}),
     "getProcess": ("get", PROCESS, {}),
@@ -202,7 +208,10 @@ async def _of_the_asker(town: Town) -> None:
         assert await town.ask(name, sandbox_id="sbx_none", image="none", name="none") == 404
         if "{name}" in OPERATIONS[name][1]:
             assert await town.ask(name, name="none") == 404
-    for name in ("createImage", "createSandbox", "extendSandbox", "launchProcess", "runCommand", "writeSandboxFile"):
+    for name in (
+        "createImage", "createSandbox", "extendSandbox", "launchProcess", "restoreSandbox", "runCommand", "takePicture",
+        "writeSandboxFile",
+    ):  # fmt: skip
         method, path, _ = OPERATIONS[name]
         answer = await town.http.request(method, path.format(sandbox_id=town.box), content=b" " * (3 << 20))
         assert answer.status_code == 413
