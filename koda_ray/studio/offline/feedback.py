@@ -22,8 +22,6 @@ __all__ = ["apply_feedback"]
 
 _Change = tuple[Brief, str] | None
 
-_MULTIPLE = {"twice": 2.0, "double": 2.0, "doubled": 2.0, "half": 0.5, "halve": 0.5, "triple": 3.0, "thrice": 3.0}
-
 
 def _has(text: str, words: str) -> bool:
     return expression(words).search(text) is not None
@@ -37,7 +35,7 @@ def _factor(text: str, of: str) -> float | None:
     if match is None:
         return None
     if match["word"]:
-        return _MULTIPLE[match["word"].lower()]
+        return lexicon.MULTIPLES[match["word"].lower()]
     if match["num"]:
         return max(0.05, min(20.0, float(match["num"])))
     return 1 + min(400, float(match["pct"])) / 100
@@ -131,20 +129,23 @@ def _size(brief: Brief, text: str) -> _Change:
 _NUMBER = r"(\d+|" + "|".join(w for w in lexicon.NUMBERS if w.isascii() and w not in ("half", "quarter")) + r"|a|an)"
 
 
+def _of_them(name: str, nouns: str) -> re.Pattern[str]:
+    """Return an expression in which a number and the things that are counted stand as ``NUMBER`` and ``NOUNS``."""
+    words = alternatives(name).replace("NUMBER", _NUMBER).replace("NOUNS", f"(?:{nouns})")
+    return re.compile(words, re.I)
+
+
 def _count(brief: Brief, text: str) -> _Change:
     counted = subject_of(brief).counted
     if counted is None:
         return None
-    nouns = counted.again
-    more = re.search(
-        rf"\b(?:add\s+(?:another|{_NUMBER}\s+more|{_NUMBER})|{_NUMBER}\s+more|another)\s+(?:{nouns})\b", text, re.I
-    )
-    match = re.search(rf"\b(?:only\s+|just\s+|with\s+)?{_NUMBER}\s+(?:\w+\s+)?(?:{nouns})\b", text, re.I)
+    more = _of_them("more_of_them", counted.again).search(text)
+    match = _of_them("so_many_of_them", counted.again).search(text)
     now = brief.count or 1
     if more:
         word = next((g for g in more.groups() if g), "one")
         count = now + int(extract.number_of("1" if word in ("a", "an") else word) or 1)
-    elif match and not re.search(r"\d+(?:x| times)", match.group(0)) and match.group(1).lower() not in ("a", "an"):
+    elif match and not _has(match.group(0), "so_many_times") and match.group(1).lower() not in ("a", "an"):
         count = int(extract.number_of(match.group(1)) or now)
     else:
         return None

@@ -128,7 +128,6 @@ def find_direction(text: str) -> Direction | None:
     return None
 
 
-_FACTOR = {"twice": 2.0, "double": 2.0, "half": 0.5, "thrice": 3.0, "triple": 3.0}
 _SPEEDS = (("very_fast", 2.0), ("fast", 1.5), ("very_slow", 0.5), ("slow", 0.65))
 _SCALES = (("huge", 1.5), ("large", 1.25), ("tiny", 0.6), ("small", 0.75))
 
@@ -137,7 +136,7 @@ def find_speed(text: str) -> float | None:
     """Return how much faster than usual things are to move ("slowly" 0.65, "fast" 1.5, "twice as fast" 2)."""
     times = expression("times_as_fast").search(text)
     if times:
-        return _FACTOR[times["word"].lower()] if times["word"] else max(0.1, min(10.0, float(times["num"])))
+        return lexicon.MULTIPLES[times["word"].lower()] if times["word"] else max(0.1, min(10.0, float(times["num"])))
     return next((speed for words, speed in _SPEEDS if expression(words).search(text)), None)
 
 

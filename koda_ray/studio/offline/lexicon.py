@@ -14,6 +14,7 @@ from koda_ray.studio.offline.language import grouped, table
 __all__ = [
     "COLOURS",
     "HEROES",
+    "MULTIPLES",
     "NUMBERS",
     "PARTICLES",
     "PRODUCTS",
@@ -31,6 +32,7 @@ def _by_word(groups: Mapping[str, Iterable[str]]) -> dict[str, str]:
 
 
 NUMBERS: dict[str, float] = {word: float(value) for word, value in table("numbers").items()}
+MULTIPLES: dict[str, float] = {word: float(value) for word, value in table("multiples").items()}
 COLOURS: dict[str, str] = {word: str(value) for word, value in table("colours").items()}
 STYLE_WORDS = grouped("styles")
 STYLE_CLUES = grouped("clues")

@@ -70,3 +70,13 @@ def test_every_subject_says_what_it_has_to() -> None:
         kind = type(subject)
         assert kind.__doc__, subject.name
         assert {"film", "script"} <= {name for base in kind.__mro__[:-2] for name in vars(base)}, subject.name
+
+
+def test_no_function_is_longer_than_a_page() -> None:
+    long: list[str] = []
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+                lines = node.end_lineno - node.lineno + 1
+                long += [f"{path.name} {node.name} {lines}"] if lines > 60 else []
+    assert long == []
