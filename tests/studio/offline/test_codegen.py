@@ -97,6 +97,12 @@ def test_a_few_other_words_give_another_look() -> None:
     assert len(looks) >= 9
 
 
+@pytest.mark.parametrize("prompt", ["charcoal logo for Acme with particles", "black title 'Acme' with particles"])
+def test_a_colour_that_leaves_no_other_beside_it_still_makes_dust(prompt: str) -> None:
+    assert len(palette_for(parse_brief(f"{prompt}, smooth")).colours) == 1
+    assert "<Particles" in generate_files(request(f"{prompt}, smooth"))["src/scenes/MainScene.tsx"]
+
+
 @pytest.mark.parametrize("colours", ["dark blue and gold", "gold and navy"])
 def test_the_dark_one_of_two_colours_lies_below_the_words(colours: str) -> None:
     palette = palette_for(parse_brief(f"cinematic title 'The Last Voyage', {colours}"))

@@ -92,7 +92,7 @@ def colours_of(kind: str, palette: Palette) -> list[str]:
         return list(palette.colours)
     if kind == "bubbles":
         return ["#FFFFFF", palette.accent] if palette.dark else ["#FFFFFF", palette.glow]
-    return [palette.accent, palette.ink if palette.dark else palette.colours[1]]
+    return [palette.accent, palette.ink if palette.dark else palette.colours[1 % len(palette.colours)]]
 
 
 def air(film: Film, *, kind: str | None = None, count: int | None = None, opacity: float | None = None) -> None:
