@@ -1,4 +1,4 @@
-"""PolicyCalls that failed: when it is no use to make them again, and what they failed of in words."""
+"""Calls that failed: when it is no use to make them again, and what they failed of in words."""
 
 from __future__ import annotations
 
