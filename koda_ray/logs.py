@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from typing import Any, Protocol, TextIO, cast
 
@@ -59,9 +59,17 @@ class _Lossy:
 
 
 def warnings_to_stderr() -> None:
-    """Keep what is logged out of a program's output, and only what a person should know of."""
+    """Keep what is logged out of a program's output, and only what a person should know of and is told nowhere else."""
     level = structlog.make_filtering_bound_logger(logging.WARNING)
-    structlog.configure(wrapper_class=level, logger_factory=_to(lambda: sys.stderr))
+    processors = [_unless_raised, *structlog.get_config()["processors"]]
+    structlog.configure(processors=processors, wrapper_class=level, logger_factory=_to(lambda: sys.stderr))
+
+
+def _unless_raised(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Drop what is also an error, which whoever asked is told in its own words: it has that error's code."""
+    if "code" in event and event.get("event") == "sandbox refused":
+        raise structlog.DropEvent
+    return event
 
 
 def to_file(file: Writes) -> None:

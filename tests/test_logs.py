@@ -54,3 +54,12 @@ def test_a_program_that_has_set_its_own_log_keeps_it() -> None:
     code += "print(structlog.get_config()['cache_logger_on_first_use'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
+
+
+def test_what_is_an_error_too_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", seen)
+    warnings_to_stderr()
+    get_logger().warning("sandbox refused", refused="command", code="COMMAND_BLOCKED")
+    get_logger().warning("sandbox refused", refused="network", times=3)
+    assert "COMMAND_BLOCKED" not in seen.getvalue() and "network" in seen.getvalue()

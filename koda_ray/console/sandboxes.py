@@ -180,7 +180,11 @@ def extend(sandbox: str, lifetime: str) -> None:
     """Have a sandbox live on, and print when it ends."""
     lifetime_s = seconds(lifetime)
     row = with_workshop(lambda workshop: workshop.extend(sandbox, lifetime_s))
-    typer.echo("it has no end" if row.expires_at is None else f"it ends in {_end(row)}")
+    if row.expires_at is None:
+        typer.echo("it has no end")
+        return
+    longer = (row.expires_at - now()).total_seconds() > lifetime_s
+    typer.echo(f"it lives longer already: it ends in {_end(row)}" if longer else f"it ends in {_end(row)}")
 
 
 def list_sandboxes(*, everything: bool, as_json: bool) -> None:
@@ -197,7 +201,7 @@ def list_sandboxes(*, everything: bool, as_json: bool) -> None:
     rows = [
         (one.record.id, images.get(one.record.image_id or "", one.record.image_id or "(template)"),
          one.record.provider, _how(one), "yes" if one.record.network else "no", _age(one.record.created_at),
-         _end(one.record))
+         "" if one.state in ("gone", "terminated") else _end(one.record))
         for one in found
     ]  # fmt: skip
     print_rows(("sandbox", "image", "provider", "state", "network", "age", "ends in"), rows, _NO_SANDBOXES)

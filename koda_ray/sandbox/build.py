@@ -48,8 +48,8 @@ async def build(sandbox: Sandbox, *, timeout_s: float = 120.0, types: bool = Fal
     try:
         if types:
             checked = await sandbox.run(_TSC, timeout_s=timeout_s)
-            wrong = parse_types(checked.stdout)
-            if checked.exit_code != 0 and wrong:
+            if checked.exit_code != 0:
+                wrong = parse_types(checked.stdout) or parse_build(f"{checked.stdout}\n{checked.stderr}")
                 return BuildResult(ok=False, problems=wrong, duration_s=checked.duration_s)
         built = await sandbox.run(_VITE, timeout_s=timeout_s)
     except CommandTimeout as error:

@@ -18,11 +18,12 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from koda_ray.errors import KodaError, SandboxError, SandboxNotFound
 from koda_ray.sandbox.frames import describe, revive
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Hold", "Order", "hold", "holding", "main"]
 
 _START_TIMEOUT_S = 60.0
+_ERROR_BYTES = 64 * 1024
 _PACKAGES = Path(__file__).parents[2]
 
 Hold = Callable[[str, Sequence[str], bool], Awaitable[None]]
@@ -86,32 +88,44 @@ async def hold(order: Order) -> None:
         return
     line = [sys.executable, "-P", "-m", HOLDER, f"{order.directory}/{order.name}"]
     environment = {"PYTHONPATH": str(_PACKAGES), "PATH": os.environ.get("PATH", os.defpath)}
-    process = await asyncio.create_subprocess_exec(
-        *line,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        cwd="/",
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(_START_TIMEOUT_S):
-            said, _ = await process.communicate(pickle.dumps(order))
-    except TimeoutError:
-        with suppress(ProcessLookupError):  # it has detached: what it began with is gone, its group is not
-            os.killpg(process.pid, signal.SIGKILL)
-        raise SandboxError(
-            f"the process {order.name!r} of the sandbox {order.sandbox_id} was not started within "
-            f"{_START_TIMEOUT_S:g} s; the machine may be busy: try again, or terminate the sandbox and make another"
-        ) from None
-    if said == b"":
-        raise SandboxError(
-            f"the holder of process {order.name!r} of the sandbox {order.sandbox_id} ended before it began (code "
-            f"{process.returncode}): something on this machine has killed it, often for want of memory; try again"
+    with tempfile.TemporaryFile() as errors:
+        process = await asyncio.create_subprocess_exec(
+            *line,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
         )
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                said, _ = await process.communicate(pickle.dumps(order))
+        except TimeoutError:
+            with suppress(ProcessLookupError):  # it has detached: what it began with is gone, its group is not
+                os.killpg(process.pid, signal.SIGKILL)
+            raise SandboxError(
+                f"the process {order.name!r} of the sandbox {order.sandbox_id} was not started within "
+                f"{_START_TIMEOUT_S:g} s; the machine may be busy: try again, or terminate the sandbox and make another"
+            ) from None
+        if said == b"":
+            raise _lost(order, errors)
     if said != b"ok":
         raise revive(json.loads(said))
+
+
+def _lost(order: Order, errors: IO[bytes]) -> SandboxError:
+    """Make the error of a holder that ended without a word, by what its Python wrote, if that wrote anything."""
+    errors.seek(0)
+    lines = errors.read(_ERROR_BYTES).decode("utf-8", "replace").strip().splitlines()
+    why = (
+        f"{lines[-1][:300]}; mend that, and try again"
+        if lines
+        else "something on this machine has killed it, often for want of memory; try again"
+    )
+    return SandboxError(
+        f"the holder of process {order.name!r} of the sandbox {order.sandbox_id} ended before it began: {why}"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -183,6 +197,7 @@ def _answer(text: bytes) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
     os.close(nothing)
 
 

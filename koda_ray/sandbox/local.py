@@ -205,6 +205,8 @@ class LocalProvider:
 
     async def _hold(self, record: Record) -> LocalSandbox:
         isolated = await asyncio.to_thread(self._isolated)
+        if not isolated:  # to everybody who opens one, since that is who runs something in it
+            self._warn(record.id)
         node = await asyncio.to_thread(find_node)
         sandbox = LocalSandbox(
             record,
@@ -274,8 +276,6 @@ class LocalProvider:
         self._check_source(image)
         isolated = self._isolated()
         find_node()
-        if not isolated:
-            self._warn(sandbox_id)
         directory = self._root / sandbox_id
         groups_root = None if self._soft else cgroup.find()
         tmpfs = not self._soft and can_mount(self._root)

@@ -7,6 +7,7 @@ from koda_ray.errors import CommandTimeout, QuotaExceeded
 __all__ = ["out_of_memory", "passed", "timed_out"]
 
 _LAST_CHARS = 500
+_SHELLS = frozenset({"sh", "bash", "/bin/sh", "/bin/bash"})  # which whoever gave it a line need not know of
 
 
 def timed_out(program: str, *, timeout_s: float, said: str) -> CommandTimeout:
@@ -17,10 +18,10 @@ def timed_out(program: str, *, timeout_s: float, said: str) -> CommandTimeout:
         timeout_s: The time that it had.
         said: What it wrote; the end of it is shown.
     """
+    command = "the command" if program in _SHELLS else f"`{program[:100]}`"
     return CommandTimeout(
-        f"`{program[:100]}` was ended with all that it started after {timeout_s:g} s; give it less to do, or more time "
-        "(`timeout_s` of `run`, `timeout_ms` of the tool, `--timeout` on the command line). Its last output was: "
-        f"{said[-_LAST_CHARS:].strip() or 'nothing'}",
+        f"{command} was ended with all that it started after {timeout_s:g} s; give it less to do, or more time. Its "
+        f"last output was: {said[-_LAST_CHARS:].strip() or 'nothing'}",
         context={"timeout_s": timeout_s},
     )
 

@@ -29,6 +29,7 @@ _UNRESOLVED = re.compile(
     r'"?(?P<name>[^"\s]+)"? from "?(?P<file>[^"\n]+?)"?\.?)$',
     re.MULTILINE,
 )
+_NO_TOOL = re.compile(r"Cannot find module '\S*?node_modules/(?P<name>vite|typescript)/\S+'")
 _FILE = re.compile(r"^file: (?P<file>[^\n]+?)(?::(?P<line>\d+):(?P<column>\d+))?$", re.MULTILINE)
 _TSC = re.compile(
     r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+),(?P<column>\d+)\): error (?P<message>TS\d+: .+)$", re.MULTILINE
@@ -55,6 +56,8 @@ def parse_build(output: str) -> tuple[BuildProblem, ...]:
     text = _STACK.sub("", _ANSI.sub("", output)).replace("\r", "")
     start = text.find("error during build:")
     text = text[start:] if start >= 0 else text
+    if (lacking := _NO_TOOL.search(text)) is not None:
+        return (BuildProblem(message=f"the project has no {lacking['name']}; add it to what the sandbox starts from"),)
     found = [_problem(match, first_column=0) for match in _ESBUILD.finditer(text)]
     found = found or [_problem(match, first_column=0) for match in _ROLLUP.finditer(text)]
     found = found or [_problem(match, first_column=0) for match in _UNRESOLVED.finditer(text)]

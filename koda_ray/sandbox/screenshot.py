@@ -115,11 +115,13 @@ async def screenshot(
             raise _failed(done, at_s)
         png = await sandbox.read_file(path)
     except NotFound:
-        raise _capture_failed("the picture went before it was read: something in the sandbox removes files") from None
+        raise _capture_failed(
+            "the picture went before it was read: something in the sandbox removes files; end that, and try again"
+        ) from None
     finally:
         await _remove(sandbox, path)
     if not is_picture(png, width_px, height_px):
-        raise _capture_failed(f"what came back is no picture of {width_px}x{height_px} pixels")
+        raise _capture_failed(f"what came back is no picture of {width_px}x{height_px} pixels; try again")
     return Screenshot(png=png, at_s=at_s, width_px=width_px, height_px=height_px, duration_s=_duration(done.stdout))
 
 
@@ -135,7 +137,7 @@ def _failed(done: CommandResult, at_s: float) -> SandboxError:
     if done.exit_code == _DOES_NOT_BUILD:
         problems = parse_build(said)
         words = "; ".join(f"{one.file}:{one.line}: {one.message}" if one.file else one.message for one in problems[:3])
-        return _capture_failed(f"the project does not build, so there is no page: {words or said[-800:]}")
+        return _capture_failed(f"the project does not build, so there is no page; mend it: {words or said[-800:]}")
     if done.exit_code == _NO_BROWSER:
         return _capture_failed(
             "there is no Chromium in the sandbox: build its image without --slim (koda image build), "
@@ -145,11 +147,12 @@ def _failed(done: CommandResult, at_s: float) -> SandboxError:
         return SandboxError(
             f"the page did not show {at_s:g} s: {said[-1500:]}; mend what it says, and try again", code="SEEK_FAILED"
         )
-    return _capture_failed(f"the browser gave no picture: {said[-1500:] or f'exit code {done.exit_code}'}")
+    why = said[-1500:] or f"exit code {done.exit_code}"
+    return _capture_failed(f"the browser gave no picture; mend what it says, or try again: {why}")
 
 
 def _capture_failed(why: str) -> SandboxError:
-    return SandboxError(f"{why}; render a preview to see the whole film", code="CAPTURE_FAILED")
+    return SandboxError(why, code="CAPTURE_FAILED")
 
 
 def is_picture(data: bytes, width_px: int, height_px: int) -> bool:

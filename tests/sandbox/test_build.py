@@ -103,3 +103,14 @@ async def test_a_sandbox_that_is_gone(studio: AnySandbox) -> None:
     await studio.destroy()
     with pytest.raises(SandboxNotFound):
         await build(studio)
+
+
+@pytest.mark.parametrize("types", [False, True])
+async def test_a_project_without_its_tools_is_told_which(sandbox: AnySandbox, types: bool) -> None:
+    result = await build(sandbox, types=types)
+    assert not result.ok
+    (problem,) = result.problems
+    assert (
+        problem.message
+        == f"the project has no {'typescript' if types else 'vite'}; add it to what the sandbox starts from"
+    )

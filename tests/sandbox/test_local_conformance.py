@@ -1,4 +1,4 @@
-"""The local provider under the suite of all providers: with hard limits, with the watchdog's, and without isolation."""
+"""The local provider under the suite of all providers, with hard limits and the watchdog's; ``test_bare``: none."""
 
 from __future__ import annotations
 
