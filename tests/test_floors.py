@@ -140,6 +140,15 @@ def test_the_locks_agree_and_hold_every_dependency() -> None:
     assert {_name(entry) for entry in extras["dev"]} <= set(dev)
 
 
+def test_the_lock_lacks_nothing() -> None:
+    """It is installed as it stands, without anything that is only needed by something in it."""
+    checked = subprocess.run(
+        [sys.executable, "-m", "pip", "check", "--disable-pip-version-check"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout
+
+
 def _versions(lock: str) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for line in (REPO_ROOT / lock).read_text().splitlines():
