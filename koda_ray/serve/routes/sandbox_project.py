@@ -38,7 +38,7 @@ LEFT_OUT = "Koda-Left-Out"
     responses={
         200: {
             "description": "A zip",
-            "content": {"application/zip": _BYTES},
+            "content": {"application/octet-stream": _BYTES},
             "headers": {
                 LEFT_OUT: {
                     "description": "How many links, devices, and files too large or unreadable are not in it",
@@ -61,7 +61,7 @@ async def snapshot_sandbox(sandbox_id: SandboxId, workshop: OwnWorkshop, closing
     summary="Make a sandbox's files those of a zip",
     status_code=204,
     responses=responses(*USED, 413),
-    openapi_extra={"requestBody": {"required": True, "content": {"application/zip": _BYTES}}},
+    openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": _BYTES}}},
 )
 async def restore_sandbox(sandbox_id: SandboxId, request: Request, workshop: OwnWorkshop) -> Response:
     """Send a zip as `snapshotSandbox` gives one: other files are removed, equal ones are left alone.
@@ -95,7 +95,7 @@ async def build_sandbox(
     operation_id="exportBundle",
     summary="Take the built bundle out",
     response_class=Response,
-    responses={200: {"description": "A zip", "content": {"application/zip": _BYTES}}, **responses(*USED)},
+    responses={200: {"description": "A zip", "content": {"application/octet-stream": _BYTES}}, **responses(*USED)},
 )
 async def export_bundle(sandbox_id: SandboxId, workshop: OwnWorkshop, closing: Closing) -> Response:
     """Send what the last build left, `index.html` at its root: `POST /v1/renders` takes it as it is."""
@@ -144,7 +144,7 @@ async def _zip(project: ProjectFiles, name: str, closing: AsyncExitStack, header
     path = closing.enter_context(scratch()) / "packed.zip"
     await asyncio.to_thread(_pack, project, path)
     headers = headers | {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return FileResponse(path, media_type="application/zip", filename=name, headers=headers)
+    return FileResponse(path, media_type="application/octet-stream", filename=name, headers=headers)
 
 
 def _pack(project: ProjectFiles, path: Path) -> None:
