@@ -97,7 +97,15 @@ class SessionParts:
 
 
 class Session:
-    """The one activation of a session. `open` it, `submit` to it, `close` it."""
+    """The one activation of a session. `open` it, `submit` to it, `close` it.
+
+    Attributes:
+        session_id: Which.
+        core: Its row, and every write to it.
+        project: Its files, in a sandbox and in checkpoints.
+        bench: What its agents' tools do.
+        agents: Its orchestrator, with its subagents.
+    """
 
     def __init__(self, record: SessionRecord, parts: SessionParts) -> None:
         settings = parts.settings
@@ -115,43 +123,43 @@ class Session:
         self._not_before = 0.0
         self._putting_away: asyncio.Task[None] | None = None
         self._put_away_at = 0.0
-        self._core = SessionCore(
+        self.core = SessionCore(
             store=parts.store, record=record, after=self._after, changed=self._committed, fenced=self._fenced
         )
         state = record.state
         hooks = parts.hooks(
             HookedSession(session_id=self.session_id, user_id=state.user_id, project_id=state.project_id)
         )
-        self._purse = purse_of(self._core, settings)
+        self._purse = purse_of(self.core, settings)
         self._minutes = SandboxMinutes(self._purse, every_s=settings.lease_s)
-        self._project = Project(
-            self._core,
+        self.project = Project(
+            self.core,
             provider=parts.sandboxes,
             storage=parts.storage,
             lifetime_s=settings.sandbox_lifetime_s,
             minutes=self._minutes,
         )
-        self._renders = Renders(self._core, storage=parts.storage, executor=parts.executor, purse=self._purse)
-        self._bench = SessionBench(
-            self._core,
-            project=self._project,
+        self._renders = Renders(self.core, storage=parts.storage, executor=parts.executor, purse=self._purse)
+        self.bench = SessionBench(
+            self.core,
+            project=self.project,
             renders=self._renders,
             generator=CodeGenerator(
                 provider=parts.provider,
                 model=settings.codegen_model,
                 instructions=instructions("code_generator"),
                 purse=self._purse,
-                hooks=Hooks(hooks, self._core.emit),
+                hooks=Hooks(hooks, self.core.emit),
             ),
             executor=parts.executor,
             storage=parts.storage,
             ready_timeout_s=settings.page_ready_timeout_s,
         )
-        self._journal = SessionJournal(self._core)
+        self._journal = SessionJournal(self.core)
         self._assets: list[AssetRecord] = []
-        tools = orchestrator_tools(self._bench)
+        tools = orchestrator_tools(self.bench)
         crew = session_subagents(
-            self._core,
+            self.core,
             self._journal,
             tools=tools,
             provider=parts.provider,
@@ -178,7 +186,7 @@ class Session:
             hooks=hooks,
             purse=self._purse,
         )
-        self._agents = Lead(orchestrator, crew)
+        self.agents = Lead(orchestrator, crew)
 
     @classmethod
     async def open(cls, session_id: str, parts: SessionParts) -> Self:
@@ -193,9 +201,9 @@ class Session:
         return session
 
     async def _begin(self) -> None:
-        activated = NewEvent(type="activated", data={"host": self._parts.host, "epoch": self._core.epoch})
+        activated = NewEvent(type="activated", data={"host": self._parts.host, "epoch": self.core.epoch})
         dead = Release(kinds=("model",), reason="its process ended")
-        await self._core.commit(Batch(events=[activated], charges=[dead]))
+        await self.core.commit(Batch(events=[activated], charges=[dead]))
         self._spawn(self._heartbeat())
         self._kick()
 
@@ -205,7 +213,7 @@ class Session:
     @property
     def state(self) -> NodeState:
         """The state as last committed."""
-        return self._core.state
+        return self.core.state
 
     @property
     def closed(self) -> bool:
@@ -223,7 +231,7 @@ class Session:
             InvalidInput: The command or its body is not known.
             InvalidTransition: The phase does not take it.
         """
-        if user_id != self._core.user_id:
+        if user_id != self.core.user_id:
             raise NotFound(f"there is no session {self.session_id}", context={"session_id": self.session_id})
         async with self._submitting:
             before = await self._parts.store.find_command(self.session_id, key)
@@ -277,7 +285,7 @@ class Session:
         asked = CommandRecord(
             id=new_id("cmd"),
             session_id=self.session_id,
-            user_id=self._core.user_id,
+            user_id=self.core.user_id,
             key=key,
             name=name,
             body=dict(body),
@@ -285,11 +293,11 @@ class Session:
             created_at=now(),
         )
         await self._hold_work(STOPPED)
-        async with self._project.put_away("rewind"):
-            await self._core.rewind(order.point, lambda past: put_back(past, command=asked, at=now()))
-        await self._agents.reload()
+        async with self.project.put_away("rewind"):
+            await self.core.rewind(order.point, lambda past: put_back(past, command=asked, at=now()))
+        await self.agents.reload()
         if left := await self._renders.left():
-            await self._core.commit(Batch(charges=left))
+            await self.core.commit(Batch(charges=left))
         recorded = await self._parts.store.find_command(self.session_id, key)
         assert recorded is not None
         return recorded
@@ -298,29 +306,29 @@ class Session:
         """Commit a command together with what the agents hear of it."""
         pending = {call.approval_id: call.call_id for call in phases.pending_calls(self.state)}
         if isinstance(command, Approve):
-            await self._agents.approve(pending[command.approval_id], command.arguments, batch)
+            await self.agents.approve(pending[command.approval_id], command.arguments, batch)
             return
         if isinstance(command, Refuse):
-            await self._agents.reject(pending[command.approval_id], command.reason, batch)
+            await self.agents.reject(pending[command.approval_id], command.reason, batch)
             return
         if _stops(command, self.state):
             batch.charges = [*batch.charges, *await self._renders.left()]
-            await self._agents.abandon("The person cancelled.", batch)
+            await self.agents.abandon("The person cancelled.", batch)
             return
-        waits = await self._agents.waiting() if self.state.paused is None else None
+        waits = await self.agents.waiting() if self.state.paused is None else None
         asked = self.state.phase in ("question", "plan") and self.state.owes is None and not pending
         if waits is not None and asked and (result := _result(command)) is not None:
-            await self._agents.resolve(waits.id, json.dumps(result, ensure_ascii=False), batch)
+            await self.agents.resolve(waits.id, json.dumps(result, ensure_ascii=False), batch)
             return
         paused = self.state.paused is not None
         if paused:  # about money, which does not concern the agents
-            await self._core.commit(batch)
+            await self.core.commit(batch)
             return
         words = _words(command, self.state)
         if words is None:
-            await self._core.commit(batch)
+            await self.core.commit(batch)
         else:
-            await self._agents.add_user(words, batch)
+            await self.agents.add_user(words, batch)
 
     # --- what others ask ------------------------------------------------------------------------------------------
 
@@ -328,7 +336,7 @@ class Session:
         """Return the live dev server, started where needed."""
         self._check_owner(user_id)
         self._active_at = time.monotonic()
-        return await self._bench.endpoint()
+        return await self.bench.endpoint()
 
     async def shown(self, user_id: str) -> PreviewEndpoint | None:
         """Return the live dev server while there is a sandbox; a page that asks so is no reason to stay awake."""
@@ -336,12 +344,12 @@ class Session:
         if self._closed:
             return None
         try:
-            return await self._bench.open_endpoint()
+            return await self.bench.open_endpoint()
         except (SandboxNotFound, ServerFailed):
             return None
 
     def _check_owner(self, user_id: str) -> None:
-        if user_id != self._core.user_id:
+        if user_id != self.core.user_id:
             raise NotFound(f"there is no session {self.session_id}", context={"session_id": self.session_id})
 
     async def watch(self, watchers: int) -> None:
@@ -350,7 +358,7 @@ class Session:
         self._watchers = watchers
         self._active_at = time.monotonic()
         if left:
-            self._spawn(self._project.save("disconnect"))
+            self._spawn(self.project.save("disconnect"))
 
     # --- work -----------------------------------------------------------------------------------------------------
 
@@ -367,12 +375,12 @@ class Session:
         execution = self.state.execution
         done = sum(todo.status == "done" for todo in execution.todos) if execution else 0
         if done > self._todos_done:
-            self._spawn(self._project.save("todo"))
+            self._spawn(self.project.save("todo"))
         self._todos_done = done
         self._kick()
 
     def _kick(self) -> None:
-        if self._closed or self._held or self._core.lost or self.state.owes is None:
+        if self._closed or self._held or self.core.lost or self.state.owes is None:
             return
         if time.monotonic() < self._not_before:
             return
@@ -395,8 +403,8 @@ class Session:
         self._setbacks = 0
 
     async def _work_on(self) -> None:
-        self._assets = await self._project.assets()
-        await Work(self._core, loop=self._agents, renders=self._renders).run()
+        self._assets = await self.project.assets()
+        await Work(self.core, loop=self.agents, renders=self._renders).run()
         self._parts.rested()
 
     def _kick_later(self) -> None:
@@ -411,7 +419,7 @@ class Session:
         if work is not None and not work.done():
             work.cancel(word)
             await asyncio.wait({work})
-        await self._agents.close()
+        await self.agents.close()
 
     def _after(self, effect: After) -> None:
         match effect:
@@ -421,7 +429,7 @@ class Session:
             case CancelJob(job_id=job_id):
                 self._spawn(self._renders.cancelled(job_id))
             case ReleaseSandbox(linger=False):
-                self._spawn(self._project.release("destroy"))
+                self._spawn(self.project.release("destroy"))
             case ReleaseSandbox():
                 self._spawn(self._linger())
 
@@ -430,7 +438,7 @@ class Session:
         finished = self.state.completed_at
         await asyncio.sleep(self._parts.settings.sandbox_linger_s)
         if self.state.phase == "complete" and self.state.completed_at == finished:
-            await self._project.release("destroy")
+            await self.project.release("destroy")
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -443,10 +451,10 @@ class Session:
             await self._try(self._keep_lease())
             if time.monotonic() - saved_at >= settings.heartbeat_s:
                 saved_at = time.monotonic()
-                self._spawn(self._project.save("heartbeat"))
+                self._spawn(self.project.save("heartbeat"))
             if not self._is_idle():
                 continue
-            if not self._project.is_open:
+            if not self.project.is_open:
                 self._parts.ended()
                 return
             self._put_away("idle")
@@ -459,16 +467,16 @@ class Session:
         busy = self._putting_away is not None and not self._putting_away.done()
         if not busy and time.monotonic() >= self._put_away_at:
             self._put_away_at = time.monotonic() + self._parts.settings.heartbeat_s
-            self._putting_away = self._spawn(self._project.release(trigger))
+            self._putting_away = self._spawn(self.project.release(trigger))
 
     async def _keep_lease(self) -> None:
         moves = self._minutes.going()
-        await self._core.commit(Batch(lease_until=_lease_until(self._parts.settings), charges=moves))
+        await self.core.commit(Batch(lease_until=_lease_until(self._parts.settings), charges=moves))
         if self.state.owes is not None or self._watchers:
-            self._spawn(self._project.extend())
+            self._spawn(self.project.extend())
         if not moves or self.state.owes is not None:  # whoever works finds out at the next step
             return
-        if await self._purse.used_up(self._parts.store, self._core.user_id, ("sandbox",)) is not None:
+        if await self._purse.used_up(self._parts.store, self.core.user_id, ("sandbox",)) is not None:
             self._put_away("budget")
 
     async def _try(self, work: Coroutine[object, object, None]) -> None:
@@ -490,9 +498,9 @@ class Session:
 
     def _fenced(self) -> None:
         """Stop at once, touching nothing: another activation owns row and sandbox."""
-        _log.warning("fenced", session_id=self.session_id, epoch=self._core.epoch)
+        _log.warning("fenced", session_id=self.session_id, epoch=self.core.epoch)
         self._closed = True
-        self._project.forget()
+        self.project.forget()
         for task in self._tasks:
             task.cancel()
         self._parts.ended()
@@ -509,11 +517,11 @@ class Session:
         await self._hold_work()
         await self._end_tasks()
         try:
-            await self._project.leave("idle")
-            await self._core.emit(NewEvent(type="passivated", data={"epoch": self._core.epoch}))
-            await self._parts.store.release(self.session_id, self._core.epoch)
+            await self.project.leave("idle")
+            await self.core.emit(NewEvent(type="passivated", data={"epoch": self.core.epoch}))
+            await self._parts.store.release(self.session_id, self.core.epoch)
         except (Fenced, NotFound):
-            self._project.forget()
+            self.project.forget()
 
     async def _end_tasks(self) -> None:
         current = asyncio.current_task()
@@ -522,7 +530,7 @@ class Session:
             task.cancel()
         if others:
             await asyncio.wait(others)
-        await self._agents.close()
+        await self.agents.close()
 
     def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._guard(work))

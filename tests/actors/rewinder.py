@@ -69,7 +69,7 @@ async def main(folder: Path, session_id: str, point: str, dies_at: int) -> None:
             ended=lambda: None,
         )
         session = await Session.open(session_id, parts)
-        sandbox = await session._project.sandbox()
+        sandbox = await session.project.sandbox()
         await sandbox.write_files({"src/unsaved.ts": b"export {};"})
         store.left = dies_at
         await session.submit(name="rewind", body={"to": point}, key="rewind", user_id="local")

@@ -39,7 +39,7 @@ async def test_one_that_e2b_ends_during_the_work_is_replaced_with_nothing_lost(
     await server.end(server.of(lost).id)
     await studio.until(session, "preview")
     assert session.state.sandbox_id != lost
-    sandbox = await session._project.sandbox()
+    sandbox = await session.project.sandbox()
     assert sandbox.provider == "e2b"
     assert await sandbox.read_file("src/App.tsx") == APP.encode()
     await session.close()
@@ -52,7 +52,7 @@ async def test_a_session_at_work_keeps_its_sandbox_while_nobody_uses_it(studio: 
     session = await studio.activate(
         row, studio.model(lambda _: reply("hm", hang=True)), lease_s=0.3, heartbeat_s=600, sandbox_lifetime_s=900
     )
-    await session._project.sandbox()
+    await session.project.sandbox()
     assert session.state.sandbox_id is not None
     kept = server.of(session.state.sandbox_id)
     before = kept.ends_at

@@ -26,8 +26,8 @@ EDIT = "src/theatre/state.json"
 
 async def write(session: Session, files: Mapping[str, str]) -> Sandbox:
     """Write files as the code generator's tool does; returns where they lie."""
-    await session._core.commit(await session._bench.keep(files))
-    return await session._project.sandbox()
+    await session.core.commit(await session.bench.keep(files))
+    return await session.project.sandbox()
 
 
 async def saved(studio: Studio, session: Session) -> checkpoint.Manifest:
@@ -93,7 +93,7 @@ async def test_a_process_that_ends_while_storage_is_full_leaves_the_sandbox_to_t
     (small_disk / "filler").write_bytes(b"x" * (3 << 20))
     await box.write_files({EDIT: b'{"only": "here"}', FILM: bytes(2 << 20)})
     with pytest.raises(StorageError):
-        await session._project.release("destroy")
+        await session.project.release("destroy")
     with pytest.raises(StorageError):
         await studio.say(session, "rewind", to=(await saved(studio, session)).id)
     assert await box.read_file(EDIT) == b'{"only": "here"}'
@@ -117,12 +117,12 @@ async def test_a_project_of_too_many_files_is_kept_until_there_are_fewer(studio:
     made = await box.run(("node", "-e", f"{many} require('fs').writeFileSync(`public/many/${{i}}`, '')"), timeout_s=60)
     assert made.exit_code == 0, made.stderr
     with pytest.raises(QuotaExceeded):
-        await session._project.release("idle")
+        await session.project.release("idle")
     await session.close()
     (failed,) = await failures(studio, session)
     assert failed["code"] == "QUOTA_EXCEEDED" and str(MAX_ENTRIES) in failed["message"]
     heir = await studio.activate(session.session_id, studio.model(studio_model()))
-    again = await heir._project.sandbox()
+    again = await heir.project.sandbox()
     assert again.id == box.id and await again.read_file(EDIT) == b'{"only": "here"}'
     await sh(again, "rm -r public/many")
     await heir.close()
@@ -138,29 +138,29 @@ async def test_what_is_left_out_is_told_and_what_was_saved_of_it_stays(studio: S
     box = await write(session, GOOD_FILES)
     await box.write_files({FILM: b"short"})
     await sh(box, "chmod 700 public/film.bin")
-    await session._project.save("heartbeat")
+    await session.project.save("heartbeat")
     assert "skipped" not in (await studio.events(session, "checkpoint"))[-1]
     await sh(box, f"truncate -s 300M {FILM} && ln -s App.tsx src/alias.tsx")
 
     left_out = [{"path": FILM, "why": "large"}, {"path": "src/alias.tsx", "why": "link"}]
     told = len(await studio.events(session, "checkpoint"))
     for _ in range(2):  # a heartbeat that finds nothing else to save tells of it too, once
-        await session._project.save("heartbeat")
+        await session.project.save("heartbeat")
     (event,) = (await studio.events(session, "checkpoint"))[told:]
     assert (event["skippedCount"], event["skipped"], event["unchanged"]) == (2, left_out, True)
 
     # a process that never read the file keeps what is stored of it
     heir = await studio.activate(session.session_id, studio.model(studio_model()))
-    assert (await heir._project.sandbox()).id == box.id
+    assert (await heir.project.sandbox()).id == box.id
     await box.write_files({"src/App.tsx": APP.encode() + b"\n"})
-    await heir._project.save("heartbeat")
+    await heir.project.save("heartbeat")
     manifest = await saved(studio, heir)
     assert (await studio.events(heir, "checkpoint"))[-1]["skipped"] == left_out
     assert await checkpoint.read_file(studio.storage, manifest, FILM) == b"short"
     assert manifest.files[FILM].mode == 0o700
     # and where it is really gone, so it is in the checkpoint
     await sh(box, f"rm {FILM}")
-    await heir._project.save("heartbeat")
+    await heir.project.save("heartbeat")
     assert FILM not in (await saved(studio, heir)).files
 
 
@@ -168,7 +168,7 @@ async def test_many_that_are_left_out_are_counted_and_a_few_named(studio: Studio
     session = await studio.at_rest()
     box = await write(session, GOOD_FILES)
     await sh(box, "mkdir -p public/links && for i in $(seq 100); do ln -s x \"public/links/$(printf '\\033')$i\"; done")
-    await session._project.save("heartbeat")
+    await session.project.save("heartbeat")
     event = (await studio.events(session, "checkpoint"))[-1]
     assert event["skippedCount"] == 100 and len(event["skipped"]) == 20
     assert all(str(each["path"]).isprintable() for each in event["skipped"])
@@ -181,6 +181,6 @@ async def test_modes_of_folders_come_back(studio: Studio) -> None:
     await sh(box, "chmod 777 public/open && chmod 700 src/scenes")
     await session.close()
     heir = await studio.activate(session.session_id, studio.model(studio_model()))
-    again = await heir._project.sandbox()
+    again = await heir.project.sandbox()
     looked = await again.run(("find", "public/open", "src/scenes", "-type", "d", "-printf", "%m %p\n"))
     assert sorted(looked.stdout.splitlines()) == ["700 src/scenes", "755 public/open/in", "777 public/open"]

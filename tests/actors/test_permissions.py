@@ -200,7 +200,7 @@ async def test_a_rule_that_asks_about_a_file_shows_it_whether_or_not_the_call_na
     assert "+++ b/src/secret.ts" in wanted.shown and "+++ b/src/components/Note.tsx" in wanted.shown
     assert await files(studio, session) == {}
     with pytest.raises(InvalidInput, match=r"src/secret\.ts may not be written: .*the person is asked"):
-        await session._bench.keep(SECRET, task=given)
+        await session.bench.keep(SECRET, task=given)
 
 
 async def test_mode_ask_covers_files_beside_those_that_a_rule_allows(studio: Studio) -> None:
@@ -267,7 +267,7 @@ async def test_a_file_that_the_generator_chose_may_be_changed_by_other_arguments
 async def test_files_that_changed_while_they_waited_are_shown_anew(studio: Studio) -> None:
     session = await executing(studio)
     first = await pending(studio, session)
-    await session._project.use(lambda sandbox: sandbox.write_files({"src/App.tsx": b"// written by hand\n"}))
+    await session.project.use(lambda sandbox: sandbox.write_files({"src/App.tsx": b"// written by hand\n"}))
     await studio.say(session, "approve", approvalId=first.id)
     again = await pending(studio, session)
     assert again.call_id == first.call_id and again.id != first.id
@@ -301,10 +301,10 @@ async def test_files_that_a_person_saw_are_written_whatever_the_call_named(studi
     session = await studio.at_rest(studio_model(lambda _: SECRET))
     await studio.say(session, "permissions", rules=[{"decision": "ask", "path": "src/secret*"}])
     task = {"task": "create_scene", "scene": 1}
-    assert "+++ b/src/secret.ts" in await session._bench.propose(task, cause_id="call_1")
-    made = await session._bench.generate(task, cause_id="call_1")
+    assert "+++ b/src/secret.ts" in await session.bench.propose(task, cause_id="call_1")
+    made = await session.bench.generate(task, cause_id="call_1")
     assert made.shown
-    await session._core.commit(await session._bench.keep(made.files, task=task, shown=made.shown))
+    await session.core.commit(await session.bench.keep(made.files, task=task, shown=made.shown))
     assert "src/secret.ts" in await files(studio, session)
 
 
@@ -407,7 +407,7 @@ async def test_what_was_agreed_to_is_written_though_the_fault_is_told_in_other_w
     rules = [{"decision": "ask", "tool": "generate_code", "arguments": {"task": "modify_existing"}}]
     session = await executing(studio, studio_model(code), {"mode": "auto", "rules": rules})
     asked = await pending(studio, session)
-    await session._project.use(lambda sandbox: sandbox.write_files({"src/App.tsx": b"\n\nimport './nobody';\n"}))
+    await session.project.use(lambda sandbox: sandbox.write_files({"src/App.tsx": b"\n\nimport './nobody';\n"}))
     await studio.say(session, "approve", approvalId=asked.id)
     await studio.until(session, "preview")
     assert (await files(studio, session))["src/App.tsx"] == APP.encode() and len(corrections) == 1

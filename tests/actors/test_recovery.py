@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
 async def write(session: Session, files: Mapping[str, str]) -> None:
     """Write files as the code generator's tool does."""
-    await session._core.commit(await session._bench.keep(files))
+    await session.core.commit(await session.bench.keep(files))
 
 
 async def accepted(studio: Studio, session: Any) -> None:
@@ -58,9 +58,9 @@ async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_projec
     studio.sandboxes = CutOff()
     again = await studio.activate(session.session_id, studio.model(studio_model()))
     with pytest.raises(asyncio.CancelledError):
-        await again._project.sandbox()
+        await again.project.sandbox()
     assert again.state.sandbox_status == "creating"
-    sandbox = await again._project.sandbox()
+    sandbox = await again.project.sandbox()
     assert await sandbox.read_file("src/App.tsx") == APP.encode()
     assert len(await studio.sandboxes.list()) == 1
 
@@ -70,7 +70,7 @@ async def test_a_sandbox_lost_between_writing_and_saving_gets_the_files_again(st
     session = await studio.open()
     await accepted(studio, session)
     await studio.event(session, "file_written")
-    project = session._project
+    project = session.project
     usual, lost = project._collect, []
 
     async def lose_once(sandbox: Sandbox) -> Any:
@@ -91,7 +91,7 @@ async def test_a_sandbox_lost_between_writing_and_saving_gets_the_files_again(st
 async def test_a_checkpoint_counts_only_once_its_pointer_is_stored(studio: Studio) -> None:
     session = await studio.at_rest()
     await write(session, GOOD_FILES)
-    await session._project.keep({"src/components/Late.tsx": b"export {};"}, "files")  # its batch is never committed
+    await session.project.keep({"src/components/Late.tsx": b"export {};"}, "files")  # its batch is never committed
     await session.close()
     pointer = await studio.store.latest_checkpoint(session.session_id)
     assert pointer is not None
@@ -185,16 +185,16 @@ async def test_a_file_that_a_command_removed_does_not_stop_the_generator(studio:
 
     session = await studio.at_rest(studio_model(code))
     await write(session, {**GOOD_FILES, "src/components/Note.tsx": "export {};"})
-    sandbox = await session._project.sandbox()
+    sandbox = await session.project.sandbox()
     await sandbox.remove("src/components/Note.tsx")
-    made = await session._bench.generate({"task": "modify_existing", "files": ["src/App.tsx"]}, cause_id="call_1")
+    made = await session.bench.generate({"task": "modify_existing", "files": ["src/App.tsx"]}, cause_id="call_1")
     assert made.files == {"src/App.tsx": APP} and shown == [set(GOOD_FILES)]
 
 
 async def test_a_sandbox_left_by_a_dead_process_is_saved_before_it_is_destroyed(studio: Studio) -> None:
     dead = await studio.at_rest()
     await write(dead, GOOD_FILES)
-    left = await dead._project.sandbox()
+    left = await dead.project.sandbox()
     await left.write_files({"src/theatre/state.json": b'{"edited": "after the last checkpoint"}'})
     heir = await studio.activate(dead.session_id, studio.model(studio_model()))
     await heir.close()
@@ -216,36 +216,36 @@ KINDS = {
 
 async def everything(session: Session) -> tuple[dict[str, bytes], Mapping[str, int], tuple[str, ...]]:
     """What a session's sandbox holds, told by the sandbox itself."""
-    taken = await (await session._project.sandbox()).snapshot()
+    taken = await (await session.project.sandbox()).snapshot()
     return taken.changed, taken.modes, taken.folders
 
 
 async def test_a_lost_sandbox_comes_back_with_all_that_a_disk_knows_of_files(studio: Studio) -> None:
     session = await studio.at_rest()
     await write(session, {"src/components/Gone.tsx": "export {};"})
-    box = await session._project.sandbox()
+    box = await session.project.sandbox()
     await box.write_files(KINDS)
     made = await box.run(("sh", "-c", f"chmod 755 {SCRIPT}; chmod 400 public/noise.bin; mkdir -p 'src/空/b'"))
     assert made.exit_code == 0, made.stderr
     await box.remove("src/components/Gone.tsx")
     before = await everything(session)
-    await session._project.save("heartbeat")
+    await session.project.save("heartbeat")
     await studio.sandboxes.destroy(box.id)
 
     assert await everything(session) == before
     files, modes, folders = before
     assert files.items() >= KINDS.items() and "src/components/Gone.tsx" not in files
     assert modes == {SCRIPT: 0o755, "public/noise.bin": 0o400} and folders == ("src/空/b",)
-    again = await session._project.sandbox()
+    again = await session.project.sandbox()
     assert again.id != box.id
     assert (await again.run((SCRIPT,))).stdout == "ran\n"
     # what has come back is what is saved: nothing is stored anew for it
     saved = await studio.store.latest_checkpoint(session.session_id)
-    await session._project.save("heartbeat")
+    await session.project.save("heartbeat")
     assert await studio.store.latest_checkpoint(session.session_id) == saved
     # a mode alone is a change, and so is a folder; who takes over has both
     await again.run(("chmod", "-x", SCRIPT))
-    await session._project.save("heartbeat")
+    await session.project.save("heartbeat")
     await again.run(("rmdir", "src/空/b"))
     await session.close()
     heir = await studio.activate(session.session_id, studio.model(studio_model()))

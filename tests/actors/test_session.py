@@ -168,7 +168,7 @@ async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retrie
         corrections += bool(request.get("errors"))
         if not mended:
             return {**GOOD_FILES, "src/App.tsx": bad}
-        session._bench._ready_timeout_s = 60.0  # a good page on a busy machine
+        session.bench._ready_timeout_s = 60.0  # a good page on a busy machine
         return GOOD_FILES
 
     stuck_s = 1.0 if kind == "PAGE_NOT_READY" else 60.0
@@ -200,13 +200,13 @@ async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked
 
     session = await studio.open(respond=studio_model(code))
     await to_preview(studio, session)
-    before, shown = await session._project.files(), session.state.preview
+    before, shown = await session.project.files(), session.state.preview
     await studio.say(session, "message", text="make it red")
     failed = await studio.until(session, "error")
     assert failed.error is not None and failed.error.code == "BUILD_FAILED" and failed.preview == shown
     assert "after 3 corrections" in failed.error.message and len([each for each in asked if each.get("errors")]) == 3
     assert "again those of the last preview that worked" in failed.error.message
-    assert await session._project.files() == before
+    assert await session.project.files() == before
     pointer = await studio.store.latest_checkpoint(session.session_id)
     assert pointer is not None
     manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
@@ -219,7 +219,7 @@ async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked
     await studio.say(session, "message", text="red, but another way")
     state = await studio.until(session, "preview")
     assert state.error is None and asked[-1]["files"] == {path: before[path].decode() for path in state.execution.files}
-    assert b"#EF4444" in (await session._project.files())["src/App.tsx"]
+    assert b"#EF4444" in (await session.project.files())["src/App.tsx"]
 
 
 @pytest.mark.full
@@ -242,7 +242,7 @@ async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(studio
     await studio.say(session, "message", text="make it red")
     state = await studio.until(session, "preview")
     assert state.error is None and await studio.events(session, "error") == []
-    assert b"#EF4444" in (await session._project.files())["src/App.tsx"]
+    assert b"#EF4444" in (await session.project.files())["src/App.tsx"]
 
 
 async def test_rejecting_a_plan_asks_and_changing_it_plans_again(studio: Studio) -> None:
@@ -290,7 +290,7 @@ async def test_words_during_the_work_are_taken_in_before_it_ends(studio: Studio)
     await studio.say(session, "message", text="make it red")
     state = await studio.until(session, "preview")
     assert state.feedback_seen == 1
-    sandbox = await session._project.sandbox()
+    sandbox = await session.project.sandbox()
     assert b"#EF4444" in await sandbox.read_file("src/App.tsx")
 
 
@@ -322,7 +322,7 @@ async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(studio:
     await studio.say(again, "message", text="make it red")
     await studio.until(again, "preview")
     assert again.state.sandbox_id not in (None, sandbox_id)
-    sandbox = await again._project.sandbox()
+    sandbox = await again.project.sandbox()
     assert b"duration: 2" in await sandbox.read_file("src/theatre/project.ts")
     assert b"#EF4444" in await sandbox.read_file("src/App.tsx")
 
@@ -338,7 +338,7 @@ async def test_a_sandbox_that_dies_during_the_work_is_replaced_with_nothing_lost
     await studio.sandboxes.destroy(lost)
     await studio.until(session, "preview")
     assert session.state.sandbox_id != lost
-    sandbox = await session._project.sandbox()
+    sandbox = await session.project.sandbox()
     assert await sandbox.read_file("src/App.tsx") == APP.encode()
 
 
@@ -372,7 +372,7 @@ async def test_a_stream_that_breaks_half_way_is_asked_again(studio: Studio) -> N
     await studio.say(session, "accept")
     await studio.event(session, "file_written", len(GOOD_FILES))
     assert breaks == {"orchestrator": 0, "code": 0}
-    sandbox = await session._project.sandbox()
+    sandbox = await session.project.sandbox()
     assert await sandbox.read_file("src/App.tsx") == APP.encode()
 
 
@@ -424,7 +424,7 @@ async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(studio: St
     session = await studio.activate(session_id, studio.model(studio_model(code)))
     await to_preview(studio, session)
     assert shown == [f"public/assets/{asset.id}.png"]
-    sandbox = await session._project.sandbox()
+    sandbox = await session.project.sandbox()
     assert await sandbox.read_file(shown[0]) == data
     assert session.state.preview is not None
     job = await studio.store.get_job(session.state.preview.job_id)
@@ -469,7 +469,7 @@ async def test_work_is_saved_at_each_of_its_triggers(studio: Studio) -> None:
     await saved("preview")
 
     # 3: an edit in the live preview's Studio changes the file behind the agents' back
-    sandbox = await session._project.sandbox()
+    sandbox = await session.project.sandbox()
     edited = b'{"sheetsById": {"Main": {}}, "definitionVersion": "0.4.0", "revisionHistory": ["edited"]}'
     await sandbox.write_files({"src/theatre/state.json": edited})
     async with asyncio.timeout(60):
@@ -480,7 +480,7 @@ async def test_work_is_saved_at_each_of_its_triggers(studio: Studio) -> None:
 
     # from here on, in a process that takes over, no heartbeat comes between a write and the trigger that is looked at
     session = await studio.activate(session.session_id, studio.model(studio_model()))
-    assert (await session._project.sandbox()).id == sandbox.id
+    assert (await session.project.sandbox()).id == sandbox.id
     # 6
     await session.watch(1)
     await sandbox.write_files({"src/components/Gone.tsx": b"export {};"})
@@ -494,14 +494,14 @@ async def test_work_is_saved_at_each_of_its_triggers(studio: Studio) -> None:
     assert again["unchanged"] is True and again["checkpointId"] == (await newest()).id
     # 7
     await sandbox.write_files({"src/components/Last.tsx": b"export {};"})
-    await session._core.commit(Batch(moves=[Fail(message="on purpose", code="INTERNAL")]))
+    await session.core.commit(Batch(moves=[Fail(message="on purpose", code="INTERNAL")]))
     await saved("destroy")
     assert "src/components/Last.tsx" in (await newest()).files
     async with asyncio.timeout(60):
         while await studio.sandboxes.list():
             await asyncio.sleep(0.02)
     # 5
-    sandbox = await session._project.sandbox()
+    sandbox = await session.project.sandbox()
     assert await sandbox.read_file("src/components/Last.tsx") == b"export {};"
     await sandbox.write_files({"src/components/Idle.tsx": b"export {};"})
     await session.close()
@@ -527,7 +527,7 @@ async def test_the_live_preview_is_offered_whoever_directs(studio: Studio) -> No
     with pytest.raises(NotFound):
         await session.shown("mallory")
     await studio.until(session, "preview")
-    await session._project.release("destroy")
+    await session.project.release("destroy")
     assert await session.shown("local") is None and await studio.sandboxes.list() == []  # looking makes none
 
 

@@ -158,7 +158,7 @@ async def test_a_paused_render_that_nobody_wants_any_more_is_settled(studio: Stu
     bounds = session._purse.bounds  # as one is left that was paused between two of its units
     begun = Reserve(id=paused.output.job_id, kind="render", amounts=Amounts(render_ms=200), bounds=bounds)
     going = Accrue(id=paused.output.job_id, spent=Amounts(render_ms=150), held=Amounts(), bounds=bounds)
-    await session._core.commit(Batch(charges=[begun, going]))
+    await session.core.commit(Batch(charges=[begun, going]))
     await studio.say(session, "answer", optionId="stop")
     left = await studio.until(session, "preview")
     assert left.paused is None
@@ -183,8 +183,8 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
 
     monkeypatch.setattr(_Watch, "unit", hear)
     session = await studio.at_rest()
-    await session._core.commit(await session._bench.keep(GOOD_FILES))
-    digest = await session._bench._built()
+    await session.core.commit(await session.bench.keep(GOOD_FILES))
+    digest = await session.bench._built()
     assert isinstance(digest, str)
     spec = RenderSpec.from_preset("preview", bundle=digest, duration_s=20, size=(1280, 720))
     session._spawn(_ended(session._renders.run(spec, job_id="job_1", kind="preview")))
@@ -232,7 +232,7 @@ async def test_sandbox_time_is_charged_while_it_passes_and_ends_an_idle_sandbox(
     assert (box.status, box.held) == ("reserved", {"sandbox_ms": SLICE_MS})
     session._minutes._before_ms = 58_000  # nobody waits for a minute
     deadline = time.monotonic() + 60
-    while session._project.alive:
+    while session.project.alive:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
     await studio.event(session, "sandbox", 3)

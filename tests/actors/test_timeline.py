@@ -71,7 +71,7 @@ async def last_said(studio: Studio, session: Session) -> MessageRecord:
 
 
 async def in_sandbox(session: Session) -> dict[str, bytes]:
-    return await session._project.files()
+    return await session.project.files()
 
 
 async def test_a_session_goes_back_forward_and_another_way(studio: Studio) -> None:
@@ -84,8 +84,8 @@ async def test_a_session_goes_back_forward_and_another_way(studio: Studio) -> No
     first = await studio.until(session, "preview")
     at_first = await last_said(studio, session)
     beads = await store.beads(session.session_id)
-    await (await session._project.sandbox()).write_files({"src/extra.ts": b"export const extra = 1;\n"})
-    await session._project.save("heartbeat")
+    await (await session.project.sandbox()).write_files({"src/extra.ts": b"export const extra = 1;\n"})
+    await session.project.save("heartbeat")
     await studio.say(session, "message", text="make the ball blue")
     second = await studio.until(session, "preview")
     assert first.preview is not None and second.preview is not None
@@ -114,7 +114,7 @@ async def test_a_session_goes_back_forward_and_another_way(studio: Studio) -> No
     assert shown(session.state) == shown(planned)
     valid(await store.messages(session.session_id), await store.tool_calls(session.session_id))
     (pending,) = await store.approvals(session.session_id, pending=True)
-    waiting = await session._agents.waiting()
+    waiting = await session.agents.waiting()
     assert pending.kind == "plan" and waiting is not None and pending.call_id == waiting.id
     assert await store.latest_checkpoint(session.session_id) is None
     assert "src/extra.ts" not in await in_sandbox(session)
@@ -149,7 +149,7 @@ async def test_a_session_goes_back_forward_and_another_way(studio: Studio) -> No
     said = [event["content"] for event in await studio.events(fork, "message")]
     assert said and "make the ball blue" not in said
     blobs = {stored.key for stored in await studio.storage.look_below("users/local/blobs")}
-    await fork._project.save("heartbeat")
+    await fork.project.save("heartbeat")
     assert {stored.key for stored in await studio.storage.look_below("users/local/blobs")} == blobs
     await studio.say(fork, "message", text="make the ball green")
     green = await studio.until(fork, "preview")
@@ -221,25 +221,25 @@ async def two_steps(studio: Studio) -> tuple[str, str]:
     session = await studio.at_rest()
     points: list[str] = []
     for step in (1, 2):
-        batch = await session._bench.keep({"src/App.tsx": f"// {step}", f"src/components/Only{step}.tsx": "export {};"})
-        points.append((await session._agents.add_user(f"step {step}", batch)).id)
+        batch = await session.bench.keep({"src/App.tsx": f"// {step}", f"src/components/Only{step}.tsx": "export {};"})
+        points.append((await session.agents.add_user(f"step {step}", batch)).id)
     await session.close()
     return session.session_id, points[0]
 
 
 async def test_going_back_and_going_another_way_keep_modes_and_empty_folders(studio: Studio) -> None:
     async def kinds(of: Session) -> tuple[Any, tuple[str, ...]]:
-        taken = await (await of._project.sandbox()).snapshot()
+        taken = await (await of.project.sandbox()).snapshot()
         return taken.modes, taken.folders
 
     session = await studio.at_rest()
-    box = await session._project.sandbox()
+    box = await session.project.sandbox()
     await box.write_files({"scripts/go.sh": b"#!/bin/sh\necho ran\n"})
     await box.run(("sh", "-c", "chmod 755 scripts/go.sh; mkdir -p public/frames"))
     then = ({"scripts/go.sh": 0o755}, ("public/frames",))
-    point = await session._agents.add_user("a script", await session._bench.keep({"src/App.tsx": "// 1"}))
+    point = await session.agents.add_user("a script", await session.bench.keep({"src/App.tsx": "// 1"}))
     await box.run(("sh", "-c", "chmod 644 scripts/go.sh; rmdir -p public/frames; mkdir src/later"))
-    await session._agents.add_user("none", await session._bench.keep({"src/App.tsx": "// 2"}))
+    await session.agents.add_user("none", await session.bench.keep({"src/App.tsx": "// 2"}))
     assert await kinds(session) == ({}, ("src/later",))
 
     fork_id = await fork_session(

@@ -29,14 +29,14 @@ class Tools:
 
     @classmethod
     def of(cls, session: Session, studio: Studio) -> Self:
-        return cls(studio, session, Toolkit(orchestrator_tools(session._bench)))
+        return cls(studio, session, Toolkit(orchestrator_tools(session.bench)))
 
     async def call(self, name: str, **given: Any) -> ToolOutcome:
         bound = self.toolkit.bind(name, given)
         assert isinstance(bound, BoundCall), bound
         outcome = await run_tool(bound, ToolCall(id=new_id("call"), attempt=1, agent="orchestrator", name=name))
         if outcome.batch is not None:
-            await self.session._core.commit(outcome.batch)
+            await self.session.core.commit(outcome.batch)
         return outcome
 
     async def json(self, name: str, **given: Any) -> dict[str, Any]:
@@ -46,11 +46,11 @@ class Tools:
         return json.loads(outcome.content)
 
     async def sandbox(self) -> Sandbox:
-        return await self.session._project.sandbox()
+        return await self.session.project.sandbox()
 
     async def keep(self, files: dict[str, str]) -> None:
         """Write files as the code generator does."""
-        await self.session._core.commit(await self.session._bench.keep(files))
+        await self.session.core.commit(await self.session.bench.keep(files))
 
 
 @pytest.fixture

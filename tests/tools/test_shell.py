@@ -123,7 +123,7 @@ async def test_nothing_is_saved_while_a_command_runs(tools: Tools) -> None:
     async with asyncio.timeout(60):
         while await sandbox.read_file("src/App.tsx") != b"half\n":
             await asyncio.sleep(0.02)
-    saving = asyncio.create_task(tools.session._project.save("heartbeat"))
+    saving = asyncio.create_task(tools.session.project.save("heartbeat"))
     await sandbox.write_files({"public/go": b""})
     assert "src/App.tsx" in json.loads((await running).content)["putBack"]
     await saving
@@ -150,10 +150,10 @@ async def test_what_a_command_left_when_its_process_died_is_not_the_project(tool
         result=None,
         started_at=now(),
     )
-    await tools.session._core.commit(Batch(tool_calls=[call]))
+    await tools.session.core.commit(Batch(tool_calls=[call]))
     await sandbox.write_files({"src/App.tsx": b"half\n"})
     heir = await tools.studio.activate(tools.session.session_id, tools.studio.model(studio_model()))
-    fresh = await heir._project.sandbox()
+    fresh = await heir.project.sandbox()
     assert fresh.id != sandbox.id and await fresh.read_file("src/App.tsx") == APP.encode()
     assert [info.id for info in await tools.studio.sandboxes.list()] == [fresh.id]
 
