@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from koda_ray.sandbox.local import LocalProvider
     from koda_ray.sandbox.local_sandbox import LocalSandbox
 
-__all__ = ["Hold", "Order", "hold", "holding", "main"]
+__all__ = ["Hold", "Order", "hold", "holding", "main", "refused_of"]
 
 _START_TIMEOUT_S = 60.0
 _ERROR_BYTES = 64 * 1024
@@ -126,6 +127,22 @@ def _lost(order: Order, errors: IO[bytes]) -> SandboxError:
     return SandboxError(
         f"the holder of process {order.name!r} of the sandbox {order.sandbox_id} ended before it began: {why}"
     )
+
+
+def refused_of(directory: Path) -> Counter[tuple[str, str]]:
+    """Count what processes that are held were refused, by their name and the kind: only a holder's own log has it.
+
+    Args:
+        directory: Where the sandbox's record lies, which nothing inside it sees.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for path in (*directory.glob("*.old"), *directory.glob("*.log")):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError, TypeError, KeyError):  # a line that was cut off
+                told = json.loads(line)
+                if told["event"] == "sandbox refused":
+                    found[path.stem, str(told["refused"])] += int(told.get("times", 1))
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -34,7 +34,7 @@ import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from koda_ray.errors import InvalidInput, Missing, QuotaExceeded, SandboxError, SandboxNotFound, TemplateNotFound
 from koda_ray.owned import finish, see_through
@@ -45,13 +45,14 @@ from koda_ray.sandbox.deployment import Place, local_place
 from koda_ray.sandbox.disk import can_mount, mount_tmpfs, remove_tree, sweep_probes, unmount
 from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
 from koda_ray.sandbox.held import Held
-from koda_ray.sandbox.holder import holding
+from koda_ray.sandbox.holder import holding, refused_of
 from koda_ray.sandbox.isolation import TERMINALS, can_be_heard, check_isolation, launcher
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local_sandbox import LocalSandbox
 from koda_ray.sandbox.node import find_node
 from koda_ray.sandbox.preview import is_listened, short_folder, socket_path
 from koda_ray.sandbox.record import Owner, Record, is_sandbox_id
+from koda_ray.sandbox.refused import Refusal, note
 from koda_ray.sandbox.strays import kill_users_of
 from koda_ray.sandbox.users import sandbox_user
 from koda_ray.sandbox.way_out import WayOut
@@ -419,6 +420,8 @@ class LocalProvider:
         unmount(directory / "disk")
         if record is not None:
             record.forget_socket(directory)
+        for (process, refused), times in sorted(refused_of(directory).items()):  # it goes with the folder
+            note(directory.name, cast("Refusal", refused), process=process, times=times)
         remove_tree(directory)
 
 

@@ -16,9 +16,10 @@ from koda_ray.sandbox.isolation import system_binds
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
-from koda_ray.sandbox.tmux import Tmux
+from koda_ray.sandbox.tmux import SERVER, Tmux
 from tests.sandbox.conftest import small_limits
 from tests.sandbox.leftovers import HOLDER, Leftovers
+from tests.sandbox.refusals import refusals
 from tests.sandbox.terminals import TerminalConformance, all_of, until
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux")]
@@ -113,3 +114,20 @@ async def test_what_terminals_keep_counts_as_disk(
         await until(is_ended)
     finally:
         await box.destroy()
+
+
+async def test_what_a_launched_process_was_refused_is_told_at_the_end(
+    sandbox: LocalSandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmux = Tmux(sandbox)
+    await tmux.launch("caller", "node -e \"require('net').connect(80, '192.0.2.1').on('error', () => {})\"; sleep 1000")
+    log = Path(sandbox.provider_id) / f"{SERVER}.log"
+
+    async def is_noticed() -> bool:
+        await sandbox.processes()
+        return log.exists() and "sandbox refused" in log.read_text()
+
+    await until(is_noticed)
+    assert "network" not in refusals(capsys, sandbox.id)
+    await sandbox.destroy()
+    assert "network" in refusals(capsys, sandbox.id)
