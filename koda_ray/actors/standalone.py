@@ -18,12 +18,12 @@ from pydantic import JsonValue
 from koda_ray.actors.job_words import ProgressPace, chunk_of, progress_words, result_words, start_words
 from koda_ray.actors.spending import RenderMinutes
 from koda_ray.agent.purse import Purse
+from koda_ray.cancellation import end_all
 from koda_ray.errors import BudgetExceeded, Cancelled, Fenced, KodaError, NotFound, RenderError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.owned import end_all
-from koda_ray.render.asking import ask_page
 from koda_ray.render.job import RenderJob
+from koda_ray.render.page_probe import probe_page
 from koda_ray.render.protocol import Progress, RenderExecutor, UnitResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.render.wishes import PageSays, Wishes, make_spec, needs_page
@@ -203,7 +203,7 @@ class StandaloneRender:
         bundle, entry = str(row.spec["bundle"]), str(row.spec["entry"])
         says = PageSays()
         if needs_page(wishes):
-            says = await ask_page(
+            says = await probe_page(
                 wishes, bundle=bundle, entry=entry, storage=self._storage, executor=self._executor, user_id=row.user_id
             )
         return make_spec(wishes, bundle=bundle, entry=entry, page=says)

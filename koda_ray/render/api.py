@@ -24,10 +24,10 @@ from pydantic import JsonValue
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.places import check_place
-from koda_ray.render.asking import ask_page
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.memory import MemoryLimit
+from koda_ray.render.page_probe import probe_page
 from koda_ray.render.protocol import Progress, RenderResult
 from koda_ray.render.rows import Row, name_rows
 from koda_ray.render.sounds import read_sounds
@@ -215,7 +215,7 @@ class Renderer:
         check_wishes(wishes, bundle=bundle, entry=page.entry)
         says = PageSays()
         if needs_page(wishes):
-            says = await ask_page(
+            says = await probe_page(
                 wishes, bundle=bundle, entry=page.entry, storage=self.storage, executor=self._executor, user_id=_USER
             )
         spec = make_spec(wishes, bundle=bundle, entry=page.entry, page=says)

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
+from koda_ray.cancellation import see_through
 from koda_ray.errors import BrowserCrashed, PageError
-from koda_ray.owned import see_through
 from koda_ray.render.cdp import BrowserConnection, ProtocolSession
 from koda_ray.render.frames import FrameMemory
 from koda_ray.render.graphics import Graphics, software_graphics

@@ -16,8 +16,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from koda_ray.cancellation import own, see_through
 from koda_ray.errors import PageError
-from koda_ray.owned import own, see_through
 from koda_ray.render.audio import check_audio
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle

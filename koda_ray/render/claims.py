@@ -19,7 +19,7 @@ from functools import partial
 from typing import cast
 
 from koda_ray.errors import KodaError, NotFound
-from koda_ray.render.patience import patiently
+from koda_ray.render.retry import retried
 from koda_ray.state.storage import Storage, claim_key, film_prefix
 
 __all__ = ["Claim", "Claims"]
@@ -119,13 +119,13 @@ class Claims:
             StorageError: Storage failed.
         """
         found: dict[int, list[Claim]] = {}
-        keys = await patiently(lambda: self._storage.list(f"{film_prefix(self._user_id, self._grid)}/claims"))
+        keys = await retried(lambda: self._storage.list(f"{film_prefix(self._user_id, self._grid)}/claims"))
         for key in keys:
             if key == self._key:
                 continue
             with contextlib.suppress(NotFound, ValueError, KeyError, TypeError):
                 read = partial(self._storage.get, key)
-                said = cast("dict[str, object]", json.loads(await patiently(read)))
+                said = cast("dict[str, object]", json.loads(await retried(read)))
                 if time.time() - float(cast("float", said["at"])) > STALE_S:
                     continue
                 for unit, (at, held) in cast("dict[str, tuple[float, bool]]", said["units"]).items():
@@ -140,7 +140,7 @@ class Claims:
         async with self._writing:  # in order: an older one must not come after a newer one
             units = {str(unit): (claim.at, claim.held) for unit, claim in self._mine.items()}
             data = json.dumps({"job": self._job_id, "at": time.time(), "units": units}).encode()
-            await patiently(lambda: self._storage.put(self._key, data))
+            await retried(lambda: self._storage.put(self._key, data))
 
     async def _renew(self) -> None:
         while True:

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from koda_ray.cancellation import all_or_cancel
 from koda_ray.errors import KodaError, RenderError
-from koda_ray.owned import all_or_cancel
 from koda_ray.render.claims import Claims
 from koda_ray.render.plan import CostModel, next_units
 from koda_ray.render.progress import ProgressMeter

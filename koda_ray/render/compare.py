@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from koda_ray.render.decode import look
 from koda_ray.render.ffmpeg import QUIETLY, run
-from koda_ray.render.looks import look
 from koda_ray.render.quality import probe_video
 from koda_ray.render.sheet import sheet_frames
 from koda_ray.render.spec import RenderSpec, plan_units

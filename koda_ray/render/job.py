@@ -17,10 +17,9 @@ from typing import cast
 
 from pydantic import JsonValue
 
+from koda_ray.cancellation import all_or_cancel
 from koda_ray.errors import KodaError, NotFound, RenderError
-from koda_ray.owned import all_or_cancel
 from koda_ray.render.collect import SeekingFails, UnitCollector, breaks
-from koda_ray.render.patience import patiently
 from koda_ray.render.progress import ProgressMeter
 from koda_ray.render.protocol import (
     Captured,
@@ -33,6 +32,7 @@ from koda_ray.render.protocol import (
     UnitResult,
 )
 from koda_ray.render.report import write_report
+from koda_ray.render.retry import retried
 from koda_ray.render.reuse import made_before, note_made
 from koda_ray.render.spec import CaptureMode, RenderSpec, film_hash
 from koda_ray.render.stored import needs_replay, note_replay
@@ -99,7 +99,7 @@ class RenderJob:
             StorageError: Storage failed.
         """
         started = time.perf_counter()
-        if not await patiently(lambda: self._storage.exists(bundle_key(self._user_id, self._spec.bundle))):
+        if not await retried(lambda: self._storage.exists(bundle_key(self._user_id, self._spec.bundle))):
             raise NotFound(f"there is no bundle {self._spec.bundle} in storage: build the project first")
         environment = await self._executor.environment()
         film = film_hash(self._spec, environment=environment.fingerprint)
@@ -148,7 +148,7 @@ class RenderJob:
             "total": round(time.perf_counter() - started, 3),
             **{name: round(ms / 1000, 3) for name, ms in joined.timings_ms.items()},
         }
-        await patiently(lambda: write_report(self._storage, self._user_id, self._job_id, report))
+        await retried(lambda: write_report(self._storage, self._user_id, self._job_id, report))
         return RenderResult(
             video_key=joined.video_key,
             thumbnail_key=joined.thumbnail_key,

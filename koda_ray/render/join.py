@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from koda_ray.cancellation import all_or_cancel
 from koda_ray.errors import EncodeFailed, NotFound, QualityRejected
-from koda_ray.owned import all_or_cancel
 from koda_ray.render.audio import DecodedSound, decode_audio
 from koda_ray.render.bundle import load_bundle
 from koda_ray.render.compare import compare_videos

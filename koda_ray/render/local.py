@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from koda_ray.cancellation import end_all, own
 from koda_ray.errors import BrowserCrashed, RenderError
-from koda_ray.owned import end_all, own
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle, load_bundle
 from koda_ray.render.capture import capture_units

@@ -15,8 +15,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from koda_ray.cancellation import see_through
 from koda_ray.errors import EncodeFailed
-from koda_ray.owned import see_through
 from koda_ray.render import matroska
 
 __all__ = ["PictureUnit", "feed_of", "frame_name", "join_pictures", "read_pictures", "sequence_feed"]

@@ -19,8 +19,8 @@ from typing import Any, cast
 
 from koda_ray.errors import EncodeFailed, QualityRejected
 from koda_ray.render.audio import SAMPLE_RATE, total_samples
+from koda_ray.render.decode import look
 from koda_ray.render.ffmpeg import run
-from koda_ray.render.looks import look
 from koda_ray.render.mux import CHECKSUM
 from koda_ray.render.pictures import frame_name
 from koda_ray.render.spec import AUDIO_FORMATS, RenderSpec

@@ -10,8 +10,8 @@ from dataclasses import asdict, replace
 from typing import Any, cast
 
 from koda_ray.errors import NotFound
-from koda_ray.render.patience import patiently
 from koda_ray.render.protocol import RenderResult
+from koda_ray.render.retry import retried
 from koda_ray.state.storage import Storage, film_key, render_prefix, report_key
 
 __all__ = ["made_before", "note_made"]
@@ -24,7 +24,7 @@ async def note_made(storage: Storage, *, user_id: str, film: str, job_id: str, r
         StorageError: It could not be stored.
     """
     data = json.dumps({"job": job_id, "result": {**asdict(result), "report": None}}).encode()
-    await patiently(lambda: storage.put(film_key(user_id, film), data))
+    await retried(lambda: storage.put(film_key(user_id, film), data))
 
 
 async def made_before(storage: Storage, *, user_id: str, film: str, job_id: str) -> RenderResult | None:
@@ -34,7 +34,7 @@ async def made_before(storage: Storage, *, user_id: str, film: str, job_id: str)
         StorageError: Storage failed.
     """
     try:
-        made = cast("dict[str, Any]", json.loads(await patiently(lambda: storage.get(film_key(user_id, film)))))
+        made = cast("dict[str, Any]", json.loads(await retried(lambda: storage.get(film_key(user_id, film)))))
         before = str(made["job"])
         result = RenderResult(**made["result"])
         old, new = render_prefix(user_id, before), render_prefix(user_id, job_id)
@@ -48,7 +48,7 @@ async def made_before(storage: Storage, *, user_id: str, film: str, job_id: str)
     except (NotFound, ValueError, KeyError, TypeError):
         return None
     report["madeBefore"] = before
-    await patiently(lambda: storage.put(report_key(user_id, job_id), json.dumps(report, indent=1).encode()))
+    await retried(lambda: storage.put(report_key(user_id, job_id), json.dumps(report, indent=1).encode()))
     keys = {name: new + getattr(result, name).removeprefix(old) for name in ("video_key", "thumbnail_key")}
     result = replace(result, report=report, **keys)
     # the newest copy is the one to give next: the older may be deleted, or go because nobody uses it

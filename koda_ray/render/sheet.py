@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from koda_ray.render.decode import OVER_GREY, look
 from koda_ray.render.ffmpeg import QUIETLY, run
-from koda_ray.render.looks import OVER_GREY, look
 from koda_ray.render.spec import RenderSpec, plan_units
 
 __all__ = ["make_sheet", "make_thumbnail", "seeks", "sheet_frames"]

@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import Any, cast
 
 from koda_ray.errors import NotFound
-from koda_ray.render.patience import patiently
 from koda_ray.render.protocol import UnitResult
+from koda_ray.render.retry import retried
 from koda_ray.render.spec import Unit
 from koda_ray.state.storage import Storage, bundle_key, unit_key, unit_meta_key
 from koda_ray.types import now
@@ -32,8 +32,8 @@ async def write_unit(storage: Storage, user_id: str, unit: UnitResult, data: byt
         StorageError: It could not be stored.
     """
     meta = json.dumps(asdict(unit)).encode()
-    await patiently(lambda: storage.put(unit_key(user_id, unit.key), data))
-    await patiently(lambda: storage.put(unit_meta_key(user_id, unit.key), meta))
+    await retried(lambda: storage.put(unit_key(user_id, unit.key), data))
+    await retried(lambda: storage.put(unit_meta_key(user_id, unit.key), meta))
 
 
 async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | None:
@@ -45,16 +45,16 @@ async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | No
         StorageError: Storage could not be read.
     """
     try:
-        meta = await patiently(lambda: storage.get(unit_meta_key(user_id, key)))
+        meta = await retried(lambda: storage.get(unit_meta_key(user_id, key)))
         data = cast("dict[str, Any]", json.loads(meta))
         data["unit"] = Unit(**data["unit"])
         data["frame_hashes"] = tuple(data["frame_hashes"])
         data["warnings"] = tuple(data["warnings"])
         data["reused"] = True
         unit = UnitResult(**data)
-        stored = await patiently(lambda: storage.look(unit_key(user_id, key)))
+        stored = await retried(lambda: storage.look(unit_key(user_id, key)))
         if now() - stored.at > TOUCH_AFTER:
-            await patiently(lambda: storage.touch(unit_key(user_id, key)))
+            await retried(lambda: storage.touch(unit_key(user_id, key)))
     except (NotFound, ValueError, KeyError, TypeError):
         return None
     whole = stored.size_bytes == unit.size_bytes and len(unit.frame_hashes) == unit.unit.frame_count and unit.key == key
@@ -67,9 +67,9 @@ async def note_replay(storage: Storage, user_id: str, bundle: str) -> None:
     Raises:
         StorageError: It could not be stored.
     """
-    await patiently(lambda: storage.put(bundle_key(user_id, bundle, _REPLAY_NOTE), b"{}"))
+    await retried(lambda: storage.put(bundle_key(user_id, bundle, _REPLAY_NOTE), b"{}"))
 
 
 async def needs_replay(storage: Storage, user_id: str, bundle: str) -> bool:
     """Whether an earlier job found that out: a final video need not find it again at its price."""
-    return await patiently(lambda: storage.exists(bundle_key(user_id, bundle, _REPLAY_NOTE)))
+    return await retried(lambda: storage.exists(bundle_key(user_id, bundle, _REPLAY_NOTE)))

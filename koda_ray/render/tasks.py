@@ -26,9 +26,9 @@ from typing import Any, TypeVar, cast
 import ray
 from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
+from koda_ray.cancellation import end_all, own
 from koda_ray.config import SECRETS
 from koda_ray.errors import Cancelled, KodaError, Missing, RenderError
-from koda_ray.owned import end_all, own
 from koda_ray.render.graphics import GraphicsWish
 from koda_ray.render.memory import MemoryLimit
 from koda_ray.render.protocol import (

@@ -11,8 +11,8 @@ from typing import cast
 
 from pydantic import JsonValue
 
+from koda_ray.cancellation import all_or_cancel
 from koda_ray.errors import QualityRejected
-from koda_ray.owned import all_or_cancel
 from koda_ray.render.protocol import Captured, CaptureTask, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
 from koda_ray.render.stored import read_unit

@@ -42,8 +42,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from koda_ray.cancellation import finish, see_through
 from koda_ray.errors import InvalidInput, KodaError, SandboxError, SandboxNotFound
-from koda_ray.owned import finish, see_through
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.deployment import Place, local_place
 from koda_ray.sandbox.docker_ahead import Ahead, Maker

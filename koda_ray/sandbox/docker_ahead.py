@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from koda_ray.owned import finish, see_through
+from koda_ray.cancellation import finish, see_through
 from koda_ray.sandbox.docker_folders import DockerFolders, claim
 from koda_ray.sandbox.pool import WarmPool
 from koda_ray.sandbox.record import Owner, Record

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import cast
 
+from koda_ray.cancellation import finish
 from koda_ray.errors import KodaError, SandboxError
-from koda_ray.owned import finish
 from koda_ray.sandbox import policy
 from koda_ray.sandbox.base import (
     CommandResult,

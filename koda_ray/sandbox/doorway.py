@@ -22,8 +22,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from koda_ray.cancellation import finish
 from koda_ray.errors import NotFound, SandboxError
-from koda_ray.owned import finish
 from koda_ray.sandbox.frames import relay
 from koda_ray.sandbox.preview import listen
 from koda_ray.sandbox.record import Owner

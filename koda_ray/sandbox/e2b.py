@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from koda_ray.cancellation import finish, see_through
 from koda_ray.errors import InvalidInput, KodaError, Missing, SandboxNotFound
-from koda_ray.owned import finish, see_through
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.deployment import Place, owner_alive, owner_text
 from koda_ray.sandbox.egress.rules import EgressRules

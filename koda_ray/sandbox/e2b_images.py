@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from koda_ray.cancellation import finish
 from koda_ray.errors import InvalidInput, KodaError, Missing
-from koda_ray.owned import finish
 from koda_ray.sandbox.e2b_template import build
 from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.sent_project import PLACE, UNPACK, dockerfile_on_base, write_project

@@ -13,8 +13,8 @@ from typing import Literal
 import e2b
 from e2b import AsyncCommandHandle, AsyncSandbox
 
+from koda_ray.cancellation import finish, see_through
 from koda_ray.errors import KodaError, SandboxNotFound, ServerFailed, TemplateNotFound
-from koda_ray.owned import finish, see_through
 from koda_ray.sandbox import e2b_machine, policy
 from koda_ray.sandbox.asked import OUTPUT_BYTES, AskedSandbox
 from koda_ray.sandbox.base import CommandResult, PreviewEndpoint, Terminal

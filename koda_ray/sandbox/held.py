@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from koda_ray.owned import finish
+from koda_ray.cancellation import finish
 
 __all__ = ["Held"]
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, cast
 
+from koda_ray.cancellation import see_through
 from koda_ray.errors import InvalidInput, SandboxError
-from koda_ray.owned import see_through
 from koda_ray.sandbox.copying import copy_folder
 from koda_ray.sandbox.disk import remove_tree
 from koda_ray.sandbox.ignored import Entry, Ignored

@@ -36,8 +36,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from koda_ray.cancellation import finish, see_through
 from koda_ray.errors import InvalidInput, Missing, QuotaExceeded, SandboxError, SandboxNotFound, TemplateNotFound
-from koda_ray.owned import finish, see_through
 from koda_ray.sandbox import cgroup
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.copying import copy_folder

@@ -17,8 +17,8 @@ from collections.abc import Collection, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from koda_ray.cancellation import finish, see_through
 from koda_ray.errors import InvalidInput, KodaError, Missing, QuotaExceeded, SandboxError, SandboxNotFound
-from koda_ray.owned import finish, see_through
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.deployment import Place, owner_alive, owner_text
 from koda_ray.sandbox.egress.rules import EgressRules

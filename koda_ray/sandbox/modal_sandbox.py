@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Literal
 
+from koda_ray.cancellation import finish
 from koda_ray.errors import (
     KodaError,
     QuotaExceeded,
@@ -18,7 +19,6 @@ from koda_ray.errors import (
     ServerFailed,
     TemplateNotFound,
 )
-from koda_ray.owned import finish
 from koda_ray.sandbox import modal_machine, policy
 from koda_ray.sandbox.asked import OUTPUT_BYTES, AskedSandbox, nonsense, read_answer
 from koda_ray.sandbox.base import CommandResult, PreviewEndpoint, Terminal

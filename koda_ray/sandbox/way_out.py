@@ -22,8 +22,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from koda_ray.cancellation import finish
 from koda_ray.errors import SandboxError
-from koda_ray.owned import finish
 from koda_ray.sandbox.egress.audit import EgressEvent
 from koda_ray.sandbox.egress.budget import PROGRESS_BYTES, Way
 from koda_ray.sandbox.egress.process import EgressProcess, listen_at

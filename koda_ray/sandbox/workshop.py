@@ -23,6 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from koda_ray.cancellation import finish
 from koda_ray.errors import (
     Conflict,
     InvalidInput,
@@ -33,7 +34,6 @@ from koda_ray.errors import (
     ServerFailed,
     TemplateNotFound,
 )
-from koda_ray.owned import finish
 from koda_ray.sandbox.base import CommandResult, EndsUnused, FileChange, PreviewEndpoint, Sandbox, Terminal
 from koda_ray.sandbox.deployment import Place
 from koda_ray.sandbox.images import ImageMaker, Source, check_sent, source_at

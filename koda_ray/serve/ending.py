@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from koda_ray.owned import end_all, see_through
+from koda_ray.cancellation import end_all, see_through
 
 __all__ = ["carried_out", "ended"]
 

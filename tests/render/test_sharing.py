@@ -15,14 +15,14 @@ import pytest
 
 from koda_ray.errors import StorageError
 from koda_ray.render import claims as claims_module
-from koda_ray.render import gpu, patience
+from koda_ray.render import gpu, retry
 from koda_ray.render.claims import Claims
 from koda_ray.render.frames import Interposer
 from koda_ray.render.gpu import choose_graphics
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.patience import patiently
 from koda_ray.render.protocol import CaptureTask, Hear, RenderResult
+from koda_ray.render.retry import retried
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
@@ -240,8 +240,8 @@ async def test_storage_that_is_down_for_a_while_costs_a_while(storage: Storage) 
 
 async def test_patience_has_an_end_and_none_for_what_will_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
-    # each call takes a second, by the clock that patience goes by
-    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: float(calls)))
+    # each call takes a second, by the clock that retry goes by
+    monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: float(calls)))
 
     async def fail(error: StorageError) -> None:
         nonlocal calls
@@ -249,9 +249,9 @@ async def test_patience_has_an_end_and_none_for_what_will_not_pass(monkeypatch: 
         raise error
 
     with pytest.raises(StorageError, match="gone"):
-        await patiently(lambda: fail(StorageError("gone", retryable=True)), limit_s=3)
+        await retried(lambda: fail(StorageError("gone", retryable=True)), limit_s=3)
     assert calls == 3
     calls = 0
     with pytest.raises(StorageError, match="full"):
-        await patiently(lambda: fail(StorageError("full", code="DISK_FULL", retryable=False)))
+        await retried(lambda: fail(StorageError("full", code="DISK_FULL", retryable=False)))
     assert calls == 1

@@ -19,7 +19,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import cast
 
-from koda_ray.owned import end_all
+from koda_ray.cancellation import end_all
 
 __all__ = ["OK", "PUBLIC", "PUBLIC_6", "PUBLIC_TOO", "NameServer", "Upstream", "name_server", "own_network", "upstream"]
 

@@ -9,14 +9,14 @@ from typing import TypeVar
 
 from koda_ray.errors import StorageError
 
-__all__ = ["PATIENCE_S", "patiently"]
+__all__ = ["RETRY_S", "retried"]
 
-PATIENCE_S = 30.0
+RETRY_S = 30.0
 _WAIT_S, _WAIT_MAX_S = 0.1, 2.0
 T = TypeVar("T")
 
 
-async def patiently(call: Callable[[], Awaitable[T]], *, limit_s: float = PATIENCE_S) -> T:
+async def retried(call: Callable[[], Awaitable[T]], *, limit_s: float = RETRY_S) -> T:
     """Await a storage call, again while storage cannot be reached.
 
     Args:

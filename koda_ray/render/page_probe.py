@@ -11,13 +11,13 @@ from koda_ray.render.protocol import ProbeReport, ProbeTask, RenderExecutor
 from koda_ray.render.wishes import PageSays, Wishes
 from koda_ray.state.storage import Storage, bundle_key
 
-__all__ = ["ask_page"]
+__all__ = ["probe_page"]
 
 _ASKED_SIZE = (1920, 1080)
 _LOOK_S = 0.1
 
 
-async def ask_page(
+async def probe_page(
     wishes: Wishes, *, bundle: str, entry: str, storage: Storage, executor: RenderExecutor, user_id: str
 ) -> PageSays:
     """Open a page and read what it says of itself; the answer is kept beside the bundle.
