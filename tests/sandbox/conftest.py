@@ -189,8 +189,9 @@ def studio_image(docker_address: str, docker_base: Base) -> str:
 def browser_image(docker_address: str, studio_image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image of the real template, with this machine's Chromium: the whole image's takes minutes to install."""
     services.need("headless_shell")
-    linked = subprocess.run(["ldd", HEADLESS_SHELL], capture_output=True, text=True, check=True).stdout
-    libraries = [Path(words[2]) for line in linked.splitlines() if len(words := line.split()) > 3]
+    drawing = [_CHROMIUM / name for name in ("libEGL.so", "libGLESv2.so", "libvulkan.so.1", "libvk_swiftshader.so")]
+    linked = subprocess.run(["ldd", HEADLESS_SHELL, *drawing], capture_output=True, text=True, check=True).stdout
+    libraries = sorted({Path(words[2]) for line in linked.splitlines() if len(words := line.split()) > 3})
     libraries += [path for library in libraries if library.name == "libnss3.so" for path in _nss(library.parent)]
     context = tmp_path_factory.mktemp("browser") / "context.tar"
     with tarfile.open(context, "w", dereference=True) as tar:
@@ -203,8 +204,12 @@ def browser_image(docker_address: str, studio_image: str, tmp_path_factory: pyte
             tar.addfile(entry, io.BytesIO(text.encode()))
         tar.add(HEADLESS_SHELL, f"root{_CHROMIUM}/shell")
         for path in (
-            path for kind in ("*.pak", "*.dat", "*.bin", "*.json", "libvk_*") for path in _CHROMIUM.glob(kind)
+            *drawing,
+            *(path for kind in ("*.pak", "*.dat", "*.bin", "*.json") for path in _CHROMIUM.glob(kind)),
         ):
+            tar.add(path, f"root{path}")
+        # a Chromium without any font of the system's shows no other's either
+        for path in (_FONTS, subprocess.run(_ANY_FONT, capture_output=True, text=True, check=True).stdout):
             tar.add(path, f"root{path}")
         for path in libraries:
             if not path.name.startswith(_OF_LIBC):
@@ -223,6 +228,8 @@ def browser_image(docker_address: str, studio_image: str, tmp_path_factory: pyte
 
 
 _CHROMIUM = HEADLESS_SHELL.parent
+_FONTS = "/etc/fonts"
+_ANY_FONT = ("fc-match", "-f", "%{file}", "sans")
 _START = f'#!/bin/sh\nLD_LIBRARY_PATH={_CHROMIUM}/libraries exec {_CHROMIUM}/shell "$@"\n'
 _OF_LIBC = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "libresolv.so", "ld-linux")
 

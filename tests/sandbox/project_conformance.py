@@ -11,7 +11,7 @@ import io
 
 import httpx
 import pytest
-from PIL import Image
+from PIL import Image, ImageChops, ImageStat
 from websockets.typing import Subprotocol
 
 from koda_ray.actors.stills import still_clock
@@ -31,7 +31,12 @@ _PATIENCE = httpx.Timeout(60)
 
 
 class ProjectConformance:
-    """The suite."""
+    """The suite.
+
+    ``exact`` is False where another software renderer than this machine's draws 3D: edges differ by a little then.
+    """
+
+    exact = True
 
     # the dev server
 
@@ -106,7 +111,8 @@ class ProjectConformance:
     async def test_a_picture_is_the_frame_that_a_render_shows(self, studio: Sandbox) -> None:
         shots = {at_s: await taken(studio, at_s) for at_s in (0.0, 1.5, 3.0)}
         assert len(set(shots.values())) == 3
-        assert same_picture(shots[1.5], await rendered(studio, 45, 30))
+        frame = await rendered(studio, 45, 30)
+        assert same_picture(shots[1.5], frame) if self.exact else _alike(shots[1.5], frame)
         assert await taken(studio, 1.5) == shots[1.5]  # from the build that is there still
         snapshot = await studio.snapshot()
         assert not any(".vite" in path for path in snapshot.stamps)
@@ -149,6 +155,12 @@ async def rendered(sandbox: Sandbox, frame: int, fps: float) -> bytes:
         await page.wait_ready(60)
         await page.go(frame, fps)
         return await page.picture()
+
+
+def _alike(one: bytes, two: bytes) -> bool:
+    """Whether two pictures differ by less than a twentieth of a step of each channel's 255, on the average."""
+    first, second = (Image.open(io.BytesIO(data)).convert("RGB") for data in (one, two))
+    return max(ImageStat.Stat(ImageChops.difference(first, second)).mean) < 0.05
 
 
 def same_picture(one: bytes, two: bytes) -> bool:

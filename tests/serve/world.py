@@ -7,6 +7,7 @@ only what the agents and the renderer would think of is written down here.
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -414,10 +415,16 @@ async def reached(condition: Callable[[], bool], *, within_s: float = 60.0) -> N
 
 
 def free_port() -> int:
-    """Find a port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Find a port that nothing listens on, of those that the kernel gives to nobody who asks for any.
+
+    So it is free as well when a server that was stopped wants it back. Source: ip(7), ip_local_port_range.
+    """
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(first // 2, first)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 __all__ = ["CODE", "VIDEO", "QuietServer", "ScriptedDirectory", "World", "free_port", "reached", "serving", "world"]
