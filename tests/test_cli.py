@@ -614,7 +614,7 @@ async def test_keys_are_made_listed_and_revoked(koda: World, shell: Shell) -> No
 
 
 @pytest.mark.parametrize(
-    "module", ["koda_ray.cli", "koda_ray.console.job", "koda_ray.client", "koda_ray.console.offline", "koda_ray.agent"]
+    "module", ["koda_ray.cli", "koda_ray.console.job", "koda_ray.client", "koda_ray.console.database", "koda_ray.agent"]
 )
 def test_the_command_line_is_light(module: str) -> None:
     heavy = ("ray", "fastapi", "starlette", "anthropic", "playwright", "uvicorn")

@@ -19,16 +19,16 @@ from typing import Self
 from pydantic import JsonValue
 
 from koda_ray import phases
-from koda_ray.actors.bench import SessionBench
+from koda_ray.actors.command_parser import parse_command
 from koda_ray.actors.core import After, SessionCore
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
-from koda_ray.actors.orders import parse_order
 from koda_ray.actors.permits import permissions_of
 from koda_ray.actors.project import Project
 from koda_ray.actors.renders import Renders
 from koda_ray.actors.spending import SandboxMinutes, purse_of
 from koda_ray.actors.subagents import session_subagents
 from koda_ray.actors.work import Work
+from koda_ray.actors.workbench import SessionWorkbench
 from koda_ray.agent.hooks import Hook, Hooks
 from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import Limits
@@ -140,7 +140,7 @@ class Session:
             minutes=self._minutes,
         )
         self._renders = Renders(self.core, storage=parts.storage, executor=parts.executor, purse=self._purse)
-        self.bench = SessionBench(
+        self.workbench = SessionWorkbench(
             self.core,
             project=self.project,
             renders=self._renders,
@@ -157,7 +157,7 @@ class Session:
         )
         self._journal = SessionJournal(self.core)
         self._assets: list[AssetRecord] = []
-        tools = orchestrator_tools(self.bench)
+        tools = orchestrator_tools(self.workbench)
         crew = session_subagents(
             self.core,
             self._journal,
@@ -240,7 +240,7 @@ class Session:
                     raise Conflict(f"the idempotency key {key!r} was used for another command; use a new one")
                 return before
             self._active_at = time.monotonic()
-            command = parse_order(name, body)
+            command = parse_command(name, body)
             # refused before anything is stopped
             if isinstance(command, Rewind):
                 await self._parts.store.past(self.session_id, point=command.point)
@@ -274,7 +274,7 @@ class Session:
         await self._tell(command, Batch(moves=[command], command=record, touch=True))
         return record
 
-    async def _rewind(self, order: Rewind, *, name: str, body: Mapping[str, JsonValue], key: str) -> CommandRecord:
+    async def _rewind(self, command: Rewind, *, name: str, body: Mapping[str, JsonValue], key: str) -> CommandRecord:
         """Stop what is under way, save what is in the sandbox, and put the session back.
 
         Killed before the one transaction, nothing has happened but that; killed after it, the next sandbox is filled
@@ -294,7 +294,7 @@ class Session:
         )
         await self._hold_work(STOPPED)
         async with self.project.put_away("rewind"):
-            await self.core.rewind(order.point, lambda past: put_back(past, command=asked, at=now()))
+            await self.core.rewind(command.point, lambda past: put_back(past, command=asked, at=now()))
         await self.agents.reload()
         if left := await self._renders.left():
             await self.core.commit(Batch(charges=left))
@@ -336,7 +336,7 @@ class Session:
         """Return the live dev server, started where needed."""
         self._check_owner(user_id)
         self._active_at = time.monotonic()
-        return await self.bench.endpoint()
+        return await self.workbench.endpoint()
 
     async def shown(self, user_id: str) -> PreviewEndpoint | None:
         """Return the live dev server while there is a sandbox; a page that asks so is no reason to stay awake."""
@@ -344,7 +344,7 @@ class Session:
         if self._closed:
             return None
         try:
-            return await self.bench.open_endpoint()
+            return await self.workbench.open_endpoint()
         except (SandboxNotFound, ServerFailed):
             return None
 

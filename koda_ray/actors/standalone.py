@@ -23,16 +23,16 @@ from koda_ray.errors import BudgetExceeded, Cancelled, Fenced, KodaError, NotFou
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.render.job import RenderJob
+from koda_ray.render.options import JobOptions, PageContract, make_spec, needs_page
 from koda_ray.render.page_probe import probe_page
 from koda_ray.render.protocol import Progress, RenderExecutor, UnitResult
 from koda_ray.render.spec import RenderSpec
-from koda_ray.render.wishes import PageSays, Wishes, make_spec, needs_page
 from koda_ray.state.charges import Move, Refund
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus, Store
 from koda_ray.types import now
 
-__all__ = ["MAX_ACTIVATIONS", "OVER", "StandaloneRender", "order_of"]
+__all__ = ["MAX_ACTIVATIONS", "OVER", "StandaloneRender", "job_request"]
 
 OVER: tuple[JobStatus, ...] = ("succeeded", "failed", "cancelled")
 """A job in one of these will not change any more."""
@@ -42,9 +42,9 @@ _BEATS = 3
 _log = get_logger(__name__)
 
 
-def order_of(*, bundle: str, entry: str, wishes: Wishes) -> dict[str, JsonValue]:
+def job_request(*, bundle: str, entry: str, options: JobOptions) -> dict[str, JsonValue]:
     """Return what a new render's row says of what is wanted."""
-    return {"bundle": bundle, "entry": entry, "request": wishes.to_json()}
+    return {"bundle": bundle, "entry": entry, "request": options.to_json()}
 
 
 class StandaloneRender:
@@ -170,11 +170,11 @@ class StandaloneRender:
             raise RenderError(f"the render was begun {MAX_ACTIVATIONS} times and its process ended each time")
         await self._write(events=[_state("running")])
         spec = await self._plan(row)
-        order: dict[str, JsonValue] = {**row.spec, "spec": spec.to_json()}
+        planned: dict[str, JsonValue] = {**row.spec, "spec": spec.to_json()}
         known = await self._store.charges(self.job_id)
         self._minutes = RenderMinutes(self._purse, job_id=self.job_id, spec=spec, charges=known)
         began = NewEvent(type="render_start", data={"jobId": self.job_id, **start_words(spec)})
-        await self._write(spec=order, events=[began], charges=[self._minutes.begin()])
+        await self._write(spec=planned, events=[began], charges=[self._minutes.begin()])
         job = RenderJob(
             spec,
             storage=self._storage,
@@ -199,14 +199,14 @@ class StandaloneRender:
         planned = row.spec.get("spec")
         if isinstance(planned, dict):
             return RenderSpec.from_json(planned)
-        wishes = Wishes.from_json(cast("dict[str, JsonValue]", row.spec["request"]))
+        options = JobOptions.from_json(cast("dict[str, JsonValue]", row.spec["request"]))
         bundle, entry = str(row.spec["bundle"]), str(row.spec["entry"])
-        says = PageSays()
-        if needs_page(wishes):
-            says = await probe_page(
-                wishes, bundle=bundle, entry=entry, storage=self._storage, executor=self._executor, user_id=row.user_id
+        contract = PageContract()
+        if needs_page(options):
+            contract = await probe_page(
+                options, bundle=bundle, entry=entry, storage=self._storage, executor=self._executor, user_id=row.user_id
             )
-        return make_spec(wishes, bundle=bundle, entry=entry, page=says)
+        return make_spec(options, bundle=bundle, entry=entry, page=contract)
 
     async def _fail(self, error: KodaError) -> None:
         data: dict[str, JsonValue] = {"code": error.code, "message": error.message}

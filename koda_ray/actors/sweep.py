@@ -34,14 +34,14 @@ from koda_ray.state.storage import (
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
-__all__ = ["LOOKS", "REST", "Sweep"]
+__all__ = ["PASS_SIZE", "REST", "Sweep"]
 
-LOOKS = 2_000
+PASS_SIZE = 2_000
 """How many objects one pass looks at, about."""
 REST = timedelta(hours=6)
 """From the beginning of one round through everything to the next."""
 _LISTING = 20
-"""What a listing costs, in looks; a removal costs the same, and a row one."""
+"""What a listing costs, in objects; a removal costs the same, and a row one."""
 _MANY = 100_000
 _log = get_logger()
 
@@ -54,7 +54,7 @@ class Sweep:
         storage: What is swept.
         units_kept: How long units are kept that nobody uses.
         pages_kept: The same for bundles, notes of videos, and results without a row.
-        looks: How many objects a step looks at, about.
+        size: How many objects a step looks at, about.
         clock: Says what time it is.
     """
 
@@ -65,14 +65,14 @@ class Sweep:
         storage: Storage,
         units_kept: timedelta,
         pages_kept: timedelta,
-        looks: int = LOOKS,
+        size: int = PASS_SIZE,
         clock: Callable[[], datetime] = now,
     ) -> None:
         self._store = store
         self._storage = storage
         self._units_kept = units_kept
         self._pages_kept = pages_kept
-        self._looks = looks
+        self._size = size
         self._clock = clock
         self._round: AsyncGenerator[int] | None = None
         self._rest_until: datetime | None = None
@@ -95,7 +95,7 @@ class Sweep:
             self._round = self._all()
         self._gone, spent = [], 0
         try:
-            while spent < self._looks:
+            while spent < self._size:
                 spent += await anext(self._round)
         except BaseException as error:
             self._round = None

@@ -48,16 +48,16 @@ def render(
 
     Ctrl-C ends everything; what is finished is kept in KODA_DATA_DIR, and the same command goes on where it was.
     """
-    from koda_ray.console import pages
-    from koda_ray.console.rendering import Face, PageJob
+    from koda_ray.console import values
+    from koda_ray.console.rendering import Face, PageJob, render_page
 
-    wishes = {
+    named = {
         **asdict(picture),
-        "size": pages.read_size(picture.size),
-        "format": pages.read_format(encoding.format),
+        "size": values.read_size(picture.size),
+        "format": values.read_format(encoding.format),
         "crf": encoding.crf,
-        "bitrate_kbps": pages.read_bitrate(encoding.bitrate),
-        "effort": pages.read_effort(encoding.effort),
+        "bitrate_kbps": values.read_bitrate(encoding.bitrate),
+        "effort": values.read_effort(encoding.effort),
         "audio": encoding.audio,
         "seed": given.seed,
         "entry": given.entry,
@@ -65,9 +65,9 @@ def render(
         "verify": work.verify,
         "report": work.report,
     }
-    options = cast("Options", {name: value for name, value in wishes.items() if value is not None})
+    options = cast("Options", {name: value for name, value in named.items() if value is not None})
     job = PageJob(Path(page), options, workers=work.workers)
-    pages.render_page(job, out, props=given.props, face=Face(plain=shown.plain, json=shown.json))
+    render_page(job, out, props=given.props, face=Face(plain=shown.plain, json=shown.json))
 
 
 @app.command("renders")

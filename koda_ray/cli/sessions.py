@@ -52,7 +52,7 @@ def create(
     *,
     yes: Yes = False,
     out: Out = None,
-    wishes: FilmOptions,
+    film: FilmOptions,
     video: VideoOptions,
     asset: Assets = None,
     mode: Mode = None,
@@ -65,7 +65,7 @@ def create(
     """
     from koda_ray.console import job
 
-    wanted = _job(prompt, wishes, video, asset, mode)
+    wanted = _job(prompt, film, video, asset, mode)
     job.create(wanted, job.Faces.of(yes=yes, plain=plain), server=server, out=out)
 
 
@@ -75,7 +75,7 @@ def demo(
     prompt: Annotated[str, typer.Argument(help="What to make.")] = DEMO_PROMPT,
     *,
     out: Out = None,
-    wishes: FilmOptions,
+    film: FilmOptions,
     video: VideoOptions,
     plain: Plain = False,
     server: Server = None,
@@ -83,7 +83,7 @@ def demo(
     """Make a bouncing ball (or what you say), accepting everything."""
     from koda_ray.console import job
 
-    wanted = _job(prompt, wishes, video)
+    wanted = _job(prompt, film, video)
     folder = out or (DEMO_OUT if prompt == DEMO_PROMPT else None)
     job.create(wanted, job.Faces.of(yes=True, plain=plain), server=server, out=folder)
 
@@ -93,7 +93,7 @@ def demo(
 def new(
     prompt: Prompt,
     *,
-    wishes: FilmOptions,
+    film: FilmOptions,
     video: VideoOptions,
     asset: Assets = None,
     mode: Mode = None,
@@ -105,7 +105,7 @@ def new(
     """
     from koda_ray.console import job
 
-    wanted = _job(prompt, wishes, video, asset, mode)
+    wanted = _job(prompt, film, video, asset, mode)
     with job.with_server(job.Faces.of(yes=False, plain=not sys.stdout.isatty()), server, keep=True) as (url, _):
         typer.echo(run(_new(url, wanted)))
 
@@ -388,7 +388,7 @@ def list_sessions(
 
     url = running_url(server)
     if url is None:
-        from koda_ray.console.offline import read_sessions
+        from koda_ray.console.database import read_sessions
 
         page = run(read_sessions(limit=limit, before=before))
     else:
@@ -414,7 +414,7 @@ def show(session: Session, json: Json = False, server: Server = None) -> None:
 
     url = running_url(server)
     if url is None:
-        from koda_ray.console.offline import read_session
+        from koda_ray.console.database import read_session
 
         found, files, jobs = run(read_session(session)), None, None
     else:
@@ -461,7 +461,7 @@ def _arguments(text: str | None) -> dict[str, Any] | None:
 
 def _job(
     prompt: str,
-    wishes: FilmOptions,
+    film: FilmOptions,
     video: VideoOptions,
     assets: list[Path] | None = None,
     mode: str | None = None,
@@ -472,13 +472,13 @@ def _job(
     text = sys.stdin.read() if prompt == "-" else prompt
     if not text.strip():  # said before a server is started for it
         raise typer.BadParameter("the prompt is empty; say something like 'a bouncing ball'", param_hint="prompt")
-    given = {"duration": wishes.duration, "aspect": wishes.aspect, "fps": video.fps}
+    given = {"duration": film.duration, "aspect": film.aspect, "fps": video.fps}
     options = checked(SessionOptions, {name: value for name, value in given.items() if value is not None})
     render = render_options(video) if video.given else None
     for path in assets or []:
         if not path.is_file():
             raise typer.BadParameter(f"there is no file {str(path)!r}", param_hint="--asset")
-    return NewJob(text, wishes.style, options, render, tuple(assets or ()), permissions(mode))
+    return NewJob(text, film.style, options, render, tuple(assets or ()), permissions(mode))
 
 
 async def _new(url: str, job: NewJob) -> str:

@@ -41,7 +41,7 @@ def usage(
 
     url = running_url(server)
     if url is None:
-        from koda_ray.console.offline import read_usage
+        from koda_ray.console.database import read_usage
 
         found = run(read_usage(session, month=month))
     else:

@@ -85,15 +85,15 @@ class PageRenders(Transport):
         rows: list[dict[str, JsonValue]] | None = None,
     ) -> httpx.Response:
         headers = {"Idempotency-Key": key or new_id("cmd")}
-        wishes = options.model_dump(mode="json", exclude_none=True)
+        chosen = options.model_dump(mode="json", exclude_none=True)
         if isinstance(page, str):
-            sent: dict[str, JsonValue] = {"bundle": page, "options": wishes}
+            sent: dict[str, JsonValue] = {"bundle": page, "options": chosen}
             if rows is not None:
                 sent["rows"] = list[JsonValue](rows)
             return await self._send("POST", url, json=sent, headers=headers)
         data = await asyncio.to_thread(_zipped, page)
         files = {"file": (f"{page.stem}.zip", data, "application/zip")}
-        form = {"options": json.dumps(wishes)}
+        form = {"options": json.dumps(chosen)}
         if rows is not None:
             form["rows"] = json.dumps(rows)
         return await self._send("POST", url, files=files, data=form, headers=headers)

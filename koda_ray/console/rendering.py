@@ -13,9 +13,9 @@ import sys
 import time
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -25,12 +25,14 @@ from koda_ray.console.live import ACCENT
 from koda_ray.console.text import clean, duration, left, one_line, plural, size
 from koda_ray.errors import KodaError
 from koda_ray.render import protocol
-from koda_ray.render.api import Options, Rendered, RowDone, render, render_rows
-from koda_ray.render.rows import Row
+from koda_ray.render.api import SUFFIXES, Options, Rendered, RowDone, render, render_rows
+from koda_ray.render.rows import Row, read_props
+from koda_ray.render.spec import VideoFormat
 
-__all__ = ["Face", "PageJob", "render_batch", "render_one"]
+__all__ = ["Face", "PageJob", "render_page", "usual_out"]
 
 _STEP_PERCENT = 10
+_ENDINGS = {format: suffix for suffix, format in SUFFIXES.items()}
 _NAME, _BAR, _SAID = 32, 30, 49
 """Columns of a wide terminal: a name and a bar at most, and what is said of it; a narrow one halves the first two."""
 T = TypeVar("T")
@@ -78,7 +80,41 @@ class Face:
         sys.stdout.write(f"{json.dumps(data, indent=2, ensure_ascii=False)}\n")
 
 
-def render_one(job: PageJob, out: Path, face: Face) -> None:
+def render_page(job: PageJob, out: str | None, *, props: str | None, face: Face) -> None:
+    """Render a page, or one video for each row of its data, and show it.
+
+    Args:
+        job: The page, and what is wanted of it.
+        out: The video's name; for a batch, with fields of the row in braces.
+        props: The data's file.
+        face: How it is shown.
+
+    Raises:
+        KodaError: As `koda_ray.render.api.render`.
+        Left: It was interrupted, or a row failed.
+    """
+    data = None if props is None else read_props(props)
+    batch = isinstance(data, list)
+    name = out or usual_out(job.page, job.options.get("format", "mp4"), batch=batch)
+    if batch:
+        _render_batch(job, name, cast("list[Row]", data), face)
+        return
+    if data is not None:
+        job = replace(job, options={**job.options, "props": data})
+    _render_one(job, Path(name), face)
+
+
+def usual_out(path: Path, format: VideoFormat, *, batch: bool) -> str:
+    """Return what a video is called when nobody says: after its page, in the current folder."""
+    whole = path.absolute()
+    if whole.stem in ("dist", "build", "index") and whole.parent.name:
+        whole = whole.parent
+        whole = whole.parent if whole.name in ("dist", "build") else whole
+    stem = (whole.stem or "video").replace("{", "").replace("}", "")
+    return f"{stem}{'-{index}' if batch else ''}{_ENDINGS[format]}"
+
+
+def _render_one(job: PageJob, out: Path, face: Face) -> None:
     """Render one video, show it, and say what came of it.
 
     Raises:
@@ -103,7 +139,7 @@ def render_one(job: PageJob, out: Path, face: Face) -> None:
         face.line(f"  {note}")
 
 
-def render_batch(job: PageJob, out: str, rows: list[Row], face: Face) -> None:
+def _render_batch(job: PageJob, out: str, rows: list[Row], face: Face) -> None:
     """Render one video for each row, and say at the end which there are.
 
     Raises:

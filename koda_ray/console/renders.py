@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from koda_ray.client import KodaClient
-from koda_ray.console.offline import read_renders
+from koda_ray.console.database import read_renders
 from koda_ray.console.server import running_url
 from koda_ray.console.summary import print_renders
 from koda_ray.wire import RenderPage, RenderStatus

@@ -11,9 +11,9 @@ from typing import IO, TYPE_CHECKING
 import typer
 
 from koda_ray.console.exits import Exit, Left
-from koda_ray.console.pages import read_size
 from koda_ray.console.sandboxes import show_until_interrupted, with_workshop
 from koda_ray.console.text import clean, size
+from koda_ray.console.values import read_size
 from koda_ray.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from koda_ray.places import check_place
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.memory import MemoryLimit
+from koda_ray.render.options import JobOptions, PageContract, check_options, make_spec, needs_page
 from koda_ray.render.page_probe import probe_page
 from koda_ray.render.protocol import Progress, RenderResult
 from koda_ray.render.rows import Row, name_rows
@@ -34,7 +35,6 @@ from koda_ray.render.sounds import read_sounds
 from koda_ray.render.sources import Page, read_page
 from koda_ray.render.spec import Effort, RenderSpec, VideoFormat
 from koda_ray.render.verify import verify_sample
-from koda_ray.render.wishes import PageSays, Wishes, check_wishes, make_spec, needs_page
 from koda_ray.state.storage import Storage, render_prefix
 from koda_ray.types import new_id
 
@@ -188,7 +188,7 @@ class Renderer:
         self,
         page: Page,
         out: Path,
-        wishes: Wishes,
+        options: JobOptions,
         *,
         verify: bool = False,
         report: Path | None = None,
@@ -200,7 +200,7 @@ class Renderer:
         Args:
             page: The page.
             out: The file.
-            wishes: What is wanted of the video.
+            options: What is wanted of the video.
             verify: Render a sample a second time and compare.
             report: A folder for report, contact sheet and still picture.
             on_spec: Hears what will be rendered.
@@ -212,13 +212,13 @@ class Renderer:
         started = time.perf_counter()
         _check_out(out)
         bundle = await store_bundle(self.storage, _USER, page.bundle)
-        check_wishes(wishes, bundle=bundle, entry=page.entry)
-        says = PageSays()
-        if needs_page(wishes):
-            says = await probe_page(
-                wishes, bundle=bundle, entry=page.entry, storage=self.storage, executor=self._executor, user_id=_USER
+        check_options(options, bundle=bundle, entry=page.entry)
+        contract = PageContract()
+        if needs_page(options):
+            contract = await probe_page(
+                options, bundle=bundle, entry=page.entry, storage=self.storage, executor=self._executor, user_id=_USER
             )
-        spec = make_spec(wishes, bundle=bundle, entry=page.entry, page=says)
+        spec = make_spec(options, bundle=bundle, entry=page.entry, page=contract)
         if on_spec is not None:
             on_spec(spec)
         job_id = new_id("job")
@@ -276,12 +276,12 @@ async def render(
         print(done.path, done.frame_count)
     """
     target = Path(out)
-    page, wishes = await asyncio.to_thread(_prepare, Path(path), target, options)
+    page, wanted = await asyncio.to_thread(_prepare, Path(path), target, options)
     async with Renderer(workers=workers) as renderer:
         return await renderer.render(
             page,
             target,
-            wishes,
+            wanted,
             verify=options.get("verify", False),
             report=Path(options["report"]) if "report" in options else None,
             on_progress=on_progress,
@@ -326,7 +326,7 @@ async def render_rows(
         NotFound: There is no such file.
     """
     names = name_rows(out, rows)
-    page, wishes = await asyncio.to_thread(_prepare, Path(path), names[0], options)
+    page, wanted = await asyncio.to_thread(_prepare, Path(path), names[0], options)
 
     async def one(index: int) -> RowDone:
         row, target = rows[index - 1], names[index - 1]
@@ -339,7 +339,7 @@ async def render_rows(
 
             told = tell
         try:
-            own = replace(wishes, props=json.dumps(row))
+            own = replace(wanted, props=json.dumps(row))
             async with gate:
                 made = await renderer.render(
                     page,
@@ -364,7 +364,7 @@ async def render_rows(
     return [task.result() for task in tasks]
 
 
-def _prepare(path: Path, out: Path, options: Options) -> tuple[Page, Wishes]:
+def _prepare(path: Path, out: Path, options: Options) -> tuple[Page, JobOptions]:
     """Read what is on disk, and put together what is wanted."""
     known = Options.__annotations__
     for name in options:
@@ -372,7 +372,7 @@ def _prepare(path: Path, out: Path, options: Options) -> tuple[Page, Wishes]:
             raise InvalidInput(f"there is no option {name!r}: give some of {', '.join(known)}")
     page = read_page(path, entry=options.get("entry"))
     tracks, files = read_sounds(options.get("audio", ()), page.bundle.files)
-    wishes = Wishes(
+    wanted = JobOptions(
         duration_s=options.get("duration"),
         size=options.get("size"),
         fps=options.get("fps"),
@@ -390,7 +390,7 @@ def _prepare(path: Path, out: Path, options: Options) -> tuple[Page, Wishes]:
         strict=not options.get("lenient", False),
         ready_timeout_s=options.get("ready_timeout_s") or Settings.model_validate({}).page_ready_timeout_s,
     )
-    return page.with_files(files), wishes
+    return page.with_files(files), wanted
 
 
 def format_of(out: Path, given: VideoFormat | None) -> VideoFormat:

@@ -22,7 +22,7 @@ from koda_ray.render.ffmpeg import command_line, run
 from koda_ray.render.graphics import (
     DEVICES,
     Graphics,
-    GraphicsWish,
+    GraphicsChoice,
     find_devices,
     is_nvidia,
     software_because,
@@ -74,22 +74,22 @@ _MAX_WORDS = 160
 _chosen: dict[tuple[Path, Path | None], Graphics] = {}
 
 
-async def choose_graphics(binary: Path, wish: GraphicsWish = "auto", *, folder: Path = DEVICES) -> Graphics:
+async def choose_graphics(binary: Path, choice: GraphicsChoice = "auto", *, folder: Path = DEVICES) -> Graphics:
     """Choose what a browser draws with; of one browser the same in all of this process.
 
     Args:
         binary: The browser.
-        wish: A GPU where there is one, never, or nothing else.
+        choice: A GPU where there is one, never, or nothing else.
         folder: Where device files are.
 
     Raises:
-        Missing: A GPU is wished for and there is none to use; the message says why. Or bubblewrap is not there.
+        Missing: A GPU is asked for and there is none to use; the message says why. Or bubblewrap is not there.
     """
-    looked = None if wish == "software" else folder
+    looked = None if choice == "software" else folder
     chosen = _chosen.get((binary, looked))
     if chosen is None:  # of several that ask at once the first to know decides: it may come out otherwise a second time
         chosen = _chosen.setdefault((binary, looked), await _choose(binary, looked))
-    if wish == "gpu" and chosen.kind == "software":
+    if choice == "gpu" and chosen.kind == "software":
         raise Missing(
             f"KODA_RENDER_GRAPHICS=gpu and no GPU can be used here: {chosen.why}. Set it to auto or software, or give "
             "this machine one: its device files and, inside a container, its driver's libraries",

@@ -18,7 +18,7 @@ __all__ = [
     "DEVICES",
     "DeviceFiles",
     "Graphics",
-    "GraphicsWish",
+    "GraphicsChoice",
     "H264Encoder",
     "find_devices",
     "is_nvidia",
@@ -26,7 +26,7 @@ __all__ = [
     "software_graphics",
 ]
 
-GraphicsWish = Literal["auto", "software", "gpu"]
+GraphicsChoice = Literal["auto", "software", "gpu"]
 """What ``KODA_RENDER_GRAPHICS`` asks for."""
 
 H264Encoder = Literal["libx264", "h264_nvenc"]

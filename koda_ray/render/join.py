@@ -84,10 +84,10 @@ async def join_video(task: JoinTask) -> JoinResult:
         async def join() -> None:
             checksums = await join_units(task.spec, parts, video, sounds=sounds)
             timings["join"] = _lap(lap)
-            looks: list[Coroutine[Any, Any, None]] = [check(checksums), still(make_thumbnail, video, thumbnail)]
+            checks: list[Coroutine[Any, Any, None]] = [check(checksums), still(make_thumbnail, video, thumbnail)]
             if seeks(task.spec):
-                looks.append(still(make_sheet, video, sheet))
-            await all_or_cancel(looks)
+                checks.append(still(make_sheet, video, sheet))
+            await all_or_cancel(checks)
 
         # each of them waits for processes of its own, and the sheet takes longest where it is not sought
         if FORMATS[task.spec.format].pictures:

@@ -16,7 +16,7 @@ from koda_ray.render.bundle import Bundle, load_bundle
 from koda_ray.render.capture import capture_units
 from koda_ray.render.environment import read_environment
 from koda_ray.render.gpu import choose_graphics, confirm_graphics
-from koda_ray.render.graphics import Graphics, GraphicsWish
+from koda_ray.render.graphics import Graphics, GraphicsChoice
 from koda_ray.render.join import join_video
 from koda_ray.render.memory import MemoryLimit, usual_browsers
 from koda_ray.render.probe import probe_page
@@ -54,12 +54,12 @@ class LocalExecutor:
         workers: int | None = None,
         chromium_path: Path | None = None,
         memory: MemoryLimit | None = None,
-        graphics: GraphicsWish = "auto",
+        graphics: GraphicsChoice = "auto",
     ) -> None:
         self._workers = workers or usual_browsers()
         self._memory = (memory or MemoryLimit()).among(self._workers)
         self._chromium_path = chromium_path
-        self._wish: GraphicsWish = graphics
+        self._graphics_choice: GraphicsChoice = graphics
         self._choosing = asyncio.Lock()
         self._gate = asyncio.Semaphore(self._workers)
         self._idle: list[Browser] = []
@@ -151,7 +151,7 @@ class LocalExecutor:
     async def _graphics(self) -> Graphics:
         """Return what all browsers draw with. However many start at once, one looks."""
         async with self._choosing:
-            return await choose_graphics(find_browser(self._chromium_path).path, self._wish)
+            return await choose_graphics(find_browser(self._chromium_path).path, self._graphics_choice)
 
     async def _bundle(self, storage: Storage, user_id: str, content_hash: str) -> Bundle:
         key = (user_id, content_hash)

@@ -7,8 +7,8 @@ import json
 from typing import Any, cast
 
 from koda_ray.errors import KodaError, NotFound, PageError, PageNotReady
+from koda_ray.render.options import JobOptions, PageContract
 from koda_ray.render.protocol import ProbeReport, ProbeTask, RenderExecutor
-from koda_ray.render.wishes import PageSays, Wishes
 from koda_ray.state.storage import Storage, bundle_key
 
 __all__ = ["probe_page"]
@@ -18,8 +18,8 @@ _LOOK_S = 0.1
 
 
 async def probe_page(
-    wishes: Wishes, *, bundle: str, entry: str, storage: Storage, executor: RenderExecutor, user_id: str
-) -> PageSays:
+    options: JobOptions, *, bundle: str, entry: str, storage: Storage, executor: RenderExecutor, user_id: str
+) -> PageContract:
     """Open a page and read what it says of itself; the answer is kept beside the bundle.
 
     Raises:
@@ -27,8 +27,8 @@ async def probe_page(
         PageNotReady: It did not become ready.
         BrowserCrashed: The browser ended.
     """
-    width, height = wishes.size or _ASKED_SIZE
-    asked = json.dumps([entry, wishes.props, wishes.seed, width, height])
+    width, height = options.size or _ASKED_SIZE
+    asked = json.dumps([entry, options.props, options.seed, width, height])
     key = bundle_key(user_id, bundle, f"says-{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json")
     kept: dict[str, Any]
     try:
@@ -43,9 +43,9 @@ async def probe_page(
                 width=width,
                 height=height,
                 duration_s=_LOOK_S,
-                ready_timeout_s=wishes.ready_timeout_s,
-                seed=wishes.seed,
-                props=wishes.props,
+                ready_timeout_s=options.ready_timeout_s,
+                seed=options.seed,
+                props=options.props,
             )
         )
         if not report.ready:
@@ -53,7 +53,7 @@ async def probe_page(
         kept = {"duration": report.duration_s, "fps": report.fps, "width": report.width, "height": report.height}
         await storage.put(key, json.dumps(kept).encode())
     wide, high = kept["width"], kept["height"]
-    return PageSays(
+    return PageContract(
         duration_s=kept["duration"],
         fps=kept["fps"],
         size=(int(wide), int(high)) if wide and high else None,

@@ -18,7 +18,7 @@ from koda_ray.render.spec import MAX_DURATION_S
 
 __all__ = ["probe_page"]
 
-_LOOKS = 5
+_SAMPLES = 5
 _FPS = 10
 _DEFAULT_DURATION_S = 2.0
 _MAX_STEPPED_S = 4.0
@@ -49,7 +49,7 @@ async def probe_page(task: ProbeTask, browser: Browser, bundle: Bundle) -> Probe
             # every frame in between is run, so a long page is looked at where it begins
             duration_s = min(duration_s, _MAX_STEPPED_S)
         last = max(1, round(duration_s * _FPS) - 1)
-        for frame in sorted({round(last * look / (_LOOKS - 1)) for look in range(_LOOKS)}):
+        for frame in sorted({round(last * sample / (_SAMPLES - 1)) for sample in range(_SAMPLES)}):
             await page.go(frame, _FPS)
             pictures.add(hashlib.sha256(await page.picture()).hexdigest())
         await asyncio.sleep(_LATE_ERRORS_S)  # rejections nobody handled are reported after the task that made them

@@ -28,7 +28,7 @@ from koda_ray.render.spec import AUDIO_FORMATS, RenderSpec
 __all__ = ["VideoFacts", "check_video", "probe_video"]
 
 _TIMEOUT_S = 600.0
-_LOOKS_PER_S = 4
+_SAMPLES_PER_S = 4
 _LOOK_WIDTH, _LOOK_HEIGHT = 96, 54
 _BLACK_LEVEL = 24
 _SEEN_ALPHA = 8
@@ -202,7 +202,7 @@ async def _look_at(spec: RenderSpec, path: Path, *, sparingly: bool) -> list[str
 
     The first frame of each unit tells nearly always; where those show nothing, more are decoded.
     """
-    every = max(1, round(spec.fps / _LOOKS_PER_S))
+    every = max(1, round(spec.fps / _SAMPLES_PER_S))
     often = range(0, spec.frame_count, every)
     seen = await _looks(spec, path, None if sparingly and spec.format != "gif" else often)
     if sparingly and (all(map(_is_uniform, seen)) or _brightest(spec, seen) < _BLACK_LEVEL):

@@ -29,7 +29,7 @@ from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 from koda_ray.cancellation import end_all, own
 from koda_ray.config import SECRETS
 from koda_ray.errors import Cancelled, KodaError, Missing, RenderError
-from koda_ray.render.graphics import GraphicsWish
+from koda_ray.render.graphics import GraphicsChoice
 from koda_ray.render.memory import MemoryLimit
 from koda_ray.render.protocol import (
     Captured,
@@ -85,7 +85,7 @@ def _run(
 
 
 def _capture(
-    task: CaptureTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsWish
+    task: CaptureTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice
 ) -> Iterator[object]:
     from koda_ray.render.local import LocalExecutor
 
@@ -101,7 +101,7 @@ def _capture(
 
 
 def _probe(
-    task: ProbeTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsWish
+    task: ProbeTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice
 ) -> Iterator[object]:
     from koda_ray.render.local import LocalExecutor
 
@@ -118,7 +118,7 @@ def _join(task: JoinTask) -> Iterator[object]:
     yield from _run(lambda _tell: join_video(task), background=not task.urgent)
 
 
-def _environment(chromium_path: Path | None, graphics: GraphicsWish) -> Iterator[object]:
+def _environment(chromium_path: Path | None, graphics: GraphicsChoice) -> Iterator[object]:
     from koda_ray.render.local import LocalExecutor
 
     async def work(_tell: Callable[[object], None]) -> Environment:
@@ -160,7 +160,7 @@ class RayExecutor:
         workers: int | None = None,
         chromium_path: Path | None = None,
         memory: MemoryLimit | None = None,
-        graphics: GraphicsWish = "auto",
+        graphics: GraphicsChoice = "auto",
     ) -> None:
         cluster = cast("dict[str, float]", ray.cluster_resources())
         browsers = int(cluster.get(CHROMIUM_RESOURCE, 0))
@@ -172,7 +172,7 @@ class RayExecutor:
         self._workers = workers or browsers
         self._memory = (memory or MemoryLimit()).among(_browsers_of_a_node())
         self._chromium_path = chromium_path
-        self._graphics: GraphicsWish = graphics
+        self._graphics: GraphicsChoice = graphics
         self._environment: Environment | None = None
         self._running: set[asyncio.Task[Any]] = set()
         own_slots = cluster.get(URGENT_RESOURCE, 0) >= 1
@@ -195,7 +195,7 @@ class RayExecutor:
         return self._workers
 
     @property
-    def _with(self) -> tuple[Path | None, MemoryLimit, GraphicsWish]:
+    def _with(self) -> tuple[Path | None, MemoryLimit, GraphicsChoice]:
         """What a task's browser is started with."""
         return self._chromium_path, self._memory, self._graphics
 
@@ -237,10 +237,10 @@ class RayExecutor:
 
     async def _follow(self, stream: Any, kind: type[T], what: str, hear: Hear | None) -> T:
         """Follow a task to its last value; cancelling this ends the task."""
-        patience: float | None = None  # it may wait for its turn as long as it takes
+        timeout_s: float | None = None  # it may wait for its turn as long as it takes
         try:
-            while (value := await _read(stream, patience)) is not None:
-                patience = _SILENT_S
+            while (value := await _read(stream, timeout_s)) is not None:
+                timeout_s = _SILENT_S
                 if isinstance(value, kind):
                     return value
                 if isinstance(value, KodaError):
@@ -280,7 +280,7 @@ class _Silent(Exception):
     """A task that has begun says nothing any more."""
 
 
-async def _read(stream: Any, patience: float | None) -> object:
+async def _read(stream: Any, timeout_s: float | None) -> object:
     """Return what a task says next; None at its end.
 
     Raises:
@@ -296,7 +296,7 @@ async def _read(stream: Any, patience: float | None) -> object:
     # Ray waits in a way of its own: it is left alone until time is up, and then for good
     reading = asyncio.create_task(read())
     try:
-        done, _ = await asyncio.wait({reading}, timeout=patience)
+        done, _ = await asyncio.wait({reading}, timeout=timeout_s)
         if not done:
             raise _Silent
         return reading.result()

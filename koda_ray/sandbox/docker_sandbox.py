@@ -153,7 +153,7 @@ class DockerSandbox:
         """Read several files in one round trip; see ``Sandbox``."""
         names = [self._path(policy.readable, path) for path in paths]
         files = _Files(most=2 * self._limits.tmpfs_bytes)
-        async with self._way_in.asking("read", {"paths": names}) as (reader, _):
+        async with self._way_in.exchange("read", {"paths": names}) as (reader, _):
             while not (answer := checked(await receive(reader))).get("end"):
                 await files.take(answer, reader)
         if list(files.found) != list(dict.fromkeys(names)):
@@ -179,7 +179,7 @@ class DockerSandbox:
     async def watch(self, path: str = ".") -> AsyncGenerator[tuple[FileChange, ...]]:
         """Tell which files change, as the kernel inside says; see ``Sandbox``."""
         request: Message = {"path": self._path(policy.readable, path)}
-        async with self._way_in.asking("watch", request, patience_s=None) as (reader, writer):
+        async with self._way_in.exchange("watch", request, timeout_s=None) as (reader, writer):
             while True:
                 answer = checked(await receive(reader))
                 writer.write(b".")  # the next one is wanted, and not made before that
@@ -189,7 +189,7 @@ class DockerSandbox:
         """Collect the project's files for a checkpoint; see ``Sandbox``."""
         stamps = {path: (stamp.size_bytes, stamp.changed_ns, stamp.inode) for path, stamp in (known or {}).items()}
         files = _Files(most=2 * self._limits.tmpfs_bytes)
-        async with self._way_in.asking("snapshot", {"known": stamps}) as (reader, _):
+        async with self._way_in.exchange("snapshot", {"known": stamps}) as (reader, _):
             while "stamps" not in (answer := checked(await receive(reader))):
                 await files.take(answer, reader)
         found = {
@@ -256,7 +256,7 @@ class DockerSandbox:
         with self._living.work():
             async with self._egress(network) as socket:
                 request["egress"] = socket
-                async with self._way_in.asking("run", request, patience_s=None) as (reader, writer):
+                async with self._way_in.exchange("run", request, timeout_s=None) as (reader, writer):
                     answer, in_time = await _outcome(reader, writer, timeout_s=timeout_s)
         self._note_counts(answer)
         out, err, exit_code = str(answer["stdout"]), str(answer["stderr"]), int(cast("int", answer["exit_code"]))
@@ -459,7 +459,7 @@ class DockerSandbox:
                 context={"path": sizes[0][0], "reason": "disk_full"},
             )
         message: Message = {"files": sizes, **(more or {})}
-        async with self._way_in.asking(operation, message, list(files.values())) as (reader, _):
+        async with self._way_in.exchange(operation, message, list(files.values())) as (reader, _):
             return checked(await receive(reader))
 
     def _check_command(self, argv: Sequence[str]) -> None:
@@ -488,7 +488,7 @@ class DockerSandbox:
             started.set_result(info)
             with suppress(KodaError):  # the sandbox, and with it the process, is gone
                 request: Message = {"name": name, "pid": info.pid}
-                async with self._way_in.asking("wait", request, patience_s=None) as (reader, _):
+                async with self._way_in.exchange("wait", request, timeout_s=None) as (reader, _):
                     await receive(reader)
 
     async def _start_named(

@@ -15,7 +15,7 @@ from koda_ray.sandbox.refused import note, noted
 
 __all__ = ["WayIn", "checked"]
 
-_PATIENCE_S = 120.0
+_TIMEOUT_S = 120.0
 _LOOK_S = 1.0
 _ENDING_S = 10.0
 _PROBE_PERIOD_S = 0.05
@@ -57,22 +57,22 @@ class WayIn:
 
     async def ask(self, operation: str, request: Message) -> Message:
         """Send a request and wait for its answer."""
-        async with self.asking(operation, request) as (reader, _):
+        async with self.exchange(operation, request) as (reader, _):
             return checked(await receive(reader))
 
     @asynccontextmanager
-    async def asking(
+    async def exchange(
         self,
         operation: str,
         request: Message,
         blobs: Sequence[bytes] = (),
         *,
-        patience_s: float | None = _PATIENCE_S,
+        timeout_s: float | None = _TIMEOUT_S,
     ) -> AsyncGenerator[Connection]:
         """Send a request and leave the answer to the block; errors of the way become ones that say what happened."""
         reader, writer = await self.connection()
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 await send(writer, {"op": operation, **request}, blobs)
                 with noted(self._id):
                     yield reader, writer
@@ -90,7 +90,7 @@ class WayIn:
     async def connection(self) -> Connection:
         """Take a connection on which the first process waits for one request; the link takes it back."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _PATIENCE_S
+        deadline = loop.time() + _TIMEOUT_S
         timeout_s = 0.05
         while loop.time() < deadline:
             found = await self._link.connection(timeout_s=timeout_s)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from koda_ray.sandbox.local import LocalProvider
     from koda_ray.sandbox.local_sandbox import LocalSandbox
 
-__all__ = ["Hold", "Order", "hold", "holding", "main", "refused_of"]
+__all__ = ["Hold", "HoldRequest", "hold", "holding", "main", "refused_of"]
 
 _START_TIMEOUT_S = 60.0
 _ERROR_BYTES = 64 * 1024
@@ -48,7 +48,7 @@ Hold = Callable[[str, Sequence[str], bool], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class HoldRequest:
     """What is to be held, for whom: all of it is pickled, from one process of ours to another."""
 
     provider: LocalProvider | DockerProvider
@@ -68,7 +68,7 @@ def holding(provider: LocalProvider | DockerProvider, *, sandbox_id: str, direct
         directory: Where its record lies.
     """
     return lambda name, argv, network: hold(
-        Order(
+        HoldRequest(
             provider=provider,
             sandbox_id=sandbox_id,
             directory=directory,
@@ -79,15 +79,15 @@ def holding(provider: LocalProvider | DockerProvider, *, sandbox_id: str, direct
     )
 
 
-async def hold(order: Order) -> None:
+async def hold(request: HoldRequest) -> None:
     """Start a holder and wait until its process runs; nothing happens where one of its name runs already.
 
     Raises:
         KodaError: As the holder met it.
     """
-    if await asyncio.to_thread(_is_held, _lock_of(order)):
+    if await asyncio.to_thread(_is_held, _lock_of(request)):
         return
-    line = [sys.executable, "-P", "-m", HOLDER, f"{order.directory}/{order.name}"]
+    line = [sys.executable, "-P", "-m", HOLDER, f"{request.directory}/{request.name}"]
     environment = {"PYTHONPATH": str(_PACKAGES), "PATH": os.environ.get("PATH", os.defpath)}
     with tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
@@ -101,21 +101,21 @@ async def hold(order: Order) -> None:
         )
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
-                said, _ = await process.communicate(pickle.dumps(order))
+                said, _ = await process.communicate(pickle.dumps(request))
         except TimeoutError:
             with suppress(ProcessLookupError):  # it has detached: what it began with is gone, its group is not
                 os.killpg(process.pid, signal.SIGKILL)
             raise SandboxError(
-                f"the process {order.name!r} of the sandbox {order.sandbox_id} was not started within "
+                f"the process {request.name!r} of the sandbox {request.sandbox_id} was not started within "
                 f"{_START_TIMEOUT_S:g} s; the machine may be busy: try again, or terminate the sandbox and make another"
             ) from None
         if said == b"":
-            raise _lost(order, errors)
+            raise _lost(request, errors)
     if said != b"ok":
         raise revive(json.loads(said))
 
 
-def _lost(order: Order, errors: IO[bytes]) -> SandboxError:
+def _lost(request: HoldRequest, errors: IO[bytes]) -> SandboxError:
     """Make the error of a holder that ended without a word, by what its Python wrote, if that wrote anything."""
     errors.seek(0)
     lines = errors.read(_ERROR_BYTES).decode("utf-8", "replace").strip().splitlines()
@@ -125,7 +125,7 @@ def _lost(order: Order, errors: IO[bytes]) -> SandboxError:
         else "something on this machine has killed it, often for want of memory; try again"
     )
     return SandboxError(
-        f"the holder of process {order.name!r} of the sandbox {order.sandbox_id} ended before it began: {why}"
+        f"the holder of process {request.name!r} of the sandbox {request.sandbox_id} ended before it began: {why}"
     )
 
 
@@ -146,36 +146,36 @@ def refused_of(directory: Path) -> Counter[tuple[str, str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read an order, detach, and hold it to its end."""
-    order: Order = pickle.loads(sys.stdin.buffer.read())
+    """Read a request, detach, and hold it to its end."""
+    request: HoldRequest = pickle.loads(sys.stdin.buffer.read())
     # whoever asked waits for the first process only; some end their children when they end
     if os.fork() != 0:
         os._exit(0)
-    asyncio.run(_hold(order))
+    asyncio.run(_hold(request))
 
 
-async def _hold(order: Order) -> None:
+async def _hold(request: HoldRequest) -> None:
     try:
-        sandbox = await _begun(order)
+        sandbox = await _begun(request)
     except KodaError as error:
         _answer(json.dumps(describe(error)).encode())
         return
     _answer(b"ok")
     try:
         if sandbox is not None:
-            await sandbox.ended(order.name)
+            await sandbox.ended(request.name)
     finally:
-        await order.provider.close()
+        await request.provider.close()
 
 
-async def _begun(order: Order) -> LocalSandbox | DockerSandbox | None:
+async def _begun(request: HoldRequest) -> LocalSandbox | DockerSandbox | None:
     """Take the lock, which goes with this process, and start what is to be held; None where another holds it."""
     try:
-        lock = os.open(_lock_of(order), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(_lock_of(request), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
         raise SandboxNotFound(
-            f"there is no sandbox {order.sandbox_id}; make another and restore the last checkpoint into it",
-            context={"sandbox_id": order.sandbox_id},
+            f"there is no sandbox {request.sandbox_id}; make another and restore the last checkpoint into it",
+            context={"sandbox_id": request.sandbox_id},
         ) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -183,14 +183,14 @@ async def _begun(order: Order) -> LocalSandbox | DockerSandbox | None:
         return None
     from koda_ray.logs import to_file  # a holder's alone: structlog is much for whoever only asks one
 
-    to_file(OutputLog(order.directory / f"{order.name}.log"))
-    sandbox = await order.provider.connect(order.sandbox_id)
-    await sandbox.start_kept(order.name, order.argv, network=order.network)
+    to_file(OutputLog(request.directory / f"{request.name}.log"))
+    sandbox = await request.provider.connect(request.sandbox_id)
+    await sandbox.start_kept(request.name, request.argv, network=request.network)
     return sandbox
 
 
-def _lock_of(order: Order) -> Path:
-    return order.directory / f"{order.name}.lock"
+def _lock_of(request: HoldRequest) -> Path:
+    return request.directory / f"{request.name}.lock"
 
 
 def _is_held(path: Path) -> bool:

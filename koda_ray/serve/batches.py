@@ -32,22 +32,24 @@ def batch_prefix(batch_id: str) -> str:
     return f"job_{batch_id.removeprefix('bat_')}"
 
 
-def batch_jobs(batch_id: str, like: JobRecord, orders: Sequence[dict[str, JsonValue]], at: datetime) -> list[JobRecord]:
+def batch_jobs(
+    batch_id: str, like: JobRecord, requests: Sequence[dict[str, JsonValue]], at: datetime
+) -> list[JobRecord]:
     """Return the rows of a batch's renders.
 
     Args:
         batch_id: Its id.
         like: What all have in common.
-        orders: What each of them is, in the order of the rows.
+        requests: What each of them is, in the order of the rows.
         at: When it was made. The renders' times differ a little, so that they are listed and begun in order.
     """
     return [
         replace(
             like,
             id=f"{batch_prefix(batch_id)}{index:05d}",
-            spec={**order, "batch": {"id": batch_id, "row": index, "rows": len(orders)}},
+            spec={**request, "batch": {"id": batch_id, "row": index, "rows": len(requests)}},
             created_at=at - index * _TICK,
             updated_at=at + index * _TICK,
         )
-        for index, order in enumerate(orders, 1)
+        for index, request in enumerate(requests, 1)
     ]

@@ -20,9 +20,9 @@ from starlette.exceptions import HTTPException
 
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.render.bundle import load_bundle
+from koda_ray.render.options import JobOptions
 from koda_ray.render.sources import Page, page_of, unpack_page
 from koda_ray.render.spec import AudioTrack
-from koda_ray.render.wishes import Wishes
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.state.storage import bundle_key
 from koda_ray.wire import CreateBatch, CreateRender, PageRender, Rows
@@ -40,7 +40,7 @@ class Asked:
     """What a request asks for; ``rows`` are the data of a batch's videos, none for a single one."""
 
     page: Page
-    wishes: Wishes
+    options: JobOptions
     rows: tuple[dict[str, JsonValue], ...] = ()
 
 
@@ -112,8 +112,8 @@ async def read_request(request: Request, deps: ApiDeps, user: str, *, batch: boo
             "send a form (multipart/form-data) with a zip of the page as 'file', or application/json with the bundle "
             f"of one that was uploaded before; this is {kind[:80]!r}",
         )
-    wishes = replace(_wishes(options, page), ready_timeout_s=deps.settings.page_ready_timeout_s)
-    return Asked(page=page, wishes=wishes, rows=rows)
+    wanted = replace(_job_options(options, page), ready_timeout_s=deps.settings.page_ready_timeout_s)
+    return Asked(page=page, options=wanted, rows=rows)
 
 
 def _misfit(form: FormData, names: set[str]) -> str:
@@ -160,7 +160,7 @@ def _unknown(adapter: TypeAdapter[T], place: tuple[int | str, ...]) -> str:
     )
 
 
-def _wishes(options: PageRender, page: Page) -> Wishes:
+def _job_options(options: PageRender, page: Page) -> JobOptions:
     if (options.width is None) != (options.height is None):
         given = "width" if options.height is None else "height"
         raise InvalidInput(f"{given} is given alone: give both width and height, or neither")
@@ -169,7 +169,7 @@ def _wishes(options: PageRender, page: Page) -> Wishes:
             raise InvalidInput(f"audio {sound.path!r} is not in the bundle: put the file into the zip")
     size = None if options.width is None or options.height is None else (options.width, options.height)
     props = json.dumps(options.props)
-    return Wishes(
+    return JobOptions(
         duration_s=options.duration,
         size=size,
         fps=options.fps,

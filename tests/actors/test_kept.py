@@ -26,7 +26,7 @@ EDIT = "src/theatre/state.json"
 
 async def write(session: Session, files: Mapping[str, str]) -> Sandbox:
     """Write files as the code generator's tool does; returns where they lie."""
-    await session.core.commit(await session.bench.keep(files))
+    await session.core.commit(await session.workbench.keep(files))
     return await session.project.sandbox()
 
 

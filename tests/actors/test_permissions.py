@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koda_ray.actors import bench
+from koda_ray.actors import workbench
 from koda_ray.agent.toolkit import BoundCall
 from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.state import checkpoint
@@ -200,7 +200,7 @@ async def test_a_rule_that_asks_about_a_file_shows_it_whether_or_not_the_call_na
     assert "+++ b/src/secret.ts" in wanted.shown and "+++ b/src/components/Note.tsx" in wanted.shown
     assert await files(studio, session) == {}
     with pytest.raises(InvalidInput, match=r"src/secret\.ts may not be written: .*the person is asked"):
-        await session.bench.keep(SECRET, task=given)
+        await session.workbench.keep(SECRET, task=given)
 
 
 async def test_mode_ask_covers_files_beside_those_that_a_rule_allows(studio: Studio) -> None:
@@ -279,7 +279,7 @@ async def test_files_that_changed_while_they_waited_are_shown_anew(studio: Studi
 
 
 async def test_nobody_agrees_to_what_is_too_long_to_be_shown(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "MAX_SHOWN_CHARS", 100)
+    monkeypatch.setattr(workbench, "MAX_SHOWN_CHARS", 100)
     heard: list[str] = []
 
     def respond(request: dict[str, Any]) -> Answer:
@@ -301,10 +301,10 @@ async def test_files_that_a_person_saw_are_written_whatever_the_call_named(studi
     session = await studio.at_rest(studio_model(lambda _: SECRET))
     await studio.say(session, "permissions", rules=[{"decision": "ask", "path": "src/secret*"}])
     task = {"task": "create_scene", "scene": 1}
-    assert "+++ b/src/secret.ts" in await session.bench.propose(task, cause_id="call_1")
-    made = await session.bench.generate(task, cause_id="call_1")
+    assert "+++ b/src/secret.ts" in await session.workbench.propose(task, cause_id="call_1")
+    made = await session.workbench.generate(task, cause_id="call_1")
     assert made.shown
-    await session.core.commit(await session.bench.keep(made.files, task=task, shown=made.shown))
+    await session.core.commit(await session.workbench.keep(made.files, task=task, shown=made.shown))
     assert "src/secret.ts" in await files(studio, session)
 
 

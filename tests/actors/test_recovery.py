@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
 async def write(session: Session, files: Mapping[str, str]) -> None:
     """Write files as the code generator's tool does."""
-    await session.core.commit(await session.bench.keep(files))
+    await session.core.commit(await session.workbench.keep(files))
 
 
 async def accepted(studio: Studio, session: Any) -> None:
@@ -187,7 +187,7 @@ async def test_a_file_that_a_command_removed_does_not_stop_the_generator(studio:
     await write(session, {**GOOD_FILES, "src/components/Note.tsx": "export {};"})
     sandbox = await session.project.sandbox()
     await sandbox.remove("src/components/Note.tsx")
-    made = await session.bench.generate({"task": "modify_existing", "files": ["src/App.tsx"]}, cause_id="call_1")
+    made = await session.workbench.generate({"task": "modify_existing", "files": ["src/App.tsx"]}, cause_id="call_1")
     assert made.files == {"src/App.tsx": APP} and shown == [set(GOOD_FILES)]
 
 

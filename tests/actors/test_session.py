@@ -168,7 +168,7 @@ async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retrie
         corrections += bool(request.get("errors"))
         if not mended:
             return {**GOOD_FILES, "src/App.tsx": bad}
-        session.bench._ready_timeout_s = 60.0  # a good page on a busy machine
+        session.workbench._ready_timeout_s = 60.0  # a good page on a busy machine
         return GOOD_FILES
 
     stuck_s = 1.0 if kind == "PAGE_NOT_READY" else 60.0

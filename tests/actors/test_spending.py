@@ -13,13 +13,13 @@ import pytest
 from koda_ray.actors.renders import _Watch
 from koda_ray.actors.session import Session
 from koda_ray.actors.spending import SLICE_MS, SandboxMinutes, pause_for
-from koda_ray.actors.standalone import StandaloneRender, order_of
+from koda_ray.actors.standalone import StandaloneRender, job_request
 from koda_ray.agent.purse import Purse, month
 from koda_ray.budgets import Amounts, Exceeded
 from koda_ray.errors import BudgetExceeded, InvalidInput
+from koda_ray.render.options import JobOptions
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import RenderSpec
-from koda_ray.render.wishes import Wishes
 from koda_ray.state.charges import Accrue, ChargeRecord, Reserve, Settle
 from koda_ray.state.store import Batch, JobRecord
 from koda_ray.types import Budget, NodeState, new_id, now
@@ -183,8 +183,8 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
 
     monkeypatch.setattr(_Watch, "unit", hear)
     session = await studio.at_rest()
-    await session.core.commit(await session.bench.keep(GOOD_FILES))
-    digest = await session.bench._built()
+    await session.core.commit(await session.workbench.keep(GOOD_FILES))
+    digest = await session.workbench._built()
     assert isinstance(digest, str)
     spec = RenderSpec.from_preset("preview", bundle=digest, duration_s=20, size=(1280, 720))
     session._spawn(_ended(session._renders.run(spec, job_id="job_1", kind="preview")))
@@ -291,11 +291,11 @@ async def test_a_render_of_its_own_is_charged_to_the_users_month(studio: Studio)
     before = (await spent(studio, month())).render_ms
 
     async def render(purse: Purse, seed: int) -> JobRecord:
-        wishes = Wishes.from_json({"duration_s": 1.0, "fps": "10", "size": [320, 180], "seed": seed})
+        options = JobOptions.from_json({"duration_s": 1.0, "fps": "10", "size": [320, 180], "seed": seed})
         at = now()
         job = JobRecord(
             id=new_id("job"), user_id="local", project_id="local", session_id=None, kind="render",
-            spec=order_of(bundle=shown.bundle, entry="index.html", wishes=wishes), status="queued",
+            spec=job_request(bundle=shown.bundle, entry="index.html", options=options), status="queued",
             created_at=at, updated_at=at,
         )  # fmt: skip
         await studio.store.create_job(job)

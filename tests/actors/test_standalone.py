@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from koda_ray.actors.standalone import StandaloneRender, order_of
-from koda_ray.render.wishes import Wishes
+from koda_ray.actors.standalone import StandaloneRender, job_request
+from koda_ray.render.options import JobOptions
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, bundle_key
 from koda_ray.state.store import JobRecord
@@ -35,10 +35,10 @@ async def test_a_render_that_is_stopped_while_it_ends_says_that_it_has_ended(tmp
     await store.open()
     await store.ensure_user("ann")
     await store.ensure_project("ann", "ann", "ann")
-    wishes = Wishes.from_json({"duration_s": 1.0, "fps": "10", "size": [320, 180]})
+    options = JobOptions.from_json({"duration_s": 1.0, "fps": "10", "size": [320, 180]})
     job = JobRecord(
         id=new_id("job"), user_id="ann", project_id="ann", session_id=None, kind="render",
-        spec=order_of(bundle="0" * 64, entry="index.html", wishes=wishes), status="queued",
+        spec=job_request(bundle="0" * 64, entry="index.html", options=options), status="queued",
         created_at=now(), updated_at=now(),
     )  # fmt: skip
     await store.create_job(job)

@@ -62,8 +62,8 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
     await made.close()
 
 
-def sweep_of(store: SqlStore, storage: Storage, clock: Clock, *, looks: int = 100_000) -> Sweep:
-    return Sweep(store=store, storage=storage, units_kept=UNITS, pages_kept=PAGES, looks=looks, clock=clock)
+def sweep_of(store: SqlStore, storage: Storage, clock: Clock, *, size: int = 100_000) -> Sweep:
+    return Sweep(store=store, storage=storage, units_kept=UNITS, pages_kept=PAGES, size=size, clock=clock)
 
 
 async def put(storage: Storage, *keys: str) -> None:
@@ -125,7 +125,7 @@ async def test_a_pass_is_bounded_and_the_next_goes_on_where_it_ended(
     names = [f"{number:02x}{'0' * 62}" for number in range(30)]
     await put(storage, *(unit_key("ann", name) for name in names))
     clock.at += UNITS * 2
-    sweep = sweep_of(store, storage, clock, looks=200)
+    sweep = sweep_of(store, storage, clock, size=200)
     passes: list[int] = []
     while await storage.list("users/ann/units"):
         passes.append(len(await sweep.step()))

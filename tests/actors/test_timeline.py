@@ -221,7 +221,9 @@ async def two_steps(studio: Studio) -> tuple[str, str]:
     session = await studio.at_rest()
     points: list[str] = []
     for step in (1, 2):
-        batch = await session.bench.keep({"src/App.tsx": f"// {step}", f"src/components/Only{step}.tsx": "export {};"})
+        batch = await session.workbench.keep(
+            {"src/App.tsx": f"// {step}", f"src/components/Only{step}.tsx": "export {};"}
+        )
         points.append((await session.agents.add_user(f"step {step}", batch)).id)
     await session.close()
     return session.session_id, points[0]
@@ -237,9 +239,9 @@ async def test_going_back_and_going_another_way_keep_modes_and_empty_folders(stu
     await box.write_files({"scripts/go.sh": b"#!/bin/sh\necho ran\n"})
     await box.run(("sh", "-c", "chmod 755 scripts/go.sh; mkdir -p public/frames"))
     then = ({"scripts/go.sh": 0o755}, ("public/frames",))
-    point = await session.agents.add_user("a script", await session.bench.keep({"src/App.tsx": "// 1"}))
+    point = await session.agents.add_user("a script", await session.workbench.keep({"src/App.tsx": "// 1"}))
     await box.run(("sh", "-c", "chmod 644 scripts/go.sh; rmdir -p public/frames; mkdir src/later"))
-    await session.agents.add_user("none", await session.bench.keep({"src/App.tsx": "// 2"}))
+    await session.agents.add_user("none", await session.workbench.keep({"src/App.tsx": "// 2"}))
     assert await kinds(session) == ({}, ("src/later",))
 
     fork_id = await fork_session(

@@ -38,7 +38,7 @@ from koda_ray.llm.base import (
 from koda_ray.llm.retry import RetryPolicy
 from tests.llm.server import ApiError, Call, ModelServer, Reply, Say, ScriptedModel, Step, Think, Wire, call, reply
 
-__all__ = ["Bench", "Lab", "ProviderConformance", "ask", "check_stream", "collect", "lab_of", "user"]
+__all__ = ["Lab", "ProviderConformance", "Rig", "ask", "check_stream", "collect", "lab_of", "user"]
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -89,7 +89,7 @@ async def check_stream(provider: ModelProvider, request: ModelRequest) -> Comple
 
 
 @dataclass
-class Bench:
+class Rig:
     """A provider and the server that it talks to."""
 
     provider: ModelProvider
@@ -107,7 +107,7 @@ class Lab(Protocol):
         retry: RetryPolicy | None = ...,
         idle_timeout_s: float = ...,
         call_timeout_s: float = ...,
-    ) -> AbstractAsyncContextManager[Bench]: ...
+    ) -> AbstractAsyncContextManager[Rig]: ...
 
 
 def lab_of(make: Callable[..., ModelProvider], wire: Callable[[], Wire], *, path: str = "") -> Lab:
@@ -121,7 +121,7 @@ def lab_of(make: Callable[..., ModelProvider], wire: Callable[[], Wire], *, path
         retry: RetryPolicy | None = None,
         idle_timeout_s: float = 60,
         call_timeout_s: float = 60,
-    ) -> AsyncIterator[Bench]:
+    ) -> AsyncIterator[Rig]:
         with ModelServer(ScriptedModel(steps), wire=wire()) as server:
             provider = make(
                 key,
@@ -131,7 +131,7 @@ def lab_of(make: Callable[..., ModelProvider], wire: Callable[[], Wire], *, path
                 call_timeout_s=call_timeout_s,
             )
             try:
-                yield Bench(provider, server)
+                yield Rig(provider, server)
             finally:
                 await provider.close()
 
@@ -154,8 +154,8 @@ class ProviderConformance:
     signature: ClassVar[str] = "signed"
 
     async def test_text_streams_and_adds_up(self, lab: Lab) -> None:
-        async with lab([reply("Hello from the model, at some length; ünïcode 動画 🎬 too.")]) as bench:
-            events = await collect(bench.provider, ask())
+        async with lab([reply("Hello from the model, at some length; ünïcode 動画 🎬 too.")]) as rig:
+            events = await collect(rig.provider, ask())
             assert sum(isinstance(event, TextDelta) for event in events) > 3
             done = cast("Completed", events[-1])
             assert done.stop_reason == "end_turn"
@@ -165,8 +165,8 @@ class ProviderConformance:
 
     async def test_parallel_tool_calls_keep_order_and_inputs(self, lab: Lab) -> None:
         script = [reply("Looking.", Call("read", {"path": "ä/b.tsx"}), Call("read", {"path": "c"}), Call("write"))]
-        async with lab(script) as bench:
-            done = await check_stream(bench.provider, ask())
+        async with lab(script) as rig:
+            done = await check_stream(rig.provider, ask())
         assert done.stop_reason == "tool_use"
         calls = [block for block in done.message.content if block["type"] == "tool_use"]
         assert [(b["name"], b["input"]) for b in calls] == [
@@ -176,8 +176,8 @@ class ProviderConformance:
         ]
 
     async def test_results_go_back_with_the_call(self, lab: Lab) -> None:
-        async with lab([call("read", {"path": "a"}), reply("Done.")]) as bench:
-            first = await check_stream(bench.provider, ask())
+        async with lab([call("read", {"path": "a"}), reply("Done.")]) as rig:
+            first = await check_stream(rig.provider, ask())
             used = next(block for block in first.message.content if block["type"] == "tool_use")
             answer = Message(
                 role="user",
@@ -186,31 +186,31 @@ class ProviderConformance:
                     {"type": "text", "text": "and hurry"},
                 ),
             )
-            done = await check_stream(bench.provider, ask(user("Hello"), first.message, answer))
+            done = await check_stream(rig.provider, ask(user("Hello"), first.message, answer))
         assert done.message.content == ({"type": "text", "text": "Done."},)
 
     async def test_overload_is_tried_again_before_anything_streamed(self, lab: Lab) -> None:
         script = [ApiError(429, "rate_limit_error", retry_after=0.02), reply("Hello")]
-        async with lab(script) as bench:
-            done = await check_stream(bench.provider, ask())
-            assert len(bench.server.requests) == 2
+        async with lab(script) as rig:
+            done = await check_stream(rig.provider, ask())
+            assert len(rig.server.requests) == 2
         assert done.message.content == ({"type": "text", "text": "Hello"},)
 
     @pytest.mark.parametrize("status", [429, 500, 503, 529])
     async def test_lasting_overload_says_so(self, lab: Lab, status: int) -> None:
-        async with lab(lambda _: ApiError(status, "overloaded_error", retry_after=0.01)) as bench:
+        async with lab(lambda _: ApiError(status, "overloaded_error", retry_after=0.01)) as rig:
             with pytest.raises(ModelOverloaded) as raised:
-                await collect(bench.provider, ask())
-            assert len(bench.server.requests) == 2
+                await collect(rig.provider, ask())
+            assert len(rig.server.requests) == 2
         assert raised.value.retryable
         assert raised.value.context["status"] == status
         assert raised.value.context["attempts"] == 2
         assert raised.value.context["retry_after_s"] == 0.01
 
     async def test_a_server_is_left_alone_as_long_as_it_asks(self, lab: Lab) -> None:
-        async with lab([ApiError(429, "rate_limit_error", retry_after=0.3), reply("Hello")]) as bench:
+        async with lab([ApiError(429, "rate_limit_error", retry_after=0.3), reply("Hello")]) as rig:
             began = asyncio.get_running_loop().time()
-            await check_stream(bench.provider, ask())
+            await check_stream(rig.provider, ask())
             assert asyncio.get_running_loop().time() - began >= 0.3
 
     async def test_a_wait_past_the_bound_gives_up_at_once_and_says_how_long(self, lab: Lab) -> None:
@@ -220,71 +220,71 @@ class ProviderConformance:
         for asked in (lambda: 600, date):
             policy = RetryPolicy(attempts=5, total_s=5, first_wait_s=0.01)
             script = [lambda _, a=asked: ApiError(429, "rate_limit_error", retry_after=a())]
-            async with lab(script, retry=policy) as bench:
+            async with lab(script, retry=policy) as rig:
                 with pytest.raises(ModelOverloaded) as raised:
-                    await collect(bench.provider, ask())
-                assert len(bench.server.requests) == 1
+                    await collect(rig.provider, ask())
+                assert len(rig.server.requests) == 1
             wait_s = raised.value.context["retry_after_s"]
             assert isinstance(wait_s, float) and 500 < wait_s <= 600
 
     async def test_silence_ends_the_stream(self, lab: Lab) -> None:
         script = [reply("Hello", delta_chars=1, pause_s=5)] * 2
-        async with lab(script, idle_timeout_s=0.1) as bench:
+        async with lab(script, idle_timeout_s=0.1) as rig:
             with pytest.raises(ModelStreamBroken, match=r"0\.1 s"):
-                await collect(bench.provider, ask())
+                await collect(rig.provider, ask())
 
     async def test_an_answer_that_never_ends_is_ended(self, lab: Lab) -> None:
-        async with lab([reply("Hello", hang=True)], call_timeout_s=1.0) as bench:
+        async with lab([reply("Hello", hang=True)], call_timeout_s=1.0) as rig:
             with pytest.raises(ModelStreamBroken, match="no end after 1 s"):
-                await collect(bench.provider, ask())
-            await asyncio.to_thread(bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left")
+                await collect(rig.provider, ask())
+            await asyncio.to_thread(rig.server.wait_for, lambda: rig.server.requests[0].outcome == "reader_left")
 
     async def test_no_server_is_unreachable(self, lab: Lab) -> None:
-        async with lab([]) as bench:
-            bench.server.close()
+        async with lab([]) as rig:
+            rig.server.close()
             with pytest.raises(ModelOverloaded) as raised:
-                await collect(bench.provider, ask())
+                await collect(rig.provider, ask())
         assert raised.value.code == "MODEL_UNREACHABLE"
 
     @pytest.mark.parametrize("broken", ["cut", "end", "api_error"])
     async def test_a_stream_that_breaks_after_output_is_not_tried_again(self, lab: Lab, broken: str) -> None:
-        async with lab([reply("Hello there, this is long enough", break_after=1, broken=broken)]) as bench:
+        async with lab([reply("Hello there, this is long enough", break_after=1, broken=broken)]) as rig:
             events: list[ModelEvent] = []
             with pytest.raises(ModelStreamBroken) as raised:
-                await _into(events, bench.provider.stream(ask()))
-            assert len(bench.server.requests) == 1
+                await _into(events, rig.provider.stream(ask()))
+            assert len(rig.server.requests) == 1
         assert raised.value.retryable
         assert [type(event) for event in events] == [TextDelta]
 
     @pytest.mark.parametrize("broken", ["cut", "end"])
     async def test_a_message_without_its_end_is_broken(self, lab: Lab, broken: str) -> None:
-        async with lab([reply("short", break_after=1, broken=broken)]) as bench:
+        async with lab([reply("short", break_after=1, broken=broken)]) as rig:
             with pytest.raises(ModelStreamBroken):
-                await collect(bench.provider, ask())
+                await collect(rig.provider, ask())
 
     async def test_a_stream_that_breaks_before_output_is_tried_again(self, lab: Lab) -> None:
-        async with lab([reply("Hello", break_after=0), reply("Hello")]) as bench:
-            await check_stream(bench.provider, ask())
-            assert len(bench.server.requests) == 2
+        async with lab([reply("Hello", break_after=0), reply("Hello")]) as rig:
+            await check_stream(rig.provider, ask())
+            assert len(rig.server.requests) == 2
 
     async def test_an_overload_in_the_middle_is_an_overload(self, lab: Lab) -> None:
         script = [reply("Hello there, this is long enough", break_after=1, broken="overloaded_error")]
-        async with lab(script) as bench:
+        async with lab(script) as rig:
             with pytest.raises(ModelOverloaded):
-                await collect(bench.provider, ask())
-            assert len(bench.server.requests) == 1
+                await collect(rig.provider, ask())
+            assert len(rig.server.requests) == 1
 
     async def test_a_tool_input_cut_in_the_middle_is_a_broken_stream(self, lab: Lab) -> None:
         # where a call is told only when it is whole, nothing was told yet, and it is asked for again
         script = [call("read", {"path": "a/very/long/path/indeed.tsx"}, break_after=3)] * 2
-        async with lab(script) as bench:
+        async with lab(script) as rig:
             with pytest.raises(ModelStreamBroken):
-                await collect(bench.provider, ask())
+                await collect(rig.provider, ask())
 
     @pytest.mark.parametrize("raw", ['{"path": "a', "[1]", '"a"', '{"path": }', "null"])
     async def test_a_whole_input_that_is_no_object_is_kept_as_its_text(self, lab: Lab, raw: str) -> None:
-        async with lab([reply(Call("read", raw=raw))]) as bench:
-            done = await check_stream(bench.provider, ask())
+        async with lab([reply(Call("read", raw=raw))]) as rig:
+            done = await check_stream(rig.provider, ask())
         (kept,) = [b["input"] for b in done.message.content if b["type"] == "tool_use"]
         assert set(kept) == {INVALID_INPUT}
         assert raw in str(kept[INVALID_INPUT])
@@ -294,8 +294,8 @@ class ProviderConformance:
             raise AssertionError("nothing may run")
 
         tools = Toolkit([Tool(name="read", description="Read.", input_model=_Read, effect="pure", run=run)])
-        async with lab([reply(Call("read", raw='{"path": "a')), reply("Sorry.")]) as bench:
-            first = await check_stream(bench.provider, ask())
+        async with lab([reply(Call("read", raw='{"path": "a')), reply("Sorry.")]) as rig:
+            first = await check_stream(rig.provider, ask())
             (used,) = [block for block in first.message.content if block["type"] == "tool_use"]
             outcome = tools.bind(used["name"], used["input"])
             assert isinstance(outcome, ToolOutcome)
@@ -308,8 +308,8 @@ class ProviderConformance:
                     {"type": "tool_result", "tool_use_id": used["id"], "content": outcome.content, "is_error": True},
                 ),
             )
-            await check_stream(bench.provider, ask(user("Hello"), first.message, result))
-            sent = bench.server.requests[1].asked["messages"][-1]["content"][0]
+            await check_stream(rig.provider, ask(user("Hello"), first.message, result))
+            sent = rig.server.requests[1].asked["messages"][-1]["content"][0]
         assert "INVALID_JSON" in sent["content"]
 
     async def test_pictures_go_in(self, lab: Lab) -> None:
@@ -320,16 +320,16 @@ class ProviderConformance:
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
             ),
         )
-        async with lab([reply("A pixel.")]) as bench:
-            await check_stream(bench.provider, ask(message))
-            (asked,) = bench.server.requests[0].asked["messages"]
+        async with lab([reply("A pixel.")]) as rig:
+            await check_stream(rig.provider, ask(message))
+            (asked,) = rig.server.requests[0].asked["messages"]
         seen = [{k: v for k, v in block.items() if k != "cache_control"} for block in asked["content"]]
         assert seen == list(message.content)
 
     async def test_instructions_and_tools_arrive_whole_and_in_order(self, lab: Lab) -> None:
-        async with lab([reply("ok")]) as bench:
-            await check_stream(bench.provider, ask(system=("First.", "Second."), max_tokens=77))
-            asked = bench.server.requests[0].asked
+        async with lab([reply("ok")]) as rig:
+            await check_stream(rig.provider, ask(system=("First.", "Second."), max_tokens=77))
+            asked = rig.server.requests[0].asked
         words = "\n\n".join(part["text"] for part in asked["system"])
         assert (words, asked["max_tokens"]) == ("First.\n\nSecond.", 77)
         tools = [{k: v for k, v in tool.items() if k != "cache_control"} for tool in asked["tools"]]
@@ -339,8 +339,8 @@ class ProviderConformance:
 
     async def test_reasoning_comes_back_unchanged_and_only_to_its_provider(self, lab: Lab) -> None:
         script = [reply(Think("hm", signature=self.signature), Call("read", {"path": "a"})), reply("again")]
-        async with lab(script) as bench:
-            first = await check_stream(bench.provider, ask())
+        async with lab(script) as rig:
+            first = await check_stream(rig.provider, ask())
             assert "hm" not in "".join(b["text"] for b in first.message.content if b["type"] == "text")
             used = next(block for block in first.message.content if block["type"] == "tool_use")
             foreign = Message(
@@ -356,16 +356,16 @@ class ProviderConformance:
             )
             stored = json.loads(json.dumps(first.message.content))
             again = Message(role="assistant", content=tuple(stored))
-            await check_stream(bench.provider, ask(user("b"), foreign, user("c"), again, result))
-            sent = bench.server.requests[1].json
+            await check_stream(rig.provider, ask(user("b"), foreign, user("c"), again, result))
+            sent = rig.server.requests[1].json
         assert type(self).thinks_of(sent) in (["hm"], [self.signature])
         assert "not yours" not in json.dumps(sent)
 
     async def test_usage_is_what_the_server_counted_and_a_prefix_is_read_from_its_cache(self, lab: Lab) -> None:
         used: list[Usage] = []
-        async with lab(lambda _: reply("ok")) as bench:
+        async with lab(lambda _: reply("ok")) as rig:
             for turns in range(1, 12):
-                used.append((await check_stream(bench.provider, grown(turns, f"<state>{turns}</state>"))).usage)
+                used.append((await check_stream(rig.provider, grown(turns, f"<state>{turns}</state>"))).usage)
         assert used[0].cache_read_tokens == 0
         assert used[0].input_tokens + used[0].cache_write_tokens > 1000
         assert all(each.output_tokens > 0 for each in used)
@@ -375,58 +375,58 @@ class ProviderConformance:
         assert used[-1].cache_read_tokens > 0.9 * _prompt(used[-1])
 
     async def test_the_token_limit_is_told(self, lab: Lab) -> None:
-        async with lab([reply("cut", stop_reason="max_tokens")]) as bench:
-            assert (await check_stream(bench.provider, ask())).stop_reason == "max_tokens"
+        async with lab([reply("cut", stop_reason="max_tokens")]) as rig:
+            assert (await check_stream(rig.provider, ask())).stop_reason == "max_tokens"
 
     async def test_a_refusal_is_told(self, lab: Lab) -> None:
-        async with lab([reply("I can't.", stop_reason="refusal")]) as bench:
-            assert (await check_stream(bench.provider, ask())).stop_reason == "refusal"
+        async with lab([reply("I can't.", stop_reason="refusal")]) as rig:
+            assert (await check_stream(rig.provider, ask())).stop_reason == "refusal"
 
     async def test_a_wrong_key_is_never_repeated_or_tried_again(self, lab: Lab) -> None:
         key = "sk-secret-0123456789"
-        async with lab([], key=key) as bench:
+        async with lab([], key=key) as rig:
             with pytest.raises(ModelAuth) as raised:
-                await collect(bench.provider, ask())
-            assert len(bench.server.requests) == 1
+                await collect(rig.provider, ask())
+            assert len(rig.server.requests) == 1
         import traceback
 
-        told = "".join(traceback.format_exception(raised.value)) + repr(raised.value.context) + repr(bench.provider)
+        told = "".join(traceback.format_exception(raised.value)) + repr(raised.value.context) + repr(rig.provider)
         assert key not in told
 
     async def test_a_conversation_that_is_too_long_has_its_own_code(self, lab: Lab) -> None:
-        async with lab([self.too_long]) as bench:
+        async with lab([self.too_long]) as rig:
             with pytest.raises(ModelError) as raised:
-                await collect(bench.provider, ask())
+                await collect(rig.provider, ask())
         assert raised.value.code == "MODEL_CONTEXT_OVERFLOW"
         assert not raised.value.retryable
 
     async def test_an_unknown_model_is_named(self, lab: Lab) -> None:
-        async with lab([ApiError(404, "not_found_error", "model: a-model")]) as bench:
+        async with lab([ApiError(404, "not_found_error", "model: a-model")]) as rig:
             with pytest.raises(ModelError, match="a-model"):
-                await collect(bench.provider, ask())
+                await collect(rig.provider, ask())
 
     async def test_closing_the_iterator_closes_the_connection(self, lab: Lab) -> None:
-        async with lab([reply("Hello", hang=True)]) as bench:
-            events = bench.provider.stream(ask())
+        async with lab([reply("Hello", hang=True)]) as rig:
+            events = rig.provider.stream(ask())
             assert isinstance(await anext(events), TextDelta)
             await cast("Any", events).aclose()
-            await asyncio.to_thread(bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left")
+            await asyncio.to_thread(rig.server.wait_for, lambda: rig.server.requests[0].outcome == "reader_left")
 
     async def test_a_reader_that_stops_at_the_message_holds_no_connection(self, lab: Lab) -> None:
-        async with lab([reply("Hello"), reply("Hello")]) as bench:
-            kept = bench.provider.stream(ask())
+        async with lab([reply("Hello"), reply("Hello")]) as rig:
+            kept = rig.provider.stream(ask())
             while not isinstance(await anext(kept), Completed):
                 pass
-            await check_stream(bench.provider, ask())
-            assert bench.server.connections == 1
+            await check_stream(rig.provider, ask())
+            assert rig.server.connections == 1
             await cast("Any", kept).aclose()
 
     async def test_cancelling_the_reader_closes_the_connection(self, lab: Lab) -> None:
-        async with lab([reply("Hello", hang=True)]) as bench:
+        async with lab([reply("Hello", hang=True)]) as rig:
             began = asyncio.Event()
 
             async def read() -> None:
-                async with aclosing(cast("Any", bench.provider.stream(ask()))) as events:
+                async with aclosing(cast("Any", rig.provider.stream(ask()))) as events:
                     async for _ in events:
                         began.set()
 
@@ -435,36 +435,36 @@ class ProviderConformance:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            await asyncio.to_thread(bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left")
+            await asyncio.to_thread(rig.server.wait_for, lambda: rig.server.requests[0].outcome == "reader_left")
 
     async def test_cancelling_before_the_first_word_closes_the_connection(self, lab: Lab) -> None:
-        async with lab([reply("Hello", break_after=0, hang=True)]) as bench:
-            task = asyncio.create_task(collect(bench.provider, ask()))
-            await asyncio.to_thread(bench.server.wait_for, lambda: bool(bench.server.requests))
+        async with lab([reply("Hello", break_after=0, hang=True)]) as rig:
+            task = asyncio.create_task(collect(rig.provider, ask()))
+            await asyncio.to_thread(rig.server.wait_for, lambda: bool(rig.server.requests))
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            await asyncio.to_thread(bench.server.wait_for, lambda: bench.server.requests[0].outcome == "reader_left")
-            assert len(bench.server.requests) == 1
+            await asyncio.to_thread(rig.server.wait_for, lambda: rig.server.requests[0].outcome == "reader_left")
+            assert len(rig.server.requests) == 1
 
     async def test_a_slow_stream_is_no_broken_one(self, lab: Lab) -> None:
         script = [reply("many deltas of this", delta_chars=1, pause_s=0.2)]  # longer together than it may be silent
-        async with lab(script, idle_timeout_s=2) as bench:
-            await check_stream(bench.provider, ask())
+        async with lab(script, idle_timeout_s=2) as rig:
+            await check_stream(rig.provider, ask())
 
     async def test_close_twice_and_go_on(self, lab: Lab) -> None:
-        async with lab([reply("one"), reply("two")]) as bench:
-            await check_stream(bench.provider, ask())
-            await bench.provider.close()
-            await bench.provider.close()
-            await check_stream(bench.provider, ask())
+        async with lab([reply("one"), reply("two")]) as rig:
+            await check_stream(rig.provider, ask())
+            await rig.provider.close()
+            await rig.provider.close()
+            await check_stream(rig.provider, ask())
 
     async def test_many_at_once_do_not_mix(self, lab: Lab) -> None:
         def echo(request: Any) -> Reply:
             return reply(Say(request["messages"][-1]["content"][-1]["text"] * 20), pause_s=0.001)
 
-        async with lab(echo) as bench:
-            done = await asyncio.gather(*(check_stream(bench.provider, ask(user(f"<{n}>"))) for n in range(8)))
+        async with lab(echo) as rig:
+            done = await asyncio.gather(*(check_stream(rig.provider, ask(user(f"<{n}>"))) for n in range(8)))
         assert [d.message.content[0] for d in done] == [{"type": "text", "text": f"<{n}>" * 20} for n in range(8)]
 
     async def test_what_is_sent_does_not_depend_on_the_shell(self, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -472,17 +472,17 @@ class ProviderConformance:
             await check_stream(plain.provider, ask())
         for name, value in self.foreign.items():
             monkeypatch.setenv(name, value)
-        async with lab([reply("Hello")]) as bench:
-            await check_stream(bench.provider, ask())
-            (sent,) = bench.server.requests
+        async with lab([reply("Hello")]) as rig:
+            await check_stream(rig.provider, ask())
+            (sent,) = rig.server.requests
         assert set(sent.headers) == set(plain.server.requests[0].headers)
         assert not [header for header in sent.headers.items() if "shell" in str(header)]
         assert "shell" not in sent.path
 
     async def test_errors_survive_pickle(self, lab: Lab) -> None:
-        async with lab([ApiError(400, "invalid_request_error", "bad")]) as bench:
+        async with lab([ApiError(400, "invalid_request_error", "bad")]) as rig:
             with pytest.raises(ModelError) as raised:
-                await collect(bench.provider, ask())
+                await collect(rig.provider, ask())
         copy = cast("KodaError", pickle.loads(pickle.dumps(raised.value)))
         assert (type(copy), copy.code, copy.context) == (ModelError, "MODEL_ERROR", raised.value.context)
 

@@ -15,9 +15,9 @@ from koda_ray.errors import InvalidInput, NotFound, PageError, PageNotReady, Qua
 from koda_ray.render import api
 from koda_ray.render.api import Renderer, RowDone, render, render_rows
 from koda_ray.render.browser import Browser
+from koda_ray.render.options import JobOptions
 from koda_ray.render.protocol import Progress
 from koda_ray.render.spec import RenderSpec
-from koda_ray.render.wishes import Wishes
 from tests.render.conftest import PAGES
 
 pytestmark = pytest.mark.browser
@@ -216,8 +216,8 @@ async def test_a_renderer_says_what_it_will_make(card: Path, tmp_path: Path) -> 
     planned: list[RenderSpec] = []
     async with Renderer(workers=1) as renderer:
         page = api.read_page(card)
-        wishes = Wishes(duration_s=0.5, size=(160, 90), fps=10, props='{"colour": "#fff"}')
-        made = await renderer.render(page, tmp_path / "a.mp4", wishes, on_spec=planned.append)
+        options = JobOptions(duration_s=0.5, size=(160, 90), fps=10, props='{"colour": "#fff"}')
+        made = await renderer.render(page, tmp_path / "a.mp4", options, on_spec=planned.append)
     assert [spec.frame_count for spec in planned] == [made.frame_count] == [5]
 
 

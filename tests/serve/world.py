@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from starlette.types import ASGIApp
 
 from koda_ray import commands, phases
-from koda_ray.actors.orders import parse_order
+from koda_ray.actors.command_parser import parse_command
 from koda_ray.actors.standalone import StandaloneRender
 from koda_ray.actors.timeline import put_back
 from koda_ray.commands import Command, Emit
@@ -105,7 +105,7 @@ class ScriptedDirectory:
         self.submits += 1
         await asyncio.sleep(self.slow_s)
         await self.store.get_session(session_id, user_id=user_id)
-        order = parse_order(name, body)
+        order = parse_command(name, body)
         async with self._lock:
             row = await self._activated(session_id)
             if isinstance(order, commands.Rewind):

@@ -29,7 +29,7 @@ class Tools:
 
     @classmethod
     def of(cls, session: Session, studio: Studio) -> Self:
-        return cls(studio, session, Toolkit(orchestrator_tools(session.bench)))
+        return cls(studio, session, Toolkit(orchestrator_tools(session.workbench)))
 
     async def call(self, name: str, **given: Any) -> ToolOutcome:
         bound = self.toolkit.bind(name, given)
@@ -50,7 +50,7 @@ class Tools:
 
     async def keep(self, files: dict[str, str]) -> None:
         """Write files as the code generator does."""
-        await self.session.core.commit(await self.session.bench.keep(files))
+        await self.session.core.commit(await self.session.workbench.keep(files))
 
 
 @pytest.fixture

@@ -73,11 +73,11 @@ async def test_a_call_that_was_given_up_stays_so_though_its_files_work_when_it_r
     session = await studio.activate(row, studio.model(studio_model(lambda _: {"src/App.tsx": "import './nowhere';"})))
     tools = Tools.of(session, studio)
     await tools.keep(GOOD_FILES)
-    await session.bench._moments.worked("b1")
+    await session.workbench._moments.worked("b1")
     await tools.keep({"src/App.tsx": "import './nobody';\n", "src/components/New.tsx": "export {};\n"})
-    failed = await session.bench.preview(cause_id="call_1")
+    failed = await session.workbench.preview(cause_id="call_1")
     assert isinstance(failed, Failure) and failed.code == "BUILD_FAILED" and "that worked" in failed.message
     present = await session.project.files()
     assert present["src/App.tsx"] == APP.encode() and "src/components/New.tsx" not in present
     assert session.state.execution is not None and set(session.state.execution.files) == GOOD_FILES.keys()
-    assert await session.bench.preview(cause_id="call_1") == failed  # its process ended before that was stored
+    assert await session.workbench.preview(cause_id="call_1") == failed  # its process ended before that was stored

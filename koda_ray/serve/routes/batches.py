@@ -11,10 +11,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import JsonValue
 
-from koda_ray.actors.standalone import OVER, order_of
+from koda_ray.actors.standalone import OVER, job_request
 from koda_ray.errors import Conflict, InvalidInput, NotFound
 from koda_ray.render.bundle import store_bundle
-from koda_ray.render.wishes import check_wishes
+from koda_ray.render.options import check_options
 from koda_ray.serve.batches import BATCH_ID, batch_jobs, batch_name, batch_prefix
 from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
@@ -52,17 +52,17 @@ async def create_batch(
     Where a row cannot be rendered, none is. Each render is one of its own: follow, cancel and delete it by its id.
     """
     asked = await read_request(request, deps, user, batch=True)
-    if json.loads(asked.wishes.props):
+    if json.loads(asked.options.props):
         raise InvalidInput("options.props: a batch has its data in rows; leave props out")
     bundle = await store_bundle(deps.storage, user, asked.page.bundle)
-    orders: list[dict[str, JsonValue]] = []
+    requests: list[dict[str, JsonValue]] = []
     for index, row in enumerate(asked.rows, 1):
-        wishes = replace(asked.wishes, props=json.dumps(row))
+        options = replace(asked.options, props=json.dumps(row))
         try:
-            check_wishes(wishes, bundle=bundle, entry=asked.page.entry)
+            check_options(options, bundle=bundle, entry=asked.page.entry)
         except InvalidInput as error:
             raise InvalidInput(f"row {index}: {error.message}", context={"row": index}) from None
-        orders.append(order_of(bundle=bundle, entry=asked.page.entry, wishes=wishes))
+        requests.append(job_request(bundle=bundle, entry=asked.page.entry, options=options))
     await deps.store.ensure_user(user)
     at, batch_id = now(), batch_name(user, key)
     like = JobRecord(
@@ -77,7 +77,7 @@ async def create_batch(
         updated_at=at,
     )
     try:
-        jobs = await deps.store.create_jobs(batch_jobs(batch_id, like, orders, at))
+        jobs = await deps.store.create_jobs(batch_jobs(batch_id, like, requests, at))
     except Conflict:
         raise Conflict(
             f"the idempotency key {key!r} was used for another batch ({batch_id}); use a new key",

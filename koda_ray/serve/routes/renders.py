@@ -16,10 +16,10 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import JsonValue
 
 from koda_ray.actors.removal import remove_render
-from koda_ray.actors.standalone import OVER, order_of
+from koda_ray.actors.standalone import OVER, job_request
 from koda_ray.errors import Conflict, NotFound
 from koda_ray.render.bundle import store_bundle
-from koda_ray.render.wishes import check_wishes
+from koda_ray.render.options import check_options
 from koda_ray.serve.batches import BATCH_ID, batch_prefix
 from koda_ray.serve.context import Closing, Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
@@ -83,11 +83,11 @@ async def create_render(
     The page needs no contract: any web animation is rendered frame by frame. Follow `eventsUrl`, or read `stateUrl`.
     """
     asked = await read_request(request, deps, user)
-    page, wishes = asked.page, asked.wishes
+    page, options = asked.page, asked.options
     bundle = await store_bundle(deps.storage, user, page.bundle)
     # what can be refused without opening the page is refused now
-    check_wishes(wishes, bundle=bundle, entry=page.entry)
-    order = order_of(bundle=bundle, entry=page.entry, wishes=wishes)
+    check_options(options, bundle=bundle, entry=page.entry)
+    wanted = job_request(bundle=bundle, entry=page.entry, options=options)
     await deps.store.ensure_user(user)
     at = now()
     named = hashlib.sha256(f"{user}\0{key}".encode()).hexdigest()
@@ -99,13 +99,13 @@ async def create_render(
             project_id=default_project(user),
             session_id=None,
             kind="render",
-            spec=order,
+            spec=wanted,
             status="queued",
             created_at=at,
             updated_at=at,
         )
     )
-    if any(job.spec.get(name) != order[name] for name in order):
+    if any(job.spec.get(name) != wanted[name] for name in wanted):
         raise Conflict(
             f"the idempotency key {key!r} was used for another render ({job.id}); use a new key",
             context={"render": job.id},

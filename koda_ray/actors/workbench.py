@@ -47,7 +47,7 @@ from koda_ray.tools.code import code_kept, diff_of
 from koda_ray.tools.workbench import Failure, Generated, Picture
 from koda_ray.types import MAX_DURATION_S, NodeState, Preview
 
-__all__ = ["BUILD_TIMEOUT_S", "SessionBench"]
+__all__ = ["BUILD_TIMEOUT_S", "SessionWorkbench"]
 
 BUILD_TIMEOUT_S = 120.0
 _UNSEEN = "unseen"
@@ -56,7 +56,7 @@ _UNSEEN = "unseen"
 _PUT_BACK = "The files are again those of the last preview that worked, without what was changed since"
 
 
-class SessionBench:
+class SessionWorkbench:
     """Implements `koda_ray.tools.workbench.Workbench` for one session."""
 
     def __init__(

@@ -12,7 +12,7 @@ from koda_ray.errors import InvalidInput
 from koda_ray.state.past import UNDO
 from koda_ray.types import Budget, RenderOptions, SessionPermissions, new_id
 
-__all__ = ["ORDER_NAMES", "parse_order"]
+__all__ = ["COMMAND_NAMES", "parse_command"]
 
 
 class _Body(BaseModel):
@@ -82,10 +82,10 @@ _PARSERS: dict[str, Callable[[Mapping[str, JsonValue]], commands.Command | comma
     "rewind": _rewind,
     "budget": lambda body: commands.Allow(Budget.model_validate(body)),
 }
-ORDER_NAMES = tuple(_PARSERS)
+COMMAND_NAMES = tuple(_PARSERS)
 
 
-def parse_order(name: str, body: Mapping[str, JsonValue]) -> commands.Command | commands.Rewind:
+def parse_command(name: str, body: Mapping[str, JsonValue]) -> commands.Command | commands.Rewind:
     """Read a person's command.
 
     Raises:
@@ -93,7 +93,7 @@ def parse_order(name: str, body: Mapping[str, JsonValue]) -> commands.Command | 
     """
     parser = _PARSERS.get(name)
     if parser is None:
-        raise InvalidInput(f"no command {name!r}; the commands are: {', '.join(ORDER_NAMES)}")
+        raise InvalidInput(f"no command {name!r}; the commands are: {', '.join(COMMAND_NAMES)}")
     try:
         return parser(body)
     except ValidationError as error:

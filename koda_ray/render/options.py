@@ -16,14 +16,14 @@ from koda_ray.errors import InvalidInput
 from koda_ray.render.presets import check_preset, shape_of, within_limit
 from koda_ray.render.spec import AudioTrack, Effort, RenderSpec, VideoFormat, frame_rate
 
-__all__ = ["PageSays", "Wishes", "check_wishes", "make_spec", "needs_page"]
+__all__ = ["JobOptions", "PageContract", "check_options", "make_spec", "needs_page"]
 
 _SIZE = (1920, 1080)
 _FPS = 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class PageSays:
+class PageContract:
     """What a page says of itself by its contract; None where it says nothing."""
 
     duration_s: float | None = None
@@ -32,7 +32,7 @@ class PageSays:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class JobOptions:
     """A video as it was asked for; None leaves a value to preset, page and defaults.
 
     Args:
@@ -102,7 +102,7 @@ class Wishes:
         return said
 
     @classmethod
-    def from_json(cls, data: dict[str, JsonValue]) -> Wishes:
+    def from_json(cls, data: dict[str, JsonValue]) -> JobOptions:
         """Read what `to_json` wrote."""
         fields = cast("dict[str, object]", dict(data))
         if "size" in fields:
@@ -117,28 +117,28 @@ def _plain(value: object) -> JsonValue:
     return str(value) if isinstance(value, Fraction) else cast("JsonValue", value)
 
 
-def needs_page(wishes: Wishes) -> bool:
+def needs_page(options: JobOptions) -> bool:
     """Whether the page has to be asked before its video can be planned."""
-    return wishes.duration_s is None or wishes.size is None or (wishes.fps is None and wishes.preset is None)
+    return options.duration_s is None or options.size is None or (options.fps is None and options.preset is None)
 
 
-def check_wishes(wishes: Wishes, *, bundle: str, entry: str = "index.html") -> None:
+def check_options(options: JobOptions, *, bundle: str, entry: str = "index.html") -> None:
     """Refuse what no page could make right, before one is opened.
 
     Raises:
         InvalidInput: A value is out of range.
     """
     # a scale is only too large or too small for a size, which the page may still say
-    known = wishes if wishes.size is not None else replace(wishes, scale=None)
-    page = PageSays(duration_s=1.0 if wishes.duration_s is None else wishes.duration_s)
+    known = options if options.size is not None else replace(options, scale=None)
+    page = PageContract(duration_s=1.0 if options.duration_s is None else options.duration_s)
     make_spec(known, bundle=bundle, entry=entry, page=page)
 
 
-def make_spec(wishes: Wishes, *, bundle: str, entry: str = "index.html", page: PageSays) -> RenderSpec:
+def make_spec(options: JobOptions, *, bundle: str, entry: str = "index.html", page: PageContract) -> RenderSpec:
     """Fill in what was left open.
 
     Args:
-        wishes: What was asked for.
+        options: What was asked for.
         bundle: Content hash of the stored bundle.
         entry: The page in it.
         page: What the page says of itself.
@@ -147,41 +147,41 @@ def make_spec(wishes: Wishes, *, bundle: str, entry: str = "index.html", page: P
         InvalidInput: A value is out of range, nobody says how long the video is, or it is longer than the preset's
             platform takes.
     """
-    duration_s = wishes.duration_s or page.duration_s
-    if wishes.duration_s is not None:
-        duration_s = wishes.duration_s  # also 0, which is refused with its name
+    duration_s = options.duration_s or page.duration_s
+    if options.duration_s is not None:
+        duration_s = options.duration_s  # also 0, which is refused with its name
     if duration_s is None:
         raise InvalidInput(
             "nobody says how long the video is: give a duration in seconds, or have the page say it "
             "(window.__koda.duration)"
         )
-    size, scale = wishes.size or page.size or _SIZE, wishes.scale
-    fps, crf = wishes.fps or page.fps or _FPS, wishes.crf
-    if wishes.preset is not None:
-        shape = shape_of(wishes.preset, wishes.size or page.size)
-        fps = wishes.fps or shape.fps
+    size, scale = options.size or page.size or _SIZE, options.scale
+    fps, crf = options.fps or page.fps or _FPS, options.crf
+    if options.preset is not None:
+        shape = shape_of(options.preset, options.size or page.size)
+        fps = options.fps or shape.fps
         crf = shape.crf if crf is None else crf
-        if wishes.size is None:
+        if options.size is None:
             size = (shape.width, shape.height)
             scale = shape.scale if scale is None else scale
     return RenderSpec(
         bundle=bundle,
         entry=entry,
-        duration_s=within_limit(wishes.preset, duration_s, trim=wishes.trim),
+        duration_s=within_limit(options.preset, duration_s, trim=options.trim),
         width=size[0],
         height=size[1],
         scale=1.0 if scale is None else scale,
         fps=frame_rate(fps),
-        format=wishes.format,
-        alpha=wishes.alpha,
+        format=options.format,
+        alpha=options.alpha,
         crf=18 if crf is None else crf,
-        bitrate_kbps=wishes.bitrate_kbps,
-        effort=wishes.effort,
-        seed=wishes.seed,
-        props=wishes.props,
-        audio=wishes.audio,
-        moves=wishes.moves,
-        strict=wishes.strict,
-        ready_timeout_s=wishes.ready_timeout_s,
-        preset=wishes.preset,
+        bitrate_kbps=options.bitrate_kbps,
+        effort=options.effort,
+        seed=options.seed,
+        props=options.props,
+        audio=options.audio,
+        moves=options.moves,
+        strict=options.strict,
+        ready_timeout_s=options.ready_timeout_s,
+        preset=options.preset,
     )
