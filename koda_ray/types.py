@@ -229,12 +229,16 @@ class Budget(Model):
 
 
 class Preview(Model):
-    """A preview that a person can accept; ``duration`` in seconds."""
+    """A preview that a person can accept; ``duration`` in seconds.
+
+    ``checkpoint_id`` is that of the files which it shows: what later changes that do not work are put back to.
+    """
 
     video_url: str
     job_id: str
     bundle: str
     duration: float
+    checkpoint_id: str | None = None
     thumbnail_url: str | None = None
     stream_url: str | None = None
 

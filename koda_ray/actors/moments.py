@@ -1,7 +1,8 @@
 """What a session's generated files were at moments that matter: as a call began, and in the preview that worked last.
 
-Both are kept before they are needed and found again by the call's id, or by the bundle of the preview that the state
-names. So whoever goes on after a crash, or after the session was put back, finds the moments of its own past.
+The first is kept before it is needed and found again by the call's id. The second is the checkpoint that the state's
+preview names. So whoever goes on after a crash, after the session was put back, or in a session that was made of it,
+finds the moments of its own past.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from koda_ray.actors.project import Project
 from koda_ray.commands import Wrote
 from koda_ray.errors import NotFound, StorageError
 from koda_ray.sandbox.base import Sandbox
+from koda_ray.state import checkpoint
 from koda_ray.state.storage import Storage, proposal_key, sha256
 from koda_ray.tools.workbench import Failure
 
@@ -48,18 +50,18 @@ class Moments:
         there = _hashes(present)
         return {path: text for path, text in present.items() if there[path] != before.get(path)}
 
-    async def worked(self, bundle: str) -> None:
-        """Keep the files of a preview that worked."""
-        await self._keep("worked", bundle, await self._texts())
-
     async def put_back(self) -> bool:
-        """Make the files again those of the session's preview; False where nobody knows any."""
-        preview = self._core.state.preview
-        good = await self._read("worked", preview.bundle) if preview is not None else None
-        if good is None:
+        """Make the generated files again those of the session's preview; False where it has none."""
+        shown = await self._shown()
+        if shown is None:
             return False
-        present = await self._texts()
-        old = {path: str(text).encode() for path, text in good.items() if present.get(path) != text}
+        good = {path: shown.files[path] for path in self._known() if path in shown.files}
+        present = _hashes(await self._texts())
+        old = {
+            path: await checkpoint.read_file(self._storage, shown, path)
+            for path, entry in good.items()
+            if present.get(path) != entry.sha256
+        }
         new = tuple(path for path in present if path not in good)
         if not old and not new:
             return True
@@ -86,11 +88,24 @@ class Moments:
             return None
         return Failure(code=str(told["code"]), message=str(told["message"]), details=str(told["details"]))
 
+    async def _shown(self) -> checkpoint.Manifest | None:
+        """Read which files the session's preview shows."""
+        preview = self._core.state.preview
+        if preview is None or preview.checkpoint_id is None:
+            return None
+        pointers = await self._core.store.checkpoints(self._core.session_id)
+        key = next((each.manifest_key for each in pointers if each.id == preview.checkpoint_id), None)
+        return None if key is None else await checkpoint.load(self._storage, key)
+
     async def _texts(self) -> dict[str, str]:
         """Read those of the files that the code generator wrote which are there."""
-        files, execution = await self._project.files(), self._core.state.execution
-        known = execution.files if execution else ()
-        return {path: files[path].decode("utf-8", errors="replace") for path in known if path in files}
+        files = await self._project.files()
+        return {path: files[path].decode("utf-8", errors="replace") for path in self._known() if path in files}
+
+    def _known(self) -> tuple[str, ...]:
+        """List what the code generator ever wrote, whether it is there or not."""
+        execution = self._core.state.execution
+        return execution.files if execution else ()
 
     def _key(self, moment: str, of: str) -> str:
         core = self._core

@@ -19,7 +19,7 @@ from koda_ray.actors.project import Project
 from koda_ray.actors.renders import Renders
 from koda_ray.agent.runner import MAX_SHOWN_CHARS
 from koda_ray.agent.toolkit import Agreement
-from koda_ray.commands import Think, Wrote
+from koda_ray.commands import Previewed, Think, Wrote
 from koda_ray.errors import (
     BudgetExceeded,
     InvalidInput,
@@ -44,7 +44,7 @@ from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import request_context
 from koda_ray.studio.verify import ProjectProblem, Verification, Verified, correct_until_good, describe
 from koda_ray.tools.code import code_kept, diff_of
-from koda_ray.tools.workbench import Failure, Generated, Picture
+from koda_ray.tools.workbench import Failure, Generated, Picture, moved
 from koda_ray.types import MAX_DURATION_S, NodeState, Preview
 
 __all__ = ["BUILD_TIMEOUT_S", "SessionWorkbench"]
@@ -325,8 +325,6 @@ class SessionWorkbench:
             if failure is None:
                 verdict = await correct_until_good(attempt, correct)
                 if verdict.good is not None:
-                    if isinstance(made[-1], Preview):
-                        await self._moments.worked(made[-1].bundle)
                     return made[-1]
                 if wanted:
                     return wanted[-1]
@@ -339,6 +337,13 @@ class SessionWorkbench:
         except (Missing, StorageError) as error:  # nothing that agents could mend: they are not asked to go in circles
             return Failure(code=error.code, message=error.message)
         return replace(failure, message=f"{failure.message}. {_PUT_BACK}")
+
+    async def show(self, preview: Preview) -> Batch:
+        """Store the files that a preview shows; the batch holds their pointer and says that it is ready."""
+        batch = await self.checkpoint("preview")
+        saved = batch.checkpoint or await self._core.store.latest_checkpoint(self._core.session_id)
+        named = preview.model_copy(update={"checkpoint_id": None if saved is None else saved.id})
+        return moved(self, Previewed(named), batch=batch)
 
     async def corrected(self, *, cause_id: str) -> Mapping[str, str]:
         """Read the generated files, whole, that are others now than when `preview` began for this call."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pydantic import BaseModel, Field, JsonValue
 
 from koda_ray.agent.toolkit import Agreement, Tool, ToolCall, ToolOutcome
-from koda_ray.commands import Fail, Previewed
+from koda_ray.commands import Fail
 from koda_ray.errors import StorageError
 from koda_ray.state.store import Batch
 from koda_ray.tools.workbench import Failure, Workbench, moved
@@ -54,8 +54,7 @@ def render_tools(bench: Workbench) -> list[Tool]:
             moved(bench, fail, batch=batch)
             words = f"{result.code}: {result.message}{_changed(corrected)}"
             return ToolOutcome(content=words, is_error=True, retryable=False, batch=batch)
-        batch = await bench.checkpoint("preview")
-        moved(bench, Previewed(result), batch=batch)
+        batch = await bench.show(result)
         shown: dict[str, JsonValue] = {"status": "ready", "duration": result.duration}
         if corrected:
             shown["files"] = told(corrected)

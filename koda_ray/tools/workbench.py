@@ -118,6 +118,14 @@ class Workbench(Protocol):
         """
         ...
 
+    async def show(self, preview: Preview) -> Batch:
+        """Store the files that a preview shows; the batch holds both, for the caller's own commit.
+
+        Raises:
+            InvalidTransition: There is no work whose preview it could be.
+        """
+        ...
+
     async def corrected(self, *, cause_id: str) -> Mapping[str, str]:
         """Read the generated files, whole, that are others now than when `preview` began for this call."""
         ...

@@ -12,8 +12,9 @@ from koda_ray.actors.session import Session
 from koda_ray.agent.runner import run_tool
 from koda_ray.agent.toolkit import BoundCall, ToolCall, Toolkit, ToolOutcome
 from koda_ray.sandbox.base import Sandbox
+from koda_ray.state.store import Batch
 from koda_ray.studio.orchestrator import orchestrator_tools
-from koda_ray.types import new_id
+from koda_ray.types import Preview, new_id
 from tests.actors.conftest import Studio, studio
 
 __all__ = ["Tools", "studio"]
@@ -51,6 +52,14 @@ class Tools:
     async def keep(self, files: dict[str, str]) -> None:
         """Write files as the code generator does."""
         await self.session.core.commit(await self.session.workbench.keep(files))
+
+    async def shown(self) -> Preview:
+        """Have the files as they are be those of the session's preview, without rendering them; the work goes on."""
+        core, saved = self.session.core, await self.studio.store.latest_checkpoint(self.session.session_id)
+        assert saved is not None
+        named = Preview(video_url="/v1/video", job_id="job_1", bundle="b1", duration=2, checkpoint_id=saved.id)
+        await core.commit(Batch(), patch={"preview": named})
+        return named
 
 
 @pytest.fixture

@@ -7,8 +7,11 @@ import httpx
 import pytest
 from PIL import Image
 
+from koda_ray.actors.removal import Removal
+from koda_ray.actors.timeline import fork_session
 from koda_ray.state.storage import picture_key, sha256
 from koda_ray.tools.workbench import Failure
+from koda_ray.types import new_id
 from tests.actors.conftest import Studio
 from tests.actors.script import APP, GOOD_FILES, studio_model
 from tests.tools.conftest import Tools
@@ -68,12 +71,10 @@ async def test_a_preview_that_fails_names_the_files_that_corrections_changed(stu
 
 
 async def test_a_call_that_was_given_up_stays_so_though_its_files_work_when_it_runs_again(studio: Studio) -> None:
-    preview = {"videoUrl": "/v1/video", "jobId": "job_1", "bundle": "b1", "duration": 2}
-    row = await studio.row(phase="executing", owes=None, execution={}, plan_accepted=True, preview=preview)
-    session = await studio.activate(row, studio.model(studio_model(lambda _: {"src/App.tsx": "import './nowhere';"})))
+    session = await studio.at_rest(studio_model(lambda _: {"src/App.tsx": "import './nowhere';"}))
     tools = Tools.of(session, studio)
     await tools.keep(GOOD_FILES)
-    await session.workbench._moments.worked("b1")
+    await tools.shown()
     await tools.keep({"src/App.tsx": "import './nobody';\n", "src/components/New.tsx": "export {};\n"})
     failed = await session.workbench.preview(cause_id="call_1")
     assert isinstance(failed, Failure) and failed.code == "BUILD_FAILED" and "that worked" in failed.message
@@ -81,3 +82,31 @@ async def test_a_call_that_was_given_up_stays_so_though_its_files_work_when_it_r
     assert present["src/App.tsx"] == APP.encode() and "src/components/New.tsx" not in present
     assert session.state.execution is not None and set(session.state.execution.files) == GOOD_FILES.keys()
     assert await session.workbench.preview(cause_id="call_1") == failed  # its process ended before that was stored
+
+
+async def test_a_session_made_of_another_one_goes_back_to_what_worked_there(studio: Studio) -> None:
+    source = await studio.at_rest()
+    tools = Tools.of(source, studio)
+    await tools.keep(GOOD_FILES)
+    good = await tools.shown()
+    point = await source.agents.add_user("another way from here")
+    await source.agents.add_user("and on")
+    await tools.keep({"src/App.tsx": APP.replace("#3B82F6", "#EF4444")})
+    await tools.shown()  # what worked later is not that session's
+    fork_id = await fork_session(
+        studio.store, source.session_id, user_id="local", point=point.id, key=new_id("cmd"), body={"at": point.id}
+    )
+    await source.close()
+    removal = Removal(store=studio.store, storage=studio.storage, sandboxes=studio.sandboxes)
+    await removal.finish(await studio.store.close_session(source.session_id, user_id="local"))
+
+    model = studio.model(studio_model(lambda _: {"src/App.tsx": "import './nowhere';"}))
+    fork = await studio.activate(fork_id, model)
+    assert fork.state.preview is not None and fork.state.preview.checkpoint_id == good.checkpoint_id
+    blobs = {stored.key for stored in await studio.storage.look_below("users/local/blobs")}
+    before = await fork.project.files()
+    await Tools.of(fork, studio).keep({"src/App.tsx": "import './nobody';\n", "src/components/New.tsx": "export {};\n"})
+    failed = await fork.workbench.preview(cause_id="call_1")
+    assert isinstance(failed, Failure) and "that worked" in failed.message
+    assert await fork.project.files() == before and before["src/App.tsx"] == APP.encode()
+    assert blobs <= {stored.key for stored in await studio.storage.look_below("users/local/blobs")}
