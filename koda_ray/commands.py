@@ -32,6 +32,7 @@ __all__ = [
     "AskAgreement",
     "Cancel",
     "CancelJob",
+    "Closed",
     "Command",
     "Deliver",
     "Effect",
@@ -237,6 +238,11 @@ class Previewed:
 
 
 @dataclass(frozen=True)
+class Closed:
+    """The agents have said their last words about a preview, or will not say any."""
+
+
+@dataclass(frozen=True)
 class Finished:
     """The final video is stored and verified."""
 
@@ -267,8 +273,8 @@ class Pause:
 Command = (
     Start | Answer | Accept | Reject | RequestChanges | Say | Cancel | Retry | Render | PutBack
     | Approve | Refuse | SetPermissions | Allow
-    | Ask | AskAgreement | Propose | SetTodos | MoveTodo | Think | Wrote | Deliver | Previewed | Finished | Fail
-    | Pause
+    | Ask | AskAgreement | Propose | SetTodos | MoveTodo | Think | Wrote | Deliver | Previewed | Closed | Finished
+    | Fail | Pause
 )  # fmt: skip
 PERSON = (
     Start, Answer, Accept, Reject, RequestChanges, Say, Cancel, Retry, Render, PutBack, Approve, Refuse, SetPermissions,

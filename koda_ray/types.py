@@ -290,6 +290,8 @@ class NodeState(Model):
     ``feedback_seen`` how many of those the agents have been told. ``finished`` is the video that was there before
     another render of the same animation began, ``forked_from`` the session that this one was made of. ``budget`` limits
     this session where it says so, and else the settings do; while ``paused`` the question is whether more may be used.
+    ``closing`` says that a preview is shown to which the agents have not said their last words yet: nobody waits for
+    them, and whoever takes the session up says them, unless a person has gone on meanwhile.
     """
 
     node_id: str
@@ -310,6 +312,7 @@ class NodeState(Model):
     plan_accepted: bool = False
     execution: Execution | None = None
     preview: Preview | None = None
+    closing: bool = False
     render: RenderOptions | None = None
     output: Output | None = None
     finished: Output | None = None

@@ -15,6 +15,7 @@ from koda_ray.commands import (
     Ask,
     AskAgreement,
     Cancel,
+    Closed,
     Command,
     Deliver,
     Fail,
@@ -121,6 +122,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.just(Wrote((("src/App.tsx", 12),))),
     st.builds(Deliver, st.integers(0, 4)),
     st.just(Previewed(preview())),
+    st.just(Closed()),
     st.builds(
         lambda job, url: Finished(Output(job_id=job, video_url=url, duration=5)),
         st.sampled_from(["job_1", "job_2"]),
@@ -201,7 +203,7 @@ def test_a_session_that_is_put_back_is_what_it_was_at_rest(said: list[Command], 
     assert any(isinstance(e, commands.CancelJob) for e in effects) == (now.owes == "render_final")
     if past.owes is None and past.approval is None and past.paused is None:
         kept = {"sandbox_id": "sbx_1", "updated_at": AT, "permissions": now.permissions, "budget": now.budget}
-        assert new == past.model_copy(update=kept)
+        assert new == past.model_copy(update={**kept, "closing": False})
     if new != now or effects:
         assert isinstance(told := effects[-1], commands.Emit) and told.type == "state_change"
 
@@ -241,6 +243,13 @@ def test_feedback_given_during_work_keeps_the_preview_from_ending_it() -> None:
     working = walk(fresh(), Start("a ball"), Propose(PLAN), Accept(), Say("make it red"))
     assert walk(working, Previewed(preview())).phase == "executing"
     assert walk(working, Deliver(1), Previewed(preview())).phase == "preview"
+
+
+def test_last_words_are_to_come_until_they_are_said_or_a_person_goes_on() -> None:
+    shown = walk(fresh(), Start("a ball"), Propose(PLAN), Accept(), Previewed(preview()))
+    assert shown.closing and shown.owes is None
+    for said in (Closed(), Accept("job_f"), Say("red"), Reject("not red"), PutBack(shown)):
+        assert not walk(shown, said).closing
 
 
 def test_a_change_during_the_final_render_gives_that_render_up() -> None:

@@ -12,7 +12,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
-from koda_ray.commands import AskAgreement, Deliver
+from koda_ray.commands import AskAgreement, Closed, Deliver
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Block
 from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, MessageRecord, ToolCallRecord
@@ -75,6 +75,8 @@ class SessionJournal:
             if (words := _last_words(answer)) is not None:
                 data: dict[str, JsonValue] = {"role": "assistant", "content": words}
                 batch.events = [*batch.events, NewEvent(type="message", data=data, cause_id=answer.id)]
+                if self._core.state.closing:
+                    batch.moves = [*batch.moves, Closed()]
         if answers and self._told > self._core.state.feedback_seen:
             batch.moves = [Deliver(self._told), *batch.moves]
         await self._core.commit(batch)

@@ -380,7 +380,7 @@ class Session:
         self._kick()
 
     def _kick(self) -> None:
-        if self._closed or self._held or self.core.lost or self.state.owes is None:
+        if self._closed or self._held or self.core.lost or not (self.state.owes or self.state.closing):
             return
         if time.monotonic() < self._not_before:
             return

@@ -18,7 +18,7 @@ from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.own_words import reminder
 from koda_ray.budgets import Exceeded
-from koda_ray.commands import Ask, Fail, Finished
+from koda_ray.commands import Ask, Closed, Fail, Finished
 from koda_ray.errors import BudgetExceeded, Fenced, InvalidTransition, KodaError
 from koda_ray.logs import get_logger
 from koda_ray.phases import STOP, at_rest
@@ -50,16 +50,25 @@ class Work:
         self._renders = renders
 
     async def run(self) -> None:
-        """Do what is owed until nothing is; what cannot be done becomes the error phase, or a question about money."""
-        while (owes := self._core.state.owes) is not None:
+        """Do what is owed until nothing is; what cannot be done becomes the error phase, or a question about money.
+
+        Last words that a crash left unsaid are said first; what comes of them changes nothing.
+        """
+        while (owes := self._core.state.owes) is not None or self._core.state.closing:
             try:
                 try:
-                    if owes == "render_final":
+                    if owes is None:
+                        await self._loop.run()
+                        await self._close()
+                    elif owes == "render_final":
                         await self._render_final()
                     else:
                         await self._run_agents()
                 except BudgetExceeded as error:
-                    await self._core.commit(Batch(moves=[pause_for(Exceeded.by(error))]))
+                    if at_rest(self._core.state):
+                        await self._close()
+                    else:
+                        await self._core.commit(Batch(moves=[pause_for(Exceeded.by(error))]))
             except Fenced:
                 raise
             except InvalidTransition:
@@ -77,8 +86,14 @@ class Work:
         state = self._core.state
         if at_rest(state):
             _log.warning("failed at rest", session_id=self._core.session_id, phase=state.phase, code=code)
+            await self._close()
             return
         await self._core.commit(Batch(moves=[Fail(message=message, code=code, details=details)]))
+
+    async def _close(self) -> None:
+        """Have no more last words said, where there were none."""
+        if self._core.state.closing:
+            await self._core.commit(Batch(moves=[Closed()]))
 
     async def _run_agents(self) -> None:
         nudges = 0
@@ -87,6 +102,7 @@ class Work:
         while (owes := self._core.state.owes) in _OWED:
             outcome = await self._loop.run()
             if self._core.state.owes not in _OWED:
+                await self._close()
                 return
             if outcome.exceeded is not None:
                 raise outcome.exceeded.error()

@@ -7,6 +7,7 @@ from datetime import datetime
 from koda_ray.commands import (
     ApprovalMove,
     Ask,
+    Closed,
     Deliver,
     Emit,
     Finished,
@@ -25,6 +26,7 @@ from koda_ray.types import MIN_SCENE_S, Execution, NodeState, Plan, Todo
 
 __all__ = [
     "ask",
+    "closed",
     "deliver",
     "finished",
     "move_todo",
@@ -173,10 +175,16 @@ def previewed(state: NodeState, command: Previewed, at: datetime) -> Transition:
         "phase": "preview",
         "owes": None,
         "preview": preview,
+        "closing": True,
         "output": None,
         "execution": execution.model_copy(update={"todos": done, "thinking": ""}),
     }
     return state.model_copy(update=update), (*changed, ready, ApprovalMove("preview", "pending"))
+
+
+def closed(state: NodeState, command: Closed, at: datetime) -> Transition:
+    """Note that nothing more is to be said about the preview."""
+    return state.model_copy(update={"closing": False}), ()
 
 
 def finished(state: NodeState, command: Finished, at: datetime) -> Transition:

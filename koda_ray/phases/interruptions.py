@@ -240,7 +240,7 @@ def put_back(state: NodeState, command: PutBack, at: datetime) -> Transition:
     # what holds for the session is not of that time: its sandbox, what may be done and what may be used
     kept = ("sandbox_id", "sandbox_status", "permissions", "budget")
     here: dict[str, object] = {name: getattr(state, name) for name in kept}
-    return past.model_copy(update=here), effects
+    return past.model_copy(update={**here, "closing": False}), effects
 
 
 def fail(state: NodeState, command: Fail, at: datetime) -> Transition:
@@ -259,7 +259,7 @@ def fail(state: NodeState, command: Fail, at: datetime) -> Transition:
         phase=state.phase,
         owes=state.owes,
     )
-    update: dict[str, object] = {"phase": "error", "owes": None, "error": error}
+    update: dict[str, object] = {"phase": "error", "owes": None, "error": error, "closing": False}
     job = (CancelJob(state.output.job_id),) if state.owes == "render_final" and state.output else ()
     emit = Emit("error", (("code", error.code), ("message", error.message), ("canRetry", error.can_retry)))
     return state.model_copy(update=update), (StopWork(), *job, emit, ReleaseSandbox(linger=False))

@@ -108,6 +108,7 @@ def _render_final(state: NodeState, options: RenderOptions, job_id: str) -> Tran
         "output": Output(job_id=job_id),
         "finished": state.output if state.phase == "complete" else None,
         "completed_at": None,
+        "closing": False,
     }
     return state.model_copy(update=update), (ApprovalMove("preview", "approved"),)
 
@@ -154,6 +155,7 @@ def _iterate(state: NodeState, words: str) -> Transition:
         "output": None,
         "finished": None,
         "completed_at": None,
+        "closing": False,
     }
     return state.model_copy(update=update), (ApprovalMove("preview", "rejected", (("feedback", words),)), *effects)
 

@@ -16,6 +16,7 @@ from koda_ray.state import checkpoint
 from koda_ray.state.store import Batch
 from tests.actors.conftest import Studio
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
+from tests.llm.server import Say, reply
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
@@ -63,6 +64,24 @@ async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_projec
     sandbox = await again.project.sandbox()
     assert await sandbox.read_file("src/App.tsx") == APP.encode()
     assert len(await studio.sandboxes.list()) == 1
+
+
+async def test_last_words_that_were_not_said_are_said_by_whoever_takes_the_session_up_and_once(studio: Studio) -> None:
+    shown = {"videoUrl": "/v1/video", "jobId": "job_1", "bundle": "b1", "duration": 2}
+    row = await studio.row(phase="preview", owes=None, execution={}, plan_accepted=True, preview=shown)
+    model = studio.model(lambda _: reply(Say("Here is your preview.")))
+    session = await studio.activate(row, model)
+    await session.agents.add_user("the preview is ready")
+    await session.core.commit(Batch(), patch={"closing": True})
+    await session.close()
+    for _ in range(2):
+        session = await studio.activate(row, model)
+        async with asyncio.timeout(60):
+            while session.state.closing or (session._work is not None and not session._work.done()):
+                await asyncio.sleep(0.02)
+        said = [event["content"] for event in await studio.events(session, "message")]
+        assert said == ["Here is your preview."] and (session.state.phase, session.state.owes) == ("preview", None)
+        await session.close()
 
 
 @pytest.mark.full

@@ -27,7 +27,7 @@ from tests.actors.script import studio_model
 
 pytestmark = [pytest.mark.full, pytest.mark.sandbox, pytest.mark.browser]
 
-_TIMES = {"updated_at", "last_checkpoint", "sandbox_id", "sandbox_status"}
+_TIMES = {"updated_at", "last_checkpoint", "sandbox_id", "sandbox_status", "closing"}
 
 
 def shown(state: NodeState) -> dict[str, Any]:

@@ -31,8 +31,8 @@ _STATUS = {"pending": "open", "active": "in_progress", "done": "closed"}
 
 
 def seen(state: NodeState) -> dict[str, Any]:
-    """What is of a moment; what may be done and what may be used is the session's."""
-    return state.model_dump(exclude={"updated_at", "permissions", "budget"})
+    """What is of a moment; what may be done and used is the session's, and nothing more is said there by itself."""
+    return state.model_dump(exclude={"updated_at", "permissions", "budget", "closing"})
 
 
 def rests(state: NodeState) -> bool:

@@ -7,15 +7,17 @@ import json
 import os
 import signal
 import sys
+import threading
+from typing import Any
 
 import pytest
 
 from koda_ray.state import checkpoint
 from koda_ray.types import RenderOptions, SessionPermissions
 from koda_ray.wire import ApprovalView
-from tests.actors.script import studio_model
+from tests.actors.script import state_of, studio_model
 from tests.faults.conftest import Rig
-from tests.llm.server import ApiError
+from tests.llm.server import Answer, ApiError
 
 pytestmark = [
     pytest.mark.full,
@@ -73,6 +75,33 @@ async def test_the_session_is_killed_in_every_phase_and_the_job_goes_on(rig: Rig
     assert pointer is not None
     manifest = await checkpoint.load(rig.storage, pointer.manifest_key)
     assert b"#EF4444" in await checkpoint.read_file(rig.storage, manifest, "src/App.tsx")
+
+
+async def test_killed_between_a_preview_and_the_words_to_it_the_words_are_said_once(rig: Rig) -> None:
+    usual, asked, release = studio_model(), threading.Event(), threading.Event()
+    words = "Here is your preview."
+
+    def respond(request: dict[str, Any]) -> Answer:
+        if request.get("tools") and state_of(request)["phase"] == "preview" and not asked.is_set():
+            asked.set()
+            release.wait(60)  # what is answered then, nobody hears
+        return usual(request)
+
+    rig.respond = respond
+    session_id = (await rig.client.create("a dot crosses, smooth")).session_id
+    await rig.rests(session_id, "plan")
+    await rig.client.accept(session_id)
+    shown = await rig.rests(session_id, "preview")
+    assert shown.closing and await asyncio.to_thread(asked.wait, 60)
+    await rig.kill_session(session_id)
+    release.set()
+    state = await rig.until(session_id, lambda state: not state.closing)  # nobody asked for it
+    assert (state.phase, state.owes, state.preview) == ("preview", None, shown.preview)
+    events = await rig.store.events(session_id, limit=10_000)
+    said = [event.data["content"] for event in events if event.type == "message" and event.data["role"] == "assistant"]
+    assert said == [words]
+    assert [event.type for event in events].count("preview_ready") == 1
+    await rig.nothing_twice_nothing_lost(session_id)
 
 
 async def test_a_killed_chunk_task_costs_only_its_own_unit(rig: Rig) -> None:
