@@ -8,50 +8,68 @@ can answer for it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, cast
+from typing import Literal, Self, cast
 
 from pydantic import JsonValue
 
 from koda_ray.agent.ledger import approved, kept
+from koda_ray.agent.toolkit import Agreement
 from koda_ray.events import NewEvent
 from koda_ray.state.store import ApprovalRecord, Batch, ToolCallRecord
 from koda_ray.types import new_id
 
-__all__ = ["announced", "changed_note", "grant", "is_approval", "request", "resolved", "unheard"]
+__all__ = ["ApprovalRequest", "announced", "changed_note", "grant", "is_approval", "request", "resolved", "unheard"]
 
 
-def request(
-    row: ToolCallRecord,
-    *,
-    agent: str,
-    proposed: dict[str, JsonValue],
-    reason: str,
-    shown: str,
-    at: datetime,
-    key: str = "",
-) -> Batch:
-    """Make a call wait for a person's agreement.
+@dataclass(frozen=True, kw_only=True)
+class ApprovalRequest:
+    """What a person is asked about a call.
 
     Args:
-        row: The call, not started or put back.
-        proposed: Its input as it was sent, or as a hook made it.
         agent: Who wants it.
+        proposed: Its input as it was sent, or as a hook made it.
         reason: Why a person is asked.
         shown: What it would change, such as a diff; empty where the tool cannot say.
-        at: The present time.
         key: Names what is agreed to, where it has begun.
+        done: What it has done by then, where it has begun; told to the model if the person refuses the rest.
     """
-    payload: dict[str, JsonValue] = {
-        "name": row.name,
-        "agent": agent,
-        "proposed": proposed,
-        "reason": reason,
-        "shown": shown,
-    }
-    if key:
-        payload["key"] = key
+
+    agent: str
+    proposed: dict[str, JsonValue]
+    reason: str
+    shown: str = ""
+    key: str = ""
+    done: str = ""
+
+    @classmethod
+    def going_on(cls, agreement: Agreement, *, agent: str, proposed: dict[str, JsonValue]) -> Self:
+        """Make what a call that has begun asks before it goes on."""
+        return cls(
+            agent=agent,
+            proposed=proposed,
+            reason=agreement.reason,
+            shown=agreement.shown,
+            key=agreement.key,
+            done=agreement.done,
+        )
+
+    @property
+    def payload(self) -> dict[str, JsonValue]:
+        """As it is stored and told."""
+        told: dict[str, JsonValue] = {"agent": self.agent, "proposed": self.proposed, "reason": self.reason}
+        told["shown"] = self.shown
+        if self.key:
+            told["key"] = self.key
+        if self.done:
+            told["done"] = self.done
+        return told
+
+
+def request(row: ToolCallRecord, asked: ApprovalRequest, *, at: datetime) -> Batch:
+    """Make a call, which is not started or was put back, wait for a person's agreement."""
+    payload: dict[str, JsonValue] = {"name": row.name, **asked.payload}
     approval_id = new_id("apr")
     waits = replace(row, status="waiting", result={**kept(row), "approval": {"id": approval_id, "payload": payload}})
     approval = ApprovalRecord(
@@ -64,12 +82,12 @@ def request(
         call_id=row.id,
         created_at=at,
     )
-    asked = NewEvent(
+    told = NewEvent(
         type="approval_requested",
         data={"approvalId": approval_id, "kind": "tool_call", "callId": row.id, **payload},
         cause_id=row.id,
     )
-    return Batch(tool_calls=[waits], approvals=[approval], events=[asked])
+    return Batch(tool_calls=[waits], approvals=[approval], events=[told])
 
 
 def is_approval(row: ToolCallRecord) -> bool:

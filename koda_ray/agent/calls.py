@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
-from koda_ray.agent.approvals import changed_note, grant, request, resolved, unheard
+from koda_ray.agent.approvals import ApprovalRequest, changed_note, grant, request, resolved, unheard
 from koda_ray.agent.breakpoints import Breakpoint
 from koda_ray.agent.hooks import Hooks, Stop
 from koda_ray.agent.ledger import (
     abandoned,
     deaths,
+    done_so_far,
     kept,
     next_step,
     part_done,
@@ -135,10 +136,10 @@ class Calls:
             return await self._refuse(first, planned)
         verdict = self._verdict(planned)
         if verdict.decision == "deny":
-            begun = part_done(self._log.calls.get(first.block["id"]))
-            message = f"{planned.bound.tool.name} is not allowed: {verdict.reason}. " + (
-                "It may have done part of its work before." if begun else "Nothing was run."
-            )
+            known = "Nothing was run."
+            if record is not None and part_done(record):
+                known = f"It may have done part of its work before. {done_so_far(record)}".rstrip()
+            message = f"{planned.bound.tool.name} is not allowed: {verdict.reason}. {known}"
             return await self._refuse(first, ToolOutcome.failure("NOT_ALLOWED", message, retryable=False))
         if verdict.decision == "ask":
             return await self._ask_person(planned, verdict.reason)
@@ -270,8 +271,8 @@ class Calls:
                     await self._log.commit(merged(waits, outcome.batch))
                     continue
                 if (wants := outcome.wants) is not None:
-                    asks = request(put_back(row), agent=self._agent, proposed=planned.given, reason=wants.reason,
-                                   shown=wants.shown, at=now(), key=wants.key)  # fmt: skip
+                    asked = ApprovalRequest.going_on(wants, agent=self._agent, proposed=planned.given)
+                    asks = request(put_back(row), asked, at=now())
                     asks.events.extend(self._suspend(row, ends))
                     await self._log.commit(merged(asks, outcome.batch))
                     continue
@@ -373,7 +374,8 @@ class Calls:
             self._move(Breakpoint.READY)
             return LoopOutcome(kind="paused", text=error.message, exceeded=Exceeded.by(error))
         outcome = LoopOutcome(kind="suspended", suspended_call_id=row.id)
-        asks = request(row, agent=self._agent, proposed=planned.given, reason=reason, shown=shown, at=at)
+        asked = ApprovalRequest(agent=self._agent, proposed=planned.given, reason=reason, shown=shown)
+        asks = request(row, asked, at=at)
         asks.events.extend(self._told(outcome))
         self._move(Breakpoint.AWAITING_APPROVAL)  # before: it is stored with what it asks
         await self._log.commit(asks)
@@ -390,7 +392,7 @@ class Calls:
             "agents go on without it"
         )
         outcome = LoopOutcome(kind="suspended", suspended_call_id=row.id)
-        asks = request(row, agent=self._agent, proposed=row.input, reason=reason, shown="", at=now())
+        asks = request(row, ApprovalRequest(agent=self._agent, proposed=row.input, reason=reason), at=now())
         asks.events.extend(self._told(outcome))
         self._move(Breakpoint.AWAITING_APPROVAL)
         await self._log.commit(asks)

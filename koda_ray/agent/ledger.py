@@ -24,6 +24,7 @@ __all__ = [
     "abandoned",
     "approved",
     "deaths",
+    "done_so_far",
     "interrupted_content",
     "is_interrupted",
     "kept",
@@ -175,10 +176,19 @@ def sealed(record: ToolCallRecord, *, at: datetime) -> ToolCallRecord:
 
 def wanted(row: ToolCallRecord) -> str:
     """Return the key of what a call wants agreed to in its middle, or had agreed to; empty for nothing."""
+    return _asked(row, "key")
+
+
+def done_so_far(row: ToolCallRecord) -> str:
+    """Return what a call had done when it asked for agreement in its middle, for the model; empty for nothing."""
+    return _asked(row, "done")
+
+
+def _asked(row: ToolCallRecord, name: str) -> str:
     if not isinstance(row.result, dict) or "approval" not in row.result:
         return ""
     kept = cast("dict[str, dict[str, dict[str, JsonValue]]]", row.result)
-    return str(kept["approval"]["payload"].get("key", ""))
+    return str(kept["approval"]["payload"].get(name, ""))
 
 
 def part_done(record: ToolCallRecord | None) -> bool:
@@ -218,6 +228,8 @@ def abandoned(
         known = "It had begun and may have done part of its work."
     else:
         known = STILL_AT_WORK
+    if done := done_so_far(record):
+        known = f"{known} {done}"
     outcome = ToolOutcome.failure("CANCELLED", f"{reason} {known}", retryable=False)
     return replace(record, status="interrupted", result=_result(outcome), ended_at=at)
 

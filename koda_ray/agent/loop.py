@@ -20,7 +20,7 @@ from koda_ray.agent.breakpoints import Breakpoint, advance, derive
 from koda_ray.agent.calls import Calls
 from koda_ray.agent.context import with_state
 from koda_ray.agent.hooks import Hook, Hooks, Stop
-from koda_ray.agent.ledger import part_done, recorded_result, settled, wanted
+from koda_ray.agent.ledger import done_so_far, part_done, recorded_result, settled, wanted
 from koda_ray.agent.limits import Limits, LoopOutcome
 from koda_ray.agent.messages import from_records, text_of, tool_uses
 from koda_ray.agent.own_words import CUT_OFF, EMPTY
@@ -272,7 +272,7 @@ class AgentLoop:
             known = "A person refused what this call wanted to do next; that was not done."
         elif part_done(record):
             known = "A person does not want this call run again. It had begun and may have done part of its work."
-        message = f"{known} {reason or 'They gave no reason.'}"
+        message = " ".join(each for each in (known, done_so_far(record), reason or "They gave no reason.") if each)
         outcome = ToolOutcome.failure("REJECTED", message, retryable=False)
         outcome.batch = merged(resolved(record, "rejected", {"reason": reason}, at=now()), batch)
         await self._calls.settle(settled(record, outcome, at=now()), outcome)

@@ -52,11 +52,13 @@ class Agreement:
         key: Names it, the same whenever the call runs again.
         reason: Why a person is asked.
         shown: What it would change, such as a diff.
+        done: What the call has done by then, in a sentence for the model: it reads this if the person refuses.
     """
 
     key: str
     reason: str
     shown: str
+    done: str = ""
 
 
 @dataclass(kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from pydantic import BaseModel, Field, JsonValue
 
@@ -32,7 +33,7 @@ class _PictureInput(BaseModel):
 
 def _changed(corrected: Mapping[str, str]) -> str:
     """Say which files are others now than the agent knows."""
-    return f"\nChanged meanwhile: {', '.join(sorted(corrected))}; read them before you go on." if corrected else ""
+    return f"Changed meanwhile: {', '.join(sorted(corrected))}; read them before you go on." if corrected else ""
 
 
 def render_tools(bench: Workbench) -> list[Tool]:
@@ -40,11 +41,12 @@ def render_tools(bench: Workbench) -> list[Tool]:
 
     async def render_preview(given: _NoInput, call: ToolCall) -> ToolOutcome:
         result = await bench.preview(cause_id=call.id, agreed=call.agreed)
-        if isinstance(result, Agreement):
-            return ToolOutcome(content="", wants=result)
         corrected = await bench.corrected(cause_id=call.id)
+        changed = _changed(corrected)
+        if isinstance(result, Agreement):
+            return ToolOutcome(content="", wants=replace(result, done=changed))
         if isinstance(result, Failure) and result.mendable:
-            words = f"{result.code}: {result.message}\n{result.details}{_changed(corrected)}"
+            words = "\n".join(filter(None, (f"{result.code}: {result.message}", result.details, changed)))
             return ToolOutcome(content=words, is_error=True)
         if isinstance(result, Failure):
             fail = Fail(message=result.message, code=result.code, details=result.details or None)
@@ -52,7 +54,7 @@ def render_tools(bench: Workbench) -> list[Tool]:
             with suppress(StorageError):  # it may be why it failed; the files were stored as they were written
                 batch = await bench.checkpoint("error")
             moved(bench, fail, batch=batch)
-            words = f"{result.code}: {result.message}{_changed(corrected)}"
+            words = "\n".join(filter(None, (f"{result.code}: {result.message}", changed)))
             return ToolOutcome(content=words, is_error=True, retryable=False, batch=batch)
         batch = await bench.show(result)
         shown: dict[str, JsonValue] = {"status": "ready", "duration": result.duration}

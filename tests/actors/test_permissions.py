@@ -430,3 +430,31 @@ async def test_a_correction_that_is_refused_is_not_written_and_the_agents_read_w
     await studio.until(session, "question")
     assert "REJECTED" in heard[0] and "wanted to do next; that was not done. I do it by hand" in heard[0]
     assert (await files(studio, session))["src/App.tsx"] == broken["src/App.tsx"].encode()
+
+
+@pytest.mark.full
+async def test_a_later_correction_that_is_refused_names_what_an_earlier_one_changed(studio: Studio) -> None:
+    heard: list[str] = []
+    corrections = 0
+
+    def code(request: dict[str, Any]) -> dict[str, str]:
+        nonlocal corrections
+        if not request.get("errors"):
+            return {**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"}
+        corrections += 1
+        return {"src/App.tsx": "import './elsewhere';\n"} if corrections == 1 else {"src/secret.ts": "export {};\n"}
+
+    def respond(request: dict[str, Any]) -> Answer:
+        if request.get("tools") and (told := results(request, "render_preview")):
+            heard.append(told[-1]["content"])
+            return reply("They do not want it.")
+        return studio_model(code)(request)
+
+    session = await executing(studio, respond, {"mode": "auto", "rules": [{"decision": "ask", "path": "src/secret*"}]})
+    asked = await pending(studio, session)
+    assert "src/secret.ts" in str(asked.payload["shown"]) and "src/App.tsx" in str(asked.payload["done"])
+    await studio.say(session, "refuse", approvalId=asked.id, reason="I do it by hand")
+    await studio.until(session, "question")
+    changed = "Changed meanwhile: src/App.tsx; read them before you go on."
+    assert f"that was not done. {changed} I do it by hand" in heard[0]
+    assert (await files(studio, session))["src/App.tsx"] == b"import './elsewhere';\n"

@@ -178,7 +178,9 @@ async def tidy(call: ToolCall) -> ToolOutcome:
         if thing in thrown:
             continue
         if call.agreed != thing:
-            return ToolOutcome(content="", wants=Agreement(key=thing, reason="it is thrown away", shown=f"-{thing}"))
+            done = f"Gone: {thrown[0]}." if thrown else ""
+            asks = Agreement(key=thing, reason="it is thrown away", shown=f"-{thing}", done=done)
+            return ToolOutcome(content="", wants=asks)
         thrown.append(thing)
         if thing in fatal:
             fatal.remove(thing)
@@ -227,6 +229,34 @@ async def test_a_call_that_has_begun_and_is_refused_goes_no_further(tmp_path: Pa
         async with Agent("ann", [tidy], provider=provider, store=tmp_path / "a.db") as ann:
             asked = (await ann.run("Tidy up.")).suspended_call_id or ""
             assert (await ann.reject(asked, "Keep it.")).text == "Then not." and thrown == []
+        await provider.close()
+
+
+async def test_a_call_that_is_refused_in_its_middle_tells_what_it_had_done(tmp_path: Path) -> None:
+    def told(request: Any) -> Any:
+        found = results(request)[-1]
+        assert found["is_error"] and "that was not done. Gone: paper. Keep it." in found["content"]
+        return reply("Then not.")
+
+    def stopped(request: Any) -> Any:
+        assert "done part of its work. Gone: paper." in results(request)[-1]["content"]
+        return reply("Then nothing.")
+
+    with ModelServer(ScriptedModel([call("tidy", {}), told, call("tidy", {}), stopped])) as server:
+        provider = AnthropicProvider("test-key", base_url=server.base_url)
+        async with Agent("ann", [tidy], provider=provider, store=tmp_path / "a.db") as ann:
+            for answer in ("Keep it.", None):
+                thrown.clear()
+                first = (await ann.run("Tidy up.")).suspended_call_id or ""
+                second = (await ann.approve(first)).suspended_call_id or ""
+                (asked,) = await ann.approvals()
+                assert second == first and asked.payload["done"] == "Gone: paper."
+                if answer is not None:
+                    assert (await ann.reject(second, answer)).text == "Then not."
+                else:
+                    await ann.cancel()
+                    assert (await ann.run("Leave it.")).text == "Then nothing."
+                assert thrown == ["paper"]
         await provider.close()
 
 
