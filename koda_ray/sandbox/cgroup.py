@@ -130,7 +130,9 @@ def oom_kills(groups: tuple[Path, ...]) -> int:
 
 
 def pids_refused(groups: tuple[Path, ...]) -> int:
-    """How often the kernel has refused the groups a process."""
+    """How often the kernel has refused the groups a process; 0 while they are ended, when it refuses every one."""
+    if any(_reads(group / "pids.max", "0") for group in groups):
+        return 0
     return _event(groups, ("pids.events",), "max")
 
 
@@ -189,6 +191,13 @@ def _event(groups: tuple[Path, ...], files: Sequence[str], wanted: str) -> int:
                     if key == wanted:
                         return int(value)
     return 0
+
+
+def _reads(file: Path, wanted: str) -> bool:
+    try:
+        return file.read_text().strip() == wanted
+    except OSError:
+        return False
 
 
 def _write(path: Path, value: int | str) -> None:

@@ -7,6 +7,7 @@ machine's controllers are; a machine that has them in version 1 lends version 2 
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,3 +53,30 @@ async def test_whoever_is_in_one_is_ended_though_it_forks_and_the_group_goes(uni
     assert cgroup.remove(made)  # may be asked for again
     # what no controller counts is said to be nothing, not made up
     assert (cgroup.usage_bytes(made), cgroup.oom_kills(made), cgroup.pids_refused(made)) == (None, 0, 0)
+
+
+async def test_who_is_ended_has_tried_nothing() -> None:
+    """A group that is ended refuses every process, which is no attempt of anybody's."""
+    root = cgroup.find()
+    if root is None or "pids" not in root.controllers:
+        pytest.skip("needs a control group that counts processes")
+    made = cgroup.make(root, f"koda-test-{os.getpid()}", memory_bytes=1 << 29, pids=64, cpus=1.0)
+    try:
+        enter = "; ".join(f"echo $$ >{procs}" for procs in cgroup.enter_files(made))
+        running = await asyncio.create_subprocess_exec(
+            "bash", "-c", f"{enter}; while :; do /bin/true; done", stderr=asyncio.subprocess.DEVNULL
+        )
+        (events,) = (group / "pids.events" for group in made if (group / "pids.events").exists())
+        async with asyncio.timeout(60):
+            while running.pid not in cgroup.pids(made):
+                await asyncio.sleep(0.01)
+            (events.parent / "pids.max").write_text("0")
+            while events.read_text().split() == ["max", "0"]:
+                await asyncio.sleep(0.01)
+        assert cgroup.pids_refused(made) == 0
+        (events.parent / "pids.max").write_text("64")
+        assert cgroup.pids_refused(made) > 0
+        assert await asyncio.to_thread(cgroup.kill_all, made)
+        await running.wait()
+    finally:
+        assert cgroup.remove(made)
