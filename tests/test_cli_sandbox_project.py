@@ -47,6 +47,14 @@ def test_all_files_go_out_and_come_back(place: Studio) -> None:
     assert (ran.status, ran.err) == (0, "left out: link (link)\n") and ran.out.startswith("my.zip: "), ran
     with zipfile.ZipFile(place.folder / "my.zip") as opened:
         assert {"none/", "src/ü x", "src/App.tsx"} <= set(opened.namelist())
+    kept = (place.folder / "my.zip").read_bytes()
+    place.inside(box, "echo more > more.txt")
+    refused = place.koda("sandbox", "snapshot", box, "my.zip")
+    assert refused.status == Exit.USAGE and "my.zip is there already" in refused.err and "--force" in refused.err
+    assert (place.folder / "my.zip").read_bytes() == kept
+    place.koda("sandbox", "snapshot", "--force", box, "my.zip")
+    with zipfile.ZipFile(place.folder / "my.zip") as opened:
+        assert "more.txt" in opened.namelist()
     place.inside(box, "rm -r src/* none; echo mine > mine.txt")
     assert place.done("sandbox", "restore", box, "my.zip").endswith("files are as in my.zip")
     assert place.inside(box, "ls -d none link src/App.tsx 'src/ü x' mine.txt") == "link\nnone\nsrc/App.tsx\nsrc/ü x\n"

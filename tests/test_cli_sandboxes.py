@@ -113,7 +113,7 @@ def test_from_a_folder_to_a_process_and_back_to_nothing(place: Workplace) -> Non
         assert refused.status != 0 and words in refused.err, refused
     assert "runs" in place.done("process", "launch", box, "main", "./start.sh")
     row = place.done("process", "list").split("\t")
-    assert [row[0], row[1], row[2], row[4]] == [box, "main", "running", "./start.sh"]
+    assert row[:4] == [box, "main", "running", "./start.sh"] and row[4].endswith(" ago") and row[5] == ""
     deadline = time.monotonic() + 60
     while (said := place.koda_alone("process", "output", box, "main")).out != "started\n":
         assert time.monotonic() < deadline, said
@@ -129,7 +129,8 @@ def test_from_a_folder_to_a_process_and_back_to_nothing(place: Workplace) -> Non
     assert place.done("process", "kill", box, "main") == "main"
     assert place.done("process", "list", "--all") == ""
     followed = place.koda_alone("process", "launch", "--follow", box, "short", "--", "sh", "-c", "echo one; exit 3")
-    assert (followed.status, followed.out) == (Exit.FAILED, "one\n") and "ended with code 3" in followed.err
+    assert (followed.status, followed.out) == (3, "one\n") and "ended with code 3" in followed.err
+    assert place.done("process", "list", "--all").split("\t")[1:6:2] == ["short", "sh -c 'echo one; exit 3'", "3"]
     listed = json.loads(place.done("process", "list", box, "--all", "--json"))["processes"]
     assert [(one["name"], one["state"], one["exitCode"]) for one in listed] == [("short", "ended", 3)]
     lost = place.done("sandbox", "create", "notes")
@@ -143,6 +144,7 @@ def test_from_a_folder_to_a_process_and_back_to_nothing(place: Workplace) -> Non
     assert place.done("sandbox", "list") == ""
     assert place.done("image", "remove", "notes") == image
     assert place.done("image", "list") == ""
+    assert place.done("sandbox", "list", "--all").split("\t")[1] == f"{image} (removed)"
 
 
 def test_files_go_in_and_come_out_as_they_are(place: Workplace) -> None:
@@ -177,18 +179,19 @@ def test_a_command_ends_as_it_does_inside(place: Workplace) -> None:
     place.done("image", "create", "notes")
     box = place.done("sandbox", "create", "notes")
     ran = place.bytes_of("sandbox", "run", box, "mkdir 'a b'; echo grüße; echo no >&2; exit 3")
-    assert ran == (Exit.FAILED, "grüße\n".encode(), b"no\nthe command ended with code 3\n")
+    assert ran == (3, "grüße\n".encode(), b"no\n")
+    assert place.bytes_of("sandbox", "run", box, "kill -TERM $$") == (128 + signal.SIGTERM, b"", b"")
     ran = place.bytes_of("sandbox", "run", "--cwd", "a b", box, "--", "printf", "%s|", "x  y", "$HOME")
     assert ran == (0, b"x  y|$HOME|", b"")
     status, out, err = place.bytes_of("sandbox", "run", box, "head -c 1000000 /dev/zero")
     assert status == 0 and 0 < len(out) < 500_000 and b"the middle of it is left out" in err
     for words, status, said in (
-        ((box, "echo begun; sleep 600", "--timeout", "0.5s"), Exit.FAILED, "more time"),
+        ((box, "echo begun; sleep 600", "--timeout", "0.5s"), Exit.TIMED_OUT, "more time"),
         ((box, "true", "--timeout", "soon"), Exit.USAGE, "no length of time"),
-        ((box, "true", "--timeout", "2h"), Exit.USAGE, "launch a process"),
-        ((box, "true", "--cwd", "none"), Exit.NOT_FOUND, "no directory 'none'"),
-        ((box, "sudo true"), Exit.FAILED, "not run in a sandbox"),
-        (("sbx_no", "true"), Exit.NOT_FOUND, "koda sandbox list"),
+        ((box, "true", "--timeout", "2h"), Exit.NOT_RUN, "launch a process"),
+        ((box, "true", "--cwd", "none"), Exit.NOT_RUN, "no directory 'none'"),
+        ((box, "sudo true"), Exit.NOT_RUN, "not run in a sandbox"),
+        (("sbx_no", "true"), Exit.NOT_RUN, "koda sandbox list"),
     ):
         refused = place.koda("sandbox", "run", *words)
         assert refused.status == status and said in refused.err and "Traceback" not in refused.err, refused

@@ -30,6 +30,7 @@ Provider = Annotated[
     str | None, typer.Option(metavar="NAME", help="local, docker, e2b or modal; else what SANDBOX_PROVIDER says.")
 ]
 Lifetime = typer.Option("--lifetime", metavar="TIME", help="When it ends if not extended: 30m, 8h; else in a day.")
+Force = Annotated[bool, typer.Option("--force", help="Replace the file where it is there already.")]
 Forget = Annotated[bool, typer.Option("--forget", help="Also what is elsewhere, in a place that is no more.")]
 All = Annotated[bool, typer.Option("--all", "-a", help="Those that are over, too.")]
 Command = Annotated[
@@ -231,7 +232,10 @@ def run(
     timeout: Annotated[str, typer.Option(metavar="TIME", help="When it is ended: 90s, 10m; an hour at most.")] = "30s",
     cwd: Annotated[str, typer.Option(metavar="DIR", help="A folder of the project, where it runs.")] = ".",
 ) -> None:
-    """Run a command to its end and print what it wrote. It has no terminal; Ctrl-C ends it."""
+    """Run a command to its end, print what it wrote, and end with its status. It has no terminal; Ctrl-C ends it.
+
+    The status is 124 where its time was over, 137 where it passed a limit, 125 where it could not be run.
+    """
     from koda_ray.console import sandbox_files
 
     sandbox_files.run(sandbox, _line(command), timeout=timeout, cwd=cwd)
@@ -241,11 +245,12 @@ def run(
 def snapshot(
     sandbox: Sandbox,
     out: Annotated[Path, typer.Argument(metavar="FILE", help="The zip to write.", dir_okay=False)],
+    force: Force = False,
 ) -> None:
     """Take all files of its project out as a zip, without what is built or installed."""
     from koda_ray.console import sandbox_project
 
-    sandbox_project.snapshot(sandbox, out)
+    sandbox_project.snapshot(sandbox, out, force=force)
 
 
 @sandbox_app.command("restore")
@@ -266,11 +271,12 @@ def build(
         Path | None, typer.Argument(metavar="[FILE]", help="The zip to write the bundle to.", dir_okay=False)
     ] = None,
     types: Annotated[bool, typer.Option("--types", help="Check types first.")] = False,
+    force: Force = False,
 ) -> None:
     """Build its project with Vite, and say what is wrong with it or take the bundle out."""
     from koda_ray.console import sandbox_project
 
-    sandbox_project.build(sandbox, out, types=types)
+    sandbox_project.build(sandbox, out, types=types, force=force)
 
 
 @sandbox_app.command("screenshot")
@@ -279,11 +285,12 @@ def screenshot(
     out: Annotated[Path, typer.Argument(metavar="FILE", help="The PNG to write.", dir_okay=False)],
     at: Annotated[float, typer.Option("--at", metavar="SECONDS", help="Which moment of the page.")] = 0.0,
     size: Annotated[str, typer.Option("--size", metavar="WxH", help="The page's size in pixels.")] = "1920x1080",
+    force: Force = False,
 ) -> None:
     """Take a picture of its page at a time: the very frame that a render would show."""
     from koda_ray.console import sandbox_project
 
-    sandbox_project.screenshot(sandbox, out, at_s=at, size=size)
+    sandbox_project.screenshot(sandbox, out, at_s=at, size=size, force=force)
 
 
 @sandbox_app.command("preview")

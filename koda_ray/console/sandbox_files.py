@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from koda_ray.console.exits import Exit, Left
+from koda_ray.console.exits import Left, as_inside
 from koda_ray.console.sandboxes import print_json, print_rows, seconds, with_workshop
 from koda_ray.console.text import size
 
@@ -72,13 +72,14 @@ def remove_files(sandbox: str, paths: Sequence[str]) -> None:
 
 
 def run(sandbox: str, command: str, *, timeout: str, cwd: str) -> None:
-    """Run a command to its end and print what it wrote; raises Left where it ended with another code than 0."""
+    """Run a command to its end, print what it wrote, and end as it did; see ``exits``."""
     timeout_s = seconds(timeout)
 
     async def work(workshop: Workshop) -> CommandResult:
         return await workshop.run(sandbox, command, timeout_s=timeout_s, cwd=cwd)
 
-    ended = with_workshop(work)
+    with as_inside():
+        ended = with_workshop(work)
     for stream, text in ((sys.stdout, ended.stdout), (sys.stderr, ended.stderr)):
         stream.flush()
         stream.buffer.write(text.encode())
@@ -86,5 +87,4 @@ def run(sandbox: str, command: str, *, timeout: str, cwd: str) -> None:
     if ended.truncated:
         typer.echo(_CUT, err=True)
     if ended.exit_code != 0:
-        typer.echo(f"the command ended with code {ended.exit_code}", err=True)
-        raise Left(Exit.FAILED)
+        raise Left(ended.exit_code)

@@ -28,16 +28,17 @@ __all__ = ["build", "preview", "restore", "screenshot", "snapshot"]
 _MOST_SHOWN = 20
 
 
-def snapshot(sandbox: str, out: Path) -> None:
-    """Write a project's files to a zip, and say what is not in it."""
+def snapshot(sandbox: str, out: Path, *, force: bool) -> None:
+    """Write a project's files to a zip, and say what is not in it; one that is there is replaced only by force."""
     from koda_ray.sandbox.archives import pack
     from koda_ray.sandbox.own_project import take_out
 
     async def work(workshop: Workshop) -> tuple[ProjectFiles, dict[str, Skip]]:
         return await take_out(workshop, sandbox)
 
+    _check_free(out, force=force)
     project, left_out = with_workshop(work)
-    written = _write(out, lambda file: pack(project, file))
+    written = _write(out, lambda file: pack(project, file), force=force)
     typer.echo(f"{out}: {len(project.files)} files, {size(written)}")
     for path, why in sorted(left_out.items())[:_MOST_SHOWN]:
         typer.echo(f"left out: {clean(path)} ({why})", err=True)
@@ -59,14 +60,16 @@ def restore(sandbox: str, file: Path) -> None:
     typer.echo(f"{len(project.files)} files are as in {file}")
 
 
-def build(sandbox: str, out: Path | None, *, types: bool) -> None:
-    """Build a project; raises Left where it does not build, after saying why."""
+def build(sandbox: str, out: Path | None, *, types: bool, force: bool) -> None:
+    """Build a project; ``out`` is as for `snapshot`. Raises Left where it does not build, after saying why."""
     from koda_ray.sandbox.archives import ProjectFiles, pack
     from koda_ray.sandbox.build import build as built
 
     async def work(workshop: Workshop) -> BuildResult:
         return await built(await workshop.connect(sandbox), types=types)
 
+    if out is not None:
+        _check_free(out, force=force)
     done = with_workshop(work)
     for problem in done.problems:
         typer.echo(_words(problem), err=True)
@@ -75,12 +78,12 @@ def build(sandbox: str, out: Path | None, *, types: bool) -> None:
     total = size(sum(map(len, done.files.values())))
     typer.echo(f"built in {done.duration_s:.1f} s: {len(done.files)} files, {total}")
     if out is not None:
-        _write(out, lambda file: pack(ProjectFiles(files=done.files), file))
+        _write(out, lambda file: pack(ProjectFiles(files=done.files), file), force=force)
         typer.echo(str(out))
 
 
-def screenshot(sandbox: str, out: Path, *, at_s: float, size: str) -> None:
-    """Write a picture of a project's page at a time."""
+def screenshot(sandbox: str, out: Path, *, at_s: float, size: str, force: bool) -> None:
+    """Write a picture of a project's page at a time; ``out`` is as for `snapshot`."""
     from koda_ray.actors.stills import still_clock
     from koda_ray.sandbox.screenshot import screenshot as taken
 
@@ -92,8 +95,9 @@ def screenshot(sandbox: str, out: Path, *, at_s: float, size: str) -> None:
         box = await workshop.connect(sandbox)
         return await taken(box, at_s, clock=still_clock(), width_px=width_px, height_px=height_px)
 
+    _check_free(out, force=force)
     made = with_workshop(work)
-    _write(out, lambda file: file.write(made.png))
+    _write(out, lambda file: file.write(made.png), force=force)
     length = "" if made.duration_s is None else f" of {made.duration_s:g} s"
     typer.echo(f"{out}: {width_px}x{height_px} at {at_s:g} s{length}")
 
@@ -111,12 +115,19 @@ def preview(sandbox: str, *, listen: int) -> None:
     show_until_interrupted(find, listen=listen, first=start)
 
 
-def _write(out: Path, write: Callable[[IO[bytes]], object]) -> int:
+def _check_free(out: Path, *, force: bool) -> None:
+    """Refuse a file that is there before any work is done for it."""
+    if not force and os.path.lexists(out):
+        raise InvalidInput(f"{out} is there already; name another file, or replace it with --force")
+
+
+def _write(out: Path, write: Callable[[IO[bytes]], object], *, force: bool) -> int:
     """Write a file whole or not at all; returns its size in bytes."""
     partial = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
         with partial.open("xb") as file:
             write(file)
+        _check_free(out, force=force)
         os.replace(partial, out)
         return out.stat().st_size
     except OSError as error:

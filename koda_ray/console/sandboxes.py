@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from koda_ray.config import Settings
-from koda_ray.console.exits import Exit, Left
+from koda_ray.console.exits import Exit, Left, as_inside
 from koda_ray.console.text import clean, duration, one_line, size
 from koda_ray.errors import InvalidInput
 from koda_ray.types import now
@@ -59,6 +59,8 @@ __all__ = [
 T = TypeVar("T")
 _USER = "local"
 _SHELL = "shell"
+_BEST_SHELL = "if command -v bash >/dev/null; then exec bash; else exec sh; fi"
+_A_SHELL = "(a shell)"
 _COMMAND_CHARS = 60
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -199,8 +201,8 @@ def list_sandboxes(*, everything: bool, as_json: bool) -> None:
         print_json("sandboxes", map(_sandbox, found))
         return
     rows = [
-        (one.record.id, images.get(one.record.image_id or "", one.record.image_id or "(template)"),
-         one.record.provider, _how(one), "yes" if one.record.network else "no", _age(one.record.created_at),
+        (one.record.id, _image_name(one.record.image_id, images), one.record.provider, _how(one),
+         "yes" if one.record.network else "no", _age(one.record.created_at),
          "" if one.state in ("gone", "terminated") else _end(one.record))
         for one in found
     ]  # fmt: skip
@@ -300,16 +302,17 @@ def stream(sandbox: str, name: str, command: str | None) -> None:
         return code
 
     try:
-        code = with_workshop(work)
+        with as_inside():
+            code = with_workshop(work)
     except KeyboardInterrupt:
         typer.echo(f"\n{name} runs on; end it: koda process kill {sandbox} {name}", err=True)
         raise
     if code is None:
         typer.echo(f"{name} was killed", err=True)
-        raise Left(Exit.FAILED)
+        raise Left(Exit.KILLED)
     if code != 0:
         typer.echo(f"{name} ended with code {code}", err=True)
-        raise Left(Exit.FAILED)
+        raise Left(code)
 
 
 def list_processes(sandbox: str | None, *, everything: bool, as_json: bool) -> None:
@@ -319,12 +322,12 @@ def list_processes(sandbox: str | None, *, everything: bool, as_json: bool) -> N
         print_json("processes", map(_process, found))
         return
     rows = [
-        (one.record.sandbox_id, one.record.name, _process_words(one), _age(one.record.created_at),
-         one_line(one.record.command, _COMMAND_CHARS))
+        (one.record.sandbox_id, one.record.name, one.state, one_line(one.record.command, _COMMAND_CHARS),
+         f"{_age(one.record.created_at)} ago", "" if one.record.exit_code is None else str(one.record.exit_code))
         for one in found
     ]  # fmt: skip
     empty = _NO_PROCESSES if everything else f"{_NONE_RUNS}{_NO_PROCESSES}"
-    print_rows(("sandbox", "process", "state", "age", "command"), rows, empty)
+    print_rows(("sandbox", "process", "state", "command", "started", "exit code"), rows, empty)
 
 
 def output(sandbox: str, name: str) -> None:
@@ -376,7 +379,7 @@ def open_shell(sandbox: str) -> None:
     async def work(workshop: Workshop) -> None:
         there = {one.record.name for one in await workshop.processes(sandbox)}
         if _SHELL not in there:
-            await workshop.launch(sandbox, _SHELL, "if command -v bash >/dev/null; then exec bash; else exec sh; fi")
+            await workshop.launch(sandbox, _SHELL, _BEST_SHELL, shown=_A_SHELL)
 
     with_workshop(work)
     attach(sandbox, _SHELL)
@@ -480,6 +483,12 @@ def _where(one: ImageState | SandboxStanding) -> str:
     if one.state != "elsewhere":
         return one.state
     return f"in {one.record.host}" if one.record.host else "elsewhere"
+
+
+def _image_name(image_id: str | None, names: Mapping[str, str]) -> str:
+    if image_id is None:
+        return "(template)"
+    return names.get(image_id, f"{image_id} (removed)")
 
 
 def _process_words(one: ProcessState) -> str:

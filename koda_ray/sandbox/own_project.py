@@ -26,6 +26,7 @@ __all__ = ["find_preview", "put_back", "start_preview", "take_out"]
 
 _ASK_EVERY_S = 0.2
 _LAST_LINES_BYTES = 4096
+_SHOWN = "(the template's dev server)"
 
 
 async def take_out(workshop: Workshop, sandbox_id: str) -> tuple[ProjectFiles, dict[str, Skip]]:
@@ -69,7 +70,7 @@ async def start_preview(workshop: Workshop, sandbox_id: str, *, timeout_s: float
     host = "0.0.0.0" if (await workshop.connect(sandbox_id)).provider in ("e2b", "modal") else "127.0.0.1"
     command = f"KODA_BASE={PREVIEW_BASE} exec {shlex.join(dev_server(host=host))}"
     with suppress(Conflict):  # it runs
-        await workshop.launch(sandbox_id, PREVIEW, command)
+        await workshop.launch(sandbox_id, PREVIEW, command, shown=_SHOWN)
     try:
         async with asyncio.timeout(timeout_s):
             while True:

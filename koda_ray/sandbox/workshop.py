@@ -383,8 +383,14 @@ class Workshop:
 
     # processes
 
-    async def launch(self, sandbox_id: str, name: str, command: str) -> ProcessState:
+    async def launch(self, sandbox_id: str, name: str, command: str, *, shown: str | None = None) -> ProcessState:
         """Start a process in the background; one of its name that has ended makes room.
+
+        Args:
+            sandbox_id: Where.
+            name: Its name, unique there.
+            command: A line for ``/bin/sh``.
+            shown: What lists call the command, where that is one of ours and says little to a person.
 
         Raises:
             NotFound: SANDBOX_NOT_FOUND.
@@ -394,8 +400,9 @@ class Workshop:
         row = await self._row(sandbox_id)
         started = await (await self._tmux(row)).launch(name, command)
         record = ProcessRecord(
-            sandbox_id=row.id, name=name, user_id=self._user_id, command=command, run=started.run, created_at=now()
-        )
+            sandbox_id=row.id, name=name, user_id=self._user_id, command=shown or command, run=started.run,
+            created_at=now(),
+        )  # fmt: skip
         if not await self._store.put_process(record):
             raise _no_sandbox(row.id, "it was terminated meanwhile; make another")
         return await self._standing.process(record, started)
