@@ -72,6 +72,9 @@ _BUDGET: dict[Resource, tuple[str, int]] = {
     "render": ("render_minutes", _MS),
 }
 
+_BOUNDLESS = 2**62
+"""More than anybody uses, and a number that every part of the ledger holds: what a limit beyond it counts as."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Exceeded:
@@ -123,7 +126,7 @@ def limits_of(budget: Budget) -> dict[Resource, int]:
     found: dict[Resource, int] = {}
     for resource, (name, scale) in _BUDGET.items():
         if (limit := getattr(budget, name)) is not None:
-            found[resource] = round(limit * scale)
+            found[resource] = round(min(limit * scale, _BOUNDLESS))
     return found
 
 

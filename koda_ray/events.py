@@ -24,6 +24,7 @@ __all__ = [
     "CHANNELS",
     "EPHEMERAL",
     "EPHEMERAL_KEPT",
+    "LARGEST_SEQ",
     "WIRE_NAMES",
     "Channel",
     "Envelope",
@@ -115,6 +116,9 @@ EPHEMERAL: frozenset[str] = frozenset({"breakpoint_change", "code_chunk", "rende
 
 EPHEMERAL_KEPT = timedelta(days=1)
 """How long those are kept at least."""
+
+LARGEST_SEQ = 2**53 - 1
+"""No event has a greater number: databases hold it, and numbers of JSON do exactly. Source: RFC 8259, section 6."""
 
 
 class NewEvent(Model):

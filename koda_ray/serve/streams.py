@@ -15,7 +15,7 @@ from contextlib import aclosing, contextmanager, suppress
 from typing import TypeVar
 
 from koda_ray.errors import InvalidInput, NotFound
-from koda_ray.events import Channel, Envelope
+from koda_ray.events import LARGEST_SEQ, Channel, Envelope
 from koda_ray.logs import get_logger
 from koda_ray.serve.deps import ApiDeps, SessionDirectory
 from koda_ray.serve.ending import ended
@@ -27,6 +27,7 @@ REPEAT_S = 10.0
 """How often a session is told again how many follow it here, in seconds."""
 
 _OVER = ("succeeded", "failed", "cancelled")
+_DIGITS = len(str(LARGEST_SEQ))
 _LOOK_S = 1.0
 """How often a quiet stream looks whether its session is still there, in seconds."""
 
@@ -110,7 +111,7 @@ def cursor(last_event_id: str | None, after: int | None) -> int:
     if last_event_id is None or not last_event_id.strip():
         return after or 0
     text = last_event_id.strip()
-    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS and int(text) <= LARGEST_SEQ):
         raise InvalidInput(
             f"the Last-Event-ID header is {text[:40]!r}; send the id of the last event you saw, or leave it out"
         )

@@ -17,7 +17,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, WebSocket,
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from koda_ray.errors import KodaError
-from koda_ray.events import Channel, Envelope, channels_named
+from koda_ray.events import LARGEST_SEQ, Channel, Envelope, channels_named
 from koda_ray.serve.context import Closing, Deps, OwnSession, SessionId, User, deps_of, watchers_of
 from koda_ray.serve.ending import ended
 from koda_ray.serve.problem import problem_response, responses
@@ -27,7 +27,7 @@ from koda_ray.serve.streams import cursor, session_events
 __all__ = ["Channels", "Start", "deny", "router", "sse"]
 
 router = APIRouter(tags=["events"])
-After = Annotated[int | None, Query(ge=0, description="Send events with a greater number; 0 for all")]
+After = Annotated[int | None, Query(ge=0, le=LARGEST_SEQ, description="Send events with a greater number; 0 for all")]
 LastEventId = Annotated[str | None, Header(description="As `after`; sent by clients that come back by themselves")]
 Channels = Annotated[
     list[Channel] | None, Query(description="Only what is on these, and each `resync`; repeatable, all when left out")
