@@ -24,7 +24,7 @@ class Health(Model):
 
 
 class Readiness(Model):
-    """Whether work would be taken: every part by name, with what is wrong."""
+    """Whether work would be taken: every part by name, with what is wrong where the request had a key."""
 
     ready: bool
     parts: dict[str, str]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -299,6 +300,24 @@ async def test_ready_says_what_is_wrong(koda: World, http: httpx.AsyncClient) ->
     koda.deps.draining.set()
     response = await http.get("/v1/ready")
     assert response.status_code == 503 and response.json()["parts"]["draining"] == "stopping"
+
+
+async def test_ready_tells_what_is_wrong_to_who_has_a_key(tmp_path: Path) -> None:
+    key = "a" * 32
+    async with (
+        world(tmp_path, KODA_API_KEYS=f"ada={key}") as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
+    ):
+        assert (await http.get("/v1/ready")).json() == {"ready": True, "parts": {"database": "ok", "storage": "ok"}}
+        shutil.rmtree(tmp_path / "storage", ignore_errors=True)
+        (tmp_path / "storage").write_text("a file where a folder was")
+        for headers in ({}, {"Authorization": f"Bearer {'x' * 32}"}, {"Authorization": f"Basic {key}"}):
+            response = await http.get("/v1/ready", headers=headers)
+            assert response.status_code == 503 and str(tmp_path) not in response.text
+            assert "directory" not in response.text and "the server's log" in response.json()["parts"]["storage"]
+            assert set(response.json()["parts"]) == {"database", "storage"}
+        response = await http.get("/v1/ready", headers={"Authorization": f"Bearer {key}"})
+        assert response.status_code == 503 and "Not a directory" in response.json()["parts"]["storage"]
 
 
 async def test_other_users_see_nothing_of_it(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from koda_ray import __version__
 from koda_ray.errors import KodaError, NotFound
+from koda_ray.logs import get_logger
 from koda_ray.serve.context import Deps
 from koda_ray.types import now
 from koda_ray.wire import Health, Readiness
@@ -13,6 +14,8 @@ from koda_ray.wire import Health, Readiness
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["health"])
+_HIDDEN = "failed; the server's log says why, and so does this address to a request with a key"
+_log = get_logger(__name__)
 
 
 @router.get("/health", operation_id="health", summary="Whether the server answers")
@@ -27,18 +30,27 @@ async def health() -> Health:
     summary="Whether work would be taken",
     responses={503: {"model": Readiness, "description": "Some part does not work"}},
 )
-async def ready(deps: Deps, response: Response) -> Readiness:
-    """Ask the database and the storage."""
+async def ready(deps: Deps, request: Request, response: Response) -> Readiness:
+    """Ask the database and the storage. What is wrong with them, with its paths, is told to whoever has a key."""
     parts = {"draining": "stopping"} if deps.draining.is_set() else {}
     for name, check in (("database", _database), ("storage", _storage)):
         try:
             await check(deps)
             parts[name] = "ok"
         except (KodaError, OSError) as error:
-            parts[name] = str(error)
+            _log.warning("not ready", part=name, error=str(error))
+            parts[name] = str(error) if await _is_known(deps, request) else _HIDDEN
     good = all(value == "ok" for value in parts.values())
     response.status_code = 200 if good else 503
     return Readiness(ready=good, parts=parts)
+
+
+async def _is_known(deps: Deps, request: Request) -> bool:
+    try:
+        await deps.auth.user(request.headers.get("authorization"))
+    except (KodaError, OSError):  # no key, or nobody can say whose it is
+        return False
+    return True
 
 
 async def _database(deps: Deps) -> None:
