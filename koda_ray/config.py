@@ -20,7 +20,16 @@ from koda_ray.model_names import VENDORS, Fallbacks, Vendor, fallbacks_in, model
 from koda_ray.prices import Price, Prices
 from koda_ray.types import Budget
 
-__all__ = ["DEFAULT_MODEL", "DEFAULT_MODELS", "PACKAGE_REGISTRIES", "REPO_ROOT", "SECRETS", "Settings", "data_dir"]
+__all__ = [
+    "DEFAULT_MODEL",
+    "DEFAULT_MODELS",
+    "PACKAGE_REGISTRIES",
+    "REPO_ROOT",
+    "SECRETS",
+    "Settings",
+    "data_dir",
+    "env_file",
+]
 
 REPO_ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_MODEL = "claude-sonnet-5-5"
@@ -52,6 +61,15 @@ def data_dir(environment: Mapping[str, str] | None = None) -> Path:
     return Path(found.get("KODA_DATA_DIR") or "data")
 
 
+def env_file(environment: Mapping[str, str] | None = None) -> Path:
+    """Where settings are read that the environment does not have: ``KODA_ENV_FILE``, or ``.env`` beside ``./koda``.
+
+    Never the folder that one happens to be in: that may be a page's that was cloned, and settings name programs.
+    """
+    named = (os.environ if environment is None else environment).get("KODA_ENV_FILE")
+    return Path(named).absolute() if named else REPO_ROOT / ".env"
+
+
 class Settings(BaseSettings):
     """Every setting of koda_ray. Durations in seconds, sizes in the unit their name ends with.
 
@@ -60,9 +78,7 @@ class Settings(BaseSettings):
             other.
     """
 
-    model_config = SettingsConfigDict(
-        env_file=os.environ.get("KODA_ENV_FILE", ".env"), extra="ignore", populate_by_name=True, frozen=True
-    )
+    model_config = SettingsConfigDict(env_file=env_file(), extra="ignore", populate_by_name=True, frozen=True)
 
     storage_provider: Literal["local", "r2", "s3"] = Field("local", validation_alias="STORAGE_PROVIDER")
     storage_path: Path = Field(default_factory=lambda: data_dir() / "storage", validation_alias="STORAGE_PATH")
@@ -171,6 +187,9 @@ class Settings(BaseSettings):
     keep_pages_days: float = Field(30.0, ge=1, validation_alias="KODA_KEEP_PAGES_DAYS")
 
     def __init__(self, **values: Any) -> None:
+        named = os.environ.get("KODA_ENV_FILE")
+        if named and not Path(named).exists():
+            raise InvalidInput(f"KODA_ENV_FILE={named}: there is no such file; correct it, or leave it out")
         try:
             super().__init__(**values)
         except ValidationError as error:

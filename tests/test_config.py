@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from koda_ray.config import Settings
+from koda_ray.config import REPO_ROOT, Settings, env_file
 from koda_ray.errors import InvalidInput
 
 
@@ -27,6 +30,33 @@ def test_one_variable_moves_all_data(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert {settings.database_path.parent, settings.storage_path.parent, settings.sandbox_path.parent} == {tmp_path}
     monkeypatch.setenv("DATABASE_PATH", "/elsewhere/koda.db")
     assert Settings().database_path == Path("/elsewhere/koda.db")
+
+
+_TOLD = "from koda_ray.config import Settings; s = Settings(); print(s.chromium_path, s.sandbox_local_unsafe, s.host)"
+
+
+def told_in(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Read the settings in a process of its own that stands in a folder."""
+    environment = {name: value for name, value in os.environ.items() if name != "KODA_ENV_FILE"}
+    environment |= {"PYTHONPATH": str(REPO_ROOT), "KODA_DATA_DIR": str(folder / "data"), **variables}
+    line = [sys.executable, "-P", "-c", _TOLD]
+    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_the_folder_that_one_stands_in_sets_nothing(tmp_path: Path) -> None:
+    hostile = "KODA_CHROMIUM_PATH=/tmp/theirs\nSANDBOX_LOCAL_UNSAFE=1\nKODA_HOST=0.0.0.0\n"
+    (tmp_path / ".env").write_text(hostile)  # a page that was cloned may bring one
+    assert "theirs" not in told_in(tmp_path).stdout and env_file({}) == REPO_ROOT / ".env"
+    (tmp_path / "mine.env").write_text("KODA_HOST=127.0.0.9\n")
+    named = told_in(tmp_path, KODA_ENV_FILE="mine.env")
+    assert named.stdout.strip().endswith("False 127.0.0.9"), named.stderr
+    assert env_file({"KODA_ENV_FILE": "mine.env"}).is_absolute()
+
+
+def test_a_file_of_settings_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KODA_ENV_FILE", str(tmp_path / "absent.env"))
+    with pytest.raises(InvalidInput, match=r"KODA_ENV_FILE=.*absent\.env.*leave it out"):
+        Settings()
 
 
 @pytest.mark.parametrize(

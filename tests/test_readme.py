@@ -36,6 +36,7 @@ _CONTRIBUTING = (REPO_ROOT / "CONTRIBUTING.md").read_text()
 _LAUNCHER = {"setup": {"--dev"}, "test": {"--full", "-m", "-x", "-n", "--dist"}}
 _ELSEWHERE = {
     "KODA_DATA_DIR",
+    "KODA_ENV_FILE",
     "KODA_SERVER",
     "KODA_TEST_E2B_API_KEY",
     "KODA_TEST_E2B_TEMPLATE",
@@ -284,7 +285,7 @@ def test_settings_and_keys_of_ones_own_never_reach_a_test(tmp_path: Path) -> Non
     assert {"ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "KODA_DIRECTOR"} <= names
     (tmp_path / ".env").write_text("KODA_HOST=poison\n")
     environment = {**os.environ, **dict.fromkeys(names, "poison"), "PYTHONPATH": str(REPO_ROOT)}
-    environment.pop("KODA_ENV_FILE", None)
+    environment["KODA_ENV_FILE"] = str(tmp_path / ".env")
     ran = subprocess.run([sys.executable, "-c", _POISON], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert "poison" not in ran.stdout and "host='127.0.0.1'" in ran.stdout

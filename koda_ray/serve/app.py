@@ -28,7 +28,7 @@ from koda_ray.actors.host import NAMESPACE, RENDER_PREFIX
 from koda_ray.actors.janitor_host import JANITOR, start_janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.agent.named_hooks import NamedHooks
-from koda_ray.config import Settings
+from koda_ray.config import Settings, env_file
 from koda_ray.errors import KodaError
 from koda_ray.logs import get_logger
 from koda_ray.render.memory import usual_browsers
@@ -139,6 +139,8 @@ def run(settings: Settings) -> None:
         InvalidInput: A port is in use, a hook cannot be found, or the settings would expose a server without keys.
     """
     asyncio.run(_check(settings))
+    if os.environ.get("KODA_ENV_FILE"):  # Ray's processes stand in another folder
+        os.environ["KODA_ENV_FILE"] = str(env_file())
     # one key for the API, which signs, and the preview, which checks: Ray's processes inherit what is set before it
     os.environ["KODA_SIGNING_KEY"] = signing_key(settings).decode()
     settings = settings.model_copy(update={"signing_key": SecretStr(os.environ["KODA_SIGNING_KEY"])})
