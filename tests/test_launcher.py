@@ -36,7 +36,9 @@ _TOOLS = (
     "cmp",
 )
 _TOOLS += ("date", "flock", "rm", "ln", "chmod", "cp", "env", "uname")
-_CLI = "import os, sys\nprint('cli', os.getcwd(), *sys.argv[1:])\n"
+_CLI = """import os, sys
+print('cli', os.getcwd(), *[os.environ.get(each[1:]) if each[0] == '$' else each for each in sys.argv[1:]])
+"""
 _TIMEOUT_S = 120
 
 
@@ -252,6 +254,14 @@ def test_modules_never_come_from_the_folder_one_is_in(set_up_once: Copy) -> None
     stray.write_text("raise SystemExit('the wrong module')")
     assert set_up_once.run("list").stdout.startswith("cli ")
     stray.unlink()
+
+
+def test_a_token_of_ones_own_cluster_is_left_to_be_used(set_up_once: Copy) -> None:
+    asked = ("list", "$RAY_AUTH_MODE", "$RAY_AUTH_TOKEN")
+    theirs = set_up_once.run(*asked, RAY_AUTH_TOKEN="theirs", KODA_RAY_ADDRESS="10.0.0.1:6379")
+    assert theirs.stdout.endswith(" list None theirs\n"), "a mode of ours would be taken for theirs by the server"
+    chosen = set_up_once.run(*asked, RAY_AUTH_TOKEN="theirs", RAY_AUTH_MODE="token")
+    assert chosen.stdout.endswith(" list token theirs\n")
 
 
 def test_it_can_be_reached_through_a_link(set_up_once: Copy, tmp_path: Path) -> None:

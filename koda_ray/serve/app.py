@@ -292,13 +292,13 @@ async def _passivate() -> None:
             _log.warning("sessions did not save in time; they go on from their last checkpoint", count=len(late))
 
 
-def main() -> int:
-    """Run a server with the environment's settings; return the exit status."""
+def main(settings: Settings) -> int:
+    """Run a server; return the exit status."""
     _end_with_parent()
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGTERM, _interrupted)  # until the loop takes over
     try:
-        run(Settings())
+        run(settings)
     except KodaError as error:
         sys.stderr.write(f"koda serve: {error.message}\n")
         return 2

@@ -12,17 +12,18 @@ from collections.abc import MutableMapping
 __all__ = ["choose_ray_auth"]
 
 
-def choose_ray_auth(environment: MutableMapping[str, str]) -> None:
+def choose_ray_auth(environment: MutableMapping[str, str], *, address: str | None) -> None:
     """Set Ray's authentication for this process and all that it starts.
 
     Args:
-        environment: The process's own. With ``KODA_RAY_ADDRESS`` the cluster is somebody else's and so is the choice:
-            what is set stays; with a token but no mode, the mode is ``token``.
+        environment: The process's own.
+        address: Of a cluster that is somebody else's, and so is the choice: what is set stays; with a token but no
+            mode, the mode is ``token``. None where we start one.
 
     Source: Ray, token authentication.
     """
     environment.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if environment.get("KODA_RAY_ADDRESS"):
+    if address is not None:
         has_token = "RAY_AUTH_TOKEN" in environment or "RAY_AUTH_TOKEN_PATH" in environment
         environment.setdefault("RAY_AUTH_MODE", "token" if has_token else "disabled")
         return

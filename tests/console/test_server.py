@@ -167,19 +167,20 @@ def test_a_server_does_not_outlive_the_one_it_was_started_for(tmp_path: Path) ->
 def test_a_cluster_of_ones_own_has_a_secret_of_its_own() -> None:
     first = {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN_PATH": "/somewhere"}
     second: dict[str, str] = {}
-    choose_ray_auth(first)
-    choose_ray_auth(second)
+    choose_ray_auth(first, address=None)
+    choose_ray_auth(second, address=None)
     assert first["RAY_AUTH_MODE"] == second["RAY_AUTH_MODE"] == "token"
     assert len(first["RAY_AUTH_TOKEN"]) == 64 and first["RAY_AUTH_TOKEN"] != second["RAY_AUTH_TOKEN"]
     assert "RAY_AUTH_TOKEN_PATH" not in first
 
 
 def test_a_cluster_of_somebody_elses_keeps_its_own() -> None:
-    theirs = {"KODA_RAY_ADDRESS": "10.0.0.1:6379", "RAY_AUTH_TOKEN": "theirs"}
-    choose_ray_auth(theirs)
-    assert (theirs["RAY_AUTH_MODE"], theirs["RAY_AUTH_TOKEN"]) == ("token", "theirs")
-    plain = {"KODA_RAY_ADDRESS": "10.0.0.1:6379"}
-    choose_ray_auth(plain)
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        theirs = {name: "theirs"}  # its address may come from a file of settings
+        choose_ray_auth(theirs, address="10.0.0.1:6379")
+        assert (theirs["RAY_AUTH_MODE"], theirs[name]) == ("token", "theirs")
+    plain: dict[str, str] = {}
+    choose_ray_auth(plain, address="10.0.0.1:6379")
     assert plain["RAY_AUTH_MODE"] == "disabled"
 
 
