@@ -54,6 +54,8 @@ _TRIAL_TIMEOUT_S = 20
 # Chromium's protocol lies on 3 and 4; a shell may name no others. Should the machine's memory end before a browser's
 # share of it does, the kernel ends a browser rather than whoever works with it.
 _PROTOCOL_PIPES = 'exec 3<&0 4>&1 </dev/null >/dev/null; echo 900 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
+# what bubblewrap itself starts with can be read inside as the first process's: --clearenv is for those after it
+_WITHOUT_ENVIRONMENT = ("/usr/bin/env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin")
 
 
 def browser_command(binary: Path, folder: Path, *, devices: Sequence[Path] = (), more: Sequence[str] = ()) -> list[str]:
@@ -70,8 +72,8 @@ def browser_command(binary: Path, folder: Path, *, devices: Sequence[Path] = (),
     Raises:
         Missing: bubblewrap is not installed, or the machine does not let it make namespaces.
     """
-    command = ["/bin/sh", "-c", _PROTOCOL_PIPES, "sh", *_drop_user(binary), find_program("bwrap")]
-    command += [*_isolation_arguments(binary), *_device_arguments(devices), *more]
+    command = [*_WITHOUT_ENVIRONMENT, "/bin/sh", "-c", _PROTOCOL_PIPES, "sh", *_drop_user(binary)]
+    command += [find_program("bwrap"), *_isolation_arguments(binary), *_device_arguments(devices), *more]
     for extra in {binary.parent, binary.resolve().parent}:
         if not extra.is_relative_to("/usr"):
             command += ["--ro-bind", str(extra), str(extra)]

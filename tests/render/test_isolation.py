@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from koda_ray.errors import Missing
+from koda_ray.render.browser import Browser
 from koda_ray.render.isolation import WorkFolder, browser_command, check_isolation, sweep_dead_folders
 
 DASH = Path("/usr/bin/dash")
@@ -36,6 +37,36 @@ def test_inside_there_is_no_network_no_root_no_environment_and_no_project() -> N
         assert writing == ["writes", "read-only"]
     finally:
         folder.close()
+
+
+SECRET = "ours-and-nobody-elses"
+
+
+@pytest.mark.sandbox
+def test_nothing_of_our_environment_is_found_in_the_first_process_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    folder = WorkFolder("test")
+    try:
+        command = browser_command(DASH, folder.writable_by_browser("profile", DASH))
+        look = [*command, "-c", "exec >&4; cat /proc/1/environ && echo there"]
+        done = subprocess.run(look, capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout.endswith("there\n") and SECRET not in done.stdout
+    finally:
+        folder.close()
+
+
+@pytest.mark.browser
+async def test_no_process_of_a_browser_has_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs as root can read what each process began with."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    async with await Browser.launch() as browser:
+        target = await browser.new_target(64, 64)
+        first = psutil.Process(browser._process.pid)
+        tree = {process.pid: process.name() for process in (first, *first.children(recursive=True))}
+        assert len(tree) > 4, tree
+        seen = {pid: Path(f"/proc/{pid}/environ").read_bytes() for pid in tree}
+        assert [tree[pid] for pid, environment in seen.items() if SECRET.encode() in environment] == []
+        await target.close()
 
 
 @pytest.mark.sandbox
