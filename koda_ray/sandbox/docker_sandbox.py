@@ -54,7 +54,7 @@ __all__ = ["OUTPUT_BYTES", "DockerSandbox"]
 OUTPUT_BYTES = 256 * 1024
 """How much of each of a command's outputs is kept: the first half and the last half."""
 
-_NODE = NodeRuntime(Path("/usr/bin/node"), "/usr/bin/node", None, ())
+_NODE = NodeRuntime(Path("/usr/bin/node"), "/usr/bin/node", ())
 _END_TIMEOUT_S = 25.0
 _OPEN_TIMEOUT_S = 60.0
 _PROBE_PERIOD_S = 0.05

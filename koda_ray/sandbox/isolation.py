@@ -175,8 +175,7 @@ class Jail:
         for name in ("passwd", "group", "hosts"):
             line += ["--ro-bind", str(self.etc / name), f"/etc/{name}"]
         line += ["--ro-bind", str(GUEST), "/opt/koda"]
-        if self.node.prefix is not None:
-            line += ["--ro-bind", str(self.node.prefix), "/opt/node"]
+        line += self.node.arguments()
         if egress is not None:
             line += ["--ro-bind", egress, _EGRESS_SOCKET]
             argv = [self.node.inside_path, "/opt/koda/egress.mjs", _EGRESS_SOCKET, str(EGRESS_PORT), *argv]
