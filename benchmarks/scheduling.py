@@ -153,7 +153,8 @@ async def _on_ray(folder: Path, tasks: int) -> float:
     """Return milliseconds a task on a Ray of our own, workers started before."""
     import ray
 
-    from koda_ray.render.tasks import CHROMIUM_RESOURCE, RayExecutor
+    from koda_ray.render.tasks import RayExecutor
+    from koda_ray.resources import CHROMIUM_RESOURCE
 
     class Counting(RayExecutor):
         """A Ray executor whose captures do nothing but what `_results` does."""

@@ -32,7 +32,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import Conflict, Fenced, KodaError, Unavailable
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.render.tasks import CHROMIUM_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import CommandRecord, JobRecord, SessionRecord, Store

@@ -43,19 +43,17 @@ from koda_ray.render.protocol import (
     UnitResult,
 )
 from koda_ray.render.telling import BEAT_S, told
+from koda_ray.resources import (
+    CAPTURE_CPUS,
+    CAPTURE_MEMORY_BYTES,
+    CHROMIUM_RESOURCE,
+    JOIN_CPUS,
+    JOIN_MEMORY_BYTES,
+    URGENT_RESOURCE,
+)
 
-__all__ = ["CHROMIUM_RESOURCE", "URGENT_RESOURCE", "RayExecutor"]
+__all__ = ["RayExecutor"]
 
-CHROMIUM_RESOURCE = "chromium"
-"""How many browsers a node runs at once; start Ray with ``resources={"chromium": N}``."""
-
-URGENT_RESOURCE = "chromium_urgent"
-"""How many more a node runs for what somebody waits for; without it, such work waits its turn."""
-
-CAPTURE_CPUS = 0.5
-CAPTURE_MEMORY_BYTES = 1024**3
-JOIN_CPUS = 1
-JOIN_MEMORY_BYTES = 512 * 1024**2
 MAX_RETRIES = 0
 
 _CANCEL_S = 4.0

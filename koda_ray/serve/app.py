@@ -32,7 +32,7 @@ from koda_ray.config import Settings, env_file
 from koda_ray.errors import KodaError
 from koda_ray.logs import get_logger
 from koda_ray.render.memory import usual_browsers
-from koda_ray.render.tasks import CHROMIUM_RESOURCE, URGENT_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.sandbox.providers import Providers
 from koda_ray.serve import ray_folder, runfile

@@ -25,7 +25,7 @@ from koda_ray.actors.host import NAMESPACE, session_name
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, NotFound, StorageError, Unavailable
-from koda_ray.render.tasks import CHROMIUM_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.serve import ray_folder
 from koda_ray.state.sql import SqlStore

@@ -25,7 +25,7 @@ from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.spec import RenderSpec
-from koda_ray.render.tasks import CHROMIUM_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE
 from koda_ray.serve import ray_folder
 from koda_ray.state.storage import Storage
 from tests import leaks

@@ -17,7 +17,8 @@ from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.memory import PAGE_MEMORY, MemoryLimit
 from koda_ray.render.protocol import ProbeTask, Progress, UnitResult
-from koda_ray.render.tasks import CHROMIUM_RESOURCE, URGENT_RESOURCE, RayExecutor
+from koda_ray.render.tasks import RayExecutor
+from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
 from koda_ray.serve import ray_folder
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small, until

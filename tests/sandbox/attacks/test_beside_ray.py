@@ -18,7 +18,7 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from koda_ray.console.server import OwnServer
-from koda_ray.render.tasks import CHROMIUM_RESOURCE, URGENT_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
 from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.limits import ResourceLimits
