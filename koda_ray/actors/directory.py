@@ -44,7 +44,7 @@ CALL_TIMEOUT_S = 60.0
 PREVIEW_TIMEOUT_S = 120.0
 """The same for a preview: a sandbox is filled and a dev server started."""
 MAX_RENDERS = 16
-"""How many renders of their own are under way at once at most, in one cluster."""
+"""How many page renders are under way at once at most, in one cluster."""
 END_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 2.5
 _WATCH_TIMEOUT_S = 5.0
@@ -155,7 +155,7 @@ class RayDirectory:
         await self._removal.finish(closed)
 
     async def wake_render(self, job_id: str) -> bool:
-        """Have a render of its own worked on, if there is room; else the janitor finds it queued later.
+        """Have a page render worked on, if there is room; else the janitor finds it queued later.
 
         There is room for one render more than the cluster has browsers: each has a process of its own, and they share
         the browsers; the one more keeps those busy while another is joined.
@@ -195,7 +195,7 @@ class RayDirectory:
         return RenderHost.options(**options).remote(job_id, self._public)
 
     async def cancel_render(self, job_id: str, *, user_id: str) -> JobRecord:
-        """Cancel a render of its own, and end its processes; one that is over stays as it is.
+        """Cancel a page render, and end its processes; one that is over stays as it is.
 
         Raises:
             NotFound: There is no such job of this user.

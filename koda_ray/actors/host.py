@@ -1,4 +1,4 @@
-"""Sessions and renders of their own as Ray actors: detached, named, restarted by Ray, and nothing else.
+"""Sessions and page renders as Ray actors: detached, named, restarted by Ray, and nothing else.
 
 The classes inside are plain and know nothing of Ray. An actor's ``__init__`` only starts a task; every method awaits
 it, so a slow restore never blocks Ray's creation of the actor, and a restarted actor takes its work up before anybody
@@ -27,8 +27,8 @@ from koda_ray.errors import Fenced, Unavailable
 from koda_ray.logs import get_logger
 
 if TYPE_CHECKING:
+    from koda_ray.actors.leased_job import LeasedJob
     from koda_ray.actors.session import Session
-    from koda_ray.actors.standalone import StandaloneRender
     from koda_ray.render.tasks import RayExecutor
     from koda_ray.sandbox.base import PreviewEndpoint
     from koda_ray.state.store import CommandRecord
@@ -66,7 +66,7 @@ _log = get_logger()
 
 
 RENDER_PREFIX = "render:"
-"""How the names of the actors of renders of their own begin."""
+"""How the names of the actors of page renders begin."""
 
 
 def session_name(session_id: str) -> str:
@@ -75,7 +75,7 @@ def session_name(session_id: str) -> str:
 
 
 def render_name(job_id: str) -> str:
-    """The actor name of a render of its own, unique in the namespace."""
+    """The actor name of a page render, unique in the namespace."""
     return f"{RENDER_PREFIX}{job_id}"
 
 
@@ -270,8 +270,8 @@ class _SessionHost(_Host["Session"]):
         return {"uss_mb": info.uss / 2**20, "rss_mb": info.rss / 2**20}
 
 
-class _RenderHost(_Host["StandaloneRender"]):
-    """The process of one render of its own; it ends with the render.
+class _RenderHost(_Host["LeasedJob"]):
+    """The process of one page render; it ends with the render.
 
     Args:
         job_id: Which.
@@ -283,27 +283,29 @@ class _RenderHost(_Host["StandaloneRender"]):
         self._job_id = job_id
         self._settings = dict(settings)
 
-    async def _open(self) -> StandaloneRender:
+    async def _open(self) -> LeasedJob:
+        from koda_ray.actors.leased_job import JobParts, LeasedJob
         from koda_ray.actors.parts import open_store
-        from koda_ray.actors.standalone import StandaloneRender
         from koda_ray.agent.purse import Purse
         from koda_ray.state.storage import Storage
 
         settings = Settings.model_validate(self._settings)
-        render = StandaloneRender(
+        render = LeasedJob(
             self._job_id,
-            executor=await _executor(settings),
-            store=await open_store(settings),
-            storage=Storage.from_settings(settings),
+            JobParts(
+                executor=await _executor(settings),
+                store=await open_store(settings),
+                storage=Storage.from_settings(settings),
+                purse=Purse(None, monthly=settings.user_budget),
+            ),
             lease_s=settings.lease_s,
             ended=self._ended,
-            purse=Purse(None, monthly=settings.user_budget),
         )
         await render.start()
         give_back()
         return render
 
-    async def _end(self, work: StandaloneRender) -> None:
+    async def _end(self, work: LeasedJob) -> None:
         await work.close()
 
     async def ping(self) -> int:

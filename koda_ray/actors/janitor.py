@@ -1,6 +1,6 @@
 """Whatever owes work is woken, and whatever nobody owns is cleared away; a loop over the database, nothing more.
 
-A session sleeps through nothing, nor does a render of its own: one that owes work and whose lease has run out is
+A session sleeps through nothing, nor does a page render: one that owes work and whose lease has run out is
 activated, whoever let it fall and however often the cluster's head was started anew. So is one that left files in a
 sandbox, since nobody else saves them. Each is woken in a task of its own, so one that hangs holds up none of the
 others; one that cannot be woken is tried again after longer and longer pauses.
@@ -57,7 +57,7 @@ class Janitor:
     Args:
         store: The database.
         wake: Activates a session by id.
-        wake_render: Has a render of its own worked on, by its job's id, and says whether there was room for it.
+        wake_render: Has a page render worked on, by its job's id, and says whether there was room for it.
         finish: Removes what a closed session left.
         sandboxes: Lists and destroys sandboxes.
         other_sandboxes: Finds the providers that make none any more, whose sandboxes may still be there.

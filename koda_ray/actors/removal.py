@@ -31,7 +31,7 @@ def results_of(job: JobRecord) -> set[str]:
 
 
 async def remove_render(job: JobRecord, *, store: Store, storage: Storage) -> None:
-    """Remove a render of its own that nobody works on any more: its files, then its row. May be called again.
+    """Remove a page render that nobody works on any more: its files, then its row. May be called again.
 
     Units and bundle are other renders' as well: they go when nobody has used them for a while.
 

@@ -24,7 +24,7 @@ from koda_ray.actors.core import After, SessionCore
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
 from koda_ray.actors.permits import permissions_of
 from koda_ray.actors.project import Project
-from koda_ray.actors.renders import Renders
+from koda_ray.actors.session_jobs import SessionJobs
 from koda_ray.actors.spending import SandboxMinutes, purse_of
 from koda_ray.actors.subagents import session_subagents
 from koda_ray.actors.work import Work
@@ -103,7 +103,8 @@ class Session:
         session_id: Which.
         core: Its row, and every write to it.
         project: Its files, in a sandbox and in checkpoints.
-        bench: What its agents' tools do.
+        jobs: Its renders.
+        workbench: What its agents' tools do.
         agents: Its orchestrator, with its subagents.
     """
 
@@ -139,11 +140,11 @@ class Session:
             lifetime_s=settings.sandbox_lifetime_s,
             minutes=self._minutes,
         )
-        self._renders = Renders(self.core, storage=parts.storage, executor=parts.executor, purse=self._purse)
+        self.jobs = SessionJobs(self.core, storage=parts.storage, executor=parts.executor, purse=self._purse)
         self.workbench = SessionWorkbench(
             self.core,
             project=self.project,
-            renders=self._renders,
+            jobs=self.jobs,
             generator=CodeGenerator(
                 provider=parts.provider,
                 model=settings.codegen_model,
@@ -296,7 +297,7 @@ class Session:
         async with self.project.put_away("rewind"):
             await self.core.rewind(command.point, lambda past: put_back(past, command=asked, at=now()))
         await self.agents.reload()
-        if left := await self._renders.left():
+        if left := await self.jobs.left():
             await self.core.commit(Batch(charges=left))
         recorded = await self._parts.store.find_command(self.session_id, key)
         assert recorded is not None
@@ -312,7 +313,7 @@ class Session:
             await self.agents.reject(pending[command.approval_id], command.reason, batch)
             return
         if _stops(command, self.state):
-            batch.charges = [*batch.charges, *await self._renders.left()]
+            batch.charges = [*batch.charges, *await self.jobs.left()]
             await self.agents.abandon("The person cancelled.", batch)
             return
         waits = await self.agents.waiting() if self.state.paused is None else None
@@ -404,7 +405,7 @@ class Session:
 
     async def _work_on(self) -> None:
         self._assets = await self.project.assets()
-        await Work(self.core, loop=self.agents, renders=self._renders).run()
+        await Work(self.core, loop=self.agents, jobs=self.jobs).run()
         self._parts.rested()
 
     def _kick_later(self) -> None:
@@ -427,7 +428,7 @@ class Session:
                 if self._work is not None and not self._work.done():
                     self._work.cancel(STOPPED)
             case CancelJob(job_id=job_id):
-                self._spawn(self._renders.cancelled(job_id))
+                self._spawn(self.jobs.cancelled(job_id))
             case ReleaseSandbox(linger=False):
                 self._spawn(self.project.release("destroy"))
             case ReleaseSandbox():

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
-from koda_ray.actors.renders import Renders
+from koda_ray.actors.session_jobs import SessionJobs
 from koda_ray.actors.spending import pause_for
 from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import LoopOutcome
@@ -44,10 +44,10 @@ _OWED = {
 class Work:
     """One session's work, a piece at a time."""
 
-    def __init__(self, core: SessionCore, *, loop: Lead, renders: Renders) -> None:
+    def __init__(self, core: SessionCore, *, loop: Lead, jobs: SessionJobs) -> None:
         self._core = core
         self._loop = loop
-        self._renders = renders
+        self._jobs = jobs
 
     async def run(self) -> None:
         """Do what is owed until nothing is; what cannot be done becomes the error phase, or a question about money.
@@ -145,7 +145,7 @@ class Work:
             raise InvalidTransition("a final render needs an accepted preview")
         job_id = state.output.job_id
         spec = await self._spec(state)
-        result = await self._renders.run_as_possible(spec, job_id=job_id, kind="final")
+        result = await self._jobs.run_as_possible(spec, job_id=job_id, kind="final")
         base = f"/v1/sessions/{self._core.session_id}"
         output = Output(
             job_id=job_id,

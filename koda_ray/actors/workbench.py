@@ -16,7 +16,7 @@ from koda_ray.actors.core import SessionCore
 from koda_ray.actors.moments import Moments
 from koda_ray.actors.permits import check_written, judged, own_path
 from koda_ray.actors.project import Project
-from koda_ray.actors.renders import Renders
+from koda_ray.actors.session_jobs import SessionJobs
 from koda_ray.agent.runner import MAX_SHOWN_CHARS
 from koda_ray.agent.toolkit import Agreement
 from koda_ray.commands import Previewed, Think, Wrote
@@ -64,7 +64,7 @@ class SessionWorkbench:
         core: SessionCore,
         *,
         project: Project,
-        renders: Renders,
+        jobs: SessionJobs,
         generator: CodeGenerator,
         executor: RenderExecutor,
         storage: Storage,
@@ -72,7 +72,7 @@ class SessionWorkbench:
     ) -> None:
         self._core = core
         self._project = project
-        self._renders = renders
+        self._jobs = jobs
         self._generator = generator
         self._executor = executor
         self._storage = storage
@@ -388,7 +388,7 @@ class SessionWorkbench:
             moves=good.moves,
         )
         try:
-            result = await self._renders.run_as_possible(spec, job_id=job_id, kind="preview", cause_id=cause_id)
+            result = await self._jobs.run_as_possible(spec, job_id=job_id, kind="preview", cause_id=cause_id)
         except BudgetExceeded:
             raise
         except (PageError, PageNotReady) as error:

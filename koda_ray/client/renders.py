@@ -1,4 +1,4 @@
-"""Renders of their own over HTTP: a page goes up as a zip, a video comes down."""
+"""Page renders over HTTP: a page goes up as a zip, a video comes down."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ __all__ = ["ApiDeps", "SessionDirectory"]
 
 
 class SessionDirectory(Protocol):
-    """Finds or activates the one actor of a session, or of a render of its own, on whichever machine."""
+    """Finds or activates the one actor of a session, or of a page render, on whichever machine."""
 
     def submit(
         self, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
@@ -59,11 +59,11 @@ class SessionDirectory(Protocol):
         ...
 
     def wake_render(self, job_id: str) -> Coroutine[Any, Any, bool]:
-        """Have a render of its own worked on, if there is room now; says whether it is."""
+        """Have a page render worked on, if there is room now; says whether it is."""
         ...
 
     def cancel_render(self, job_id: str, *, user_id: str) -> Coroutine[Any, Any, JobRecord]:
-        """Cancel a render of its own and end its processes; one that is over stays as it is. NotFound for others."""
+        """Cancel a page render and end its processes; one that is over stays as it is. NotFound for others."""
         ...
 
 

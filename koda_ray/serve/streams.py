@@ -145,7 +145,7 @@ async def session_events(
 async def job_events(
     deps: ApiDeps, job_id: str, *, after: int, channels: Collection[Channel] | None = None
 ) -> AsyncGenerator[Envelope | int]:
-    """Yield the events of a render of its own with ``seq > after``, then new ones, until it is over or shutdown.
+    """Yield the events of a page render with ``seq > after``, then new ones, until it is over or shutdown.
 
     Who follows some ``channels`` is told numbers as by `session_events`.
     """

@@ -58,7 +58,7 @@ def page_of(rows: list[SessionRecord], limit: int) -> SessionPage:
 
 
 def render_view(job: JobRecord) -> RenderView:
-    """Show a render of its own."""
+    """Show a page render."""
     url = f"/v1/renders/{job.id}"
     made = job.status == "succeeded"
     hidden = ("videoKey", "thumbnailKey")

@@ -1,4 +1,4 @@
-"""Renders of their own: a page to a video, or one for each row of data."""
+"""Page renders: a page to a video, or one for each row of data."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ RenderStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 
 class RenderSummary(Model):
-    """A render of its own in a list; ``percent`` says how far it is, ``error`` what ended it.
+    """A page render in a list; ``percent`` says how far it is, ``error`` what ended it.
 
     ``row`` counts a batch's rows from 1.
     """
@@ -152,7 +152,7 @@ class BatchView(Model):
 
 
 class RenderView(Model):
-    """A render of its own: ``request`` is what was asked for, ``spec`` what it came to once the page was read.
+    """A page render: ``request`` is what was asked for, ``spec`` what it came to once the page was read.
 
     ``progress`` holds ``percent``, ``stage``, ``framesDone``, ``framesTotal``, ``framesPerS`` and ``secondsLeft``;
     ``result`` what was made, with ``still`` where all frames are one picture, and ``warnings`` of what the page did not

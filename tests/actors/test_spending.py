@@ -10,10 +10,10 @@ from datetime import timedelta
 
 import pytest
 
-from koda_ray.actors.renders import _Watch
+from koda_ray.actors.job_owner import JobOwner
+from koda_ray.actors.leased_job import JobParts, LeasedJob, job_request
 from koda_ray.actors.session import Session
 from koda_ray.actors.spending import SLICE_MS, SandboxMinutes, pause_for
-from koda_ray.actors.standalone import StandaloneRender, job_request
 from koda_ray.agent.purse import Purse, month
 from koda_ray.budgets import Amounts, Exceeded
 from koda_ray.errors import BudgetExceeded, InvalidInput
@@ -174,20 +174,20 @@ async def test_a_paused_render_that_nobody_wants_any_more_is_settled(studio: Stu
 async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_next_one(
     studio: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, made = _Watch.unit, set[int]()
+    told, made = JobOwner.unit, set[int]()
 
-    async def hear(watch: _Watch, unit: UnitResult) -> None:
+    async def hear(owner: JobOwner, unit: UnitResult) -> None:
         if not unit.reused:  # one that was ready as the process ended, and that nobody heard of, costs nothing
             made.add(unit.unit.index)
-        await told(watch, unit)
+        await told(owner, unit)
 
-    monkeypatch.setattr(_Watch, "unit", hear)
+    monkeypatch.setattr(JobOwner, "unit", hear)
     session = await studio.at_rest()
     await session.core.commit(await session.workbench.keep(GOOD_FILES))
     digest = await session.workbench._built()
     assert isinstance(digest, str)
     spec = RenderSpec.from_preset("preview", bundle=digest, duration_s=20, size=(1280, 720))
-    session._spawn(_ended(session._renders.run(spec, job_id="job_1", kind="preview")))
+    session._spawn(_ended(session.jobs.run(spec, job_id="job_1", kind="preview")))
     deadline = time.monotonic() + 60
     while not await studio.store.chunks("job_1"):
         assert time.monotonic() < deadline
@@ -203,10 +203,10 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
     limit = (before + 1) / 60_000  # the next one is bounded by what was spent before
     short = await studio.activate(session.session_id, studio._providers[0], budget_render_minutes=limit)
     with pytest.raises(BudgetExceeded):
-        await short._renders.run(spec, job_id="job_1", kind="preview")
+        await short.jobs.run(spec, job_id="job_1", kind="preview")
     await short.close()
     again = await studio.activate(session.session_id, studio._providers[0])
-    await again._renders.run(spec, job_id="job_1", kind="preview")
+    await again.jobs.run(spec, job_id="job_1", kind="preview")
     (paid,) = await charges(studio, session, "render")
     units = await studio.store.chunks("job_1")
     assert paid.status == "settled" and paid.reason is None
@@ -278,11 +278,11 @@ async def test_what_a_dead_process_held_for_a_model_is_free_again(studio: Studio
     await check_sums(studio.store, "local", other.session_id)
 
 
-# --- a render of its own ----------------------------------------------------------------------------------------------
+# --- a page render --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.full
-async def test_a_render_of_its_own_is_charged_to_the_users_month(studio: Studio) -> None:
+async def test_a_page_render_is_charged_to_the_users_month(studio: Studio) -> None:
     session = await studio.open()
     await studio.until(session, "plan")
     await studio.say(session, "accept")
@@ -299,10 +299,8 @@ async def test_a_render_of_its_own_is_charged_to_the_users_month(studio: Studio)
             created_at=at, updated_at=at,
         )  # fmt: skip
         await studio.store.create_job(job)
-        one = StandaloneRender(
-            job.id, store=studio.store, storage=studio.storage, executor=studio.executor, lease_s=4.0,
-            ended=lambda: None, purse=purse,
-        )  # fmt: skip
+        parts = JobParts(store=studio.store, storage=studio.storage, executor=studio.executor, purse=purse)
+        one = LeasedJob(job.id, parts, lease_s=4.0, ended=lambda: None)
         await one.start()
         await one.wait()
         await one.close()
@@ -310,6 +308,10 @@ async def test_a_render_of_its_own_is_charged_to_the_users_month(studio: Studio)
 
     made = await render(Purse(None, monthly=Budget(render_minutes=10)), 1)
     assert made.status == "succeeded", made.error
+    preview = await studio.store.get_job(shown.job_id)
+    assert made.result is not None and preview.result is not None  # both are told of in one way
+    assert made.result.keys() == preview.result.keys()
+    assert made.progress == preview.progress == {"percent": 100.0}
     (charge,) = await studio.store.charges(made.id)
     assert charge.status == "settled"
     assert (await spent(studio, month())).render_ms == before + Amounts.of(charge.spent).render_ms > before

@@ -123,7 +123,7 @@ async def product(
         settings=made,
         store=store,
         storage=found.storage,
-        directory=found,  # renders of their own are not asked for
+        directory=found,  # page renders are not asked for
         auth=Authenticator(KeyRing.from_settings(made), store),
         signer=Signer.from_settings(made),
     )

@@ -1,4 +1,4 @@
-"""Renders of their own on a real Ray: their processes are killed, they are cancelled, the server is started anew."""
+"""Page renders on a real Ray: their processes are killed, they are cancelled, the server is started anew."""
 
 from __future__ import annotations
 

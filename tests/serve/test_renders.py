@@ -1,4 +1,4 @@
-"""Renders of their own over HTTP: real uploads, a real browser, the real job; only Ray is left out."""
+"""Page renders over HTTP: real uploads, a real browser, the real job; only Ray is left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from koda_ray.actors.standalone import MAX_ACTIVATIONS, StandaloneRender
+from koda_ray.actors.job_owner import JobOwner
+from koda_ray.actors.leased_job import MAX_ACTIVATIONS
 from koda_ray.actors.sweep import Sweep
 from koda_ray.client import KodaClient
 from koda_ray.errors import InvalidInput, NotFound
@@ -82,16 +83,16 @@ async def events(
 
 def held_after(units: int, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Have a render stand still once so many units are recorded, until the event is set."""
-    usual, go_on, recorded = StandaloneRender._unit, asyncio.Event(), 0
+    usual, go_on, recorded = JobOwner.unit, asyncio.Event(), 0
 
-    async def unit(self: StandaloneRender, made: UnitResult) -> None:
+    async def unit(self: JobOwner, made: UnitResult) -> None:
         nonlocal recorded
         await usual(self, made)
         recorded += 1
         if recorded >= units:
             await go_on.wait()
 
-    monkeypatch.setattr(StandaloneRender, "_unit", unit)
+    monkeypatch.setattr(JobOwner, "unit", unit)
     return go_on
 
 

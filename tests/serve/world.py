@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from koda_ray import commands, phases
 from koda_ray.actors.command_parser import parse_command
-from koda_ray.actors.standalone import StandaloneRender
+from koda_ray.actors.leased_job import JobParts, LeasedJob
 from koda_ray.actors.timeline import put_back
 from koda_ray.commands import Command, Emit
 from koda_ray.config import Settings
@@ -94,7 +94,7 @@ class ScriptedDirectory:
     pings: int = 0
     watchers: dict[str, int] = field(default_factory=dict)
     executor: RenderExecutor | None = None
-    renders: dict[str, StandaloneRender] = field(default_factory=dict)
+    renders: dict[str, LeasedJob] = field(default_factory=dict)
     _rows: dict[str, SessionRecord] = field(default_factory=dict)
     _work: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -169,8 +169,11 @@ class ScriptedDirectory:
         """Render for real, with browsers of this process, which the test gives."""
         if self.executor is None:
             return False
-        render = StandaloneRender(
-            job_id, store=self.store, storage=self.storage, executor=self.executor, lease_s=4.0, ended=lambda: None
+        render = LeasedJob(
+            job_id,
+            JobParts(store=self.store, storage=self.storage, executor=self.executor),
+            lease_s=4.0,
+            ended=lambda: None,
         )
         await render.start()
         self.renders[job_id] = render

@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import JsonValue
 
-from koda_ray.actors.standalone import OVER, job_request
+from koda_ray.actors.leased_job import OVER, job_request
 from koda_ray.errors import Conflict, InvalidInput, NotFound
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.options import check_options

@@ -1,4 +1,4 @@
-"""Renders of their own: a page is uploaded, or named by its bundle's hash, and becomes a video; no session, no agents.
+"""Page renders: a page is uploaded, or named by its bundle's hash, and becomes a video; no session, no agents.
 
 The same rules as for sessions: recorded before it is answered (202), worked on by whoever the directory finds, read
 and followed without waking anybody, invisible to other users.
@@ -15,8 +15,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import JsonValue
 
+from koda_ray.actors.leased_job import OVER, job_request
 from koda_ray.actors.removal import remove_render
-from koda_ray.actors.standalone import OVER, job_request
 from koda_ray.errors import Conflict, NotFound
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.options import check_options

@@ -1,4 +1,4 @@
-"""A render of its own, seen from the process that it is alone in."""
+"""A page render's job, seen from the process that it is alone in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from koda_ray.actors.standalone import StandaloneRender, job_request
+from koda_ray.actors.leased_job import JobParts, LeasedJob, job_request
 from koda_ray.render.options import JobOptions
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, bundle_key
@@ -46,14 +46,13 @@ async def test_a_render_that_is_stopped_while_it_ends_says_that_it_has_ended(tmp
     await storage.put(bundle_key("ann", "0" * 64), b"")
     executor: Any = SlowToEnd()
     ended: list[bool] = []
-    render = StandaloneRender(
-        job.id, store=store, storage=storage, executor=executor, lease_s=0.2, ended=lambda: ended.append(True)
-    )
+    parts = JobParts(store=store, storage=storage, executor=executor)
+    render = LeasedJob(job.id, parts, lease_s=0.2, ended=lambda: ended.append(True))
     async with asyncio.timeout(60):
         await render.start()
         await executor.busy.wait()
         await store.cancel_job(job.id, user_id="ann")
-        while not render._lost:
+        while not render.lost:
             await asyncio.sleep(0.01)
         stopping = asyncio.create_task(render.stop())
         await asyncio.sleep(0.1)

@@ -1,7 +1,7 @@
-"""A session's render jobs: the row, the events that people watch, and the job itself.
+"""A session's render jobs: their rows and events are written under the session's fence, and one may be gone on with.
 
-The job's units are found again by their keys in storage, so running the same job a second time, after a crash, only
-does what is missing. Its row and its events are written under the session's fence.
+A job's units are found again by their keys in storage, so running the same job a second time, after a crash, only
+does what is missing.
 """
 
 from __future__ import annotations
@@ -11,24 +11,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from pydantic import JsonValue
-
 from koda_ray.actors.core import SessionCore
-from koda_ray.actors.job_words import ProgressPace, chunk_of, progress_words, result_words, start_words
-from koda_ray.actors.spending import RenderMinutes
+from koda_ray.actors.job_owner import JobChange, JobOwner, ended_by
 from koda_ray.agent.purse import Purse
-from koda_ray.errors import BudgetExceeded, Cancelled, KodaError, NotFound, PageError, PageNotReady, RenderError
+from koda_ray.errors import BudgetExceeded, KodaError, NotFound, PageError, PageNotReady, RenderError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.render.job import RenderJob
-from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
+from koda_ray.render.protocol import RenderExecutor, RenderResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.charges import ChargeRecord, Move, Refund, Settle
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import Batch, JobRecord, JobStatus
+from koda_ray.state.store import Batch, JobRecord
 from koda_ray.types import now
 
-__all__ = ["Renders"]
+__all__ = ["SessionJobs"]
 
 _CANCEL_S = 30.0
 _NEVER = "never finished"
@@ -37,7 +33,7 @@ MAX_LOWER = 2
 _log = get_logger()
 
 
-class Renders:
+class SessionJobs:
     """Runs the render jobs of one session."""
 
     def __init__(self, core: SessionCore, *, storage: Storage, executor: RenderExecutor, purse: Purse) -> None:
@@ -94,72 +90,47 @@ class Renders:
             updated_at=at,
         )
         known = await self._core.store.charges(self._core.session_id)
-        minutes = RenderMinutes(self._purse, job_id=job_id, spec=spec, charges=known)
-        watch = _Watch(self._core, row, cause_id, minutes=minutes, purse=self._purse)
-        start: dict[str, JsonValue] = {"jobId": job_id, "quality": kind, **start_words(spec)}
-        # jobs that a killed process left running, and that nobody will finish now
-        stale = [
-            replace(job, status="cancelled", updated_at=at)
-            for job in await self._core.store.list_jobs(session_id=self._core.session_id)
-            if job.status in ("queued", "running") and job.id != job_id
-        ]
-        begin = NewEvent(type="render_start", data=start, cause_id=cause_id)
-        never = _left([charge for charge in known if charge.id != job_id])
-        await self._core.commit(Batch(jobs=[*stale, row], events=[begin], charges=[*never, minutes.begin()]))
+        await self._leave([charge for charge in known if charge.id != job_id], but=job_id)
+        fence = _SessionFence(self._core, row, cause_id)
+        owner = JobOwner(fence, spec, store=self._core.store, purse=self._purse, charges=known)
+        await owner.begin()
         ended = self._ended[job_id] = asyncio.Event()
         try:
-            return await self._run(spec, row, watch, cause_id, minutes)
+            return await self._run(owner, fence, reference=await self._agreed(spec) if kind == "final" else None)
         except asyncio.CancelledError:  # a process that ends in order leaves it for the next one, as one that is killed
             if not self._core.lost:
-                cancelled = replace(row, status="cancelled", updated_at=now())
-                await asyncio.shield(self._core.commit(Batch(jobs=[cancelled], charges=[minutes.pause()])))
+                left = JobChange(status="cancelled", charges=[owner.minutes.pause()])
+                await asyncio.shield(fence.write(left))
             raise
         finally:
             ended.set()
             self._ended.pop(job_id, None)
 
+    async def _leave(self, known: Sequence[ChargeRecord], *, but: str) -> None:
+        """Cancel jobs that a killed process left running, and that nobody will finish now; and end their charges."""
+        stale = [
+            replace(job, status="cancelled", updated_at=now())
+            for job in await self._core.store.list_jobs(session_id=self._core.session_id)
+            if job.status in ("queued", "running") and job.id != but
+        ]
+        never = _left(known)
+        if stale or never:
+            await self._core.commit(Batch(jobs=stale, charges=never))
+
     async def left(self) -> list[Move]:
         """End the charges of renders that nobody goes on with; none is to be under way."""
         return _left(await self._core.store.charges(self._core.session_id))
 
-    async def _run(
-        self, spec: RenderSpec, row: JobRecord, watch: _Watch, cause_id: str | None, minutes: RenderMinutes
-    ) -> RenderResult:
-        job_id, kind = row.id, row.kind
-        job = RenderJob(
-            spec,
-            storage=self._storage,
-            executor=self._executor,
-            job_id=job_id,
-            user_id=self._core.user_id,
-            on_progress=watch.progress,
-            on_unit=watch.unit,
-            reference=await self._agreed(spec) if kind == "final" else None,
-            urgent=kind == "preview",
-        )
+    async def _run(self, owner: JobOwner, fence: _SessionFence, *, reference: str | None) -> RenderResult:
+        job = fence.row
         try:
-            result = await job.run()
+            return await owner.run(self._storage, self._executor, reference=reference, urgent=job.kind == "preview")
         except BudgetExceeded:
-            waits = replace(row, status="cancelled", updated_at=now())
-            await self._core.commit(Batch(jobs=[waits], charges=[minutes.pause()]))
+            await fence.write(JobChange(status="cancelled", charges=[owner.minutes.pause()]))
             raise
         except KodaError as error:
-            status: JobStatus = "cancelled" if isinstance(error, Cancelled) else "failed"
-            failure: dict[str, JsonValue] = {"code": error.code, "message": error.message}
-            over = replace(row, status=status, error=failure, updated_at=now())
-            await self._core.commit(Batch(jobs=[over], charges=[Refund(id=job_id, reason=error.code)]))
+            await fence.write(ended_by(error, job.id, [owner.minutes.end()]))
             raise
-        done = result_words(result, spec)
-        await self._core.commit(
-            Batch(
-                jobs=[replace(row, status="succeeded", result=done, progress={"percent": 100.0}, updated_at=now())],
-                events=[
-                    NewEvent(type="render_complete", data={"jobId": job_id, "quality": kind, **done}, cause_id=cause_id)
-                ],
-                charges=[minutes.end()],
-            )
-        )
-        return result
 
     async def _agreed(self, spec: RenderSpec) -> str | None:
         """Return the key of the preview's video, where it shows the same bundle: the final is compared with it."""
@@ -188,36 +159,26 @@ class Renders:
             await self._core.commit(Batch(jobs=over, charges=left))
 
 
-class _Watch:
-    """Turns a job's callbacks into rows and events."""
+class _SessionFence:
+    """Writes a job of a session, under the session's own fence; what is told of it names the kind and the cause."""
 
-    def __init__(
-        self, core: SessionCore, row: JobRecord, cause_id: str | None, *, minutes: RenderMinutes, purse: Purse
-    ) -> None:
+    def __init__(self, core: SessionCore, row: JobRecord, cause_id: str | None) -> None:
         self._core = core
         self._row = row
         self._cause_id = cause_id
-        self._minutes = minutes
-        self._purse = purse
-        self._pace = ProgressPace()
 
-    async def progress(self, progress: Progress) -> None:
-        if not self._pace.is_due(progress):
-            return
-        data = progress_words(progress)
-        self._row = replace(self._row, progress=data, updated_at=now())
-        event = NewEvent(
-            type="render_progress",
-            data={"jobId": self._row.id, "quality": self._row.kind, **data},
-            cause_id=self._cause_id,
+    @property
+    def row(self) -> JobRecord:
+        return self._row
+
+    async def write(self, change: JobChange) -> None:
+        row = change.of(self._row)
+        told = {"quality": row.kind}
+        events = [NewEvent(type=e.type, data={**e.data, **told}, cause_id=self._cause_id) for e in change.events]
+        await self._core.commit(
+            Batch(jobs=[row], chunks=list(change.chunks), events=events, charges=list(change.charges))
         )
-        await self._core.commit(Batch(jobs=[self._row], events=[event]))
-
-    async def unit(self, unit: UnitResult) -> None:
-        await self._core.commit(Batch(chunks=[chunk_of(self._row, unit)], charges=self._minutes.unit(unit)))
-        found = await self._purse.used_up(self._core.store, self._core.user_id, ("render",))
-        if found is not None and not unit.reused:
-            raise found.error()
+        self._row = row
 
 
 def _left(known: Sequence[ChargeRecord]) -> list[Move]:

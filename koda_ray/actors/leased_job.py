@@ -1,4 +1,4 @@
-"""A render of its own, without a session: its row, its stream of events, and the job itself, as a plain class.
+"""A page render's job, without a session: its row and its stream of events are its own, held by a lease; a plain class.
 
 The row is the render; this object is its hands, and only while its epoch is the newest. What is finished lies in
 storage under its key, so whoever takes the row up after a crash does only what is missing. A lease says that somebody
@@ -8,31 +8,28 @@ is at it: when that runs out, the janitor has the render taken up again, whereve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import cast
 
 from pydantic import JsonValue
 
-from koda_ray.actors.job_words import ProgressPace, chunk_of, progress_words, result_words, start_words
-from koda_ray.actors.spending import RenderMinutes
+from koda_ray.actors.job_owner import JobChange, JobOwner, ended_by
 from koda_ray.agent.purse import Purse
 from koda_ray.cancellation import end_all
-from koda_ray.errors import BudgetExceeded, Cancelled, Fenced, KodaError, NotFound, RenderError
+from koda_ray.errors import BudgetExceeded, Fenced, KodaError, NotFound, RenderError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.render.job import RenderJob
 from koda_ray.render.options import JobOptions, PageContract, make_spec, needs_page
 from koda_ray.render.page_probe import probe_page
-from koda_ray.render.protocol import Progress, RenderExecutor, UnitResult
+from koda_ray.render.protocol import RenderExecutor
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.charges import Move, Refund
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus, Store
+from koda_ray.state.store import JobRecord, JobStatus, Store
 from koda_ray.types import now
 
-__all__ = ["MAX_ACTIVATIONS", "OVER", "StandaloneRender", "job_request"]
+__all__ = ["MAX_ACTIVATIONS", "OVER", "JobParts", "LeasedJob", "job_request"]
 
 OVER: tuple[JobStatus, ...] = ("succeeded", "failed", "cancelled")
 """A job in one of these will not change any more."""
@@ -47,43 +44,44 @@ def job_request(*, bundle: str, entry: str, options: JobOptions) -> dict[str, Js
     return {"bundle": bundle, "entry": entry, "request": options.to_json()}
 
 
-class StandaloneRender:
-    """One render job of a user's own.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobParts:
+    """What a page render's job works with.
 
     Args:
-        job_id: Which.
         store: Its row and events.
         storage: Its bundle, and where the video goes.
         executor: Who renders.
-        lease_s: How long the row is held without a sign of life, in seconds.
-        ended: Called once when there is nothing more to do here.
-        purse: What its user may use in a month; without limit when None.
+        purse: What its user may use in a month.
     """
 
-    def __init__(
-        self,
-        job_id: str,
-        *,
-        store: Store,
-        storage: Storage,
-        executor: RenderExecutor,
-        lease_s: float,
-        ended: Callable[[], None],
-        purse: Purse | None = None,
-    ) -> None:
+    store: Store
+    storage: Storage
+    executor: RenderExecutor
+    purse: Purse = field(default_factory=lambda: Purse(None))
+
+
+class LeasedJob:
+    """The job of one page render.
+
+    Args:
+        job_id: Which.
+        parts: What it works with.
+        lease_s: How long the row is held without a sign of life, in seconds.
+        ended: Called once when there is nothing more to do here.
+    """
+
+    def __init__(self, job_id: str, parts: JobParts, *, lease_s: float, ended: Callable[[], None]) -> None:
         self.job_id = job_id
-        self._store = store
-        self._storage = storage
-        self._executor = executor
+        self._parts = parts
+        self._store = parts.store
         self._lease = timedelta(seconds=lease_s)
         self._ended = ended
-        self._purse = purse or Purse(None)
-        self._minutes: RenderMinutes | None = None
+        self._owner: JobOwner | None = None
         self._lock = asyncio.Lock()
         self._row: JobRecord | None = None
         self._running: asyncio.Task[None] | None = None
         self._lost = False
-        self._pace = ProgressPace()
 
     async def start(self) -> None:
         """Take the row, and begin.
@@ -94,6 +92,17 @@ class StandaloneRender:
         """
         self._row = await self._store.claim_job(self.job_id, lease_until=now() + self._lease)
         self._running = asyncio.create_task(self._run())
+
+    @property
+    def row(self) -> JobRecord:
+        """The job as last written."""
+        assert self._row is not None, "start() comes first"
+        return self._row
+
+    @property
+    def lost(self) -> bool:
+        """Whether somebody else has the row, or it is gone or over: nothing is written any more."""
+        return self._lost
 
     async def close(self) -> None:
         """Stop working and give the row up, so that it is taken up elsewhere; may be called twice."""
@@ -140,7 +149,7 @@ class StandaloneRender:
         while True:
             await asyncio.sleep(self._lease.total_seconds() / _BEATS)
             try:
-                await self._write()
+                await self.write(JobChange())
             except (Fenced, NotFound):  # somebody else has it, or it was deleted
                 self._lost = True
                 return
@@ -153,46 +162,35 @@ class StandaloneRender:
                 await self._render()
             except Fenced:
                 raise
-            except Cancelled:
-                await self._write("cancelled", events=[_state("cancelled")], charges=self._used())
             except KodaError as error:
-                await self._fail(error)
+                await self._end(error)
             except Exception as error:
                 _log.exception("render failed", job_id=self.job_id)
-                await self._fail(RenderError(f"{type(error).__name__}: {error}", code="INTERNAL"))
+                await self._end(RenderError(f"{type(error).__name__}: {error}", code="INTERNAL"))
         except Fenced:
             self._lost = True
             _log.info("render was taken over or cancelled", job_id=self.job_id)
 
     async def _render(self) -> None:
-        row = self._held()
+        row = self.row
         if row.epoch > MAX_ACTIVATIONS:
             raise RenderError(f"the render was begun {MAX_ACTIVATIONS} times and its process ended each time")
-        await self._write(events=[_state("running")])
+        await self.write(JobChange(events=[_state("running")]))
         spec = await self._plan(row)
-        planned: dict[str, JsonValue] = {**row.spec, "spec": spec.to_json()}
+        if "spec" not in row.spec:
+            await self.write(JobChange(spec={**row.spec, "spec": spec.to_json()}))
         known = await self._store.charges(self.job_id)
-        self._minutes = RenderMinutes(self._purse, job_id=self.job_id, spec=spec, charges=known)
-        began = NewEvent(type="render_start", data={"jobId": self.job_id, **start_words(spec)})
-        await self._write(spec=planned, events=[began], charges=[self._minutes.begin()])
-        job = RenderJob(
-            spec,
-            storage=self._storage,
-            executor=self._executor,
-            job_id=self.job_id,
-            user_id=row.user_id,
-            on_progress=self._progress,
-            on_unit=self._unit,
-            urgent=cast("dict[str, JsonValue]", row.spec["request"]).get("preset") == "preview",
-        )
-        made = await job.run()
-        done = result_words(made, spec)
-        complete = NewEvent(type="render_complete", data={"jobId": self.job_id, **done})
-        told = [complete, _state("succeeded")]
-        await self._write("succeeded", result=done, progress={"percent": 100.0}, events=told, charges=self._used())
+        self._owner = JobOwner(self, spec, store=self._store, purse=self._parts.purse, charges=known)
+        await self._owner.begin()
+        urgent = cast("dict[str, JsonValue]", row.spec["request"]).get("preset") == "preview"
+        await self._owner.run(self._parts.storage, self._parts.executor, urgent=urgent)
 
-    def _used(self) -> list[Move]:
-        return [] if self._minutes is None else [self._minutes.end()]
+    async def _end(self, error: KodaError) -> None:
+        used = [] if self._owner is None else [self._owner.minutes.end()]
+        change = ended_by(error, self.job_id, used)
+        if isinstance(error, BudgetExceeded):  # what was rendered until then is kept, and the next one finds it
+            change = replace(change, charges=used if await self._store.charges(self.job_id) else [])
+        await self.write(change)
 
     async def _plan(self, row: JobRecord) -> RenderSpec:
         """Return the video as planned before, or plan it: what was decided once stays so through every crash."""
@@ -204,61 +202,29 @@ class StandaloneRender:
         contract = PageContract()
         if needs_page(options):
             contract = await probe_page(
-                options, bundle=bundle, entry=entry, storage=self._storage, executor=self._executor, user_id=row.user_id
+                options,
+                bundle=bundle,
+                entry=entry,
+                storage=self._parts.storage,
+                executor=self._parts.executor,
+                user_id=row.user_id,
             )
         return make_spec(options, bundle=bundle, entry=entry, page=contract)
 
-    async def _fail(self, error: KodaError) -> None:
-        data: dict[str, JsonValue] = {"code": error.code, "message": error.message}
-        told = NewEvent(type="error", data={"jobId": self.job_id, **data})
-        charges: list[Move] = [Refund(id=self.job_id, reason=error.code)]
-        if isinstance(error, BudgetExceeded):  # what was rendered until then is kept, and the next one finds it
-            charges = self._used() if await self._store.charges(self.job_id) else []
-        await self._write("failed", error=data, events=[told, _state("failed")], charges=charges)
+    async def write(self, change: JobChange) -> None:
+        """Change the row, and announce it, in one transaction; renews the lease.
 
-    async def _progress(self, progress: Progress) -> None:
-        if not self._pace.is_due(progress):
-            return
-        data = progress_words(progress)
-        event = NewEvent(type="render_progress", data={"jobId": self.job_id, **data})
-        await self._write(progress=data, events=[event])
-
-    async def _unit(self, unit: UnitResult) -> None:
-        row = self._held()
-        await self._write(
-            chunks=[chunk_of(row, unit)], charges=[] if self._minutes is None else self._minutes.unit(unit)
-        )
-        found = await self._purse.used_up(self._store, row.user_id, ("render",))
-        if found is not None and not unit.reused:
-            raise found.error()
-
-    async def _write(
-        self,
-        status: JobStatus | None = None,
-        *,
-        spec: dict[str, JsonValue] | None = None,
-        progress: dict[str, JsonValue] | None = None,
-        result: dict[str, JsonValue] | None = None,
-        error: dict[str, JsonValue] | None = None,
-        chunks: Sequence[ChunkRecord] = (),
-        events: Sequence[NewEvent] = (),
-        charges: Sequence[Move] = (),
-    ) -> None:
-        """Write the row with what changed, and what announces it, in one transaction; renews the lease."""
+        Raises:
+            Fenced: Somebody else has the row now.
+        """
         async with self._lock:
-            row = self._held()
-            at = now()
-            new = replace(
-                row,
-                status=status or row.status,
-                lease_until=None if status in OVER else at + self._lease,
-                spec=row.spec if spec is None else spec,
-                progress=row.progress if progress is None else progress,
-                result=row.result if result is None else result,
-                error=row.error if error is None else error,
-                updated_at=at,
+            new = change.of(self.row)
+            lease_until = None if change.status in OVER else new.updated_at + self._lease
+            new = replace(new, lease_until=lease_until)
+            events = [*change.events, *self._announced(change)]
+            writing = asyncio.ensure_future(
+                self._store.update_job(new, chunks=change.chunks, events=events, charges=change.charges)
             )
-            writing = asyncio.ensure_future(self._store.update_job(new, chunks=chunks, events=events, charges=charges))
             try:
                 await asyncio.shield(writing)
             except asyncio.CancelledError:
@@ -269,9 +235,13 @@ class StandaloneRender:
                 if writing.done() and not writing.cancelled() and writing.exception() is None:
                     self._row = new
 
-    def _held(self) -> JobRecord:
-        assert self._row is not None, "start() comes first"
-        return self._row
+    def _announced(self, change: JobChange) -> list[NewEvent]:
+        """Say what a stream without a session says besides: why the job failed, and that it is over."""
+        if change.status is None:
+            return []
+        failed = change.status == "failed" and change.error is not None
+        why = [NewEvent(type="error", data={"jobId": self.job_id, **(change.error or {})})] if failed else []
+        return [*why, _state(change.status)]
 
 
 def _state(status: JobStatus) -> NewEvent:

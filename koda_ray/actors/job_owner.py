@@ -1,0 +1,162 @@
+"""A render job and its owner: its charge, what is told of it, and the job itself, in one way for all of them.
+
+Whose a job is decides under which fence its row is written and what becomes of it when it is broken off, and that
+alone: a session writes it with the rest of what is its (`koda_ray.actors.session_jobs`), a page render by itself, under
+a lease (`koda_ray.actors.leased_job`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from koda_ray.actors.job_words import ProgressPace, chunk_of, progress_words, result_words, start_words
+from koda_ray.actors.spending import RenderMinutes
+from koda_ray.agent.purse import Purse
+from koda_ray.errors import Cancelled, KodaError
+from koda_ray.events import EventType, NewEvent
+from koda_ray.render.job import RenderJob
+from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
+from koda_ray.render.spec import RenderSpec
+from koda_ray.state.charges import ChargeRecord, Move, Refund
+from koda_ray.state.storage import Storage
+from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus, Store
+from koda_ray.types import now
+
+__all__ = ["JobChange", "JobFence", "JobOwner", "ended_by"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobChange:
+    """What becomes of a job, and what is written with it in one transaction; what is None stays as it is."""
+
+    status: JobStatus | None = None
+    spec: dict[str, JsonValue] | None = None
+    progress: dict[str, JsonValue] | None = None
+    result: dict[str, JsonValue] | None = None
+    error: dict[str, JsonValue] | None = None
+    chunks: Sequence[ChunkRecord] = ()
+    events: Sequence[NewEvent] = ()
+    charges: Sequence[Move] = ()
+
+    def of(self, row: JobRecord) -> JobRecord:
+        """Return the job as it is then."""
+        names = ("status", "spec", "progress", "result", "error")
+        said = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return replace(row, **said, updated_at=now())
+
+
+class JobFence(Protocol):
+    """Whoever may write a job's row, for as long as they may."""
+
+    @property
+    def row(self) -> JobRecord:
+        """The job as last written."""
+        ...
+
+    async def write(self, change: JobChange) -> None:
+        """Change the job. Raises Fenced where somebody else has it now."""
+        ...
+
+
+class JobOwner:
+    """Runs one render job, and tells of it.
+
+    Args:
+        fence: Writes its row.
+        spec: What is rendered.
+        store: Where accounts are.
+        purse: Who pays.
+        charges: What is known of its costs already.
+    """
+
+    def __init__(
+        self, fence: JobFence, spec: RenderSpec, *, store: Store, purse: Purse, charges: Sequence[ChargeRecord]
+    ) -> None:
+        self._fence = fence
+        self._spec = spec
+        self._store = store
+        self._purse = purse
+        self._pace = ProgressPace()
+        self.minutes = RenderMinutes(purse, job_id=fence.row.id, spec=spec, charges=charges)
+
+    async def begin(self) -> None:
+        """Say what will be made, and hold what it may cost.
+
+        Raises:
+            BudgetExceeded: There is not so much left; nothing was written.
+        """
+        began = self._event("render_start", start_words(self._spec))
+        await self._fence.write(JobChange(events=[began], charges=[self.minutes.begin()]))
+
+    async def run(
+        self, storage: Storage, executor: RenderExecutor, *, reference: str | None = None, urgent: bool = False
+    ) -> RenderResult:
+        """Render what was begun, or finish rendering it.
+
+        Args:
+            storage: Its bundle, and where the video goes.
+            executor: Who renders.
+            reference: As `RenderJob` takes it.
+            urgent: As `RenderJob` takes it.
+
+        Raises:
+            KodaError: What the job could not get over; `ended_by` says what becomes of its row.
+            BudgetExceeded: There is no time left for it; what is rendered stays.
+        """
+        row = self._fence.row
+        job = RenderJob(
+            self._spec,
+            storage=storage,
+            executor=executor,
+            job_id=row.id,
+            user_id=row.user_id,
+            on_progress=self.progress,
+            on_unit=self.unit,
+            reference=reference,
+            urgent=urgent,
+        )
+        result = await job.run()
+        done = result_words(result, self._spec)
+        await self._fence.write(
+            JobChange(
+                status="succeeded",
+                result=done,
+                progress={"percent": 100.0},
+                events=[self._event("render_complete", done)],
+                charges=[self.minutes.end()],
+            )
+        )
+        return result
+
+    async def progress(self, progress: Progress) -> None:
+        """Tell how far it is, now and then."""
+        if self._pace.is_due(progress):
+            data = progress_words(progress)
+            await self._fence.write(JobChange(progress=data, events=[self._event("render_progress", data)]))
+
+    async def unit(self, unit: UnitResult) -> None:
+        """Record and charge a unit that is stored.
+
+        Raises:
+            BudgetExceeded: There is nothing left for another.
+        """
+        row = self._fence.row
+        await self._fence.write(JobChange(chunks=[chunk_of(row, unit)], charges=self.minutes.unit(unit)))
+        found = await self._purse.used_up(self._store, row.user_id, ("render",))
+        if found is not None and not unit.reused:
+            raise found.error()
+
+    def _event(self, type: EventType, data: dict[str, JsonValue]) -> NewEvent:
+        return NewEvent(type=type, data={"jobId": self._fence.row.id, **data})
+
+
+def ended_by(error: KodaError, job_id: str, used: Sequence[Move]) -> JobChange:
+    """Say what becomes of a job that an error ended: one that was cancelled costs what it used, a failure nothing."""
+    said: dict[str, JsonValue] = {"code": error.code, "message": error.message}
+    if isinstance(error, Cancelled):
+        return JobChange(status="cancelled", error=said, charges=used)
+    return JobChange(status="failed", error=said, charges=[Refund(id=job_id, reason=error.code)])
