@@ -16,7 +16,7 @@ from benchmarks.cpu import tree_cpu_s
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
+from koda_ray.render.protocol import Captured, CaptureTask, Hear, JobContext, UnitResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
 from koda_ray.types import new_id
@@ -88,7 +88,9 @@ async def render_warm(executor: Watched, bundle: Bundle, spec: RenderSpec, targe
         storage = Storage(folder)
         await store_bundle(storage, USER, bundle)
         started = time.perf_counter()
-        result = await RenderJob(spec, storage=storage, executor=executor, job_id=new_id("job"), user_id=USER).run()
+        result = await RenderJob(
+            spec, JobContext(storage=storage, executor=executor, job_id=new_id("job"), user_id=USER)
+        ).run()
         ended = time.perf_counter()
         await storage.get_file(result.video_key, target)
     assert executor.begun is not None and executor.stored is not None

@@ -37,6 +37,7 @@ from koda_ray.render.protocol import (
     CaptureTask,
     Environment,
     Hear,
+    JobContext,
     JoinResult,
     JoinTask,
     ProbeReport,
@@ -135,7 +136,9 @@ async def _job(folder: Path, units: int, executor: Any) -> dict[str, float]:
     process = psutil.Process()
     before_mb = process.memory_info().rss / 2**20
     started, cpu = time.perf_counter(), time.process_time()
-    result = await RenderJob(spec, storage=storage, executor=executor, job_id="job-schedule", user_id=_USER).run()
+    result = await RenderJob(
+        spec, JobContext(storage=storage, executor=executor, job_id="job-schedule", user_id=_USER)
+    ).run()
     took, cpu = time.perf_counter() - started, time.process_time() - cpu
     if result.frame_count != units:
         raise SystemExit(f"{units} units became {result.frame_count} frames")

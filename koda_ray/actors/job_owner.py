@@ -19,7 +19,7 @@ from koda_ray.agent.purse import Purse
 from koda_ray.errors import Cancelled, KodaError
 from koda_ray.events import EventType, NewEvent
 from koda_ray.render.job import RenderJob
-from koda_ray.render.protocol import Progress, RenderExecutor, RenderResult, UnitResult
+from koda_ray.render.protocol import JobContext, Progress, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.charges import ChargeRecord, Move, Refund
 from koda_ray.state.storage import Storage
@@ -110,14 +110,10 @@ class JobOwner:
         row = self._fence.row
         job = RenderJob(
             self._spec,
-            storage=storage,
-            executor=executor,
-            job_id=row.id,
-            user_id=row.user_id,
+            JobContext(storage=storage, executor=executor, job_id=row.id, user_id=row.user_id, urgent=urgent),
             on_progress=self.progress,
             on_unit=self.unit,
             reference=reference,
-            urgent=urgent,
         )
         result = await job.run()
         done = result_words(result, self._spec)

@@ -29,7 +29,7 @@ from koda_ray.render.job import RenderJob
 from koda_ray.render.memory import MemoryLimit
 from koda_ray.render.options import JobOptions, PageContract, check_options, make_spec, needs_page
 from koda_ray.render.page_probe import probe_page
-from koda_ray.render.protocol import Progress, RenderResult
+from koda_ray.render.protocol import JobContext, Progress, RenderResult
 from koda_ray.render.rows import Row, name_rows
 from koda_ray.render.sounds import read_sounds
 from koda_ray.render.sources import Page, read_page
@@ -224,10 +224,7 @@ class Renderer:
         job_id = new_id("job")
         job = RenderJob(
             spec,
-            storage=self.storage,
-            executor=self._executor,
-            job_id=job_id,
-            user_id=_USER,
+            JobContext(storage=self.storage, executor=self._executor, job_id=job_id, user_id=_USER),
             on_progress=on_progress,
         )
         result = await job.run()

@@ -16,10 +16,9 @@ from koda_ray.errors import KodaError, RenderError
 from koda_ray.render.claims import Claims
 from koda_ray.render.plan import CostModel, next_units
 from koda_ray.render.progress import ProgressMeter
-from koda_ray.render.protocol import Captured, CaptureTask, Environment, Hear, RenderExecutor, UnitResult
+from koda_ray.render.protocol import Captured, CaptureTask, Environment, Hear, JobContext, UnitResult
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, grid_hash, plan_units, unit_hash
 from koda_ray.render.stored import read_unit
-from koda_ray.state.storage import Storage
 
 __all__ = ["SeekingFails", "UnitCollector", "breaks"]
 
@@ -41,15 +40,10 @@ class UnitCollector:
 
     Args:
         spec: The video.
-        storage: Where units are.
-        executor: Who captures.
-        environment: What it captures with.
-        job_id: For logs and claims.
-        user_id: Whose units they are.
+        context: What the job works with.
+        environment: What its executor captures with.
         meter: Hears how many frames are there.
         on_unit: Hears of each unit, found or made, once.
-        attempts: How often a unit is tried before its error ends the job.
-        urgent: Whether somebody waits for the video.
 
     Attributes:
         failures: What went wrong on the way, in words.
@@ -58,27 +52,21 @@ class UnitCollector:
     def __init__(
         self,
         spec: RenderSpec,
+        context: JobContext,
         *,
-        storage: Storage,
-        executor: RenderExecutor,
         environment: Environment,
-        job_id: str,
-        user_id: str,
         meter: ProgressMeter,
         on_unit: Callable[[UnitResult], Awaitable[None]] | None,
-        attempts: int,
-        urgent: bool = False,
     ) -> None:
         self._spec = spec
-        self._storage = storage
-        self._executor = executor
+        self._context = context
+        self._storage = context.storage
+        self._executor = context.executor
         self._environment = environment
-        self._job_id = job_id
-        self._user_id = user_id
+        self._job_id = context.job_id
+        self._user_id = context.user_id
         self._meter = meter
         self._on_unit = on_unit
-        self._attempts = attempts
-        self._urgent = urgent
         self._told: set[str] = set()
         self.failures: list[str] = []
 
@@ -127,7 +115,7 @@ class UnitCollector:
                     raise
                 if failing is not first:  # it was begun, and that was an attempt
                     tried[failing.index] = tried.get(failing.index, 0) + 1
-                elif attempt >= self._attempts:
+                elif attempt >= self._context.attempts:
                     raise _gave_up(error, first, attempt) from error
             else:
                 if left:
@@ -179,7 +167,7 @@ class UnitCollector:
             mode=mode,
             environment=self._environment.fingerprint,
             attempt=attempt,
-            urgent=self._urgent,
+            urgent=self._context.urgent,
         )
 
 

@@ -24,10 +24,10 @@ from koda_ray.render.progress import ProgressMeter
 from koda_ray.render.protocol import (
     Captured,
     Environment,
+    JobContext,
     JoinResult,
     JoinTask,
     Progress,
-    RenderExecutor,
     RenderResult,
     UnitResult,
 )
@@ -36,7 +36,7 @@ from koda_ray.render.retry import retried
 from koda_ray.render.reuse import made_before, note_made
 from koda_ray.render.spec import CaptureMode, RenderSpec, film_hash
 from koda_ray.render.stored import needs_replay, note_replay
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.state.storage import bundle_key
 
 __all__ = ["RenderJob"]
 
@@ -50,40 +50,29 @@ class RenderJob:
 
     Args:
         spec: The video.
-        storage: Where the bundle lies, and where units and the video go.
-        executor: Who does the work.
-        job_id: Names the video's objects.
-        user_id: Whose they are.
+        context: What the job works with.
         on_progress: Hears how far the job is, a few times a second at most.
         on_unit: Hears of each stored unit, found or made; for the job's chunk rows.
-        attempts: How often a unit or the join is tried before its error ends the job.
         reference: Key of another video of the same film, its preview; the report says how they compare.
-        urgent: Whether somebody waits for it, as for a preview: it overtakes what is not urgent.
     """
 
     def __init__(
         self,
         spec: RenderSpec,
+        context: JobContext,
         *,
-        storage: Storage,
-        executor: RenderExecutor,
-        job_id: str,
-        user_id: str,
         on_progress: Callable[[Progress], Awaitable[None]] | None = None,
         on_unit: Callable[[UnitResult], Awaitable[None]] | None = None,
-        attempts: int = 3,
         reference: str | None = None,
-        urgent: bool = False,
     ) -> None:
         self._spec = spec
-        self._storage = storage
-        self._executor = executor
-        self._job_id = job_id
-        self._user_id = user_id
+        self._context = context
+        self._storage = context.storage
+        self._executor = context.executor
+        self._job_id = context.job_id
+        self._user_id = context.user_id
         self._on_unit = on_unit
-        self._attempts = attempts
         self._reference = reference
-        self._urgent = urgent
         self._meter = ProgressMeter(spec.frame_count, on_progress)
 
     async def run(self) -> RenderResult:
@@ -117,16 +106,7 @@ class RenderJob:
 
     async def _make(self, environment: Environment, started: float) -> RenderResult:
         collector = UnitCollector(
-            self._spec,
-            storage=self._storage,
-            executor=self._executor,
-            environment=environment,
-            job_id=self._job_id,
-            user_id=self._user_id,
-            meter=self._meter,
-            on_unit=self._on_unit,
-            attempts=self._attempts,
-            urgent=self._urgent,
+            self._spec, self._context, environment=environment, meter=self._meter, on_unit=self._on_unit
         )
         known = await needs_replay(self._storage, self._user_id, self._spec.bundle)
         mode: CaptureMode = "replay" if known else "seek"
@@ -172,13 +152,13 @@ class RenderJob:
                 spec=self._spec,
                 units=tuple(units),
                 reference=self._reference,
-                urgent=self._urgent,
+                urgent=self._context.urgent,
             )
             try:
                 joined = await self._executor.join(task)
             except KodaError as error:
                 collector.failures.append(f"join, attempt {attempt}: {error.code}: {error.message}")
-                if not error.retryable or attempt >= self._attempts:
+                if not error.retryable or attempt >= self._context.attempts:
                     raise
                 attempt += 1
                 await asyncio.sleep(_RETRY_DELAY_S)

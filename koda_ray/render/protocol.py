@@ -20,6 +20,7 @@ __all__ = [
     "Captured",
     "Environment",
     "Hear",
+    "JobContext",
     "JoinResult",
     "JoinTask",
     "PageProblem",
@@ -223,6 +224,27 @@ class RenderResult:
 
 
 Hear = Callable[[Captured | UnitResult], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobContext:
+    """What a render job works with, whatever its video is.
+
+    Args:
+        storage: Where the bundle lies, and where units and the video go.
+        executor: Who does the work.
+        job_id: Names the video's objects.
+        user_id: Whose they are.
+        attempts: How often a unit or the join is tried before its error ends the job.
+        urgent: Whether somebody waits for it, as for a preview: it overtakes what is not urgent.
+    """
+
+    storage: Storage
+    executor: RenderExecutor
+    job_id: str
+    user_id: str
+    attempts: int = 3
+    urgent: bool = False
 
 
 class RenderExecutor(Protocol):

@@ -14,7 +14,7 @@ import sys
 import ray
 
 from koda_ray.render.job import RenderJob
-from koda_ray.render.protocol import Progress
+from koda_ray.render.protocol import JobContext, Progress
 from koda_ray.render.spec import RenderSpec
 from koda_ray.render.tasks import RayExecutor
 from koda_ray.state.storage import Storage
@@ -39,12 +39,8 @@ async def main() -> None:
 
     job = RenderJob(
         RenderSpec.from_json(json.loads(spec)),
-        storage=Storage(storage),
-        executor=RayExecutor(),
-        job_id="job_1",
-        user_id=USER,
+        JobContext(storage=Storage(storage), executor=RayExecutor(), job_id="job_1", user_id=USER, attempts=ATTEMPTS),
         on_progress=hear,
-        attempts=ATTEMPTS,
     )
     result = await job.run()
     units = result.report["units"]

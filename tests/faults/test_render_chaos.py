@@ -24,6 +24,7 @@ from ray.cluster_utils import Cluster
 from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.protocol import JobContext
 from koda_ray.render.spec import RenderSpec
 from koda_ray.resources import CHROMIUM_RESOURCE
 from koda_ray.serve import ray_folder
@@ -109,7 +110,7 @@ async def expected(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tu
     calm = Storage(str(tmp_path_factory.mktemp("calm")))
     spec = small(await put_page(calm, "plain"), duration_s=12.0 + 2 * KILLS, fps=30)
     async with LocalExecutor(workers=2) as executor:
-        result = await RenderJob(spec, storage=calm, executor=executor, job_id="job_1", user_id=USER).run()
+        result = await RenderJob(spec, JobContext(storage=calm, executor=executor, job_id="job_1", user_id=USER)).run()
     yield spec, result.frame_hash, str(result.report["sha256"])
 
 

@@ -19,6 +19,7 @@ from koda_ray.render.ffmpeg import run
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.mux import join_units
+from koda_ray.render.protocol import JobContext
 from koda_ray.render.quality import check_video, probe_video
 from koda_ray.render.spec import AudioTrack, RenderSpec, VideoFormat
 from koda_ray.state.storage import Storage
@@ -190,7 +191,9 @@ async def test_a_render_has_the_sound_of_its_bundle(storage: Storage) -> None:
     bundle = await put_page(storage, Bundle(files))
 
     async def render(spec: RenderSpec, executor: LocalExecutor, job_id: str) -> Path:
-        result = await RenderJob(spec, storage=storage, executor=executor, job_id=job_id, user_id=USER).run()
+        result = await RenderJob(
+            spec, JobContext(storage=storage, executor=executor, job_id=job_id, user_id=USER)
+        ).run()
         assert result.report["unitsReused"] == (0 if job_id == "job_1" else 1)
         path = storage.local_path(result.video_key)
         assert path is not None

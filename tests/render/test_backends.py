@@ -9,6 +9,7 @@ import pytest
 
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.protocol import JobContext
 from koda_ray.state.storage import Storage
 from tests.render.conftest import FULL, USER, put_page, small
 
@@ -23,7 +24,9 @@ async def test_the_full_browser_renders_the_same_video_each_time(storage: Storag
         for name in ("one", "two"):
             fresh = Storage(f"{storage.url}-{name}")
             spec = small(await put_page(fresh, "plain"), duration_s=2.6)
-            result = await RenderJob(spec, storage=fresh, executor=executor, job_id="job_1", user_id=USER).run()
+            result = await RenderJob(
+                spec, JobContext(storage=fresh, executor=executor, job_id="job_1", user_id=USER)
+            ).run()
             environment = result.report["environment"]
             assert isinstance(environment, dict)
             assert environment["backend"] == "screenshot"

@@ -25,7 +25,7 @@ from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.page import LoadedPage
-from koda_ray.render.protocol import Captured, CaptureTask, Hear, ProbeTask, UnitResult
+from koda_ray.render.protocol import Captured, CaptureTask, Hear, JobContext, ProbeTask, UnitResult
 from koda_ray.render.stored import read_unit
 from koda_ray.state.storage import Storage
 from tests import disks
@@ -104,7 +104,7 @@ async def lacking(storage: Storage) -> Missing:
     spec = small(await put_page(storage, "plain"))
     async with LocalExecutor(workers=1) as executor:
         with pytest.raises(Missing) as caught:
-            await RenderJob(spec, storage=storage, executor=executor, job_id="job_1", user_id=USER).run()
+            await RenderJob(spec, JobContext(storage=storage, executor=executor, job_id="job_1", user_id=USER)).run()
     return caught.value
 
 
@@ -158,7 +158,9 @@ async def test_a_full_storage_ends_the_job_and_leaves_no_half_unit(tiny_disk: Pa
     spec = small(await put_page(full, "plain"), duration_s=2.0, crf=0, width=640, height=360)
     async with LocalExecutor(workers=1) as executor:
         with pytest.raises(StorageError) as caught:
-            await RenderJob(spec, storage=full, executor=executor, job_id="job_1", user_id=USER, attempts=1).run()
+            await RenderJob(
+                spec, JobContext(storage=full, executor=executor, job_id="job_1", user_id=USER, attempts=1)
+            ).run()
     assert caught.value.code == "DISK_FULL"
     left = [key.removesuffix("/meta.json") for key in await full.list(f"users/{USER}") if key.endswith("/meta.json")]
     for key in [name.rpartition("/")[2] for name in left]:
@@ -284,11 +286,15 @@ async def test_a_killed_process_costs_one_attempt(storage: Storage, victim: str)
         units.append(unit)
 
     async with asyncio.timeout(60), Deadly(VICTIMS[victim]) as executor:
-        job = RenderJob(spec, storage=storage, executor=executor, job_id="job_1", user_id=USER, on_unit=keep)
+        job = RenderJob(
+            spec, JobContext(storage=storage, executor=executor, job_id="job_1", user_id=USER), on_unit=keep
+        )
         result = await job.run()
         calm = Storage(f"{storage.url}-calm")
         await put_page(calm, "plain")
-        expected = await RenderJob(spec, storage=calm, executor=executor, job_id="job_1", user_id=USER).run()
+        expected = await RenderJob(
+            spec, JobContext(storage=calm, executor=executor, job_id="job_1", user_id=USER)
+        ).run()
     assert executor.killed
     assert sorted(unit.attempts for unit in units) == [1, 2]
     assert len(list(result.report["failures"])) == 1  # type: ignore[arg-type]
@@ -298,6 +304,7 @@ async def test_a_killed_process_costs_one_attempt(storage: Storage, victim: str)
 WORKER = """
 import asyncio, sys
 from koda_ray.render.job import RenderJob
+from koda_ray.render.protocol import JobContext
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.stored import read_unit
 from koda_ray.state.storage import Storage
@@ -310,8 +317,8 @@ async def main():
         async def hear(progress):
             print("frames", progress.frames_done, flush=True)
         spec = small(sys.argv[2], duration_s=8.0, fps=15)
-        await RenderJob(spec, storage=Storage(sys.argv[1]), executor=executor, job_id="job_1", user_id=USER,
-                        on_unit=stored, on_progress=hear).run()
+        context = JobContext(storage=Storage(sys.argv[1]), executor=executor, job_id="job_1", user_id=USER)
+        await RenderJob(spec, context, on_unit=stored, on_progress=hear).run()
 
 asyncio.run(main())
 """
@@ -353,7 +360,7 @@ async def test_a_killed_worker_leaves_no_process_and_its_finished_units_stay(sto
     async with LocalExecutor(workers=2) as executor:
         spec = small(bundle, duration_s=8.0, fps=15)
         result = await RenderJob(
-            spec, storage=storage, executor=executor, job_id="job_1", user_id=USER, on_unit=keep
+            spec, JobContext(storage=storage, executor=executor, job_id="job_1", user_id=USER), on_unit=keep
         ).run()
     assert result.frame_count == 120
     assert set(captured).isdisjoint(stored)

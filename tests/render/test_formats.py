@@ -19,7 +19,7 @@ from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.mux import join_units
 from koda_ray.render.pictures import PictureUnit, join_pictures
-from koda_ray.render.protocol import RenderResult
+from koda_ray.render.protocol import JobContext, RenderResult
 from koda_ray.render.spec import RenderSpec, VideoFormat
 from koda_ray.state.storage import Storage
 from tests import disks
@@ -35,7 +35,7 @@ requestAnimationFrame(move);</script>"""
 
 
 async def render(spec: RenderSpec, storage: Storage, executor: LocalExecutor, job_id: str = "job_1") -> RenderResult:
-    return await RenderJob(spec, storage=storage, executor=executor, job_id=job_id, user_id=USER).run()
+    return await RenderJob(spec, JobContext(storage=storage, executor=executor, job_id=job_id, user_id=USER)).run()
 
 
 async def probe(path: Path) -> dict[str, Any]:

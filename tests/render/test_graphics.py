@@ -30,7 +30,7 @@ from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor, check_environment
 from koda_ray.render.mux import join_units
 from koda_ray.render.programs import find_browser
-from koda_ray.render.protocol import CaptureTask
+from koda_ray.render.protocol import CaptureTask, JobContext
 from koda_ray.render.quality import check_video
 from koda_ray.render.spec import plan_units
 from koda_ray.state.storage import Storage
@@ -328,7 +328,7 @@ async def test_a_job_reports_what_draws_or_ends_at_once(storage: Storage) -> Non
 
     async def render(executor: LocalExecutor) -> object:
         async with executor:
-            job = RenderJob(spec, storage=storage, executor=executor, job_id="job_1", user_id=USER)
+            job = RenderJob(spec, JobContext(storage=storage, executor=executor, job_id="job_1", user_id=USER))
             return (await job.run()).report["environment"]
 
     with pytest.raises(Missing, match="KODA_RENDER_GRAPHICS=gpu and no GPU can be used here: no /dev/dri"):

@@ -22,7 +22,7 @@ from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.page import LoadedPage, PageFacts
 from koda_ray.render.problems import MAX_PROBLEMS
-from koda_ray.render.protocol import ProbeTask
+from koda_ray.render.protocol import JobContext, ProbeTask
 from koda_ray.render.serving import ORIGIN
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, loaded, put_page, small, until
@@ -219,7 +219,7 @@ async def test_a_page_without_anything_is_white(browser: Browser) -> None:
 async def test_a_blank_page_is_no_video(local: LocalExecutor, storage: Storage) -> None:
     spec = small(await put_page(storage, "<!doctype html><body>"), duration_s=2.0)
     with pytest.raises(QualityRejected, match="every frame is the same picture"):
-        await RenderJob(spec, storage=storage, executor=local, job_id="job_1", user_id=USER).run()
+        await RenderJob(spec, JobContext(storage=storage, executor=local, job_id="job_1", user_id=USER)).run()
 
 
 ASKS = {

@@ -19,6 +19,7 @@ from koda_ray.render.protocol import (
     CaptureTask,
     Environment,
     Hear,
+    JobContext,
     JoinResult,
     JoinTask,
     ProbeReport,
@@ -75,10 +76,16 @@ class Between:
 
 
 async def render(
-    spec: RenderSpec, storage: Storage, executor: RenderExecutor, job_id: str = "job_1", **options: object
+    spec: RenderSpec,
+    storage: Storage,
+    executor: RenderExecutor,
+    job_id: str = "job_1",
+    *,
+    attempts: int = 3,
+    **heard: object,
 ) -> RenderResult:
-    job = RenderJob(spec, storage=storage, executor=executor, job_id=job_id, user_id=USER, **options)  # type: ignore[arg-type]
-    return await job.run()
+    context = JobContext(storage=storage, executor=executor, job_id=job_id, user_id=USER, attempts=attempts)
+    return await RenderJob(spec, context, **heard).run()  # type: ignore[arg-type]
 
 
 async def forget_videos(storage: Storage) -> None:

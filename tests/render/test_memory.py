@@ -19,7 +19,7 @@ from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.memory import PAGE_MEMORY, MemoryLimit, machine_bytes, tree_bytes
 from koda_ray.render.page import LoadedPage
-from koda_ray.render.protocol import CaptureTask, Hear, ProbeTask
+from koda_ray.render.protocol import CaptureTask, Hear, JobContext, ProbeTask
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
 
@@ -164,7 +164,8 @@ async def test_a_job_whose_page_uses_too_much_ends_at_once(storage: Storage) -> 
     bundle = await put_page(storage, html)
     async with Counting(2, CAP) as executor:
         job = RenderJob(
-            small(bundle, duration_s=6.0, moves=False), storage=storage, executor=executor, job_id="job_1", user_id=USER
+            small(bundle, duration_s=6.0, moves=False),
+            JobContext(storage=storage, executor=executor, job_id="job_1", user_id=USER),
         )
         with pytest.raises(PageError, match="may use 400 MiB") as caught:
             await job.run()
@@ -174,7 +175,9 @@ async def test_a_job_whose_page_uses_too_much_ends_at_once(storage: Storage) -> 
         assert "may use 400 MiB" in report.problems[-1].message
         # the executor is as good as new
         spec = small(await put_page(storage, "plain"))
-        result = await RenderJob(spec, storage=storage, executor=executor, job_id="job_2", user_id=USER).run()
+        result = await RenderJob(
+            spec, JobContext(storage=storage, executor=executor, job_id="job_2", user_id=USER)
+        ).run()
         assert result.frame_count == 10
 
 
@@ -186,7 +189,7 @@ async def test_a_browser_that_keeps_too_much_is_not_used_again(
     async def once(executor: LocalExecutor, job: str) -> set[int]:
         fresh = Storage(f"{storage.url}-{job}")
         spec = small(await put_page(fresh, "plain"))
-        await RenderJob(spec, storage=fresh, executor=executor, job_id=job, user_id=USER).run()
+        await RenderJob(spec, JobContext(storage=fresh, executor=executor, job_id=job, user_id=USER)).run()
         return {browser._process.pid for browser in executor._idle}
 
     async with LocalExecutor(workers=1) as executor:

@@ -28,6 +28,7 @@ from koda_ray.render.local import LocalExecutor
 from koda_ray.render.page import LoadedPage
 from koda_ray.render.pipe import Pipe
 from koda_ray.render.programs import find_browser
+from koda_ray.render.protocol import JobContext
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
 
@@ -142,7 +143,9 @@ async def test_a_video_says_what_its_frames_were(storage: Storage, monkeypatch: 
         to = Storage(f"{storage.url}-{folder}")
         await put_page(to, "plain")
         async with LocalExecutor(workers=1, graphics="software") as executor:
-            result = await RenderJob(spec, storage=to, executor=executor, job_id="job_1", user_id=USER).run()
+            result = await RenderJob(
+                spec, JobContext(storage=to, executor=executor, job_id="job_1", user_id=USER)
+            ).run()
         said = result.report["environment"]
         assert isinstance(said, dict)
         return result.frame_hash, str(said["graphics"]), str(said["fingerprint"])

@@ -13,6 +13,7 @@ import pytest
 from koda_ray.render.charts import bars, columns
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.protocol import JobContext
 from koda_ray.render.report import report_page
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage, report_key, report_page_key, sheet_key
@@ -90,7 +91,9 @@ async def test_a_render_leaves_its_report_beside_the_video(storage: Storage) -> 
     async with LocalExecutor(workers=1) as executor:
 
         async def render(spec: RenderSpec, job_id: str, **options: Any) -> dict[str, Any]:
-            job = RenderJob(spec, storage=storage, executor=executor, job_id=job_id, user_id=USER, **options)
+            job = RenderJob(
+                spec, JobContext(storage=storage, executor=executor, job_id=job_id, user_id=USER), **options
+            )
             return dict((await job.run()).report)
 
         await render(preview, "job_1")

@@ -21,7 +21,7 @@ from koda_ray.render.frames import Interposer
 from koda_ray.render.gpu import choose_graphics
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.protocol import CaptureTask, Hear, RenderResult
+from koda_ray.render.protocol import CaptureTask, Hear, JobContext, RenderResult
 from koda_ray.render.retry import retried
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
@@ -43,7 +43,7 @@ class Counting(LocalExecutor):
 
 
 async def render(spec: RenderSpec, storage: Storage, executor: LocalExecutor, job_id: str) -> RenderResult:
-    return await RenderJob(spec, storage=storage, executor=executor, job_id=job_id, user_id=USER).run()
+    return await RenderJob(spec, JobContext(storage=storage, executor=executor, job_id=job_id, user_id=USER)).run()
 
 
 @pytest.mark.full

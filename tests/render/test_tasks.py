@@ -16,7 +16,7 @@ from koda_ray.render import tasks
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.memory import PAGE_MEMORY, MemoryLimit
-from koda_ray.render.protocol import ProbeTask, Progress, UnitResult
+from koda_ray.render.protocol import JobContext, ProbeTask, Progress, UnitResult
 from koda_ray.render.tasks import RayExecutor
 from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
 from koda_ray.serve import ray_folder
@@ -72,7 +72,10 @@ async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_kil
                     process.kill()
 
     job = RenderJob(
-        spec, storage=storage, executor=cluster, job_id="job_1", user_id=USER, on_unit=keep, on_progress=kill
+        spec,
+        JobContext(storage=storage, executor=cluster, job_id="job_1", user_id=USER),
+        on_unit=keep,
+        on_progress=kill,
     )
     result = await job.run()
     assert killed
@@ -82,7 +85,7 @@ async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_kil
     assert "WORKER_LOST" in str(result.report["failures"])
     calm = Storage(f"{storage.url}-calm")
     await put_page(calm, "plain")
-    expected = await RenderJob(spec, storage=calm, executor=local, job_id="job_1", user_id=USER).run()
+    expected = await RenderJob(spec, JobContext(storage=calm, executor=local, job_id="job_1", user_id=USER)).run()
     assert (result.frame_hash, result.report["sha256"]) == (expected.frame_hash, expected.report["sha256"])
 
 
@@ -103,7 +106,9 @@ async def test_a_task_that_falls_silent_is_given_up_and_done_again(
 
     try:
         async with asyncio.timeout(300):
-            job = RenderJob(spec, storage=storage, executor=cluster, job_id="job_1", user_id=USER, on_progress=hold)
+            job = RenderJob(
+                spec, JobContext(storage=storage, executor=cluster, job_id="job_1", user_id=USER), on_progress=hold
+            )
             result = await job.run()
         assert result.frame_count == 600
         assert "its worker said nothing for 12 s" in str(result.report["failures"])
@@ -117,7 +122,7 @@ async def test_failures_arrive_as_what_they_are(cluster: RayExecutor, storage: S
     page = "<!doctype html><script>setTimeout(() => { throw new Error('lost the plot'); }, 150)</script>"
     spec = small(await put_page(storage, page))
     with pytest.raises(PageError, match="frame 2: Error: lost the plot") as caught:
-        await RenderJob(spec, storage=storage, executor=cluster, job_id="job_1", user_id=USER).run()
+        await RenderJob(spec, JobContext(storage=storage, executor=cluster, job_id="job_1", user_id=USER)).run()
     assert caught.value.context["frame"] == 2
     report = await cluster.probe(ProbeTask(storage=storage, user_id=USER, bundle=spec.bundle))
     assert [problem.message for problem in report.problems] == ["Error: lost the plot"]
@@ -132,7 +137,9 @@ async def test_cancelling_ends_the_browsers_of_the_tasks(cluster: RayExecutor, s
 
     before = mine("--user-data-dir")
     running = asyncio.create_task(
-        RenderJob(spec, storage=storage, executor=cluster, job_id="job_1", user_id=USER, on_progress=hear).run()
+        RenderJob(
+            spec, JobContext(storage=storage, executor=cluster, job_id="job_1", user_id=USER), on_progress=hear
+        ).run()
     )
     await until(lambda: frames and frames[-1] > 0, seconds=60)
     assert mine("--user-data-dir") > before
@@ -157,15 +164,17 @@ async def test_a_preview_overtakes_a_final(cluster: RayExecutor, storage: Storag
 
     before = mine("--user-data-dir")
     final = RenderJob(
-        small(bundle, duration_s=60.0, fps=60), storage=storage, executor=cluster, job_id="final", user_id=USER,
+        small(bundle, duration_s=60.0, fps=60),
+        JobContext(storage=storage, executor=cluster, job_id="final", user_id=USER),
         on_progress=hear,
-    )  # fmt: skip
+    )
     running = asyncio.create_task(final.run())
     await until(lambda: len(mine("ray::_capture")) == 2 and shown and shown[-1] > 0, seconds=60)
     preview = RenderJob(
-        small(bundle, duration_s=2.0, fps=15), storage=storage, executor=cluster, job_id="preview", user_id=USER,
-        on_unit=look, urgent=True,
-    )  # fmt: skip
+        small(bundle, duration_s=2.0, fps=15),
+        JobContext(storage=storage, executor=cluster, job_id="preview", user_id=USER, urgent=True),
+        on_unit=look,
+    )
     async with asyncio.timeout(300):
         assert (await preview.run()).frame_count == 30
     assert not running.done() and shown[-1] < 3600
@@ -194,7 +203,7 @@ async def test_another_environment_is_refused(cluster: RayExecutor, storage: Sto
             return replace(environment, fingerprint="of another machine")
 
     with pytest.raises(RenderError, match="of another machine"):
-        job = RenderJob(spec, storage=storage, executor=Stale(), job_id="job_1", user_id=USER, attempts=1)  # type: ignore[arg-type]
+        job = RenderJob(spec, JobContext(storage=storage, executor=Stale(), job_id="job_1", user_id=USER, attempts=1))  # type: ignore[arg-type]
         await job.run()
 
 
@@ -206,7 +215,7 @@ async def test_a_page_that_uses_too_much_on_ray_ends_with_words_and_not_with_its
     spec = small(await put_page(storage, html))
     executor = RayExecutor(memory=MemoryLimit(300))
     with pytest.raises(PageError, match="may use 300 MiB") as caught:
-        await RenderJob(spec, storage=storage, executor=executor, job_id="job_1", user_id=USER).run()
+        await RenderJob(spec, JobContext(storage=storage, executor=executor, job_id="job_1", user_id=USER)).run()
     assert caught.value.code == PAGE_MEMORY
 
 

@@ -9,7 +9,7 @@ import pytest
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.protocol import RenderResult, UnitResult
+from koda_ray.render.protocol import JobContext, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
 
@@ -30,7 +30,9 @@ async def render(bundle: Bundle, folder: Path, workers: int) -> tuple[RenderResu
         bundle=await store_bundle(storage, USER, bundle), duration_s=3.6, width=160, height=90, fps=10, crf=28
     )
     async with LocalExecutor(workers=workers) as executor:
-        job = RenderJob(spec, storage=storage, executor=executor, job_id="job_1", user_id=USER, on_unit=keep)
+        job = RenderJob(
+            spec, JobContext(storage=storage, executor=executor, job_id="job_1", user_id=USER), on_unit=keep
+        )
         result = await job.run()
     return result, [digest for _, unit in sorted(units.items()) for digest in unit.frame_hashes]
 
