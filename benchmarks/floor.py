@@ -18,7 +18,7 @@ from koda_ray.render.bundle import Bundle
 from koda_ray.render.capture import image_of
 from koda_ray.render.encode import unit_options
 from koda_ray.render.gpu import choose_graphics
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.programs import find_browser, find_program
 from koda_ray.render.spec import RenderSpec, Unit, plan_units
 
@@ -72,7 +72,7 @@ async def measure_floor(bundle: Bundle, spec: RenderSpec, folder: Path, *, worke
 
 
 async def _page(browser: Browser, bundle: Bundle, spec: RenderSpec) -> LoadedPage:
-    page = await LoadedPage.open(browser, bundle, width=spec.width, height=spec.height, entry=spec.entry)
+    page = await LoadedPage.open(browser, bundle, PageSetup(width=spec.width, height=spec.height, entry=spec.entry))
     await page.wait_ready(_READY_S)
     return page
 

@@ -26,7 +26,7 @@ from koda_ray.sandbox.service import REAP_GRACE_S, SandboxService
 from koda_ray.state.store import SandboxRecord, SessionRecord, Store
 from koda_ray.types import now
 
-__all__ = ["CHARGES_OPEN", "CLEAR_S", "PAUSE_MAX_S", "WAKES", "WAKE_S", "Janitor"]
+__all__ = ["CHARGES_OPEN", "CLEAR_S", "PAUSE_MAX_S", "WAKES", "WAKE_S", "Chores", "Janitor"]
 
 CLEAR_S = 60.0
 """Between two clearings, in seconds."""
@@ -51,19 +51,34 @@ class _Failures:
     not_before: float = 0.0
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chores:
+    """What a janitor has others do.
+
+    Args:
+        wake: Activates a session by id.
+        finish: Removes what a closed session left.
+        wake_render: Has a page render worked on, by its job's id, and says whether there was room for it.
+        sweep: Removes a little of what nobody has used for days.
+        own: Removes what people made for themselves that was never finished, or whose time is over.
+    """
+
+    wake: Callable[[str], Awaitable[None]]
+    finish: Callable[[SessionRecord], Awaitable[None]]
+    wake_render: Callable[[str], Awaitable[bool]] | None = None
+    sweep: Callable[[], Awaitable[object]] | None = None
+    own: Callable[[], Awaitable[list[str]]] | None = None
+
+
 class Janitor:
     """Looks after all sessions of a database.
 
     Args:
         store: The database.
-        wake: Activates a session by id.
-        wake_render: Has a page render worked on, by its job's id, and says whether there was room for it.
-        finish: Removes what a closed session left.
+        chores: What it has others do.
         sandboxes: Lists and destroys sandboxes.
         other_sandboxes: Finds the providers that make none any more, whose sandboxes may still be there.
         settings: Intervals.
-        sweep: Removes a little of what nobody has used for days.
-        own: Removes what people made for themselves that was never finished, or whose time is over.
         wake_s: How long waking one may take, in seconds.
     """
 
@@ -71,22 +86,14 @@ class Janitor:
         self,
         *,
         store: Store,
-        wake: Callable[[str], Awaitable[None]],
-        finish: Callable[[SessionRecord], Awaitable[None]],
+        chores: Chores,
         sandboxes: SandboxProvider,
         other_sandboxes: Callable[[], Awaitable[Sequence[SandboxProvider]]] | None = None,
         settings: Settings,
-        wake_render: Callable[[str], Awaitable[bool]] | None = None,
-        sweep: Callable[[], Awaitable[object]] | None = None,
-        own: Callable[[], Awaitable[list[str]]] | None = None,
         wake_s: float = WAKE_S,
     ) -> None:
         self._store = store
-        self._wake = wake
-        self._wake_render = wake_render
-        self._finish = finish
-        self._sweep = sweep
-        self._own = own
+        self._chores = chores
         self._sandboxes = sandboxes
         self._other_sandboxes = other_sandboxes
         self._settings = settings
@@ -131,11 +138,11 @@ class Janitor:
         """
         found = await self._store.owed(now(), limit=_OWED_AT_ONCE)
         owed: list[tuple[str, Callable[[str], Awaitable[object]]]]
-        owed = [(work.id, self._wake) for work in found if work.kind == "session"]
-        if self._wake_render is not None:
+        owed = [(work.id, self._chores.wake) for work in found if work.kind == "session"]
+        if self._chores.wake_render is not None:
             # the longest waiting first, and no more than could be begun
             renders = [work.id for work in found if work.kind == "job"][:WAKES]
-            owed += [(job_id, self._wake_render) for job_id in renders]
+            owed += [(job_id, self._chores.wake_render) for job_id in renders]
         forgotten = asyncio.get_running_loop().time() - 2 * PAUSE_MAX_S
         self._failures = {name: found for name, found in self._failures.items() if found.not_before > forgotten}
         return [work_id for work_id, wake in owed if self._begin(work_id, wake)]
@@ -150,7 +157,7 @@ class Janitor:
         return True
 
     async def _wake_one(self, work_id: str, wake: Callable[[str], Awaitable[object]]) -> None:
-        kind = "job_id" if wake is self._wake_render else "session_id"
+        kind = "job_id" if wake is self._chores.wake_render else "session_id"
         try:
             async with self._free, asyncio.timeout(self._wake_s):
                 woken = await wake(work_id)
@@ -178,16 +185,16 @@ class Janitor:
             The ids of the sandboxes that were destroyed, and of people's images that were never finished.
         """
         for closed in await self._store.closed_sessions():
-            await _logged(self._finish(closed), "finish a deletion", session_id=closed.id)
-        gone = [] if self._own is None else await _logged(self._own(), "clear what people made") or []
+            await _logged(self._chores.finish(closed), "finish a deletion", session_id=closed.id)
+        gone = [] if self._chores.own is None else await _logged(self._chores.own(), "clear what people made") or []
         gone += await _logged(self._reap(), "clear sandboxes") or []
         # what render workers that were killed left on this machine; elsewhere the next render clears it away
         await _logged(asyncio.to_thread(sweep_dead_folders), "clear temporary folders")
         await _logged(asyncio.to_thread(clear_left), "remove what was left of images")
         await self._store.prune_events(now() - EPHEMERAL_KEPT)
         await self._store.close_charges(now() - CHARGES_OPEN)
-        if self._sweep is not None:
-            await _logged(self._sweep(), "sweep storage")
+        if self._chores.sweep is not None:
+            await _logged(self._chores.sweep(), "sweep storage")
         return gone
 
     async def _reap(self) -> list[str]:
@@ -244,7 +251,7 @@ class Janitor:
             return False
         asleep = session.lease_until is None or session.lease_until < now()
         if asleep and session.owes is None:
-            self._begin(session.id, self._wake)
+            self._begin(session.id, self._chores.wake)
         return True
 
     async def _owner(self, session_id: str | None, sandbox_id: str) -> SessionRecord | None:

@@ -45,7 +45,7 @@ class _JanitorHost(Frugal):
         self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        from koda_ray.actors.janitor import Janitor
+        from koda_ray.actors.janitor import Chores, Janitor
         from koda_ray.actors.parts import open_store, sandbox_provider
         from koda_ray.actors.sweep import Sweep
         from koda_ray.sandbox.providers import Providers
@@ -79,14 +79,16 @@ class _JanitorHost(Frugal):
         )
         janitor = Janitor(
             store=store,
-            wake=directory.wake,
-            wake_render=directory.wake_render,
-            finish=directory.finish,
             sandboxes=sandboxes,
             other_sandboxes=other_sandboxes,
             settings=settings,
-            sweep=sweep.step,
-            own=lambda: clear_own(store, providers),
+            chores=Chores(
+                wake=directory.wake,
+                wake_render=directory.wake_render,
+                finish=directory.finish,
+                sweep=sweep.step,
+                own=lambda: clear_own(store, providers),
+            ),
         )
         await janitor.run()
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Self, TypeAlias, TypeVar
+from typing import Self, TypeAlias, TypedDict, TypeVar, Unpack
 
 import httpx
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -41,6 +41,16 @@ _STATUSES: dict[int, type[KodaError]] = {
 }
 M = TypeVar("M", bound=BaseModel)
 Params: TypeAlias = Mapping[str, str | list[str]]
+
+
+class _Parts(TypedDict, total=False):
+    """What a request may have, as `httpx.AsyncClient.request` takes it."""
+
+    json: dict[str, JsonValue] | None
+    params: Params | None
+    headers: Mapping[str, str] | None
+    files: Mapping[str, tuple[str, bytes, str]] | None
+    data: Mapping[str, str] | None
 
 
 class Unreachable(KodaError):
@@ -191,19 +201,13 @@ class Transport:
         path: str,
         *,
         attempts: int = ATTEMPTS,
-        json: dict[str, JsonValue] | None = None,
-        params: Params | None = None,
-        headers: Mapping[str, str] | None = None,
-        files: Mapping[str, tuple[str, bytes, str]] | None = None,
-        data: Mapping[str, str] | None = None,
+        **parts: Unpack[_Parts],
     ) -> httpx.Response:
         attempt = 0
         while True:
             attempt += 1
             try:
-                response = await self._http.request(
-                    method, path, json=json, params=params, headers=headers, files=files, data=data
-                )
+                response = await self._http.request(method, path, **parts)
             except httpx.TransportError as error:
                 if attempt >= attempts:
                     raise self._unreachable(error) from error

@@ -28,7 +28,7 @@ from koda_ray.render.programs import check_programs
 from koda_ray.serve import runfile
 from koda_ray.types import NodeState, RenderOptions, SessionOptions, SessionPermissions, now
 
-__all__ = ["Faces", "NewJob", "create", "fetch", "require_server", "take_up", "with_server"]
+__all__ = ["Faces", "JobPlace", "NewJob", "create", "fetch", "require_server", "take_up", "with_server"]
 
 _REPLAY_S = 10.0
 
@@ -43,6 +43,23 @@ class NewJob:
     render: RenderOptions | None = None
     assets: tuple[Path, ...] = ()
     permissions: SessionPermissions = field(default_factory=SessionPermissions)
+
+
+@dataclass(frozen=True)
+class JobPlace:
+    """Where a job is done, and where what comes of it is saved.
+
+    Args:
+        server: The address to use; else the one that runs here.
+        out: Where to save it; else its usual folder.
+        may_start: Start a server where none runs.
+        saves: Save what there is when it stops, which ``out`` does anyway.
+    """
+
+    server: str | None
+    out: Path | None
+    may_start: bool = True
+    saves: bool = True
 
 
 @dataclass(frozen=True)
@@ -114,61 +131,48 @@ def with_server(faces: Faces, server: str | None, *, keep: bool = False) -> Gene
                 own.stop()
 
 
-def create(job: NewJob, faces: Faces, *, server: str | None, out: Path | None) -> None:
+def create(job: NewJob, faces: Faces, place: JobPlace) -> None:
     """Do a whole job; raises Left with the status to end with.
 
     Raises:
         Missing: A program is not installed, and the server of our own would need it at the very end.
     """
-    check_folder(out)
-    if running_url(server) is None and (settings := Settings()).ray_address is None:
+    check_folder(place.out)
+    if running_url(place.server) is None and (settings := Settings()).ray_address is None:
         check_programs(settings.chromium_path)
-    with with_server(faces, server) as (url, own):
+    with with_server(faces, place.server) as (url, own):
         followed = _Followed(faces, own=own)
         with followed.said_on_interrupt():
             asyncio.run(followed.create(url, job))
-            asyncio.run(followed.end(url, out))
+            asyncio.run(followed.end(url, place.out))
 
 
-def take_up(
-    session_id: str,
-    faces: Faces,
-    *,
-    server: str | None,
-    out: Path | None,
-    words: str | None = None,
-    retry: bool = False,
-    may_start: bool = True,
-    saves: bool = True,
-) -> None:
+def take_up(session_id: str, faces: Faces, place: JobPlace, *, words: str | None = None, retry: bool = False) -> None:
     """Go on with a session: follow it, decide, and save what comes of it; raises Left with the status to end with.
 
     Args:
         session_id: The session.
         faces: How to show it and who decides.
-        server: The address to use; else the one that runs here.
-        out: Where to save it; else its usual folder.
+        place: Where it is done.
         words: Something to say to it first.
         retry: Try again what failed.
-        may_start: Start a server where none runs.
-        saves: Save what there is when it stops, which ``out`` does anyway.
     """
-    if saves or out is not None:
-        check_folder(out)
-    if not may_start:
-        server = require_server(server)
+    saves = place.saves or place.out is not None
+    if saves:
+        check_folder(place.out)
+    server = place.server if place.may_start else require_server(place.server)
     with with_server(faces, server) as (url, own):
         followed = _Followed(faces, own=own)
         with followed.said_on_interrupt():
             asyncio.run(followed.take_up(url, session_id, words=words, retry=retry))
-            asyncio.run(followed.end(url, out, saves=saves or out is not None))
+            asyncio.run(followed.end(url, place.out, saves=saves))
 
 
-def fetch(session_id: str, faces: Faces, *, server: str | None, out: Path | None) -> None:
+def fetch(session_id: str, faces: Faces, place: JobPlace) -> None:
     """Save what a session has made so far and leave it as it is; raises Left where there is nothing yet."""
-    check_folder(out)
-    with with_server(faces, server) as (url, _):
-        asyncio.run(_fetch(session_id, faces, url, out))
+    check_folder(place.out)
+    with with_server(faces, place.server) as (url, _):
+        asyncio.run(_fetch(session_id, faces, url, place.out))
 
 
 async def _fetch(session_id: str, faces: Faces, url: str, out: Path | None) -> None:

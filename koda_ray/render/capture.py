@@ -26,7 +26,7 @@ from koda_ray.render.frames import suits_raw
 from koda_ray.render.graphics import Graphics
 from koda_ray.render.isolation import WorkFolder
 from koda_ray.render.matroska import ImageKind
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.plan import run_of
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
@@ -129,13 +129,15 @@ class _Capture:
         self._page = page = await LoadedPage.open(
             self._browser,
             self._bundle,
-            width=spec.width,
-            height=spec.height,
-            scale=spec.scale,
-            seed=spec.seed,
-            entry=spec.entry,
-            props=spec.props,
-            transparent=spec.alpha,
+            PageSetup(
+                width=spec.width,
+                height=spec.height,
+                scale=spec.scale,
+                seed=spec.seed,
+                entry=spec.entry,
+                props=spec.props,
+                transparent=spec.alpha,
+            ),
         )
         await page.wait_ready(spec.ready_timeout_s)
         self._ready_ms = _ms_since(started)

@@ -22,7 +22,7 @@ from koda_ray.render.bundle import Bundle
 from koda_ray.render.frames import RAW_QUALITY, Interposer, interposer_digest, interposer_source
 from koda_ray.render.graphics import Graphics
 from koda_ray.render.isolation import own_folder
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 
 __all__ = ["find_interposer"]
 
@@ -127,7 +127,7 @@ async def _try(binary: Path, graphics: Graphics) -> str:
     )
     bundle = Bundle({"index.html": page.encode()})
     async with await Browser.launch(chromium_path=binary, graphics=graphics, timeout_s=_TRY_S) as browser:
-        shown = await LoadedPage.open(browser, bundle, width=_SIDE, height=_SIDE)
+        shown = await LoadedPage.open(browser, bundle, PageSetup(width=_SIDE, height=_SIDE))
         await shown.wait_ready(_TRY_S)
         await shown.go(0, Fraction(30))
         assert browser.frames is not None

@@ -28,7 +28,7 @@ from koda_ray.render.matroska import ImageKind
 from koda_ray.render.problems import Problems, clean
 from koda_ray.render.serving import ORIGIN, BundleServer
 
-__all__ = ["CAPTURE_VERSION", "LoadedPage", "PageFacts"]
+__all__ = ["CAPTURE_VERSION", "LoadedPage", "PageFacts", "PageSetup"]
 
 CAPTURE_VERSION = "9"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
@@ -69,6 +69,29 @@ class PageFacts:
     height: float | None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PageSetup:
+    """Which of a bundle's pages is shown, and how.
+
+    Args:
+        width: The viewport's width in CSS pixels.
+        height: The viewport's height in CSS pixels.
+        seed: Seed of the page's random numbers.
+        entry: The page's path in the bundle.
+        scale: Device pixels per CSS pixel; the picture is the viewport times this.
+        props: JSON that the page finds as ``window.__kodaProps``.
+        transparent: Whether what the page does not paint stays transparent, instead of white.
+    """
+
+    width: int
+    height: int
+    seed: int = 1
+    entry: str = "index.html"
+    scale: float = 1.0
+    props: str = "{}"
+    transparent: bool = False
+
+
 class LoadedPage:
     """One loaded page. Make it with `open`, then `wait_ready`, then `go` and `picture` in order of time.
 
@@ -106,40 +129,27 @@ class LoadedPage:
         cls,
         browser: Browser,
         bundle: Bundle,
-        *,
-        width: int,
-        height: int,
-        seed: int = 1,
-        entry: str = "index.html",
-        scale: float = 1.0,
-        props: str = "{}",
-        transparent: bool = False,
+        setup: PageSetup,
     ) -> LoadedPage:
         """Start to load a bundle's page in a target of its own.
 
         Args:
             browser: Where.
             bundle: The files.
-            width: The viewport's width in CSS pixels.
-            height: The viewport's height in CSS pixels.
-            seed: Seed of the page's random numbers.
-            entry: The page's path in the bundle.
-            scale: Device pixels per CSS pixel; the picture is the viewport times this.
-            props: JSON that the page finds as ``window.__kodaProps``.
-            transparent: Whether what the page does not paint stays transparent, instead of white.
+            setup: Which page, and how it is shown.
 
         Raises:
             InvalidInput: The bundle has no such page.
             BrowserCrashed: The browser ended, or does not answer.
         """
-        if entry not in bundle.files:
-            raise InvalidInput(f"the bundle has no {entry!r}: it has {', '.join(sorted(bundle.files)[:5])}")
+        if setup.entry not in bundle.files:
+            raise InvalidInput(f"the bundle has no {setup.entry!r}: it has {', '.join(sorted(bundle.files)[:5])}")
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
-                target = await browser.new_target(width, height, scale=scale)
+                target = await browser.new_target(setup.width, setup.height, scale=setup.scale)
                 self = cls(browser, target, bundle)
                 try:
-                    await self._load(seed=seed, entry=entry, props=props, transparent=transparent)
+                    await self._load(setup)
                 except BaseException:
                     await self.close()
                     raise
@@ -147,7 +157,7 @@ class LoadedPage:
             raise BrowserCrashed(f"the page was not opened in {OPEN_TIMEOUT_S:g} s") from None
         return self
 
-    async def _load(self, *, seed: int, entry: str, props: str, transparent: bool) -> None:
+    async def _load(self, setup: PageSetup) -> None:
         session = self._session
         session.on("Runtime.exceptionThrown", self.problems.on_exception)
         session.on("Runtime.consoleAPICalled", self.problems.on_console)
@@ -155,25 +165,25 @@ class LoadedPage:
         session.on("Page.frameNavigated", self._on_navigated)
         session.on("Page.javascriptDialogOpening", self._on_dialog)
         session.on("Target.detachedFromTarget", self._on_worker_gone)
-        self._worker_source = worker_clock(seed)
+        self._worker_source = worker_clock(setup.seed)
         moved = Moved(drawings=self._draws, pictures=self._moves and self._browser.kind == "full")
-        self._background = _CLEAR if transparent else _WHITE
-        if transparent:
+        self._background = _CLEAR if setup.transparent else _WHITE
+        if setup.transparent:
             await session.send(_BACKGROUND, {"color": self._background})
         # sent together: the browser takes them in order
         for call in [
             session.post("Runtime.enable"),
             session.post("Log.enable"),
             session.post("Page.enable"),
-            session.post(_INJECT, {"source": page_clock(seed, props, moved)}),
+            session.post(_INJECT, {"source": page_clock(setup.seed, setup.props, moved)}),
         ]:
             await call
         if self._sandboxes:  # a world of its own in each frame takes as long as a tenth of a page's start
-            await session.send(_INJECT, {"source": unscripted_clock(seed, moved), "worldName": _WORLD})
+            await session.send(_INJECT, {"source": unscripted_clock(setup.seed, moved), "worldName": _WORLD})
         self._server.attach(session)
         session.on("Target.attachedToTarget", self._on_worker)
         await session.send("Target.setAutoAttach", _WORKERS)
-        url = f"{ORIGIN}/{quote(entry)}?export=1"
+        url = f"{ORIGIN}/{quote(setup.entry)}?export=1"
         self._main_frame = str((await session.send("Page.navigate", {"url": url})).get("frameId"))
 
     @property

@@ -12,7 +12,7 @@ from koda_ray.errors import PageError, PageNotReady
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.memory import PAGE_MEMORY
-from koda_ray.render.page import LoadedPage, PageFacts
+from koda_ray.render.page import LoadedPage, PageFacts, PageSetup
 from koda_ray.render.protocol import ProbeReport, ProbeTask
 from koda_ray.render.spec import MAX_DURATION_S
 
@@ -38,7 +38,9 @@ async def probe_page(task: ProbeTask, browser: Browser, bundle: Bundle) -> Probe
         BrowserCrashed: The browser ended, which says nothing about the page.
     """
     page = await LoadedPage.open(
-        browser, bundle, width=task.width, height=task.height, entry=task.entry, seed=task.seed, props=task.props
+        browser,
+        bundle,
+        PageSetup(width=task.width, height=task.height, entry=task.entry, seed=task.seed, props=task.props),
     )
     facts: PageFacts | None = None
     pictures: set[str] = set()

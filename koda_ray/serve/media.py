@@ -20,7 +20,7 @@ from fastapi.responses import StreamingResponse
 from koda_ray.serve.problem import problem_response
 from koda_ray.state.storage import Storage
 
-__all__ = ["ByteRange", "ascii_name", "blob_response", "parse_range"]
+__all__ = ["ByteRange", "Representation", "ascii_name", "blob_response", "parse_range"]
 
 _BLOCK_BYTES = 256 * 1024
 _REMOTE_BLOCK_BYTES = 2 * 1024 * 1024
@@ -69,31 +69,43 @@ def _number(digits: str) -> int:
     return int(digits or "0") if len(digits) <= _DIGITS else 10**_DIGITS
 
 
-async def blob_response(
-    request: Request, storage: Storage, key: str, *, media_type: str, etag: str, filename: str, download: bool = False
-) -> Response:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Representation:
+    """What a stored object is sent as.
+
+    Args:
+        media_type: Its type.
+        etag: Its validator, without quotes: anything that changes with the object.
+        filename: The name to save it under, ASCII.
+        download: Whether a browser should save it rather than show it.
+    """
+
+    media_type: str
+    etag: str
+    filename: str
+    download: bool = False
+
+
+async def blob_response(request: Request, storage: Storage, key: str, shown: Representation) -> Response:
     """Answer GET or HEAD for a stored object.
 
     Args:
         request: What was asked: method, ``Range``, ``If-Range`` and ``If-None-Match``.
         storage: Where the object is.
         key: Its key.
-        media_type: Its type.
-        etag: Its validator, without quotes: anything that changes with the object.
-        filename: The name to save it under, ASCII.
-        download: Whether a browser should save it rather than show it.
+        shown: What it is sent as.
 
     Raises:
         NotFound: There is no such object.
         StorageError: It could not be read.
     """
     size = await storage.size(key)
-    tag = f'"{etag}"'
+    tag = f'"{shown.etag}"'
     headers = {
         "ETag": tag,
         "Accept-Ranges": "bytes",
         "Cache-Control": "private, max-age=0, must-revalidate",
-        "Content-Disposition": f'{"attachment" if download else "inline"}; filename="{filename}"',
+        "Content-Disposition": f'{"attachment" if shown.download else "inline"}; filename="{shown.filename}"',
         "X-Content-Type-Options": "nosniff",
     }
     if _matches(request.headers.get("if-none-match"), tag):
@@ -117,8 +129,10 @@ async def blob_response(
     span = span or ByteRange(0, size)
     headers["Content-Length"] = str(span.stop - span.start)
     if request.method == "HEAD":
-        return Response(status_code=status, headers=headers, media_type=media_type)
-    return StreamingResponse(_read(storage, key, span), status_code=status, headers=headers, media_type=media_type)
+        return Response(status_code=status, headers=headers, media_type=shown.media_type)
+    return StreamingResponse(
+        _read(storage, key, span), status_code=status, headers=headers, media_type=shown.media_type
+    )
 
 
 def _matches(header: str | None, tag: str) -> bool:

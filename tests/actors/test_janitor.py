@@ -14,7 +14,7 @@ from typing import Literal
 
 import pytest
 
-from koda_ray.actors.janitor import WAKES, Janitor
+from koda_ray.actors.janitor import WAKES, Chores, Janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.removal import Removal
 from koda_ray.actors.sweep import Sweep
@@ -66,15 +66,13 @@ class House:
     ) -> Janitor:
         made = Janitor(
             store=self.store,
-            wake=wake or self.wake,
-            wake_render=wake_render,
-            finish=self.removal.finish,
             sandboxes=self.sandboxes,
             other_sandboxes=others,
             settings=self.settings,
-            sweep=sweep,
-            own=own,
             wake_s=wake_s,
+            chores=Chores(
+                wake=wake or self.wake, wake_render=wake_render, finish=self.removal.finish, sweep=sweep, own=own
+            ),
         )
         self._janitors.append(made)
         return made

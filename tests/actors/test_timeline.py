@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from koda_ray.actors.janitor import Janitor
+from koda_ray.actors.janitor import Chores, Janitor
 from koda_ray.actors.removal import Removal
 from koda_ray.actors.session import Session
 from koda_ray.actors.timeline import fork_session
@@ -291,7 +291,10 @@ async def test_killed_on_the_way_back_a_session_is_there_or_was_never_on_its_way
         await session.close()
     assert {False, True} == set(happened)
     janitor = Janitor(
-        store=studio.store, wake=_nobody, finish=_nobody, sandboxes=studio.sandboxes, settings=studio.settings
+        store=studio.store,
+        sandboxes=studio.sandboxes,
+        settings=studio.settings,
+        chores=Chores(wake=_nobody, finish=_nobody),
     )
     await janitor.clear()
     assert await studio.sandboxes.list() == []

@@ -16,7 +16,7 @@ from PIL import Image
 from koda_ray.errors import PageError
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -42,7 +42,7 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 async def opened(browser: Browser, html: str, **files: str | bytes) -> LoadedPage:
     content = {name: data.encode() if isinstance(data, str) else data for name, data in files.items()}
     bundle = Bundle({"index.html": html.encode(), **content})
-    page = await LoadedPage.open(browser, bundle, width=64, height=48)
+    page = await LoadedPage.open(browser, bundle, PageSetup(width=64, height=48))
     await page.wait_ready(20)
     return page
 

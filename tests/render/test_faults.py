@@ -24,7 +24,7 @@ from koda_ray.render.environment import read_environment
 from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, JobContext, ProbeTask, UnitResult
 from koda_ray.render.stored import read_unit
 from koda_ray.state.storage import Storage
@@ -242,7 +242,7 @@ async def test_a_page_whose_process_ends_while_it_is_opened_is_not_waited_for(
     monkeypatch.setattr(BrowserConnection, "post", post)
     async with await Browser.launch(chromium_path=binary) as browser:
         said = 0
-        await LoadedPage.open(browser, bundle, width=160, height=90)
+        await LoadedPage.open(browser, bundle, PageSetup(width=160, height=90))
         calls = said
     assert calls > 5
     crashes = 0
@@ -251,7 +251,7 @@ async def test_a_page_whose_process_ends_while_it_is_opened_is_not_waited_for(
         async with await Browser.launch(chromium_path=binary) as browser, asyncio.timeout(120):
             said, last = 0, at
             try:  # what was killed was perhaps not of use yet, and was replaced
-                await (await LoadedPage.open(browser, bundle, width=160, height=90)).wait_ready(60)
+                await (await LoadedPage.open(browser, bundle, PageSetup(width=160, height=90))).wait_ready(60)
             except BrowserCrashed as error:
                 crashes += "the page's process ended" in error.message
         assert said >= at
@@ -267,7 +267,7 @@ async def test_a_page_that_nobody_opens_is_given_up(monkeypatch: pytest.MonkeyPa
         main.suspend()
         try:
             with pytest.raises(BrowserCrashed, match=r"not opened in 0\.5 s"):
-                await LoadedPage.open(browser, read_folder(PAGES / "plain"), width=160, height=90)
+                await LoadedPage.open(browser, read_folder(PAGES / "plain"), PageSetup(width=160, height=90))
         finally:
             main.resume()
 

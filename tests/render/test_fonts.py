@@ -13,7 +13,7 @@ from PIL import Image
 from koda_ray.render import serving
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 from tests.render.reference.scenes import template_file
 
 pytestmark = [
@@ -57,7 +57,7 @@ def late(monkeypatch: pytest.MonkeyPatch, late_s: float) -> None:
 
 async def opened(browser: Browser, html: str) -> LoadedPage:
     files = {"index.html": html.encode(), FONT: await asyncio.to_thread(template_file, FONT)}
-    page = await LoadedPage.open(browser, Bundle(files), width=320, height=100)
+    page = await LoadedPage.open(browser, Bundle(files), PageSetup(width=320, height=100))
     await page.wait_ready(30)
     return page
 

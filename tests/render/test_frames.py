@@ -13,7 +13,7 @@ from PIL import Image
 from koda_ray.errors import PageError
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -55,7 +55,9 @@ KINDS = {
 
 async def opened(either: Browser, body: str) -> LoadedPage:
     text = STYLE + body.replace("{TEXT}", TEXT).replace("{DATA}", quote(INNER))
-    page = await LoadedPage.open(either, Bundle({"index.html": text.encode(), **FILES}), width=110, height=40)
+    page = await LoadedPage.open(
+        either, Bundle({"index.html": text.encode(), **FILES}), PageSetup(width=110, height=40)
+    )
     await page.wait_ready(20)
     return page
 

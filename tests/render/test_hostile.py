@@ -20,7 +20,7 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import LoadedPage, PageFacts
+from koda_ray.render.page import LoadedPage, PageFacts, PageSetup
 from koda_ray.render.problems import MAX_PROBLEMS
 from koda_ray.render.protocol import JobContext, ProbeTask
 from koda_ray.render.serving import ORIGIN
@@ -62,7 +62,7 @@ async def opened(
 ) -> AsyncIterator[tuple[LoadedPage, PageFacts]]:
     """A ready page of this text, with another beside it; one that hangs is given ``ready_s``, once it is loaded."""
     bundle = Bundle({"index.html": html.encode(), "other.html": b"<p>other"})
-    page = await LoadedPage.open(browser, bundle, width=160, height=90)
+    page = await LoadedPage.open(browser, bundle, PageSetup(width=160, height=90))
     try:
         if ready_s is not None:
             await loaded(page)

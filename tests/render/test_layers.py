@@ -10,7 +10,7 @@ from PIL import Image
 
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 
 pytestmark = pytest.mark.full
 
@@ -31,7 +31,9 @@ LAYERS = """<!doctype html><body><style>
 
 
 async def picture(browser: Browser, props: str) -> np.ndarray:
-    page = await LoadedPage.open(browser, Bundle({"index.html": LAYERS.encode()}), width=1920, height=1080, props=props)
+    page = await LoadedPage.open(
+        browser, Bundle({"index.html": LAYERS.encode()}), PageSetup(width=1920, height=1080, props=props)
+    )
     await page.wait_ready(60)
     await page.go(0, 60)
     image = Image.open(io.BytesIO(await page.picture(image="png"))).convert("RGB")

@@ -18,7 +18,7 @@ from koda_ray.render.bundle import Bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.memory import PAGE_MEMORY, MemoryLimit, machine_bytes, tree_bytes
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.protocol import CaptureTask, Hear, JobContext, ProbeTask
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
@@ -134,7 +134,9 @@ async def test_a_page_that_allocates_without_end_is_ended(how: str) -> None:
         with pytest.raises(
             PageError, match=r"the page used \d.* and may use 400 MiB.* KODA_RENDER_MEMORY_MB"
         ) as caught:
-            page = await LoadedPage.open(browser, Bundle({"index.html": html.encode()}), width=160, height=90)
+            page = await LoadedPage.open(
+                browser, Bundle({"index.html": html.encode()}), PageSetup(width=160, height=90)
+            )
             await page.wait_ready(120)
             for frame in range(1000):
                 await page.go(frame, 10)

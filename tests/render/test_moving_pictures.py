@@ -10,7 +10,7 @@ from PIL import Image
 
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -65,7 +65,7 @@ LOOPED_TWICE, LATER = 3, 9
 
 async def opened(browser: Browser, html: str) -> LoadedPage:
     page = await LoadedPage.open(
-        browser, Bundle({"index.html": html.encode(), **FILES}), width=SIDE * COUNT, height=SIDE
+        browser, Bundle({"index.html": html.encode(), **FILES}), PageSetup(width=SIDE * COUNT, height=SIDE)
     )
     await page.wait_ready(20)
     return page
@@ -110,7 +110,7 @@ async def test_one_that_the_page_changes_is_the_one_that_it_wants(either: Browse
     still = io.BytesIO()
     Image.new("L", (SIDE, SIDE), 240).save(still, "PNG")
     files = {"index.html": f"{PAGE}<script>{change}</script>".encode(), "still.png": still.getvalue(), **FILES}
-    page = await LoadedPage.open(either, Bundle(files), width=SIDE * COUNT, height=SIDE)
+    page = await LoadedPage.open(either, Bundle(files), PageSetup(width=SIDE * COUNT, height=SIDE))
     await page.wait_ready(20)
     for frame in range(8):
         await page.go(frame, FPS)

@@ -17,7 +17,7 @@ from koda_ray.errors import InvalidInput, PageError, PageNotReady
 from koda_ray.render import page as page_module
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle, read_folder
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 from tests.render.conftest import PAGES, loaded, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -41,7 +41,7 @@ async def opened(browser: Browser, html: str, **files: str) -> LoadedPage:
     bundle = Bundle({"index.html": html.encode(), **{name: text.encode() for name, text in files.items()}})
     if not html.startswith("<"):
         bundle = read_folder(PAGES / html)
-    return await LoadedPage.open(browser, bundle, width=160, height=90)
+    return await LoadedPage.open(browser, bundle, PageSetup(width=160, height=90))
 
 
 async def value(page: LoadedPage, expression: str) -> Any:
@@ -271,7 +271,7 @@ async def test_images_are_there_before_the_page_is_ready(browser: Browser) -> No
 
 async def test_a_missing_entry_is_refused(browser: Browser) -> None:
     with pytest.raises(InvalidInput, match=r"other\.html"):
-        await LoadedPage.open(browser, Bundle({"index.html": b""}), width=160, height=90, entry="other.html")
+        await LoadedPage.open(browser, Bundle({"index.html": b""}), PageSetup(width=160, height=90, entry="other.html"))
 
 
 async def test_the_viewport_is_the_pictures_size(browser: Browser) -> None:

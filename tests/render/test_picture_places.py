@@ -12,7 +12,7 @@ from PIL import Image
 
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 from tests.render.test_moving_pictures import CONTRACT, FILES, FPS, SIDE, drawing
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -62,7 +62,7 @@ DRAWN = {
 
 async def opened(browser: Browser, html: str, picture: str, count: int) -> LoadedPage:
     files = {"index.html": html.replace("PICTURE", picture).encode(), "h.svg": drawing(FADING), **FILES}
-    page = await LoadedPage.open(browser, Bundle(files), width=SIDE * count, height=SIDE)
+    page = await LoadedPage.open(browser, Bundle(files), PageSetup(width=SIDE * count, height=SIDE))
     await page.wait_ready(30)
     return page
 
@@ -156,8 +156,7 @@ async def test_what_the_page_changes_is_what_it_wants_and_it_hears_of_nothing_el
                 **FILES,
             }
         ),
-        width=SIDE * len(names),
-        height=SIDE,
+        PageSetup(width=SIDE * len(names), height=SIDE),
     )
     await page.wait_ready(30)
     await page._evaluate("heard.length = 0")  # pyright: ignore[reportPrivateUsage]

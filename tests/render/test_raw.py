@@ -25,7 +25,7 @@ from koda_ray.render.graphics import Graphics, software_graphics
 from koda_ray.render.interposing import find_interposer
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.pipe import Pipe
 from koda_ray.render.programs import find_browser
 from koda_ray.render.protocol import JobContext
@@ -61,7 +61,7 @@ async def browser(graphics: Graphics) -> AsyncIterator[Browser]:
 
 
 async def opened(browser: Browser, html: str = COLOURS) -> LoadedPage:
-    page = await LoadedPage.open(browser, Bundle({"index.html": html.encode()}), width=WIDTH, height=HEIGHT)
+    page = await LoadedPage.open(browser, Bundle({"index.html": html.encode()}), PageSetup(width=WIDTH, height=HEIGHT))
     await page.wait_ready(30)
     await page.go(0, 10)
     return page

@@ -19,7 +19,7 @@ import pytest_asyncio
 from PIL import Image
 
 from koda_ray.render.browser import Browser
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 from tests.render.reference.compare import Difference, contact_sheet, difference, side_by_side
 from tests.render.reference.scenes import FPS, GONE, PAGES, SCENES, Scene
 
@@ -44,7 +44,7 @@ async def opened(browser: Browser, scene: Scene, *, gone: bool = False) -> Loade
     width, height = scene.size
     options = {"scale": scene.scale, "props": scene.props, "transparent": scene.alpha}
     bundle = await asyncio.to_thread(scene.bundle, gone=gone)
-    page = await LoadedPage.open(browser, bundle, width=width, height=height, **options)  # type: ignore[arg-type]
+    page = await LoadedPage.open(browser, bundle, PageSetup(width=width, height=height, **options))  # type: ignore[arg-type]
     await page.wait_ready(_READY_S)
     return page
 

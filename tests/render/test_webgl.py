@@ -14,7 +14,7 @@ from PIL import Image
 
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -60,7 +60,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 async def opened(browser: Browser, draw: str, kind: str, options: str) -> LoadedPage:
     html = PAGE.replace("KIND", kind).replace("OPTIONS", options).replace("__DRAW__", draw)
-    page = await LoadedPage.open(browser, Bundle({"index.html": html.encode()}), width=80, height=40)
+    page = await LoadedPage.open(browser, Bundle({"index.html": html.encode()}), PageSetup(width=80, height=40))
     await page.wait_ready(20)
     return page
 

@@ -18,7 +18,7 @@ from koda_ray.actors.stills import still_clock
 from koda_ray.errors import NotFound, SandboxError, ServerFailed
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.sandbox.build import build, export
 from koda_ray.sandbox.preview import PREVIEW, answers_at, http_client, open_socket
@@ -151,7 +151,7 @@ async def rendered(sandbox: Sandbox, frame: int, fps: float) -> bytes:
     built = await build(sandbox)
     assert built.ok, built.problems
     async with await Browser.launch() as browser:
-        page = await LoadedPage.open(browser, Bundle(built.files), width=SIZE[0], height=SIZE[1])
+        page = await LoadedPage.open(browser, Bundle(built.files), PageSetup(width=SIZE[0], height=SIZE[1]))
         await page.wait_ready(60)
         await page.go(frame, fps)
         return await page.picture()

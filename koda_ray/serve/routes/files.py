@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from koda_ray.errors import InvalidPath, NotFound
 from koda_ray.serve.context import Deps, OwnSession
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.media import ascii_name, blob_response
+from koda_ray.serve.media import Representation, ascii_name, blob_response
 from koda_ray.serve.problem import responses
 from koda_ray.state import checkpoint
 from koda_ray.state.checkpoint import Manifest
@@ -65,10 +65,12 @@ async def read_file(path: str, request: Request, row: OwnSession, deps: Deps) ->
         request,
         deps.storage,
         blob_key(row.user_id, entry.sha256),
-        media_type=_media_type(path),
-        etag=entry.sha256,
-        filename=ascii_name(path),
-        download=not _media_type(path).startswith("text/plain"),
+        Representation(
+            media_type=_media_type(path),
+            etag=entry.sha256,
+            filename=ascii_name(path),
+            download=not _media_type(path).startswith("text/plain"),
+        ),
     )
 
 

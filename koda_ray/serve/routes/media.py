@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from koda_ray.errors import NotFound
 from koda_ray.serve.context import Deps, OwnSession
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.media import blob_response
+from koda_ray.serve.media import Representation, blob_response
 from koda_ray.serve.problem import responses
 from koda_ray.state.storage import picture_key, thumbnail_key, video_key
 from koda_ray.state.store import JobRecord, SessionRecord
@@ -53,10 +53,12 @@ async def video(
         request,
         deps.storage,
         _key(found, "videoKey") or video_key(row.user_id, found.id, extension),
-        media_type=f"video/{extension}",
-        etag=f"{found.id}.{extension}",
-        filename=f"{row.id}-{found.kind}.{extension}",
-        download=download,
+        Representation(
+            media_type=f"video/{extension}",
+            etag=f"{found.id}.{extension}",
+            filename=f"{row.id}-{found.kind}.{extension}",
+            download=download,
+        ),
     )
 
 
@@ -82,10 +84,9 @@ async def thumbnail(
         request,
         deps.storage,
         _key(found, "thumbnailKey") or thumbnail_key(row.user_id, found.id),
-        media_type="image/jpeg",
-        etag=f"{found.id}.jpg",
-        filename=f"{row.id}-{found.kind}.jpg",
-        download=download,
+        Representation(
+            media_type="image/jpeg", etag=f"{found.id}.jpg", filename=f"{row.id}-{found.kind}.jpg", download=download
+        ),
     )
 
 
@@ -103,10 +104,9 @@ async def picture(request: Request, row: OwnSession, deps: Deps, digest: Digest)
         request,
         deps.storage,
         picture_key(row.user_id, row.project_id, row.id, digest),
-        media_type="image/png",
-        etag=f"{digest}.png",
-        filename=f"{row.id}-{digest[:8]}.png",
-        download=False,
+        Representation(
+            media_type="image/png", etag=f"{digest}.png", filename=f"{row.id}-{digest[:8]}.png", download=False
+        ),
     )
 
 

@@ -23,7 +23,7 @@ from koda_ray.render.options import check_options
 from koda_ray.serve.batches import BATCH_ID, batch_prefix
 from koda_ray.serve.context import Closing, Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.media import blob_response
+from koda_ray.serve.media import Representation, blob_response
 from koda_ray.serve.pages import body_of, read_request
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.events import Channels, Start, sse
@@ -229,10 +229,12 @@ async def render_video(request: Request, job: OwnRender, deps: Deps, download: D
         request,
         deps.storage,
         video_key(job.user_id, job.id, extension),
-        media_type=_TYPES.get(kind, "application/octet-stream"),
-        etag=f"{job.id}.{extension}",
-        filename=f"{job.id}.{extension}",
-        download=download,
+        Representation(
+            media_type=_TYPES.get(kind, "application/octet-stream"),
+            etag=f"{job.id}.{extension}",
+            filename=f"{job.id}.{extension}",
+            download=download,
+        ),
     )
 
 
@@ -299,9 +301,7 @@ async def _part(request: Request, job: JobRecord, deps: ApiDeps, key: str, media
         request,
         deps.storage,
         key,
-        media_type=media_type,
-        etag=f"{job.id}.{extension}",
-        filename=f"{job.id}.{extension}",
+        Representation(media_type=media_type, etag=f"{job.id}.{extension}", filename=f"{job.id}.{extension}"),
     )
 
 

@@ -19,7 +19,7 @@ from PIL import Image
 
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage
+from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.studio.offline import generate_files, make_plan, parse_brief
 from tests.template.building import Builds, write_project
 
@@ -95,7 +95,7 @@ async def shoot(
     entry: str = "index.html",
 ) -> list[Picture]:
     """Show a film and take its picture at each time, in seconds."""
-    page = await LoadedPage.open(browser, bundle, width=size[0], height=size[1], seed=1, entry=entry)
+    page = await LoadedPage.open(browser, bundle, PageSetup(width=size[0], height=size[1], seed=1, entry=entry))
     try:
         await page.wait_ready(60)
         pictures: list[Picture] = []

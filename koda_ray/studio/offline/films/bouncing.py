@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from koda_ray.studio.offline.motion import Score
 
-__all__ = ["bounce"]
+__all__ = ["Bounce", "bounce"]
 
 _RESTITUTION = 0.62
 """Share of its height that a bounce keeps while the ball comes to rest."""
 
 
-def bounce(
-    score: Score,
-    name: str,
-    *,
-    period_s: float,
-    height: float,
-    squash: float,
-    rest_s: float,
-    total_s: float,
-    start_s: float = 0.0,
-) -> None:
-    """Add the keys of one ball: a fall from the apex, equal arcs, then smaller ones until it rests.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bounce:
+    """One ball's bouncing.
 
     Args:
-        score: Where the keys go.
-        name: The Theatre object.
         period_s: Seconds of one arc.
         height: Apex above the floor, in world units.
         squash: Share by which the ball flattens at a full-height contact.
@@ -35,6 +25,24 @@ def bounce(
         total_s: The film's length.
         start_s: Phase, in seconds into the first fall: 0 starts at the apex.
     """
+
+    period_s: float
+    height: float
+    squash: float
+    rest_s: float
+    total_s: float
+    start_s: float = 0.0
+
+
+def bounce(score: Score, name: str, how: Bounce) -> None:
+    """Add the keys of one ball: a fall from the apex, equal arcs, then smaller ones until it rests.
+
+    Args:
+        score: Where the keys go.
+        name: The Theatre object.
+        how: How it bounces.
+    """
+    period_s, height, total_s, start_s = how.period_s, how.height, how.total_s, how.start_s
     fallen = height * (1 - (2 * start_s / period_s) ** 2)
     keys: list[tuple[float, float, str]] = [(0.0, fallen, "linear")]
     contacts: list[tuple[float, float]] = []
@@ -45,7 +53,7 @@ def bounce(
     share = 1.0
     arc = period_s
     while t < total_s:
-        if t >= rest_s - 1e-6:
+        if t >= how.rest_s - 1e-6:
             share *= _RESTITUTION
             arc = period_s * math.sqrt(share)
             if share < 0.02 or t + arc > total_s - 0.25:
@@ -56,12 +64,11 @@ def bounce(
         contacts.append((t, math.sqrt(share)))
     keys = [k for k in keys if k[0] <= total_s + period_s]
     score.add(name, "height", keys)
-    _squash(score, name, contacts, squash, period_s, total_s)
+    _squash(score, name, contacts, how)
 
 
-def _squash(
-    score: Score, name: str, contacts: list[tuple[float, float]], squash: float, period_s: float, total_s: float
-) -> None:
+def _squash(score: Score, name: str, contacts: list[tuple[float, float]], how: Bounce) -> None:
+    squash, period_s, total_s = how.squash, how.period_s, how.total_s
     keys: list[tuple[float, float, str]] = [(0.0, 1.0, "linear")]
     for i, (t, share) in enumerate(contacts):
         if t > total_s:

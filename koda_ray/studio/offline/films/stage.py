@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.films.base import Film, Framing, Timing, pick
 from koda_ray.studio.offline.palette import AIR, Palette
 from koda_ray.studio.offline.subject import subject_of
 from koda_ray.studio.offline.tsx import literal
 
-__all__ = ["MANNERS", "air", "caption", "colours_of", "dust", "set_stage", "still"]
+__all__ = ["MANNERS", "Ground", "air", "caption", "colours_of", "dust", "set_stage", "still"]
 
 MANNERS = {"playful": "pop", "smooth": "rise", "cinematic": "emerge"}
 """How the kit's letters and cards come in, by style."""
@@ -30,6 +32,22 @@ _KIND_COUNT = {
 }
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ground:
+    """What is behind a scene.
+
+    Args:
+        motifs: The patterns to choose from; all of the style's when None.
+        light: Where the light falls, in shares of the picture from its upper left.
+    """
+
+    motifs: tuple[str, ...] | None = None
+    light: tuple[float, float] = (0.5, 0.42)
+
+
+_GROUND = Ground()
+
+
 def set_stage(
     brief: Brief,
     timing: Timing,
@@ -37,8 +55,7 @@ def set_stage(
     *,
     scene: str,
     parts: tuple[str, ...],
-    motifs: tuple[str, ...] | None = None,
-    light: tuple[float, float] = (0.5, 0.42),
+    ground: Ground = _GROUND,
 ) -> Film:
     """Begin a film: its ground, and its light as it comes up.
 
@@ -48,16 +65,16 @@ def set_stage(
         palette: Its colours.
         scene: The kit's scene, such as ``BounceScene``.
         parts: The kit's files that the scene imports.
-        motifs: The ground's patterns to choose from; all of the style's when None.
-        light: Where the light falls, in shares of the picture from its upper left.
+        ground: What is behind it.
     """
-    framing = _framing(brief, motifs, light)
+    framing = _framing(brief, ground)
     film = Film(brief=brief, timing=timing, palette=palette, scene=scene, parts=parts, values={}, framing=framing)
     _light_up(film)
     return film
 
 
-def _framing(brief: Brief, motifs: tuple[str, ...] | None, light: tuple[float, float]) -> Framing:
+def _framing(brief: Brief, ground: Ground) -> Framing:
+    motifs, light = ground.motifs, ground.light
     if brief.style == "playful":
         choice = pick(brief, motifs or _PLAYFUL_MOTIFS, 3)
         return Framing(motif=choice, light_x=light[0], light_y=light[1], grain=0.022)

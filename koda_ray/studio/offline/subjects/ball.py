@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.films.base import Film, Timing
-from koda_ray.studio.offline.films.bouncing import bounce
-from koda_ray.studio.offline.films.stage import caption, dust, set_stage
+from koda_ray.studio.offline.films.bouncing import Bounce, bounce
+from koda_ray.studio.offline.films.stage import Ground, caption, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
@@ -83,7 +83,7 @@ class Ball(Subject):
         )
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
-        film = set_stage(brief, timing, palette, scene="BounceScene", parts=_PARTS, light=(0.5, 0.46))
+        film = set_stage(brief, timing, palette, scene="BounceScene", parts=_PARTS, ground=Ground(light=(0.5, 0.46)))
         count = brief.count or 1
         size = min(1.0, 0.98 if count == 1 else 2.9 / (count + 0.8)) * brief.scale
         height = _HEIGHT[brief.style] * brief.bounce**0.8 * (1.0 if brief.scale <= 1 else 0.9)
@@ -122,12 +122,14 @@ def _move(film: Film, name: str, i: int, count: int, height: float) -> None:
     bounce(
         film.score,
         name,
-        period_s=own,
-        height=height * (1 + 0.12 * ((i * 2) % 3 - 1) * (count > 1)),
-        squash=min(0.42, _SQUASH[brief.easing or brief.style] * brief.bounce),
-        rest_s=rest,
-        total_s=total,
-        start_s=0.0 if count == 1 else (i * 0.37 % 1) * own * 0.42,
+        Bounce(
+            period_s=own,
+            height=height * (1 + 0.12 * ((i * 2) % 3 - 1) * (count > 1)),
+            squash=min(0.42, _SQUASH[brief.easing or brief.style] * brief.bounce),
+            rest_s=rest,
+            total_s=total,
+            start_s=0.0 if count == 1 else (i * 0.37 % 1) * own * 0.42,
+        ),
     )
     turns = (1.4 if brief.style == "playful" else 0.5) * math.tau * rest / 5 * brief.speed
     ease = "linear" if i == 0 else "easeOutSine"

@@ -10,7 +10,7 @@ from koda_ray.studio.offline import lexicon
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.extract import find_price
 from koda_ray.studio.offline.films.base import Film, Timing
-from koda_ray.studio.offline.films.stage import dust, set_stage
+from koda_ray.studio.offline.films.stage import Ground, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
@@ -69,8 +69,9 @@ class Card(Subject):
             palette,
             scene="ProductScene",
             parts=("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "components/ProductCard.tsx"),
-            motifs=("blobs", "rings") if brief.style == "playful" else ("plain", "rings"),
-            light=(0.4, 0.35),
+            ground=Ground(
+                motifs=("blobs", "rings") if brief.style == "playful" else ("plain", "rings"), light=(0.4, 0.35)
+            ),
         )
         _turn(film)
         said = brief.heading + " " + brief.prompt[:200]

@@ -13,7 +13,7 @@ from koda_ray.studio.offline.colour import from_oklch, to_oklch, with_contrast
 from koda_ray.studio.offline.extract import find_length
 from koda_ray.studio.offline.figures import Datum, find_data
 from koda_ray.studio.offline.films.base import Film, Timing
-from koda_ray.studio.offline.films.stage import air, set_stage
+from koda_ray.studio.offline.films.stage import Ground, air, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.motion import elastic
 from koda_ray.studio.offline.palette import Palette
@@ -108,7 +108,9 @@ class Chart(Subject):
     def begin(self, brief: Brief, timing: Timing, palette: Palette, *, scene: str, part: str) -> Film:
         """Begin a chart's film: its ground, its heading, and the axes as they come in."""
         motifs = ("blobs", "plain", "dots") if brief.style == "playful" else ("plain",)
-        film = set_stage(brief, timing, palette, scene=scene, parts=(*_PARTS, part), motifs=motifs, light=(0.3, 0.3))
+        film = set_stage(
+            brief, timing, palette, scene=scene, parts=(*_PARTS, part), ground=Ground(motifs=motifs, light=(0.3, 0.3))
+        )
         opening = min(timing.opening, 1.6) / max(1.0, brief.speed)
         enter = film.feel.enter if brief.style != "playful" else "easeOutBack"
         film.score.add("Heading", "reveal", [(0, 0.45), (opening * 0.8, 1, enter)])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.extract import CJK_NUM, NUM, number_of
 from koda_ray.studio.offline.films.base import Film, Timing
-from koda_ray.studio.offline.films.stage import MANNERS, air, set_stage
+from koda_ray.studio.offline.films.stage import MANNERS, Ground, air, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette, ink_on
 from koda_ray.studio.offline.script import Beat, Script
@@ -146,8 +146,9 @@ class Countdown(Subject):
             palette,
             scene="CountdownScene",
             parts=("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "components/Countdown.tsx"),
-            motifs=("rings", "rays") if brief.style == "playful" else ("plain", "rings"),
-            light=(0.5, 0.5),
+            ground=Ground(
+                motifs=("rings", "rays") if brief.style == "playful" else ("plain", "rings"), light=(0.5, 0.5)
+            ),
         )
         pace = pace_of(brief, timing.total)
         grounds = _grounds(brief, palette, pace)

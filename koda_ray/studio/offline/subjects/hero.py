@@ -11,9 +11,9 @@ from typing import Literal
 from koda_ray.studio.offline import lexicon
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.films.base import Film, Timing
-from koda_ray.studio.offline.films.bouncing import bounce
+from koda_ray.studio.offline.films.bouncing import Bounce, bounce
 from koda_ray.studio.offline.films.crossing import cross
-from koda_ray.studio.offline.films.stage import air, caption, set_stage
+from koda_ray.studio.offline.films.stage import Ground, air, caption, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.motion import Score
 from koda_ray.studio.offline.palette import Palette
@@ -142,8 +142,10 @@ class Hero(Subject):
             palette,
             scene="JourneyScene",
             parts=("lib/frame.ts", "lib/colour.ts", "components/Hero.tsx", "components/Scenery.tsx"),
-            motifs=("plain",) if place != "none" else ("rays", "blobs", "rings", "dots"),
-            light=(0.68, 0.3) if place != "none" else (0.5, 0.5),
+            ground=Ground(
+                motifs=("plain",) if place != "none" else ("rays", "blobs", "rings", "dots"),
+                light=(0.68, 0.3) if place != "none" else (0.5, 0.5),
+            ),
         )
         count = min(7, brief.count or 1)
         heroes: list[dict[str, object]] = []
@@ -229,12 +231,14 @@ def _bounce(film: Film, name: str, i: int, x: float) -> None:
     bounce(
         local,
         name,
-        period_s=0.86 / brief.speed * (1 + 0.08 * (i % 2)),
-        height=0.42 * min(1.3, brief.bounce),
-        squash=0.22 * brief.bounce,
-        rest_s=film.timing.ending,
-        total_s=film.timing.total,
-        start_s=0.0 if i == 0 else 0.1 * (i % 3),
+        Bounce(
+            period_s=0.86 / brief.speed * (1 + 0.08 * (i % 2)),
+            height=0.42 * min(1.3, brief.bounce),
+            squash=0.22 * brief.bounce,
+            rest_s=film.timing.ending,
+            total_s=film.timing.total,
+            start_s=0.0 if i == 0 else 0.1 * (i % 3),
+        ),
     )
     for prop, keys in local.tracks[name].items():
         if prop == "height":

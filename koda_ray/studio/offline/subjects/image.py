@@ -10,7 +10,7 @@ from urllib.parse import quote
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.colour import mix
 from koda_ray.studio.offline.films.base import Film, Timing, pick
-from koda_ray.studio.offline.films.stage import dust, set_stage
+from koda_ray.studio.offline.films.stage import Ground, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
@@ -62,7 +62,7 @@ class ImageFilm(Subject):
             palette,
             scene="PictureScene",
             parts=("lib/frame.ts", "lib/colour.ts", "components/Picture.tsx"),
-            motifs=("plain",),
+            ground=Ground(motifs=("plain",)),
         )
         feel, total = film.feel, timing.total
         opening = min(timing.opening, 2.0) / max(1.0, brief.speed)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.colour import contrast
 from koda_ray.studio.offline.films.base import Film, Timing, pick
-from koda_ray.studio.offline.films.stage import MANNERS, dust, set_stage, still
+from koda_ray.studio.offline.films.stage import MANNERS, Ground, dust, set_stage, still
 from koda_ray.studio.offline.find import own_words
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette, ink_on
@@ -84,7 +84,7 @@ class Kinetic(Subject):
             palette,
             scene="WordsScene",
             parts=("lib/frame.ts", "lib/type.ts", "lib/stagger.ts", "components/Phrase.tsx"),
-            light=(0.4, 0.4),
+            ground=Ground(light=(0.4, 0.4)),
         )
         phrases = own(brief, Phrases).words or ("Hello",)
         starts = _starts(film, phrases)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.films.base import Film, Timing, pick
-from koda_ray.studio.offline.films.stage import MANNERS, dust, set_stage
+from koda_ray.studio.offline.films.stage import MANNERS, Ground, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
@@ -49,8 +49,9 @@ class Logo(Subject):
             palette,
             scene="LogoScene",
             parts=("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "lib/stagger.ts", "components/Logo.tsx"),
-            motifs=("blobs", "rays") if brief.style == "playful" else ("plain", "rings"),
-            light=(0.5, 0.5),
+            ground=Ground(
+                motifs=("blobs", "rays") if brief.style == "playful" else ("plain", "rings"), light=(0.5, 0.5)
+            ),
         )
         _draw(film)
         film.values = {

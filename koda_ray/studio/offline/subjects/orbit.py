@@ -7,7 +7,7 @@ import math
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.colour import from_oklch, to_oklch
 from koda_ray.studio.offline.films.base import Film, Timing, pick
-from koda_ray.studio.offline.films.stage import caption, set_stage
+from koda_ray.studio.offline.films.stage import Ground, caption, set_stage
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
 from koda_ray.studio.offline.subject import Countable, Subject
@@ -68,8 +68,7 @@ class Orbit(Subject):
                 "components/Camera.tsx",
                 "components/Starfield.tsx",
             ),
-            motifs=("plain",),
-            light=(0.5, 0.5),
+            ground=Ground(motifs=("plain",), light=(0.5, 0.5)),
         )
         count = min(_MOST, brief.count or 5)
         bodies = [_body(film, i, count) for i in range(count)]

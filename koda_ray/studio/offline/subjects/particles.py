@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from koda_ray.studio.offline.brief import Brief, Style
 from koda_ray.studio.offline.films.base import Film, Timing
-from koda_ray.studio.offline.films.stage import caption, colours_of, set_stage
+from koda_ray.studio.offline.films.stage import Ground, caption, colours_of, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
@@ -112,8 +112,10 @@ def _drift(brief: Brief, timing: Timing, palette: Palette) -> Film:
         palette,
         scene="ParticlesScene",
         parts=("lib/frame.ts", "lib/colour.ts", "components/Particles.tsx", "components/Scenery.tsx"),
-        motifs=("blobs", "plain") if brief.style == "playful" else ("plain",),
-        light=(0.5, 0.5) if kind == "stars" else (0.6, 0.35),
+        ground=Ground(
+            motifs=("blobs", "plain") if brief.style == "playful" else ("plain",),
+            light=(0.5, 0.5) if kind == "stars" else (0.6, 0.35),
+        ),
     )
     film.score.add("Particles", "density", [(0, 0.5), (min(2.0, timing.opening + 0.4), 1, "easeOutCubic")])
     gust = total * 0.55
@@ -163,8 +165,7 @@ def _fireworks(brief: Brief, timing: Timing, palette: Palette) -> Film:
         palette,
         scene="FireworksScene",
         parts=("lib/frame.ts", "lib/colour.ts", "components/Fireworks.tsx"),
-        motifs=("plain",),
-        light=(0.5, 0.95),
+        ground=Ground(motifs=("plain",), light=(0.5, 0.95)),
     )
     dice = random.Random(brief.seed + brief.variant)
     colours = list(brief.colours) or list(_BURSTS)

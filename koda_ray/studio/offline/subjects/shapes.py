@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from koda_ray.studio.offline import lexicon
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.films.base import Film, Timing
-from koda_ray.studio.offline.films.stage import caption, dust, set_stage
+from koda_ray.studio.offline.films.stage import Ground, caption, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
@@ -86,7 +86,7 @@ class Shapes(Subject):
         )
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
-        film = set_stage(brief, timing, palette, scene="ShapesScene", parts=_PARTS, light=(0.5, 0.46))
+        film = set_stage(brief, timing, palette, scene="ShapesScene", parts=_PARTS, ground=Ground(light=(0.5, 0.46)))
         kinds, count = _cast(brief)
         size = 1.3 if count == 1 else min(1.0, (3.5 if "cube" in kinds else 4.2) / (count + 0.9))
         size *= min(1.4, brief.scale)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.extract import CJK_NUM, NUM, clean_phrase, number_of, strip_directives
 from koda_ray.studio.offline.films.base import Film, Timing
-from koda_ray.studio.offline.films.stage import MANNERS, air, set_stage
+from koda_ray.studio.offline.films.stage import MANNERS, Ground, air, set_stage
 from koda_ray.studio.offline.find import only_directs
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette, ink_on
@@ -125,8 +125,7 @@ class Steps(Subject):
                 "components/Heading.tsx",
                 "components/Steps.tsx",
             ),
-            motifs=("blobs", "dots") if brief.style == "playful" else ("plain",),
-            light=(0.3, 0.25),
+            ground=Ground(motifs=("blobs", "dots") if brief.style == "playful" else ("plain",), light=(0.3, 0.25)),
         )
         _walk(film, len(own(brief, Listed).steps))
         film.values = {

@@ -9,7 +9,7 @@ from dataclasses import replace
 from koda_ray.studio.offline import extract
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.films.base import Film, Timing
-from koda_ray.studio.offline.films.stage import MANNERS, dust, set_stage
+from koda_ray.studio.offline.films.stage import MANNERS, Ground, dust, set_stage
 from koda_ray.studio.offline.find import names_nothing
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
@@ -92,7 +92,7 @@ class Title(Subject):
             palette,
             scene="TitleScene",
             parts=("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "lib/stagger.ts", "components/Title.tsx"),
-            light=(0.5, 0.5),
+            ground=Ground(light=(0.5, 0.5)),
         )
         film.many_letter_colours = brief.style == "playful" and not any(p == "ink" for p, _ in brief.repaint)
         _reveal(film)
