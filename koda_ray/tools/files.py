@@ -11,6 +11,7 @@ from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.sandbox.policy import readable
 from koda_ray.tools.room import head
+from koda_ray.tools.touched import touches
 from koda_ray.tools.workbench import Workbench
 
 __all__ = ["MAX_LISTED", "file_tools"]
@@ -67,6 +68,7 @@ def file_tools(bench: Workbench) -> list[Tool]:
             description="Read a file of the project.",
             input_model=_ReadInput,
             effect="pure",
+            keys=touches("project"),
             run=read_file,
             timeout_s=30,
             files=shown,
@@ -76,6 +78,7 @@ def file_tools(bench: Workbench) -> list[Tool]:
             description="List the project's files.",
             input_model=_ListInput,
             effect="pure",
+            keys=touches("project"),
             run=list_files,
             timeout_s=30,
         ),

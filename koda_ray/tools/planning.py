@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.commands import MoveTodo, SetTodos
+from koda_ray.tools.touched import touches
 from koda_ray.tools.workbench import Workbench, moved
 from koda_ray.types import Todo, TodoStatus
 
@@ -49,6 +50,7 @@ def planning_tools(bench: Workbench) -> list[Tool]:
             "scene, finishing touches, preview. Todos that are done already stay done.",
             input_model=_SetTodosInput,
             effect="idempotent",
+            keys=touches("todos"),
             run=set_todos,
             timeout_s=10,
             guarded=False,
@@ -59,6 +61,7 @@ def planning_tools(bench: Workbench) -> list[Tool]:
             description="Mark a todo active when you begin it and done when it is finished.",
             input_model=_UpdateTodoInput,
             effect="idempotent",
+            keys=touches("todos"),
             run=update_todo,
             timeout_s=10,
             guarded=False,

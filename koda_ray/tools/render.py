@@ -13,6 +13,7 @@ from koda_ray.agent.toolkit import Agreement, Tool, ToolCall, ToolOutcome
 from koda_ray.commands import Fail
 from koda_ray.errors import StorageError
 from koda_ray.state.store import Batch
+from koda_ray.tools.touched import touches
 from koda_ray.tools.workbench import Failure, Workbench, moved
 from koda_ray.tools.written import read_back, told
 
@@ -87,6 +88,7 @@ def render_tools(bench: Workbench) -> list[Tool]:
             description="Start the live page, so that the person can watch it change while you work.",
             input_model=_NoInput,
             effect="idempotent",
+            keys=touches("project"),
             run=start_preview,
             timeout_s=60,
             guarded=False,
@@ -97,6 +99,7 @@ def render_tools(bench: Workbench) -> list[Tool]:
             "project from building or the page from getting there comes back as an error, with file and line.",
             input_model=_PictureInput,
             effect="pure",
+            keys=touches("project"),
             run=screenshot,
             timeout_s=180,
         ),

@@ -10,6 +10,7 @@ from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.commands import Ask, Propose, Think
 from koda_ray.events import NewEvent
 from koda_ray.state.store import Batch
+from koda_ray.tools.touched import touches
 from koda_ray.tools.workbench import Workbench, moved
 from koda_ray.types import Option, Plan, Question
 
@@ -84,6 +85,7 @@ def ui_tools(bench: Workbench) -> list[Tool]:
             description="Say in a few words what you are doing now. Update it often.",
             input_model=_ThinkingInput,
             effect="idempotent",
+            keys=touches("thinking"),
             run=set_thinking,
             timeout_s=10,
             guarded=False,
@@ -93,6 +95,7 @@ def ui_tools(bench: Workbench) -> list[Tool]:
             description="Send the person a message: a decision, a limitation, how you read a conflicting request.",
             input_model=_MessageInput,
             effect="idempotent",
+            keys=touches("messages"),
             run=send_message,
             timeout_s=10,
             guarded=False,

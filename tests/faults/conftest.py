@@ -32,6 +32,7 @@ from koda_ray.state.store import SessionRecord
 from koda_ray.types import NodeState
 from tests import leaks
 from tests.actors.script import APP, studio_model
+from tests.faults import deadly
 from tests.llm.server import Answer, ModelServer, ScriptedModel
 from tests.serve.world import free_port
 
@@ -42,11 +43,17 @@ class Rig:
     """The server, a client, the database beside it, and the model's script."""
 
     def __init__(self, folder: Path, model: ModelServer, **settings: str) -> None:
+        self.deadly = folder / "deadly"
+        self.deadly.mkdir()
+        found = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", ""))))
         self.server = Server(
             folder,
+            KODA_HOOKS="tests.faults.deadly:hook",
+            PYTHONPATH=found,
             ANTHROPIC_API_KEY="test-key",
             ANTHROPIC_BASE_URL=model.base_url,
             KODA_DIRECTOR="anthropic",
+            **{deadly.FOLDER: str(self.deadly)},
             **settings,
         )
         self.respond: Callable[[dict[str, Any]], Answer] = studio_model()

@@ -17,7 +17,7 @@ from koda_ray.types import RenderOptions, SessionPermissions
 from koda_ray.wire import ApprovalView
 from tests.actors.script import state_of, studio_model
 from tests.faults.conftest import Rig
-from tests.llm.server import Answer, ApiError
+from tests.llm.server import Answer, ApiError, Call, reply
 
 pytestmark = [
     pytest.mark.full,
@@ -75,6 +75,46 @@ async def test_the_session_is_killed_in_every_phase_and_the_job_goes_on(rig: Rig
     assert pointer is not None
     manifest = await checkpoint.load(rig.storage, pointer.manifest_key)
     assert b"#EF4444" in await checkpoint.read_file(rig.storage, manifest, "src/App.tsx")
+
+
+async def test_killed_between_what_each_tool_did_and_its_outcome_it_is_done_once(rig: Rig) -> None:
+    usual = studio_model()
+    looked = ("send_message", "sandbox_list_files", "sandbox_read_file", "sandbox_start_preview", "sandbox_screenshot")
+    given: dict[str, dict[str, Any]] = {
+        "sandbox_run_command": {"command": "echo once >> public/once.txt"},
+        "send_message": {"content": "The dot is there."},
+        "sandbox_read_file": {"path": "src/App.tsx"},
+        "sandbox_screenshot": {"seek_to": 0.5, "width": 320, "height": 180},
+    }
+
+    left = ["sandbox_run_command", *looked]
+
+    def respond(request: dict[str, Any]) -> Answer:
+        if left and request.get("tools") and state_of(request)["files"]:
+            name = left.pop(0)  # one after the other: what dies three times is given up
+            return reply(Call(name, given.get(name, {})))
+        return usual(request)
+
+    rig.respond = respond
+    again = {"set_todos", "update_todo", "set_thinking", "generate_code", "render_preview", *looked}
+    for name in (*again, "sandbox_run_command"):
+        (rig.deadly / name).touch()
+    session_id = (await rig.client.create("a dot crosses, smooth")).session_id
+    await rig.rests(session_id, "plan")
+    await rig.client.accept(session_id)
+    await rig.rests(session_id, "preview", limit_s=300)
+    assert [*rig.deadly.iterdir()] == [], "these tools were never called"
+    calls = await rig.store.tool_calls(session_id)
+    assert {call.name for call in calls if call.attempt > 1} >= again
+    assert {call.status for call in calls if call.name != "sandbox_run_command"} == {"succeeded"}
+    (command,) = [call for call in calls if call.name == "sandbox_run_command"]
+    assert (command.status, command.attempt) == ("interrupted", 1) and "INTERRUPTED" in str(command.result)
+    events = await rig.store.events(session_id, limit=10_000)
+    assert [e.data["content"] for e in events if e.type == "message"].count("The dot is there.") == 1
+    assert len([e for e in events if e.type == "preview_ready"]) == 1
+    paths = {entry.path for entry in (await rig.client.files(session_id)).files}
+    assert "src/App.tsx" in paths and "public/once.txt" not in paths
+    await rig.nothing_twice_nothing_lost(session_id)
 
 
 async def test_killed_between_a_preview_and_the_words_to_it_the_words_are_said_once(rig: Rig) -> None:
