@@ -38,7 +38,7 @@ from koda_ray.sandbox.differing import send_differing
 from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.isolation import checked_environment
 from koda_ray.sandbox.kept import Kept
-from koda_ray.sandbox.lifecycle import Living
+from koda_ray.sandbox.lifecycle import Living, let_go
 from koda_ray.sandbox.outcome import timed_out
 from koda_ray.sandbox.packed import Header, Malformed, unpack
 from koda_ray.sandbox.preview import PREVIEW
@@ -75,6 +75,7 @@ class AskedSandbox(ABC):
         self._id = sandbox_id
         self._egress_rules = egress
         self._living = Living()
+        self._left = False
         self._links_out = LinksOut(sandbox_id)
 
     @property
@@ -255,7 +256,17 @@ class AskedSandbox(ABC):
         size = check_size(rows=rows, columns=columns)
         return await self._open_terminal(argv, size=size, env=checked_environment(env or {}))
 
+    # its life
+
+    async def leave(self) -> None:
+        """Let go of it: nothing more is asked of it through this object, and it stays for whoever connects next."""
+        self._left = True
+
     # inside
+
+    def _check_held(self) -> None:
+        if self._left:
+            raise let_go(self._id)
 
     def _check_command(self, argv: Sequence[str]) -> None:
         with noted(self.id):

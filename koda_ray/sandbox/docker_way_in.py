@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from koda_ray.errors import SandboxError, SandboxNotFound
 from koda_ray.sandbox.engine import Container
 from koda_ray.sandbox.frames import Message, receive, revive, send
-from koda_ray.sandbox.lifecycle import Living
+from koda_ray.sandbox.lifecycle import Living, let_go
 from koda_ray.sandbox.link import Connection, Link
 from koda_ray.sandbox.refused import note, noted
 
@@ -98,7 +98,7 @@ class WayIn:
                 return found
             await self.check_alive()
             if self._link.closed:
-                break
+                raise let_go(self._id)
             timeout_s = _LOOK_S
         raise SandboxError(f"the sandbox {self._id} does not answer; connect to it again, or destroy it")
 

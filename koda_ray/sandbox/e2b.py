@@ -192,7 +192,7 @@ class E2BProvider:
 
     async def close(self) -> None:
         """Let go of every sandbox; E2B ends one when its lifetime is over. May be called twice."""
-        await self._held.close(lambda sandbox: sandbox.lifetime.let_go())
+        await self._held.close(E2BSandbox.leave)
 
     # inside
 

@@ -123,8 +123,7 @@ class E2BSandbox(AskedSandbox):
     async def extend(self, lifetime_s: float) -> float:
         """Have E2B let it live for at least this long from now on; see ``Sandbox``."""
         wanted_s = math.ceil(checked_lifetime(lifetime_s))
-        if self._gone:
-            raise not_found(self._id)
+        self._check_there()
         with self._translated("extend a sandbox's lifetime"):
             await self._e2b.connect(wanted_s)  # it is never made shorter by that
         self.lifetime.extended(wanted_s)
@@ -179,8 +178,7 @@ class E2BSandbox(AskedSandbox):
 
     async def reach(self, port: int, *, of: str) -> PreviewEndpoint:
         """Say where a port of the machine answers, whichever of its processes listens there; see ``Sandbox``."""
-        if self._gone:
-            raise not_found(self._id)
+        self._check_there()
         return replace(self.endpoint(port), base="/")
 
     # its life
@@ -190,6 +188,7 @@ class E2BSandbox(AskedSandbox):
 
         An optimisation and nothing else: whatever must not be lost is in a checkpoint before.
         """
+        self._check_there()
         with self._translated("pause a sandbox"):
             await self._e2b.pause()
         self.lifetime.end()
@@ -216,6 +215,11 @@ class E2BSandbox(AskedSandbox):
     def ready(self) -> None:
         """Say that its project is there: it was made ready, now or by whoever made it."""
         self._living.filled()
+
+    async def leave(self) -> None:
+        """Let go of it; E2B ends it when its lifetime is over."""
+        await super().leave()
+        await self.lifetime.let_go()
 
     async def forget(self) -> None:
         """Take it for gone, without asking."""
@@ -312,7 +316,7 @@ class E2BSandbox(AskedSandbox):
         """
         with suppress(KodaError, TimeoutError):
             async with asyncio.timeout(_END_TIMEOUT_S):
-                await self._ask({"do": "end", "pid": handle.pid}, part="processes")
+                await self._inside.ask({"do": "end", "pid": handle.pid}, {}, part="processes")
         with suppress(KodaError), self._translated("end a command"):
             async with asyncio.timeout(_END_TIMEOUT_S):
                 if not (await asyncio.wait({waiting}, timeout=_PROBE_PERIOD_S))[0]:
@@ -334,11 +338,15 @@ class E2BSandbox(AskedSandbox):
         async with self._in_use():
             return await self._inside.ask(question, files or {}, part=part)
 
+    def _check_there(self) -> None:
+        if self._gone:
+            raise not_found(self._id)
+        self._check_held()
+
     @asynccontextmanager
     async def _in_use(self) -> AsyncGenerator[None]:
         """Hold it open, and note whether it still worked at the end."""
-        if self._gone:
-            raise not_found(self._id)
+        self._check_there()
         try:
             async with self.lifetime.used():
                 yield

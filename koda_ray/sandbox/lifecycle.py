@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from koda_ray.errors import InvalidTransition
+from koda_ray.errors import InvalidTransition, SandboxError
 from koda_ray.sandbox.base import SandboxState
 
-__all__ = ["Life", "LifeEvent", "Living", "step"]
+__all__ = ["Life", "LifeEvent", "Living", "let_go", "step"]
 
 LifeEvent = Literal["filled", "began", "ended", "stopped"]
 
@@ -84,3 +84,8 @@ class Living:
             yield
         finally:
             self._life = step(self._life, "ended")
+
+
+def let_go(sandbox_id: str) -> SandboxError:
+    """Make the error for an object that its provider, which was closed, has let go of; the sandbox itself is there."""
+    return SandboxError(f"this program has let go of the sandbox {sandbox_id}; connect to it again")

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from koda_ray.errors import KodaError, NotFound, SandboxError, SandboxNotFound
+from koda_ray.errors import KodaError, NotFound, SandboxNotFound
 from koda_ray.sandbox import cgroup, policy, seccomp
 from koda_ray.sandbox.bare import MARKER, Bare, free_port, new_mark
 from koda_ray.sandbox.base import (
@@ -31,7 +31,7 @@ from koda_ray.sandbox.doorway import Doors, write_address
 from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.holder import Hold
 from koda_ray.sandbox.isolation import GUEST, TERMINALS, Jail, can_be_heard, launcher
-from koda_ray.sandbox.lifecycle import Living
+from koda_ray.sandbox.lifecycle import Living, let_go
 from koda_ray.sandbox.lifetime import checked_lifetime
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.node import NodeRuntime
@@ -416,7 +416,7 @@ class LocalSandbox:
         return PreviewEndpoint(socket_path=await self._doors.path(port, of=policy.check_process_name(of)), base="/")
 
     async def close(self) -> None:
-        """End what was started through this object, and start nothing more; files stay, for whoever connects next."""
+        """End what was started through this object, and do nothing more; files stay, for whoever connects next."""
         self._closed = True
         await self._doors.close()
         await self._watchdog.close()
@@ -440,6 +440,8 @@ class LocalSandbox:
     # inside
 
     async def _file_work(self, work: Callable[[], T]) -> T:
+        if self._closed:
+            await self._check_open()
         try:
             with noted(self.id):
                 return await asyncio.to_thread(work)
@@ -588,7 +590,7 @@ class LocalSandbox:
     async def _check_open(self) -> None:
         await self._check_alive()
         if self._closed:
-            raise SandboxError(f"this program has let go of the sandbox {self.id}; connect to it again")
+            raise let_go(self.id)
 
     async def _check_alive(self) -> None:
         if not await self.is_alive():

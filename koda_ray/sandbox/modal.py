@@ -184,7 +184,7 @@ class ModalProvider:
 
     async def close(self) -> None:
         """Let go of every sandbox; Modal ends one when its lifetime is over. May be called twice."""
-        await self._held.close(_leave)
+        await self._held.close(ModalSandbox.leave)
 
     # inside
 
@@ -299,10 +299,6 @@ class ModalProvider:
 
     def _translated(self, doing: str, sandbox_id: str) -> AbstractContextManager[None]:
         return translated(doing, sandbox_id=sandbox_id, secrets=self._token)
-
-
-async def _leave(sandbox: ModalSandbox) -> None:
-    """Let go of a sandbox, of which nothing is open here."""
 
 
 def not_found(sandbox_id: str) -> SandboxNotFound:

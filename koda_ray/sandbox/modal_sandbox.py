@@ -260,7 +260,7 @@ class ModalSandbox(AskedSandbox):
             async with asyncio.timeout(_END_TIMEOUT_S):
                 with self._translated("find a command"):
                     pid = (await self._call(modal_machine.pid_of(key))).decode()
-                await self._ask({"do": "end", "pid": int(pid)}, part="processes")
+                await self._put({"do": "end", "pid": int(pid)}, {}, part="processes")
         await asyncio.wait({running}, timeout=_END_TIMEOUT_S)
         running.cancel()
         await asyncio.wait({running})
@@ -278,8 +278,13 @@ class ModalSandbox(AskedSandbox):
         part: Literal["files", "processes"] = "files",
     ) -> tuple[Header, dict[str, bytes]]:
         self._check_there()
+        return await self._put(question, files or {}, part=part)
+
+    async def _put(
+        self, question: Header, files: Mapping[str, bytes], *, part: Literal["files", "processes"]
+    ) -> tuple[Header, dict[str, bytes]]:
         line = modal_machine.asking(part, helper=f"{_ENTRYPOINT}/{helper().name}")
-        packed = pack(question, files or {})
+        packed = pack(question, files)
         with self._translated(f"work on {part}"):
             try:
                 answer = await self._call(line, packed)
@@ -333,6 +338,7 @@ class ModalSandbox(AskedSandbox):
     def _check_there(self) -> None:
         if self._gone:
             raise self._not_there()
+        self._check_held()
 
     def _not_there(self) -> SandboxNotFound:
         self._living.stop()

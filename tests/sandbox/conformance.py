@@ -154,6 +154,22 @@ class SandboxConformance:
         assert {id(one) for one in await asyncio.gather(*before)} <= {id(box), id(after[0])}
         assert (await after[0].run(("true",))).exit_code == 0
 
+    async def test_what_was_let_go_of_does_nothing_more(self, box: Sandbox, provider: SandboxProvider) -> None:
+        await provider.close()
+        for call in (
+            box.run(("true",)),
+            box.start("idle", ("sleep", "60")),
+            box.read_file("package.json"),
+            box.write_files({"src/late.ts": b"late"}),
+            box.snapshot(),
+        ):
+            with pytest.raises(SandboxError, match=r"let go of the sandbox \w+; connect to it again") as caught:
+                await call
+            assert caught.value.code == "PROVIDER_ERROR"
+        again = await provider.connect(box.id)
+        assert "src/late.ts" not in [entry.path for entry in await again.list_files("src")]
+        await again.write_files({"src/late.ts": b"late"})
+
     @pytest.mark.parametrize("open_already", [False, True], ids=["closed", "open"])
     async def test_destroyed_while_others_connect(
         self, box: Sandbox, provider: SandboxProvider, open_already: bool
