@@ -182,10 +182,14 @@ class AskedSandbox(ABC):
         *,
         modes: Mapping[str, int] | None = None,
         folders: Sequence[str] = (),
-        spared: Sequence[str] = (),
+        spared: Sequence[str] | None = (),
     ) -> int:
         """Make the project's files exactly these; only what differs travels. See ``Sandbox``."""
-        told: Header = {"modes": dict(modes or {}), "folders": list(folders), "spared": list(spared)}
+        told: Header = {
+            "modes": dict(modes or {}),
+            "folders": list(folders),
+            "spared": None if spared is None else list(spared),
+        }
 
         async def send(some: Mapping[str, bytes], there: Mapping[str, str]) -> object:
             header, _ = await self._ask({"do": "restore", "there": there, **told}, some)

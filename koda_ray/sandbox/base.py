@@ -262,7 +262,7 @@ class Sandbox(Protocol):
         *,
         modes: Mapping[str, int] | None = None,
         folders: Sequence[str] = (),
-        spared: Sequence[str] = (),
+        spared: Sequence[str] | None = (),
     ) -> int:
         """Make the project's files exactly these: others are removed, equal ones are neither sent nor touched.
 
@@ -271,7 +271,8 @@ class Sandbox(Protocol):
             modes: Permission bits of those that have others than 0o644, and of folders that have others than 0o755;
                 only the lower nine count.
             folders: Folders that are there though nothing is in them.
-            spared: What a snapshot skipped and is to stay as it is, with all that is below.
+            spared: What a snapshot skipped and is to stay as it is, with all that is below; None for all that one would
+                skip now, unless one of these files comes in its place.
 
         Returns:
             How many bytes of files went there.

@@ -213,10 +213,14 @@ class DockerSandbox:
         *,
         modes: Mapping[str, int] | None = None,
         folders: Sequence[str] = (),
-        spared: Sequence[str] = (),
+        spared: Sequence[str] | None = (),
     ) -> int:
         """Make the project's files exactly these; only what differs travels. See ``Sandbox``."""
-        told: Message = {"modes": dict(modes or {}), "folders": list(folders), "spared": list(spared)}
+        told: Message = {
+            "modes": dict(modes or {}),
+            "folders": list(folders),
+            "spared": None if spared is None else list(spared),
+        }
 
         async def send(some: Mapping[str, bytes], there: Mapping[str, str]) -> object:
             return (await self._put("match", some, {"there": there, **told}))["missing"]

@@ -160,7 +160,8 @@ class _Inside:
         """Make the files those that come and those that are there already; tell which of these are not."""
         files = await self._files(request, reader)
         there, modes = cast("dict[str, str]", request["there"]), cast("dict[str, int]", request["modes"])
-        folders, spared = _words(request["folders"]), _words(request["spared"])
+        folders = _words(request["folders"])
+        spared = None if request["spared"] is None else _words(request["spared"])
         work = partial(self._tree.restore, files, there=there, modes=modes, folders=folders, spared=spared)
         await send(writer, {"missing": (await self._with_tree(work)).missing})
 

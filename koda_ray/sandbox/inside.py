@@ -128,7 +128,8 @@ def _snapshot(header: Header, files: Mapping[str, bytes]) -> _Answer:
 
 def _restore(header: Header, files: Mapping[str, bytes]) -> _Answer:
     there, modes = cast("dict[str, str]", header["there"]), cast("dict[str, int]", header["modes"])
-    folders, spared = _texts(header["folders"]), _texts(header["spared"])
+    folders = _texts(header["folders"])
+    spared = None if header["spared"] is None else _texts(header["spared"])
     restored = _tree().restore(files, there=there, modes=modes, folders=folders, spared=spared)
     return {"missing": restored.missing}, {}
 

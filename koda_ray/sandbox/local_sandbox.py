@@ -215,7 +215,7 @@ class LocalSandbox:
         *,
         modes: Mapping[str, int] | None = None,
         folders: Sequence[str] = (),
-        spared: Sequence[str] = (),
+        spared: Sequence[str] | None = (),
     ) -> int:
         """Make the project's files exactly these; see ``Sandbox``."""
         work = partial(self._tree.restore, files, modes=modes, folders=folders, spared=spared)

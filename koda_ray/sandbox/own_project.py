@@ -10,7 +10,6 @@ import asyncio
 import shlex
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from koda_ray.errors import Conflict, ServerFailed
@@ -52,11 +51,7 @@ async def put_back(workshop: Workshop, sandbox_id: str, project: ProjectFiles) -
         SandboxError: As ``Sandbox.restore``.
     """
     box = await workshop.connect(sandbox_id)
-    there = await box.snapshot()
-    wanted = {*project.files, *project.folders}
-    wanted |= {str(above) for path in wanted for above in PurePosixPath(path).parents}
-    spared = [path for path in there.skipped if path not in wanted]
-    await box.restore(project.files, modes=project.modes, folders=project.folders, spared=spared)
+    await box.restore(project.files, modes=project.modes, folders=project.folders, spared=None)
 
 
 async def start_preview(workshop: Workshop, sandbox_id: str, *, timeout_s: float = 60.0) -> PreviewEndpoint:

@@ -19,7 +19,7 @@ from pathlib import Path
 from koda_ray.errors import KodaError, SandboxError
 from koda_ray.sandbox import policy
 from koda_ray.sandbox.beneath import Escapes, open_beneath, opened_beneath, path_of
-from koda_ray.sandbox.reading import DIRECTORY, DirectoryEntry, TreeReader, escape
+from koda_ray.sandbox.reading import DIRECTORY, MAX_READ_BYTES, DirectoryEntry, TreeReader, escape
 
 __all__ = ["ProjectTree", "Restored", "digest"]
 
@@ -104,7 +104,7 @@ class ProjectTree(TreeReader):
         there: Mapping[str, str] | None = None,
         modes: Mapping[str, int] | None = None,
         folders: Sequence[str] = (),
-        spared: Sequence[str] = (),
+        spared: Sequence[str] | None = (),
     ) -> Restored:
         """Make the project's files exactly these; those that are equal already are left alone.
 
@@ -115,7 +115,8 @@ class ProjectTree(TreeReader):
             modes: Permission bits of those that have others than ``PLAIN_MODE``, and of folders that have others than
                 ``PLAIN_FOLDER_MODE``.
             folders: Those that are to be there though nothing is in them.
-            spared: Paths that stay as they are, with all that is below.
+            spared: Paths that stay as they are, with all that is below; None for what no snapshot holds, where none of
+                these files comes in its place.
 
         Raises:
             InvalidPath: INVALID_PATH, before anything is written.
@@ -128,9 +129,9 @@ class ProjectTree(TreeReader):
         bits = {path: policy.kept_mode(mode) for path, mode in given.items() if path in names}
         empty = {policy.storable(path) for path in folders}
         directories = empty | {parent for name in (*names, *empty) for parent in _parents(name)}
-        left = {*spared}
-        above = {parent for name in spared for parent in _parents(name)} - directories
         with self._opened() as root_fd:
+            left = self._unheld(root_fd) - names - directories if spared is None else {*spared}
+            above = {parent for name in left for parent in _parents(name)} - directories
             equal: set[str] = set()
             placed_anew: dict[str, bytes] = {}
             unwanted: list[str] = []
@@ -181,6 +182,24 @@ class ProjectTree(TreeReader):
             self._remove(root_fd, name)
 
     # inside
+
+    def _unheld(self, root_fd: int) -> set[str]:
+        """Name what a snapshot would skip; files are opened for it, and not read."""
+        found: set[str] = set()
+        for entry in self._walk(root_fd, ".", recursive=True, closed=lambda path, _: found.add(path)):
+            if not entry.is_directory and not self._can_be_held(root_fd, entry):
+                found.add(entry.path)
+        return found
+
+    def _can_be_held(self, root_fd: int, entry: DirectoryEntry) -> bool:
+        plain = not entry.is_link and stat.S_ISREG(entry.stat.st_mode)
+        if not plain or not policy.is_storable(entry.path) or entry.stat.st_size > MAX_READ_BYTES:
+            return False
+        try:
+            os.close(open_beneath(root_fd, entry.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY))
+        except (OSError, Escapes):
+            return False
+        return True
 
     def _equal(
         self, root_fd: int, entry: DirectoryEntry, wanted: bytes | None, digests: Mapping[str, str]

@@ -532,6 +532,13 @@ class SandboxConformance:
         await box.restore({"src/App.tsx": b"only"}, spared=list(skipped))
         then = await box.snapshot()
         assert (then.changed, then.skipped) == ({"src/App.tsx": b"only"}, skipped)
+        await box.write_files({"public/other/x": b"x", "src/more.ts": b"more"})
+        await box.restore({"src/App.tsx": b"more"}, spared=None)
+        then = await box.snapshot()
+        assert (then.changed, then.skipped) == ({"src/App.tsx": b"more"}, skipped)
+        await box.restore(then.changed | {"public/films/in/link": b"a file"}, spared=None)
+        now = await box.snapshot()
+        assert (now.changed["public/films/in/link"], now.skipped) == (b"a file", large)
         await box.restore(then.changed)
         assert [entry.path for entry in await box.list_files(recursive=True)] == ["src", "src/App.tsx"]
 
