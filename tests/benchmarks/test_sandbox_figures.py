@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.sandbox import TARGETS, lines
+from benchmarks.sandbox import TARGETS, bars, lines
 
 
 def test_each_figure_stands_beside_its_target_and_what_is_missing_is_said() -> None:
@@ -13,3 +13,9 @@ def test_each_figure_stands_beside_its_target_and_what_is_missing_is_said() -> N
     assert {line.split()[0] for line in said if "MISSED" in line} == {"docker_exec_ms", "leaked"}
     assert [line.split()[0] for line in said if "not measured" in line] == ["gvisor_cold_ms"]
     assert "image_s 40" in [line.strip() for line in said]
+
+
+def test_a_target_holds_below_it_and_nothing_is_to_be_left() -> None:
+    found = bars({"docker_cold_ms": 1500.0, "local_cold_ms": 17.0, "leaked": 0, "image_s": 40.0})
+    assert found["leaked"] == {"bar": 0.0, "holds": True} and found["local_cold_ms"]["holds"] is True
+    assert found["docker_cold_ms"] == {"bar": 1500.0, "holds": False} and "image_s" not in found
