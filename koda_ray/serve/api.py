@@ -107,7 +107,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
         middleware=[
             Middleware(HangUps),
             Middleware(BodyLimit, limit_bytes=limit_bytes),
-            Middleware(Gate, auth=deps.auth, host=deps.settings.host, upload_bytes=upload_bytes),
+            Middleware(Gate, auth=deps.auth, upload_bytes=upload_bytes),
         ],
     )
     app.state.deps = deps

@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -29,7 +29,7 @@ from koda_ray.actors.janitor_host import JANITOR, start_janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.config import Settings, env_file
-from koda_ray.errors import KodaError
+from koda_ray.errors import KodaError, Unavailable
 from koda_ray.logs import get_logger
 from koda_ray.render.memory import usual_browsers
 from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
@@ -37,7 +37,7 @@ from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.sandbox.providers import Providers
 from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.api import create_app
-from koda_ray.serve.auth import Authenticator, KeyRing, check_exposure
+from koda_ray.serve.auth import Authenticator, decide
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.held_port import hold_port
 from koda_ray.serve.preview import create_preview_app, reaching
@@ -45,7 +45,7 @@ from koda_ray.serve.signing import Signer, signing_key
 from koda_ray.state.storage import Storage
 from koda_ray.state.stores import store_from
 
-__all__ = ["build", "main", "run"]
+__all__ = ["application", "build", "check_replica", "main", "run"]
 
 APP_NAME = "koda"
 REPLICA_OPTIONS: dict[str, Any] = {
@@ -77,6 +77,10 @@ class _Api:
 
     app: FastAPI  # set by Serve
 
+    async def __init__(self, public: Mapping[str, object]) -> None:
+        # here and not as the application starts: of that, Serve tells nobody what went wrong
+        await check_replica(Settings.model_validate(public))
+
     async def drain(self) -> None:
         """End open event streams; their clients come back to whoever serves next."""
         cast("ApiDeps", self.app.state.deps).draining.set()
@@ -94,15 +98,38 @@ def build(settings: Settings, *, preview_port: int | None) -> Any:
     """
     public = public_settings(settings)
 
-    def application() -> FastAPI:
-        return _application(Settings.model_validate(public), preview_port)
+    def make() -> FastAPI:
+        return application(Settings.model_validate(public), preview_port)
 
     wrap = _SERVE.ingress
     deploy = _SERVE.deployment
-    return deploy(**REPLICA_OPTIONS)(wrap(application)(_Api)).bind()
+    return deploy(**REPLICA_OPTIONS)(wrap(make)(_Api)).bind(public)
 
 
-def _application(settings: Settings, preview_port: int | None) -> FastAPI:
+async def check_replica(settings: Settings) -> None:
+    """See that a replica could know who asks.
+
+    Args:
+        settings: As of `application`.
+
+    Raises:
+        InvalidInput: Keys are required, and this node knows none.
+    """
+    store = store_from(settings, processes="many")
+    await store.open()
+    try:
+        await Authenticator.from_settings(settings, store).check()
+    finally:
+        await store.close()
+
+
+def application(settings: Settings, preview_port: int | None) -> FastAPI:
+    """Make what a replica serves.
+
+    Args:
+        settings: As they were handed on, with the secrets of this process's own environment.
+        preview_port: As of `build`.
+    """
     store = store_from(settings, processes="many")
     storage = Storage.from_settings(settings)
 
@@ -114,7 +141,7 @@ def _application(settings: Settings, preview_port: int | None) -> FastAPI:
         store=store,
         storage=storage,
         directory=RayDirectory(settings, store=store, storage=storage, sandboxes=sandboxes),
-        auth=Authenticator(KeyRing.from_settings(settings), store),
+        auth=Authenticator.from_settings(settings, store),
         signer=Signer.from_settings(settings),
         preview_port=preview_port,
     )
@@ -138,7 +165,7 @@ def run(settings: Settings) -> None:
     Raises:
         InvalidInput: A port is in use, a hook cannot be found, or the settings would expose a server without keys.
     """
-    asyncio.run(_check(settings))
+    settings = asyncio.run(_checked(settings))
     if os.environ.get("KODA_ENV_FILE"):  # Ray's processes stand in another folder
         os.environ["KODA_ENV_FILE"] = str(env_file())
     # one key for the API, which signs, and the preview, which checks: Ray's processes inherit what is set before it
@@ -159,13 +186,7 @@ def _serve(settings: Settings, *, port: int, preview: socket.socket) -> None:
             http_options={"host": settings.host, "port": port, "keep_alive_timeout_s": 75},
             logging_config=_QUIET,
         )
-        handle = _SERVE.run(
-            build(settings, preview_port=int(preview.getsockname()[1])),
-            name=APP_NAME,
-            route_prefix="/",
-            blocking=False,
-            logging_config=_QUIET,
-        )
+        handle = _deploy(build(settings, preview_port=int(preview.getsockname()[1])))
         asyncio.run(_attend(settings, handle, port=port, preview=preview))
     finally:
         with contextlib.suppress(Exception):  # an end is an end; what is left is killed with the cluster
@@ -175,12 +196,27 @@ def _serve(settings: Settings, *, port: int, preview: socket.socket) -> None:
             ray_folder.remove(temp)
 
 
-async def _check(settings: Settings) -> None:
+def _deploy(application: Any) -> Any:
+    """Have Serve start the API; return its handle.
+
+    Raises:
+        Unavailable: It did not start; the message has what its replica said last.
+    """
+    try:
+        return _SERVE.run(application, name=APP_NAME, route_prefix="/", blocking=False, logging_config=_QUIET)
+    except RuntimeError as error:
+        found = _SERVE.status().applications.get(APP_NAME)
+        said = [one.message for one in found.deployments.values()] if found is not None else []
+        lines = [line.strip() for message in said for line in message.splitlines() if line.strip()]
+        raise Unavailable(f"the API does not start: {lines[-1] if lines else error}") from error
+
+
+async def _checked(settings: Settings) -> Settings:
     NamedHooks(settings.hook_names)
     store = store_from(settings, processes="many")
     await store.open()
     try:
-        check_exposure(settings.host, keys=await Authenticator(KeyRing.from_settings(settings), store).required())
+        return await decide(settings, store)
     finally:
         await store.close()
 

@@ -1,7 +1,11 @@
 """Who is asking: bearer keys, kept as hashes, each of one user.
 
-Keys come from the setting or from the database. Without any, the server is one person's own machine: everything
-belongs to the user ``local``, and that is why it refuses to listen anywhere but on loopback.
+Keys come from the setting or from the database. Where there never were any, the server is one person's own machine:
+everything belongs to the user ``local``, and that is why it refuses to listen anywhere but on loopback.
+
+Whether keys are required is decided once, when a server starts, and handed on to all of its processes as a setting. It
+only ever turns to yes: on anything but loopback, and in a database that ever had keys, revoking the last one leaves the
+server closed to everybody until there is another.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.state.store import Store
 
-__all__ = ["LOCAL_USER", "Authenticator", "KeyRing", "Unauthorized", "check_exposure", "is_loopback"]
+__all__ = ["LOCAL_USER", "Authenticator", "KeyRing", "Unauthorized", "decide", "is_loopback"]
 
 LOCAL_USER = "local"
 MIN_KEY_CHARS = 16
@@ -83,15 +87,35 @@ class Authenticator:
     Args:
         ring: The keys of the setting.
         store: Where other keys are.
+        closed: Whether requests without a key are refused whatever keys there are.
     """
 
-    def __init__(self, ring: KeyRing, store: Store) -> None:
+    def __init__(self, ring: KeyRing, store: Store, *, closed: bool) -> None:
         self._ring = ring
         self._store = store
+        self._closed = closed
+
+    @classmethod
+    def from_settings(cls, settings: Settings, store: Store) -> Self:
+        """Be as closed as the server's start decided, and in any case on what others can reach."""
+        closed = settings.keys_required or not is_loopback(settings.host)
+        return cls(KeyRing.from_settings(settings), store, closed=closed)
+
+    async def check(self) -> None:
+        """See that a process that has to ask for keys could know one.
+
+        Raises:
+            InvalidInput: It has none, and the database never had any: they are known to another process only.
+        """
+        if self._closed and not self._ring.users and not await self._store.has_api_keys(revoked=True):
+            raise InvalidInput(
+                "this server requires keys, and this node knows none: set KODA_API_KEYS in the environment of every "
+                "node as it is where the server was started, or keep keys in the database: koda keys create USER"
+            )
 
     async def required(self) -> bool:
         """Whether requests without a key are refused."""
-        return bool(self._ring.users) or await self._store.has_api_keys()
+        return self._closed or bool(self._ring.users) or await self._store.has_api_keys(revoked=True)
 
     async def user(self, authorization: str | None) -> str:
         """Return the user that an ``Authorization`` header speaks for.
@@ -107,8 +131,32 @@ class Authenticator:
                 raise Unauthorized("this key is not known to the server; check it, or ask whoever runs the server")
             return user
         if await self.required():
-            raise Unauthorized("this server needs a key: send the header 'Authorization: Bearer <key>'")
+            raise Unauthorized(
+                "this server needs a key: send the header 'Authorization: Bearer <key>'; whoever runs the server makes "
+                "one on its machine, with: koda keys create USER"
+            )
         return LOCAL_USER
+
+
+async def decide(settings: Settings, store: Store) -> Settings:
+    """Decide whether a server that starts requires keys; return its settings with the answer.
+
+    Raises:
+        InvalidInput: It would have to, and there are none.
+    """
+    exposed = not is_loopback(settings.host)
+    usable = bool(KeyRing.from_settings(settings).users) or await store.has_api_keys()
+    if exposed and not usable:
+        raise InvalidInput(
+            f"KODA_HOST={settings.host} would let everybody on the network in: make a key with koda keys create USER, "
+            "or set KODA_API_KEYS (user=key, separated by commas), or leave KODA_HOST out to serve this machine only"
+        )
+    if settings.keys_required and not usable:
+        raise InvalidInput(
+            "KODA_KEYS_REQUIRED is set and there are no keys: make one with koda keys create USER, or set KODA_API_KEYS"
+        )
+    required = exposed or usable or settings.keys_required or await store.has_api_keys(revoked=True)
+    return settings.model_copy(update={"keys_required": required})
 
 
 def is_loopback(host: str) -> bool:
@@ -119,16 +167,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-def check_exposure(host: str, *, keys: bool) -> None:
-    """Refuse to serve a network without keys.
-
-    Raises:
-        InvalidInput: ``host`` is reachable from elsewhere and there are no keys.
-    """
-    if not keys and not is_loopback(host):
-        raise InvalidInput(
-            f"KODA_HOST={host} would let everybody on the network in: set KODA_API_KEYS (user=key, separated by "
-            "commas), or leave KODA_HOST out to serve this machine only"
-        )

@@ -1,8 +1,9 @@
 """What is asked of a request before anything of it is read: whether it may come at all.
 
-A server without keys belongs to whoever sits at the machine, so it answers only to names that mean this machine: a
-page from elsewhere whose name was made to point here (DNS rebinding) sends its own name, and a page that addresses us
-directly sends its own origin. Where keys are needed, an upload is refused before its body is received.
+A server without keys belongs to whoever sits at the machine. It listens on loopback only, since a client may claim any
+name; and it answers only to names that mean this machine: a page from elsewhere whose name was made to point here (DNS
+rebinding) sends its own name, and a page that addresses us directly sends its own origin. Where keys are needed, an
+upload is refused before its body is received.
 
 The live preview needs none of this: there the address itself is the secret.
 
@@ -32,16 +33,12 @@ class Gate:
     Args:
         app: What is wrapped.
         auth: Knows the keys, and whether there are any.
-        host: The name that the server was told to listen on.
         upload_bytes: How much of a refused upload to read, so that its sender listens; None for other paths.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, auth: Authenticator, host: str, upload_bytes: Callable[[str], int | None]
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, auth: Authenticator, upload_bytes: Callable[[str], int | None]) -> None:
         self._app = app
         self._auth = auth
-        self._host = host.lower()
         self._upload_bytes = upload_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,7 +49,7 @@ class Gate:
         headers = Headers(scope=scope)
         limit = self._upload_bytes(scope["path"]) if scope.get("method") in ("POST", "PUT") else None
         try:
-            refused = None if self._is_ours(headers) else await self._stranger(scope, headers)
+            refused = None if _is_ours(headers) else await self._stranger(scope, headers)
             if refused is None and limit is not None:
                 await self._auth.user(headers.get("authorization"))
         except KodaError as error:
@@ -66,20 +63,11 @@ class Gate:
         else:
             await send({"type": "websocket.close", "code": 4000 + refused.status_code})
 
-    def _is_ours(self, headers: Headers) -> bool:
-        origin = headers.get("origin")
-        return self._may_name(_name(f"//{headers.get('host', '')}")) and (
-            origin is None or self._may_name(_name(origin))
-        )
-
-    def _may_name(self, name: str) -> bool:
-        return name == self._host or is_loopback(name) or name.endswith(".localhost")
-
     async def _stranger(self, scope: Scope, headers: Headers) -> JSONResponse | None:
         if await self._auth.required():
             return None
         host, origin = headers.get("host", ""), headers.get("origin")
-        if not self._may_name(_name(f"//{host}")):
+        if not _is_here(_name(f"//{host}")):
             return problem_response(
                 status=421,
                 code="WRONG_HOST",
@@ -94,6 +82,15 @@ class Gate:
             "to use it from other origins",
             instance=scope["path"],
         )
+
+
+def _is_ours(headers: Headers) -> bool:
+    origin = headers.get("origin")
+    return _is_here(_name(f"//{headers.get('host', '')}")) and (origin is None or _is_here(_name(origin)))
+
+
+def _is_here(name: str) -> bool:
+    return is_loopback(name) or name.endswith(".localhost")
 
 
 def _name(address: str) -> str:

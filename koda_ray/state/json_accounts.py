@@ -55,9 +55,11 @@ class JsonAccounts:
 
         return await self._database.read(work)
 
-    async def has_api_keys(self) -> bool:
-        """Whether any key is of use."""
-        return await self._database.read(lambda tables: any(row["revoked_at"] is None for row in tables.of("api_keys")))
+    async def has_api_keys(self, *, revoked: bool = False) -> bool:
+        """Whether any key is of use; with ``revoked``, whether there ever was one."""
+        return await self._database.read(
+            lambda tables: any(revoked or row["revoked_at"] is None for row in tables.of("api_keys"))
+        )
 
     async def api_keys(self) -> list[ApiKeyRecord]:
         """Read what is known of all keys, oldest first."""

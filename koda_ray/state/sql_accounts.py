@@ -57,9 +57,9 @@ class SqlAccounts:
         query = select(_K.user_id).where(_K.key_hash == key_hash(key), _K.revoked_at.is_(None))
         return await self._database.read(lambda connection: connection.execute(query).scalar_one_or_none())
 
-    async def has_api_keys(self) -> bool:
-        """Whether any key is of use."""
-        query = select(_K.user_id).where(_K.revoked_at.is_(None)).limit(1)
+    async def has_api_keys(self, *, revoked: bool = False) -> bool:
+        """Whether any key is of use; with ``revoked``, whether there ever was one."""
+        query = select(_K.user_id).limit(1) if revoked else select(_K.user_id).where(_K.revoked_at.is_(None)).limit(1)
         return await self._database.read(lambda connection: connection.execute(query).first()) is not None
 
     async def api_keys(self) -> list[ApiKeyRecord]:

@@ -335,8 +335,8 @@ class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, Protocol):
         """Return whose key it is; None for one that is unknown or revoked."""
         ...
 
-    async def has_api_keys(self) -> bool:
-        """Whether any key is of use: then requests without one are refused."""
+    async def has_api_keys(self, *, revoked: bool = False) -> bool:
+        """Whether any key is of use; with ``revoked``, whether there ever was one."""
         ...
 
     async def api_keys(self) -> list[ApiKeyRecord]:

@@ -53,12 +53,13 @@ async def test_pages_from_elsewhere_are_refused(
     assert (await client.session(session_id)).id == session_id
 
 
-async def test_the_name_it_listens_on_is_its_own(tmp_path: Path) -> None:
+async def test_a_name_that_others_can_reach_lets_nobody_in_without_a_key(tmp_path: Path) -> None:
     async with (
         world(tmp_path, KODA_HOST="Render-Box") as koda,
         httpx.AsyncClient(base_url=koda.url, timeout=60) as http,
     ):
-        assert (await http.get("/v1/sessions", headers={"Host": "render-box:8420"})).status_code == 200
+        for host in ("render-box:8420", "localhost"):
+            assert (await http.get("/v1/sessions", headers={"Host": host})).status_code == 401
 
 
 async def test_with_keys_the_name_does_not_matter(tmp_path: Path) -> None:

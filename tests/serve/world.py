@@ -30,7 +30,7 @@ from koda_ray.events import NewEvent
 from koda_ray.render.protocol import RenderExecutor
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.serve.api import create_app
-from koda_ray.serve.auth import Authenticator, KeyRing
+from koda_ray.serve.auth import Authenticator
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.signing import Signer
 from koda_ray.state import checkpoint
@@ -393,7 +393,7 @@ async def world(folder: Path, *, serve: bool = True, **settings: object) -> Asyn
         store=store,
         storage=storage,
         directory=directory,
-        auth=Authenticator(KeyRing.from_settings(made), store),
+        auth=Authenticator.from_settings(made, store),
         signer=Signer.from_settings(made),
         preview_port=made.preview_port,
     )

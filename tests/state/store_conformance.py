@@ -47,6 +47,13 @@ class StoreConformance(HistoryConformance):
             await store.ensure_project("bob", "p", "Mine now")
         await store.ensure_project("ann", "p", "My project")
 
+    async def test_that_there_were_keys_is_known_when_all_are_revoked(self, store: Store) -> None:
+        assert [await store.has_api_keys(), await store.has_api_keys(revoked=True)] == [False, False]
+        key = await store.create_api_key("ann")
+        assert [await store.has_api_keys(), await store.has_api_keys(revoked=True)] == [True, True]
+        await store.revoke_api_key(key)
+        assert [await store.has_api_keys(), await store.has_api_keys(revoked=True)] == [False, True]
+
     async def test_api_keys_belong_to_users_until_revoked(self, store: Store) -> None:
         first, second = await store.create_api_key("ann", name="laptop"), await store.create_api_key("ann")
         other = await store.create_api_key("bob")

@@ -1,0 +1,116 @@
+"""A server on a cluster of somebody's own: it has the cluster's token, and no node serves without the keys."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from koda_ray.config import Settings
+from koda_ray.console.server import OwnServer, ServerNotStarted
+from koda_ray.render.tasks import CHROMIUM_RESOURCE, URGENT_RESOURCE
+from koda_ray.serve import ray_folder
+from koda_ray.state.sql import SqlStore
+
+from .world import free_port
+
+pytestmark = [pytest.mark.ray, pytest.mark.full]
+KEY = "k" * 32
+TOKEN = "0123456789abcdef" * 4
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """A cluster that takes in whoever has its token, and knows nothing of our settings; its address."""
+    folder, port = ray_folder.make(), free_port()
+    resources = json.dumps({CHROMIUM_RESOURCE: 1, URGENT_RESOURCE: 1})
+    line = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}", "--num-cpus=2"]
+    line += ["--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--temp-dir={folder}"]
+    line += [f"--resources={resources}", f"--object-store-memory={10**8}", "--disable-usage-stats"]
+    head = subprocess.Popen(
+        line,
+        env={**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        tree = [*psutil.Process(head.pid).children(recursive=True), psutil.Process(head.pid)]
+        head.terminate()
+        _, left = psutil.wait_procs(tree, timeout=20)
+        for process in left:
+            process.kill()
+        head.wait()
+        ray_folder.remove(folder)
+
+
+def test_it_joins_with_the_token_and_no_node_serves_without_the_keys(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "KODA_HOST": "0.0.0.0",
+        "KODA_RAY_ADDRESS": cluster,
+        "KODA_RUNFILE": tmp_path / "server.json",
+        "DATABASE_PATH": tmp_path / "koda.db",
+        "STORAGE_PATH": tmp_path / "storage",
+        "SANDBOX_PATH": tmp_path / "sandboxes",
+        "RAY_AUTH_TOKEN": TOKEN,
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    own = OwnServer(tmp_path / "server.log")
+    try:
+        with pytest.MonkeyPatch.context() as mine:
+            mine.setenv("KODA_API_KEYS", KEY)  # here, and on no node
+            with pytest.raises(ServerNotStarted, match="this node knows none"):
+                own.start()
+        own.stop()
+        key = asyncio.run(made_key(tmp_path))
+        url = own.start().replace("0.0.0.0", "127.0.0.1")
+        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+            assert http.get("/v1/sessions", headers={"Host": "localhost"}).status_code == 401
+            assert http.get("/v1/sessions", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+    finally:
+        own.stop()
+
+
+def test_keys_that_only_a_file_of_settings_has_are_known_to_every_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "koda.env").write_text(
+        f"KODA_HOST=0.0.0.0\nKODA_API_KEYS=ada={KEY}\nDATABASE_PATH={tmp_path}/koda.db\n"
+    )
+    for name, value in {
+        "KODA_ENV_FILE": "koda.env",  # as one stands beside it; Ray's processes stand elsewhere
+        "KODA_RUNFILE": tmp_path / "server.json",
+        "STORAGE_PATH": tmp_path / "storage",
+        "SANDBOX_PATH": tmp_path / "sandboxes",
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.chdir(tmp_path)
+    own = OwnServer(tmp_path / "server.log")
+    try:
+        url = own.start().replace("0.0.0.0", "127.0.0.1")
+        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+            assert http.get("/v1/sessions", headers={"Host": "localhost"}).status_code == 401
+            assert http.get("/v1/sessions", headers={"Authorization": f"Bearer {KEY}"}).status_code == 200
+    finally:
+        own.stop()
+
+
+async def made_key(folder: Path) -> str:
+    store = SqlStore.from_settings(Settings.model_validate({"DATABASE_PATH": folder / "koda.db"}))
+    await store.open()
+    try:
+        return await store.create_api_key("ada")
+    finally:
+        await store.close()
