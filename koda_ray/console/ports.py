@@ -12,6 +12,7 @@ import uvicorn
 
 from koda_ray.errors import InvalidInput
 from koda_ray.sandbox.base import PreviewEndpoint
+from koda_ray.sandbox.preview import MAX_FRAME_BYTES
 from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.signing import Signer
 
@@ -44,7 +45,9 @@ async def show(find: Callable[[], Awaitable[PreviewEndpoint]], *, port: int, tol
         signer = Signer(secrets.token_bytes(32))
         token, _ = signer.sign(session_id="sandbox", user_id="local", port=1, ttl_s=_DAY_S)
         app = create_preview_app(None, signer, api_port=here, reach=reach)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, ws_max_size=MAX_FRAME_BYTES
+        )
         server = _Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:

@@ -35,6 +35,7 @@ __all__ = [
     "BAD_GATEWAY",
     "DESKTOP_PORT",
     "DEV_PORT",
+    "MAX_FRAME_BYTES",
     "PREVIEW",
     "answers",
     "answers_at",
@@ -60,7 +61,11 @@ DESKTOP_PORT = 6080
 BAD_GATEWAY = 502
 """What a sandbox's gateway answers when nobody listens behind it; no dev server of ours says so itself."""
 
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+"""Largest message of a preview's WebSocket, in bytes, either way; what is larger ends it with 1009."""
+
 _BACKLOG = 128
+_MESSAGES_HELD = 1
 _MAX_SOCKET_PATH_BYTES = 100  # sun_path holds 108; tools that show or wrap it want a few
 _PROBE_TIMEOUT_S = 5.0
 _PROBE = b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\nConnection: close\r\n\r\n"
@@ -217,6 +222,9 @@ async def open_socket(
         target: Path and query, escaped.
         protocols: What is offered; None for nothing.
 
+    Returns:
+        The socket. It holds one message of at most `MAX_FRAME_BYTES` until it is read, and ends with 1009 at a larger.
+
     Raises:
         OSError: Nobody answers.
         InvalidHandshake: The server takes no socket there.
@@ -225,8 +233,18 @@ async def open_socket(
 
     if endpoint.url is None:
         return await unix_connect(
-            endpoint.socket_path, f"ws://localhost{target}", subprotocols=protocols, max_size=None
+            endpoint.socket_path,
+            f"ws://localhost{target}",
+            subprotocols=protocols,
+            max_size=MAX_FRAME_BYTES,
+            max_queue=_MESSAGES_HELD,
         )
     scheme, _, rest = endpoint.url.partition("://")
     address = f"{'wss' if scheme == 'https' else 'ws'}://{rest}{target}"
-    return await connect(address, additional_headers=endpoint.headers, subprotocols=protocols, max_size=None)
+    return await connect(
+        address,
+        additional_headers=endpoint.headers,
+        subprotocols=protocols,
+        max_size=MAX_FRAME_BYTES,
+        max_queue=_MESSAGES_HELD,
+    )

@@ -34,6 +34,7 @@ from koda_ray.logs import get_logger
 from koda_ray.render.memory import usual_browsers
 from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
 from koda_ray.sandbox.base import SandboxProvider
+from koda_ray.sandbox.preview import MAX_FRAME_BYTES
 from koda_ray.sandbox.providers import Providers
 from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.api import create_app
@@ -276,6 +277,7 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview: socket
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=2,
+            ws_max_size=MAX_FRAME_BYTES,
         )
         server = _Server(config)
         showing = asyncio.create_task(server.serve(sockets=[preview]))

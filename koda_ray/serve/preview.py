@@ -39,7 +39,7 @@ from koda_ray.errors import KodaError, NotFound, ServerFailed
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.sandbox.own_project import find_preview
-from koda_ray.sandbox.preview import BAD_GATEWAY, http_client, open_socket
+from koda_ray.sandbox.preview import BAD_GATEWAY, MAX_FRAME_BYTES, http_client, open_socket
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.workshop import Workshop
 from koda_ray.serve.deps import SessionDirectory
@@ -55,6 +55,8 @@ __all__ = ["create_preview_app", "reaching"]
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_TEXT_BYTES = 32 * 1024 * 1024
 """Largest text whose base path is replaced; three.js with an inline source map is about 6 MiB."""
+TOO_BIG = 1009
+"""How a socket ends that a message was too large for. Source: RFC 6455, section 7.4.1."""
 _PING = "vite-ping"
 """What Vite's client calls the sockets with which it asks whether a dev server that went away is there again."""
 _ENDPOINT_TTL_S = 10.0
@@ -364,7 +366,16 @@ async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
     finally:
         await carried_out(_hang_up(server, tasks))
         with suppress(RuntimeError, WebSocketDisconnect):
-            await websocket.close()
+            if _refused_message(server):
+                await websocket.close(TOO_BIG, f"a message has at most {MAX_FRAME_BYTES:,} bytes")
+            else:
+                await websocket.close()
+
+
+def _refused_message(server: ClientConnection) -> bool:
+    """Whether the socket ended because what came was too large for us."""
+    sent, answered = server.protocol.close_sent, server.protocol.close_rcvd_then_sent
+    return sent is not None and sent.code == TOO_BIG and not answered
 
 
 async def _hang_up(server: ClientConnection, tasks: Sequence[asyncio.Task[None]]) -> None:
