@@ -124,9 +124,9 @@ class AskedSandbox(ABC):
 
     async def read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
         """Read several files in one round trip; see ``Sandbox``."""
-        names = [self._path(policy.readable, path) for path in paths]
+        names = list(dict.fromkeys(self._path(policy.readable, path) for path in paths))
         _, files = await self._ask({"do": "read", "paths": names})
-        if list(files) != list(dict.fromkeys(names)):
+        if list(files) != names:
             raise nonsense(self.id, "other files than were asked for")
         return files
 

@@ -41,8 +41,8 @@ SandboxState = Literal["created", "ready", "busy", "stopped"]
 
 Skip = Literal["link", "outside", "special", "name", "large", "unreadable", "deep"]
 """Why a snapshot leaves something out: it is a symbolic link; one to what is not the sandbox's own; a socket, pipe or
-device; it has a name that cannot be written elsewhere; it has more bytes than are read at once; its mode lets nobody
-look; its path is too long."""
+device; it has a name that cannot be written elsewhere; it has more bytes than are read at once, or than there is room
+for with all others; its mode lets nobody look; its path is too long."""
 
 UNREAD: frozenset[Skip] = frozenset({"large", "unreadable"})
 """Of these, what may be a file that was read before, or hold some."""
@@ -245,7 +245,11 @@ class Sandbox(Protocol):
         ...
 
     async def read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
-        """Read several files in one round trip; NotFound FILE_NOT_FOUND names the first that is not there."""
+        """Read several files in one round trip; NotFound FILE_NOT_FOUND names the first that is not there.
+
+        Raises:
+            QuotaExceeded: QUOTA_EXCEEDED, they have more bytes together than are read at once.
+        """
         ...
 
     async def snapshot(self, *, known: Mapping[str, FileStamp] | None = None) -> Snapshot:

@@ -57,11 +57,11 @@ async def build(sandbox: Sandbox, *, timeout_s: float = 120.0, types: bool = Fal
     if built.exit_code != 0:
         problems = [await _placed(sandbox, problem) for problem in parse_build(f"{built.stdout}\n{built.stderr}")]
         return BuildResult(ok=False, problems=tuple(problems), duration_s=built.duration_s)
-    found = await _listed(sandbox)
+    found = await _bundle(sandbox)
     if isinstance(found, KodaError):
         problems = (BuildProblem(message=found.message),)
         return BuildResult(ok=False, problems=problems, duration_s=built.duration_s)
-    return BuildResult(ok=True, files=await _read(sandbox, found), duration_s=built.duration_s)
+    return BuildResult(ok=True, files=found, duration_s=built.duration_s)
 
 
 async def export(sandbox: Sandbox) -> dict[str, bytes]:
@@ -72,13 +72,13 @@ async def export(sandbox: Sandbox) -> dict[str, bytes]:
         QuotaExceeded: QUOTA_EXCEEDED, it is larger than a bundle may be.
         SandboxNotFound: SANDBOX_NOT_FOUND.
     """
-    found = await _listed(sandbox)
+    found = await _bundle(sandbox)
     if isinstance(found, KodaError):
         raise found
-    return await _read(sandbox, found)
+    return found
 
 
-async def _listed(sandbox: Sandbox) -> list[str] | NotFound | QuotaExceeded:
+async def _bundle(sandbox: Sandbox) -> dict[str, bytes] | NotFound | QuotaExceeded:
     try:
         entries = [entry for entry in await sandbox.list_files("dist", recursive=True) if entry.type == "file"]
     except NotFound:
@@ -90,16 +90,21 @@ async def _listed(sandbox: Sandbox) -> list[str] | NotFound | QuotaExceeded:
             code="FILE_NOT_FOUND",
         )
     if len(paths) > MAX_BUNDLE_FILES or size > MAX_BUNDLE_BYTES:
-        return QuotaExceeded(
-            f"the bundle has {len(paths)} files and {size >> 20} MB; {MAX_BUNDLE_FILES} files and "
-            f"{MAX_BUNDLE_BYTES >> 20} MB are allowed: use fewer or smaller assets"
-        )
-    return paths
-
-
-async def _read(sandbox: Sandbox, paths: list[str]) -> dict[str, bytes]:
-    files = await sandbox.read_files(paths)
+        return _too_large(len(paths), size)
+    try:
+        files = await sandbox.read_files(paths)
+    except QuotaExceeded as error:  # what runs on in the sandbox may let them grow after they were listed
+        return QuotaExceeded(f"the bundle grew while it was read: {error.message}")
+    if (size := sum(map(len, files.values()))) > MAX_BUNDLE_BYTES:
+        return _too_large(len(paths), size)
     return {path.removeprefix("dist/"): data for path, data in files.items()}
+
+
+def _too_large(count: int, size: int) -> QuotaExceeded:
+    return QuotaExceeded(
+        f"the bundle has {count} files and {size >> 20} MB; {MAX_BUNDLE_FILES} files and "
+        f"{MAX_BUNDLE_BYTES >> 20} MB are allowed: use fewer or smaller assets"
+    )
 
 
 async def _placed(sandbox: Sandbox, problem: BuildProblem) -> BuildProblem:

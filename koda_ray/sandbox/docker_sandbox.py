@@ -41,6 +41,7 @@ from koda_ray.sandbox.link_terminal import LinkTerminal
 from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.outcome import out_of_memory, timed_out
 from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, ended, late
+from koda_ray.sandbox.reading import MAX_READ_BYTES
 from koda_ray.sandbox.record import Record
 from koda_ray.sandbox.refused import LinksOut, note, note_end, noted
 from koda_ray.sandbox.relay import Relay, Relays
@@ -151,12 +152,12 @@ class DockerSandbox:
 
     async def read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
         """Read several files in one round trip; see ``Sandbox``."""
-        names = [self._path(policy.readable, path) for path in paths]
-        files = _Files(most=2 * self._limits.tmpfs_bytes)
+        names = list(dict.fromkeys(self._path(policy.readable, path) for path in paths))
+        files = _Files(most=MAX_READ_BYTES)
         async with self._way_in.exchange("read", {"paths": names}) as (reader, _):
             while not (answer := checked(await receive(reader))).get("end"):
                 await files.take(answer, reader)
-        if list(files.found) != list(dict.fromkeys(names)):
+        if list(files.found) != names:
             raise SandboxError(
                 f"the sandbox {self.id} sent {sorted(files.found)[:5]}, other files than the {len(names)} that it was "
                 "asked for; make another sandbox and restore the last checkpoint into it"
@@ -188,7 +189,7 @@ class DockerSandbox:
     async def snapshot(self, *, known: Mapping[str, FileStamp] | None = None) -> Snapshot:
         """Collect the project's files for a checkpoint; see ``Sandbox``."""
         stamps = {path: (stamp.size_bytes, stamp.changed_ns, stamp.inode) for path, stamp in (known or {}).items()}
-        files = _Files(most=2 * self._limits.tmpfs_bytes)
+        files = _Files(most=self._limits.tmpfs_bytes)
         async with self._way_in.exchange("snapshot", {"known": stamps}) as (reader, _):
             while "stamps" not in (answer := checked(await receive(reader))):
                 await files.take(answer, reader)
@@ -524,7 +525,7 @@ class _Files:
     """Files as they come in, bounded together.
 
     Args:
-        most: How many bytes they may have: more than the disk holds is a lie of the inside, or a race that it lost.
+        most: How many bytes they may have, as the inside counts too: more is a lie.
     """
 
     def __init__(self, *, most: int) -> None:

@@ -15,12 +15,11 @@ from e2b import AsyncSandbox
 from koda_ray.errors import SandboxError, TemplateNotFound
 from koda_ray.sandbox import e2b_machine
 from koda_ray.sandbox.asked import nonsense, read_answer
-from koda_ray.sandbox.packed import Header, pack
+from koda_ray.sandbox.packed import MAX_ANSWER_BYTES, Header, pack
 from koda_ray.sandbox.shipped import helper
 
-__all__ = ["MAX_ANSWER_BYTES", "Inside"]
+__all__ = ["Inside"]
 
-MAX_ANSWER_BYTES = 512 * 1024 * 1024
 _TIMEOUT_S = 120.0
 _TRIES = 3
 

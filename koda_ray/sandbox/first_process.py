@@ -91,7 +91,7 @@ class _Inside:
         self._project = project
         self._stage = project / ".vite" / "koda-stage"
         self._disk_bytes = disk_bytes
-        self._tree = ProjectTree(project, stage=self._stage, owner=None, limit_note=note)
+        self._tree = ProjectTree(project, stage=self._stage, owner=None, limit_note=note, most_bytes=disk_bytes)
         self._offspring = Offspring()
         self._counts = Counts(
             memory=_oom_kills,
@@ -146,8 +146,11 @@ class _Inside:
     # files
 
     async def _read(self, request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        read = 0
         for path in _words(request["paths"]):
-            [(name, data)] = (await self._with_tree(lambda path=path: self._tree.read_files([path]))).items()
+            work = partial(self._tree.read_files, [path], before_bytes=read)
+            [(name, data)] = (await self._with_tree(work)).items()
+            read += len(data)
             await send(writer, {"path": name, "size": len(data)}, [data])
         await send(writer, {"end": True})
 

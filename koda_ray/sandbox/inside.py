@@ -20,7 +20,7 @@ from typing import cast
 from koda_ray.errors import KodaError, TemplateNotFound
 from koda_ray.sandbox import keeper
 from koda_ray.sandbox.base import FileStamp
-from koda_ray.sandbox.packed import Header, pack, unpack
+from koda_ray.sandbox.packed import MAX_FILES_BYTES, Header, pack, unpack
 from koda_ray.sandbox.policy import PROJECT_ROOT
 from koda_ray.sandbox.tree import ProjectTree
 from koda_ray.sandbox.watching import Watcher
@@ -66,7 +66,8 @@ def _tree() -> ProjectTree:
     root = Path(PROJECT_ROOT)
     stage = root.parent / ".koda-stage"
     stage.mkdir(mode=0o700, exist_ok=True)
-    return ProjectTree(root, stage=stage, owner=None, limit_note="the disk of its template")
+    note = "the disk of its template"
+    return ProjectTree(root, stage=stage, owner=None, limit_note=note, most_bytes=MAX_FILES_BYTES)
 
 
 def _check(header: Header, files: Mapping[str, bytes]) -> _Answer:

@@ -113,6 +113,7 @@ class LocalSandbox:
             limit_note=f"{limits.disk_size(record.disk) >> 20} MB, SANDBOX_DISK_MB",
             quota_bytes=None if record.disk == "tmpfs" else limits.disk_bytes,
             filled=self._filled,
+            most_bytes=limits.disk_size(record.disk),
         )
         self._terminals = TreeReader(disk / TERMINALS)
         self._walls: Jail | Bare

@@ -26,7 +26,7 @@ from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.kept import Kept
 from koda_ray.sandbox.lifetime import checked_lifetime
 from koda_ray.sandbox.modal_terminal import ModalTerminal
-from koda_ray.sandbox.packed import Header, pack
+from koda_ray.sandbox.packed import MAX_ANSWER_BYTES, Header, pack
 from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers_at, dev_server, ended, late
 from koda_ray.sandbox.record import created_at_s
 from koda_ray.sandbox.shipped import helper
@@ -45,7 +45,6 @@ _CALL_TIMEOUT_S = 120.0
 _END_TIMEOUT_S = 20.0
 _GRACE_S = 60
 _PROBE_PERIOD_S = 0.1
-_MAX_ANSWER_BYTES = 512 * 1024 * 1024
 _ENTRYPOINT = "/opt/koda"
 
 
@@ -377,8 +376,8 @@ async def _read(process: ContainerProcess[bytes], sandbox_id: str) -> bytes:
     size = 0
     async for data in process.stdout:
         size += len(data)
-        if size > _MAX_ANSWER_BYTES:
-            raise nonsense(sandbox_id, f"more than {_MAX_ANSWER_BYTES} bytes")
+        if size > MAX_ANSWER_BYTES:
+            raise nonsense(sandbox_id, f"more than {MAX_ANSWER_BYTES} bytes")
         pieces.append(data)
     return b"".join(pieces)
 

@@ -9,13 +9,17 @@ import json
 from collections.abc import Mapping
 from typing import cast
 
-__all__ = ["Header", "Malformed", "pack", "unpack"]
+__all__ = ["MAX_ANSWER_BYTES", "MAX_FILES_BYTES", "Header", "Malformed", "pack", "unpack"]
 
 Header = dict[str, object]
 """A JSON object; the key ``files`` is ours."""
 
+MAX_ANSWER_BYTES = 512 * 1024 * 1024
+"""How long an answer may be."""
 _LENGTH_BYTES = 4
 _MAX_HEADER_BYTES = 64 * 1024 * 1024
+MAX_FILES_BYTES = MAX_ANSWER_BYTES - _MAX_HEADER_BYTES - _LENGTH_BYTES
+"""What all files of an answer may have together."""
 
 
 class Malformed(ValueError):

@@ -1,7 +1,8 @@
 """A project's files on this machine's disk, read from outside while hostile code may be changing them.
 
 Blocking calls; the sandbox runs them in a thread. Every open goes through ``beneath``, so no symbolic link leads out,
-and what is read is bounded: by size, by number, by depth.
+and what is read is bounded while it is read: each file, all together, their number, their depth. Sizes are those that
+a reader sees: of a sparse file a disk's limit counts nothing.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from koda_ray.errors import InvalidPath, KodaError, NotFound, QuotaExceeded, SandboxError, SandboxNotFound
 from koda_ray.sandbox import policy
 from koda_ray.sandbox.base import FileEntry, FileStamp, Skip, Snapshot, is_unread
 from koda_ray.sandbox.beneath import Escapes, open_beneath, opened_beneath, path_of
+from koda_ray.sandbox.fitting import left_out
 from koda_ray.sandbox.weighing import weigh
 
 __all__ = ["DIRECTORY", "MAX_ENTRIES", "MAX_READ_BYTES", "DirectoryEntry", "TreeReader", "escape"]
 
 MAX_READ_BYTES = 256 * 1024 * 1024
+"""What one file may have, and all together that are read at once."""
 MAX_ENTRIES = 50_000
+_MAX_PROJECT_BYTES = 1024**3
 DIRECTORY = os.O_PATH | os.O_DIRECTORY
 _HIDDEN = frozenset({"node_modules", ".vite"})
 _RACY_NS = 20_000_000  # a file changed this recently may change again within one tick of the file system's clock
@@ -41,15 +45,36 @@ class DirectoryEntry:
     stat: os.stat_result
 
 
+@dataclass
+class _Survey:
+    """What a snapshot will hold, before any file is read.
+
+    Attributes:
+        room_bytes: By how much the files may have grown together until they are read.
+    """
+
+    files: dict[str, os.stat_result] = field(default_factory=dict[str, os.stat_result])
+    folders: set[str] = field(default_factory=set[str])
+    modes: dict[str, int] = field(default_factory=dict[str, int])
+    skipped: dict[str, Skip] = field(default_factory=dict[str, Skip])
+    room_bytes: int = 0
+
+
+class _Larger(SandboxError):
+    """A file has more bytes than are read of it."""
+
+
 class TreeReader:
     """Reads the directory of one project.
 
     Args:
         root: The project; hostile code may write to it, but not to the directory it lies in.
+        most_bytes: What the files of one snapshot may have together.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, most_bytes: int = _MAX_PROJECT_BYTES) -> None:
         self._root = root
+        self._most_bytes = most_bytes
         self._weighing = threading.Lock()  # a folder that is opened to be counted is closed again afterwards
 
     @property
@@ -57,17 +82,26 @@ class TreeReader:
         """The file system that it lies on."""
         return os.stat(self._root).st_dev
 
-    def read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
+    def read_files(self, paths: Sequence[str], *, before_bytes: int = 0) -> dict[str, bytes]:
         """Read files, in order; the keys are the normalised paths.
+
+        Args:
+            paths: Which.
+            before_bytes: What was read already, where one read is made of several calls.
 
         Raises:
             InvalidPath: INVALID_PATH.
             NotFound: FILE_NOT_FOUND.
+            QuotaExceeded: QUOTA_EXCEEDED, they have more than MAX_READ_BYTES together.
             SandboxError: READ_FAILED, not a plain file or larger than MAX_READ_BYTES.
         """
-        names = [policy.readable(path) for path in paths]
+        found: dict[str, bytes] = {}
+        read = before_bytes
         with self._opened() as root_fd:
-            return {name: self._read(root_fd, name) for name in names}
+            for name in dict.fromkeys(policy.readable(path) for path in paths):
+                found[name] = self._read(root_fd, name, before_bytes=read)
+                read += len(found[name])
+        return found
 
     def list_files(
         self, path: str, *, recursive: bool, outside: Callable[[str], None] | None = None
@@ -110,67 +144,59 @@ class TreeReader:
     ) -> Snapshot:
         """Collect every plain file, reading only those whose stamp is not the known one.
 
-        What is left out is named in ``skipped``. A file of ``known`` that cannot be read any more, or that lies below
-        a folder that cannot, counts as there and unchanged. A folder that holds nothing that is kept counts as empty.
+        What is left out is named in ``skipped``: where all files together have more bytes than are kept of a project,
+        the largest are. A file of ``known`` that cannot be read any more, or that lies below a folder that cannot,
+        counts as there and unchanged. A folder that holds nothing that is kept counts as empty.
 
         Args:
             known: The stamps of an earlier snapshot of the same files.
             found: Takes each file as it is read, in place of ``changed``, which then stays empty.
 
         Raises:
-            QuotaExceeded: QUOTA_EXCEEDED when there are more than MAX_ENTRIES.
+            QuotaExceeded: QUOTA_EXCEEDED when there are more than MAX_ENTRIES, or what is kept of files that cannot be
+                read any more leaves no room.
             SandboxError: READ_FAILED, nobody may list the project's own folder.
             SandboxNotFound: SANDBOX_NOT_FOUND, the project is gone.
         """
         known = known or {}
         stamps: dict[str, FileStamp] = {}
         changed: dict[str, bytes] = {}
-        modes: dict[str, int] = {}
-        folders: set[str] = set()
-        filled: set[str] = set()
-        skipped: dict[str, Skip] = {}
         take = found or changed.__setitem__
         with self._opened() as root_fd:
-            for entry in self._walk(root_fd, ".", recursive=True, closed=skipped.__setitem__):
-                if entry.is_directory:
-                    if policy.is_storable(entry.path):
-                        folders.add(entry.path)
-                        filled.add(entry.path.rpartition("/")[0])
-                        if (mode := policy.kept_folder_mode(entry.stat.st_mode)) != policy.PLAIN_FOLDER_MODE:
-                            modes[entry.path] = mode
+            seen = self._survey(root_fd, known)
+            for path, info in seen.files.items():
+                if path in seen.skipped:
                     continue
-                if entry.is_link:
-                    skipped[entry.path] = self._kind_of_link(root_fd, entry.path)
-                    continue
-                if (why := _skip(entry)) is not None:
-                    skipped[entry.path] = why
-                    continue
-                stamp = _stamp(entry.stat)
-                if not stamp.changed_ns or known.get(entry.path) != stamp:
+                stamp = _stamp(info)
+                if not stamp.changed_ns or known.get(path) != stamp:
                     try:
-                        data = self._read(root_fd, entry.path)
+                        data = self._read(root_fd, path, most_bytes=info.st_size + seen.room_bytes)
                     except NotFound:
                         continue  # removed since it was listed
-                    except KodaError:
-                        skipped[entry.path] = "unreadable"
+                    except _Larger:
+                        seen.skipped[path] = "large"
                         continue
-                    take(entry.path, data)
-                stamps[entry.path] = stamp
-                filled.add(entry.path.rpartition("/")[0])
-                mode = policy.kept_mode(entry.stat.st_mode)
-                if mode != policy.PLAIN_MODE:
-                    modes[entry.path] = mode
+                    except KodaError:
+                        seen.skipped[path] = "unreadable"
+                        continue
+                    seen.room_bytes -= max(0, len(data) - info.st_size)
+                    stamp = replace(stamp, size_bytes=len(data))  # it may have grown, and that is what is held of it
+                    take(path, data)
+                stamps[path] = stamp
+                if (mode := policy.kept_mode(info.st_mode)) != policy.PLAIN_MODE:
+                    seen.modes[path] = mode
         for path in known.keys() - stamps.keys():
-            if is_unread(path, skipped):
+            if is_unread(path, seen.skipped):
                 stamps[path] = known[path]
-                filled.add(path.rpartition("/")[0])
+        self._check_room(stamps)
+        filled = {path.rpartition("/")[0] for path in (*seen.folders, *stamps)}
         return Snapshot(
             stamps=stamps,
             changed=changed,
             removed=tuple(sorted(set(known) - set(stamps))),
-            skipped=skipped,
-            modes=modes,
-            folders=tuple(sorted(folders - filled - stamps.keys())),
+            skipped=seen.skipped,
+            modes=seen.modes,
+            folders=tuple(sorted(seen.folders - filled - stamps.keys())),
         )
 
     def stamps(self, path: str, *, entered: Callable[[int], None] | None = None) -> dict[str, FileStamp]:
@@ -217,7 +243,40 @@ class TreeReader:
         finally:
             os.close(fd)
 
-    def _read(self, root_fd: int, name: str) -> bytes:
+    def _survey(self, root_fd: int, known: Mapping[str, FileStamp]) -> _Survey:
+        """Look at everything without reading any file, and choose what is left out."""
+        seen = _Survey()
+        for entry in self._walk(root_fd, ".", recursive=True, closed=seen.skipped.__setitem__):
+            if entry.is_directory:
+                if policy.is_storable(entry.path):
+                    seen.folders.add(entry.path)
+                    if (mode := policy.kept_folder_mode(entry.stat.st_mode)) != policy.PLAIN_FOLDER_MODE:
+                        seen.modes[entry.path] = mode
+            elif entry.is_link:
+                seen.skipped[entry.path] = self._kind_of_link(root_fd, entry.path)
+            elif (why := _skip(entry)) is not None:
+                seen.skipped[entry.path] = why
+            else:
+                seen.files[entry.path] = entry.stat
+        kept = {path: stamp.size_bytes for path, stamp in known.items()}
+        sizes = {path: info.st_size for path, info in seen.files.items()}
+        room = self._most_bytes - sum(size for path, size in kept.items() if is_unread(path, seen.skipped))
+        for path in left_out(sizes, kept, most_bytes=room):
+            seen.skipped[path] = "large"
+            sizes[path] = kept.get(path, 0)
+        seen.room_bytes = max(0, room - sum(sizes.values()))
+        return seen
+
+    def _check_room(self, stamps: Mapping[str, FileStamp]) -> None:
+        total = sum(stamp.size_bytes for stamp in stamps.values())
+        if total > self._most_bytes:
+            raise QuotaExceeded(
+                f"the project's files have {total >> 20} MB, those counted that cannot be read any more and stay as "
+                f"they were; {self._most_bytes >> 20} MB are kept of a project, and a file with holes counts with its "
+                "whole size: remove what is large and not needed, and try again"
+            )
+
+    def _read(self, root_fd: int, name: str, *, before_bytes: int = 0, most_bytes: int = MAX_READ_BYTES) -> bytes:
         try:
             with opened_beneath(root_fd, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
                 real = path_of(fd, root_fd)
@@ -229,11 +288,17 @@ class TreeReader:
                     special = "not a plain file; remove it, and write one in its place"
                     kind = "a directory; list it instead" if stat.S_ISDIR(info.st_mode) else special
                     raise SandboxError(f"{name!r} is {kind}", code="READ_FAILED")
-                if info.st_size > MAX_READ_BYTES:
-                    raise SandboxError(
+                if info.st_size > min(most_bytes, MAX_READ_BYTES):
+                    raise _Larger(
                         f"{name!r} has {info.st_size} bytes, more than the {MAX_READ_BYTES} that can be read at once; "
                         "read a part of it with a command such as `head -c`",
                         code="READ_FAILED",
+                    )
+                if info.st_size + before_bytes > MAX_READ_BYTES:
+                    raise QuotaExceeded(
+                        f"with {name!r} the files that were asked for have {info.st_size + before_bytes} bytes, more "
+                        f"than the {MAX_READ_BYTES} that can be read at once; read fewer at a time, or smaller ones",
+                        context={"path": name},
                     )
                 return _read_all(fd, info.st_size)
         except Escapes:

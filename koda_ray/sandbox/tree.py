@@ -62,6 +62,7 @@ class ProjectTree(TreeReader):
         limit_note: Words that name the disk limit in errors, for example ``"SANDBOX_DISK_MB=1024"``.
         quota_bytes: What the sandbox may hold, counted before each write; None where the file system itself is limited.
         filled: Counts the bytes and the files that it holds; only the project's own where that is None.
+        most_bytes: What the files of one snapshot may have together.
     """
 
     def __init__(
@@ -73,8 +74,9 @@ class ProjectTree(TreeReader):
         limit_note: str,
         quota_bytes: int | None = None,
         filled: Callable[[], tuple[int, int]] | None = None,
+        most_bytes: int,
     ) -> None:
-        super().__init__(root)
+        super().__init__(root, most_bytes=most_bytes)
         self._stage = stage
         self._owner = owner
         self._limit_note = limit_note

@@ -21,6 +21,7 @@ from koda_ray.errors import (
     InvalidPath,
     KodaError,
     NotFound,
+    QuotaExceeded,
     SandboxError,
     SandboxNotFound,
 )
@@ -504,6 +505,22 @@ class SandboxConformance:
         await box.restore(saved.changed, modes=saved.modes, folders=saved.folders)
         again = await box.snapshot()
         assert (again.changed, again.modes, again.skipped) == (saved.changed, saved.modes, {})
+
+    @pytest.mark.full
+    async def test_files_of_holes_fill_no_more_than_a_disk_may(self, box: Sandbox) -> None:
+        """Each is smaller than what is read at once, together they are larger, and on the disk they take nothing."""
+        await box.write_files({"src/new.ts": b"new"})
+        script = "for i in $(seq 10 29); do truncate -s 40M public/$i.bin || exit 1; done"
+        assert (await box.run(("sh", "-c", script))).exit_code == 0
+        taken = await box.snapshot()
+        assert {"src/new.ts", "src/App.tsx", "package.json"} <= taken.changed.keys()
+        assert sum(map(len, taken.changed.values())) < 480 << 20
+        assert len(taken.skipped) > 5 and set(taken.skipped.values()) == {"large"}
+        with pytest.raises(QuotaExceeded, match=r"more than the 268435456 that can be read at once; read fewer"):
+            await box.read_files([f"public/{number}.bin" for number in range(10, 30)])
+        assert await box.read_file("src/new.ts") == b"new"
+        assert (await box.run(("sh", "-c", "rm public/*.bin"))).exit_code == 0
+        assert (await box.snapshot()).skipped == {}
 
     async def test_links_that_lead_out_are_told_of(self, box: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
         links = {"etc": "/etc", "up": "../../../../etc/passwd", "to": "../package.json", "tmp": "/tmp/x",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from koda_ray.errors import SandboxNotFound
-from koda_ray.sandbox.build import build
+from koda_ray.errors import QuotaExceeded, SandboxNotFound
+from koda_ray.sandbox.base import FileEntry
+from koda_ray.sandbox.build import build, export
 from tests.sandbox.conftest import AnySandbox
 from tests.sandbox.refusals import refusals
 
@@ -114,3 +115,19 @@ async def test_a_project_without_its_tools_is_told_which(sandbox: AnySandbox, ty
         problem.message
         == f"the project has no {'typescript' if types else 'vite'}; add it to what the sandbox starts from"
     )
+
+
+async def test_a_bundle_that_grows_while_it_is_read_has_an_end(sandbox: AnySandbox) -> None:
+    """What runs on in the sandbox has holes put into files that were small when they were listed."""
+    await sandbox.run(("sh", "-c", "mkdir dist; echo page > dist/index.html; cd dist; touch 1 2 3 4 5 6 7 8"))
+    listed = sandbox.list_files
+
+    async def list_then_grow(path: str = ".", *, recursive: bool = False) -> list[FileEntry]:
+        found = await listed(path, recursive=recursive)
+        grown = await sandbox.run(("sh", "-c", "cd dist && truncate -s 60M 1 2 3 4 5 6 7 8"))
+        assert grown.exit_code == 0, grown.stderr
+        return found
+
+    sandbox.list_files = list_then_grow  # type: ignore[method-assign]
+    with pytest.raises(QuotaExceeded, match=r"grew while it was read: .* more than the 268435456"):
+        await export(sandbox)

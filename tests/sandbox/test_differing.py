@@ -21,7 +21,7 @@ class _Elsewhere:
         self.root = folder / "project"
         for path in (self.root, folder / "stage"):
             path.mkdir()
-        self.tree = ProjectTree(self.root, stage=folder / "stage", owner=None, limit_note="none")
+        self.tree = ProjectTree(self.root, stage=folder / "stage", owner=None, limit_note="none", most_bytes=1 << 30)
         self.tree.write_files(FILES)
         self.sent: list[set[str]] = []
         self.then: Callable[[], object] = lambda: None
