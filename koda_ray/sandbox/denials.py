@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from koda_ray.sandbox.seccomp import refusal
 from koda_ray.sandbox.unreached import FILES, Unreached
+from koda_ray.seccomp import refusal
 
 __all__ = ["Denials"]
 

@@ -28,8 +28,9 @@ from pathlib import Path
 from threading import Barrier
 from typing import TypeVar, cast
 
+from koda_ray import seccomp
 from koda_ray.errors import KodaError, NotFound, SandboxError
-from koda_ray.sandbox import policy, seccomp
+from koda_ray.sandbox import policy
 from koda_ray.sandbox.base import FileStamp, ProcessInfo
 from koda_ray.sandbox.counts import Counts
 from koda_ray.sandbox.deaf import ignore_signals

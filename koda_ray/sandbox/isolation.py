@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from koda_ray import seccomp
 from koda_ray.errors import InvalidInput, Missing, SandboxError
-from koda_ray.sandbox import seccomp
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.policy import PROJECT_ROOT

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from koda_ray import seccomp
 from koda_ray.errors import KodaError, NotFound, SandboxNotFound
-from koda_ray.sandbox import cgroup, policy, seccomp
+from koda_ray.sandbox import cgroup, policy
 from koda_ray.sandbox.bare import MARKER, Bare, free_port, new_mark
 from koda_ray.sandbox.base import (
     CommandResult,

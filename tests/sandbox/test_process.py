@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from koda_ray.config import REPO_ROOT
 from koda_ray.errors import SandboxError
 from koda_ray.sandbox.process import Capture, Confined
-from koda_ray.sandbox.seccomp import filter_program
+from koda_ray.seccomp import filter_program
 
 _ASK = 0x7FC00000.to_bytes(4, sys.byteorder)
 
