@@ -1,4 +1,4 @@
-"""A small system call filter for sandboxed processes: what no build tool calls and an attack would.
+"""A small system call filter for confined processes: what no build tool calls and an attack would.
 
 Namespaces and lost capabilities already deny most of it; the filter narrows the kernel that hostile code can talk to
 (new namespaces, io_uring, bpf, keyrings, ptrace, raw and vsock sockets: a vsock reaches the host of a virtual machine
@@ -8,6 +8,10 @@ The filter can ask somebody instead of refusing by itself (``heard``; ``denials`
 that what was tried can be written down. Calls that are made only to look whether the kernel has something, as node's
 for io_uring, are refused in silence. A few more are in it that the kernel would refuse anyway, to be heard: devices,
 files that lend their owner's rights, another user's rights, raw sockets.
+
+A browser confines its own parts once more, with namespaces (``nesting``). Whoever may make those has all rights in
+them, so of what such rights open, the kernel's tables of networks and the like, less is left: netlink for looking at
+networks and devices alone.
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ _SET_USER_ID = 0o4000
 _DEVICE = 0o020000  # set in the kind of character and block devices alone, of what can be made
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _SOCKET_TYPES, _SOCK_RAW = 0xF, 3
+_NETLINK_ROUTE, _NETLINK_DEVICES = 0, 15
 
 _Instruction = tuple[int, int, int, int]
 
@@ -85,6 +90,7 @@ _AARCH64 = {
     "userfaultfd": 282, "kexec_file_load": 294,
 }  # fmt: skip
 _CLONE3 = 435
+_NESTING = frozenset({"unshare", "chroot"})
 _QUIET = frozenset({  # what ordinary programs try, and do without
     "io_uring_setup", "io_uring_enter", "io_uring_register", "personality", "kcmp", "name_to_handle_at", "adjtimex",
 })  # fmt: skip
@@ -137,13 +143,14 @@ _MACHINES = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=4)
-def filter_program(machine: str | None = None, *, heard: bool = False) -> bytes | None:
+@lru_cache(maxsize=8)
+def filter_program(machine: str | None = None, *, heard: bool = False, nesting: bool = False) -> bytes | None:
     """Assemble the filter as the kernel reads it; None for a machine whose call numbers are not known here.
 
     Args:
         machine: As of ``platform.machine()``; this machine when None.
         heard: Whether refusals are left to whoever has the filter's listener; without one they have another error.
+        nesting: Whether a process may make namespaces and take another root, to confine what it starts.
     """
     known = _MACHINES.get(machine or platform.machine())
     if known is None:
@@ -161,11 +168,12 @@ def filter_program(machine: str | None = None, *, heard: bool = False) -> bytes 
         (_RET, 0, 0, _KILL),
     ]
     for name, number in sorted({**known.refused, **_COMMON}.items()):
-        code += [(_JEQ, 0, 1, number), refuse(name)]
+        if not nesting or name not in _NESTING:
+            code += [(_JEQ, 0, 1, number), refuse(name)]
     # clone3 takes its flags by pointer, which a filter cannot read; told that it does not exist, libc uses clone
     code += [(_JEQ, 0, 1, _CLONE3), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
     allow: _Instruction = (_RET, 0, 0, _ALLOW)
-    bits = {known.clone: ("clone", 0, _CLONE_NAMESPACES)}
+    bits = {} if nesting else {known.clone: ("clone", 0, _CLONE_NAMESPACES)}
     bits |= {number: (name, at, _SET_USER_ID) for name, (number, at) in known.modes.items()}
     bits |= {number: (name, at, _DEVICE) for name, (number, at) in known.nodes.items()}
     for number, (name, at, mask) in bits.items():
@@ -183,12 +191,19 @@ def filter_program(machine: str | None = None, *, heard: bool = False) -> bytes 
             allow,
         ],
     )
+    netlink = [
+        (_LD_ABS, 0, 0, _ARGS[2]),
+        (_JEQ, 1, 0, _NETLINK_ROUTE),
+        (_JEQ, 0, 1, _NETLINK_DEVICES),
+        allow,
+        refuse("socket", errno.EPROTONOSUPPORT),
+    ]
     code += _when(
         known.socket,
         [
             (_LD_ABS, 0, 0, _ARGS[0]),
             (_JEQ, 8, 0, _AF_UNIX),
-            (_JEQ, 7, 0, _AF_NETLINK),  # getifaddrs
+            (_JEQ, 8 if nesting else 7, 0, _AF_NETLINK),  # getifaddrs
             (_JEQ, 2, 0, _AF_INET),
             (_JEQ, 1, 0, _AF_INET6),
             refuse("socket", errno.EAFNOSUPPORT),
@@ -197,6 +212,7 @@ def filter_program(machine: str | None = None, *, heard: bool = False) -> bytes 
             (_JEQ, 0, 1, _SOCK_RAW),
             refuse("socket"),
             allow,
+            *(netlink if nesting else ()),
         ],
     )
     code.append(allow)
@@ -208,9 +224,9 @@ def _when(number: int, steps: Sequence[_Instruction]) -> list[_Instruction]:
     return [(_JEQ, 0, len(steps), number), *steps]
 
 
-def filter_fd(*, heard: bool = False) -> int | None:
+def filter_fd(*, heard: bool = False, nesting: bool = False) -> int | None:
     """Put the filter into a memory file for whoever takes it; the caller closes it. None as for the program."""
-    program = filter_program(heard=heard)
+    program = filter_program(heard=heard, nesting=nesting)
     if program is None:
         return None
     fd = os.memfd_create("koda-seccomp", os.MFD_CLOEXEC)

@@ -20,6 +20,7 @@ from pydantic import SecretStr
 from koda_ray import doctor
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.doctor import Examination, Finding, containers, machine, programs, services
+from koda_ray.render import isolation
 from koda_ray.wire import Health
 
 
@@ -114,6 +115,15 @@ def test_a_configured_browser_that_does_not_start_is_named(tmp_path: Path) -> No
     path = tmp_path / "no-such-browser"
     (finding,) = programs.browser(Examination(Settings(chromium_path=path)))
     assert finding.status == "missing" and str(path) in finding.detail and "KODA_CHROMIUM_PATH" in finding.remedy
+
+
+@pytest.mark.needs("bwrap", "chromium")
+def test_a_browser_that_cannot_confine_its_own_parts_is_warned_of(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "nested_sandbox_works", lambda _: False)
+    finding = only(machine.isolation(Examination(settings)), "Chromium's sandbox")
+    assert finding.status == "warning" and "--no-sandbox" in finding.detail and "unshare" in finding.remedy
 
 
 def test_a_template_without_its_packages(settings: Settings, tmp_path: Path) -> None:

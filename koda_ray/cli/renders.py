@@ -50,7 +50,9 @@ def render(
     """
     from koda_ray.console import values
     from koda_ray.console.rendering import Face, PageJob, render_page
+    from koda_ray.logs import warnings_to_stderr
 
+    warnings_to_stderr()
     named = {
         **asdict(picture),
         "size": values.read_size(picture.size),

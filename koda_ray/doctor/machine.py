@@ -50,7 +50,28 @@ def isolation(examination: Examination) -> list[Finding]:
     if interfaces != ["lo"]:
         detail = f"{version} still shows the network: {', '.join(interfaces) or 'nothing readable'}"
         return [Finding(_ISOLATION, "bubblewrap", "missing", detail, "use bubblewrap 0.8 or newer")]
-    return [Finding(_ISOLATION, "bubblewrap", "ok", f"{version} ({program}): no network inside")]
+    return [
+        Finding(_ISOLATION, "bubblewrap", "ok", f"{version} ({program}): no network inside"),
+        *_browsers_own(examination),
+    ]
+
+
+def _browsers_own(examination: Examination) -> list[Finding]:
+    """Check whether a browser can confine its own parts inside bubblewrap; none where there is no browser."""
+    from koda_ray.render.isolation import nested_sandbox_works
+    from koda_ray.render.programs import find_browser
+
+    name = "Chromium's sandbox"
+    try:
+        nests = nested_sandbox_works(find_browser(examination.settings.chromium_path).path)
+    except Missing:
+        return []
+    if nests:
+        return [Finding(_ISOLATION, name, "ok", "a second wall around pages, inside bubblewrap's")]
+    remedy = "raise user.max_user_namespaces, allow namespaces within namespaces, install util-linux (unshare)"
+    return [
+        Finding(_ISOLATION, name, "warning", "browsers run with --no-sandbox: bubblewrap alone holds pages", remedy)
+    ]
 
 
 def _allow_name_spaces() -> str:

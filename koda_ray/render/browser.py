@@ -12,6 +12,7 @@ import fcntl
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -24,6 +25,7 @@ from koda_ray.render.graphics import Graphics, software_graphics
 from koda_ray.render.isolation import (
     WorkFolder,
     browser_command,
+    call_filter,
     check_isolation,
     nested_sandbox_works,
     sweep_dead_folders,
@@ -303,15 +305,24 @@ class Browser:
             profile = folder.writable_by_browser("profile", binary.path)
             if graphics.interposer.library:
                 frames = FrameMemory(graphics.interposer.library, folder.path)
-            more = frames.arguments() if frames else ()
-            command = await asyncio.to_thread(
-                browser_command, binary.path, profile, devices=graphics.devices, more=more
-            )
             flags = [*_OUR_FLAGS, *CHROMIUM_FLAGS, *graphics.flags, f"--user-data-dir={profile}"]
             flags += _FRAME_FLAGS if binary.kind == "shell" else ()
-            flags += () if await asyncio.to_thread(nested_sandbox_works, binary.path) else ("--no-sandbox",)
-            inherited = (frames.descriptor,) if frames else ()
-            process = await _Process.start([*command, *flags, "about:blank"], inherited)
+            nesting = await asyncio.to_thread(nested_sandbox_works, binary.path)
+            if not nesting:
+                flags.append("--no-sandbox")
+                _warn_of_one_wall()
+            with call_filter(nesting=nesting) as filter_fd:
+                command = await asyncio.to_thread(
+                    browser_command,
+                    binary.path,
+                    profile,
+                    filter_fd=filter_fd,
+                    shm_bytes=memory.cap_bytes,
+                    devices=graphics.devices,
+                    more=frames.arguments() if frames else (),
+                )
+                inherited = [fd for fd in (filter_fd, frames.descriptor if frames else None) if fd is not None]
+                process = await _Process.start([*command, *flags, "about:blank"], inherited)
             if frames:
                 frames.started()
         except BaseException:
@@ -432,6 +443,19 @@ class Browser:
         target = str(event.get("targetId"))
         self._crashed.discard(target)
         self._sessions.pop(target, None)
+
+
+@cache
+def _warn_of_one_wall() -> None:
+    """Say once that generated pages are held by our isolation alone."""
+    from koda_ray.logs import get_logger  # needed seldom, and every process that renders has this module
+
+    get_logger().warning(
+        "a browser runs without its own sandbox",
+        why="this machine lets bubblewrap make no namespaces within namespaces, or has no unshare (util-linux)",
+        what="pages are held by bubblewrap and the filter of system calls alone, with --no-sandbox",
+        way_out="raise user.max_user_namespaces, allow nested user namespaces, install util-linux; see koda doctor",
+    )
 
 
 def _ignore(answer: asyncio.Future[dict[str, Any]]) -> None:

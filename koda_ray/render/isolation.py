@@ -1,13 +1,14 @@
 """A browser without a network: the bubblewrap command it runs under, and the folders it leaves nothing in.
 
 The page is generated code, so its browser gets its own network, process, IPC and host name spaces, an ordinary user,
-an empty environment, and only the folders a browser reads. Loopback is the dangerous place (Ray's dashboard and GCS
-listen there); inside there is none but its own. It dies with the process that started it.
+an empty environment, a filter of system calls, and only the folders a browser reads. Loopback is the dangerous place
+(Ray's dashboard and GCS listen there); inside there is none but its own. It dies with the process that started it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -15,16 +16,18 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from functools import cache
 from pathlib import Path
 
+from koda_ray import seccomp
 from koda_ray.errors import Missing
 from koda_ray.render.programs import find_program
 
 __all__ = [
     "WorkFolder",
     "browser_command",
+    "call_filter",
     "check_isolation",
     "nested_sandbox_works",
     "own_folder",
@@ -51,6 +54,9 @@ _READ_ONLY = (
 _READ_BY_DRIVERS = ("/sys/dev/char", "/sys/devices", "/sys/bus/pci", "/sys/class/drm", "/etc/vulkan")
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
 _TRIAL_TIMEOUT_S = 20
+_TMP_BYTES = 256 << 20
+_SHM_BYTES = 256 << 20
+_LEAST_DESCRIPTOR = 10  # 3 and 4 are the browser's protocol
 # Chromium's protocol lies on 3 and 4; a shell may name no others. Should the machine's memory end before a browser's
 # share of it does, the kernel ends a browser rather than whoever works with it.
 _PROTOCOL_PIPES = 'exec 3<&0 4>&1 </dev/null >/dev/null; echo 900 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
@@ -58,7 +64,15 @@ _PROTOCOL_PIPES = 'exec 3<&0 4>&1 </dev/null >/dev/null; echo 900 2>/dev/null >/
 _WITHOUT_ENVIRONMENT = ("/usr/bin/env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin")
 
 
-def browser_command(binary: Path, folder: Path, *, devices: Sequence[Path] = (), more: Sequence[str] = ()) -> list[str]:
+def browser_command(
+    binary: Path,
+    folder: Path,
+    *,
+    filter_fd: int | None = None,
+    shm_bytes: int = _SHM_BYTES,
+    devices: Sequence[Path] = (),
+    more: Sequence[str] = (),
+) -> list[str]:
     """Return the command that runs a browser in isolation, to which the browser's arguments are added.
 
     The browser's protocol comes in on the command's standard input and goes out on its standard output.
@@ -66,6 +80,8 @@ def browser_command(binary: Path, folder: Path, *, devices: Sequence[Path] = (),
     Args:
         binary: The browser.
         folder: The one folder it may write to: its profile, in the place where the caller knows it.
+        filter_fd: The filter of system calls, as `call_filter` opens it.
+        shm_bytes: How large its folder of shared memory is.
         devices: A GPU's device files that it may use; with them come the parts of /sys that drivers read.
         more: Further arguments of bubblewrap.
 
@@ -73,15 +89,41 @@ def browser_command(binary: Path, folder: Path, *, devices: Sequence[Path] = (),
         Missing: bubblewrap is not installed, or the machine does not let it make namespaces.
     """
     command = [*_WITHOUT_ENVIRONMENT, "/bin/sh", "-c", _PROTOCOL_PIPES, "sh", *_drop_user(binary)]
-    command += [find_program("bwrap"), *_isolation_arguments(binary), *_device_arguments(devices), *more]
+    command += [find_program("bwrap"), *_isolation_arguments(binary, shm_bytes), *_device_arguments(devices), *more]
+    if filter_fd is not None:
+        command += ["--seccomp", str(filter_fd)]
     for extra in {binary.parent, binary.resolve().parent}:
         if not extra.is_relative_to("/usr"):
             command += ["--ro-bind", str(extra), str(extra)]
     return [*command, "--bind", str(folder), str(folder), "--chdir", str(folder), str(binary)]
 
 
+@contextlib.contextmanager
+def call_filter(*, nesting: bool) -> Generator[int | None]:
+    """Open a filter of system calls for one start of bubblewrap, which must inherit it.
+
+    Args:
+        nesting: Whether what runs under it may make namespaces, as a browser does for its own sandbox.
+
+    Yields:
+        The descriptor; None where the numbers of the machine's calls are not known.
+    """
+    made = seccomp.filter_fd(nesting=nesting)
+    if made is None:
+        yield None
+        return
+    try:
+        descriptor = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, _LEAST_DESCRIPTOR)
+    finally:
+        os.close(made)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 @cache
-def _isolation_arguments(binary: Path) -> tuple[str, ...]:
+def _isolation_arguments(binary: Path, shm_bytes: int = _SHM_BYTES) -> tuple[str, ...]:
     arguments = ["--unshare-user", "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
     arguments += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--hostname", "koda"]
     if os.geteuid() == 0 and not _drop_user(binary):
@@ -91,7 +133,8 @@ def _isolation_arguments(binary: Path) -> tuple[str, ...]:
             arguments += ["--ro-bind", path, path]
     arguments += _link_arguments()
     # a shared memory folder of its own: browsers of other jobs share the machine's
-    arguments += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", "/dev/shm"]
+    arguments += ["--dev", "/dev", "--proc", "/proc", "--size", str(_TMP_BYTES), "--tmpfs", "/tmp"]
+    arguments += ["--size", str(shm_bytes), "--tmpfs", "/dev/shm"]
     arguments += ["--clearenv", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin:/bin"]
     arguments += ["--setenv", "LANG", "C.UTF-8", "--setenv", "TZ", "UTC"]
     # llvmpipe draws in the thread that asks: its helpers wait for each other where all processors have a page to draw
@@ -175,9 +218,10 @@ def _trial(binary: Path) -> tuple[str, ...]:
     return ("bwrap", *trial_arguments(binary), "test", "-x", str(binary))
 
 
-def _runs(command: tuple[str, ...]) -> bool:
+def _runs(command: tuple[str, ...], inherited: tuple[int, ...] = ()) -> bool:
     try:
-        return subprocess.run(command, capture_output=True, timeout=_TRIAL_TIMEOUT_S, check=False).returncode == 0
+        done = subprocess.run(command, capture_output=True, timeout=_TRIAL_TIMEOUT_S, check=False, pass_fds=inherited)
+        return done.returncode == 0
     except (OSError, subprocess.SubprocessError):
         return False
 
@@ -215,7 +259,10 @@ def nested_sandbox_works(binary: Path) -> bool:
     if unshare is None:
         return False
     ours = (*_drop_user(binary), find_program("bwrap"), *_isolation_arguments(binary))
-    return _runs((*ours, unshare, "-U", "-p", "-n", "-f", "true"))
+    with call_filter(nesting=True) as filter_fd:
+        filtered = () if filter_fd is None else ("--seccomp", str(filter_fd))
+        inherited = () if filter_fd is None else (filter_fd,)
+        return _runs((*ours, *filtered, unshare, "-U", "-p", "-n", "-f", "true"), inherited)
 
 
 class WorkFolder:

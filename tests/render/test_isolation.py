@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -10,8 +11,9 @@ import psutil
 import pytest
 
 from koda_ray.errors import Missing
+from koda_ray.render import browser as browser_module
 from koda_ray.render.browser import Browser
-from koda_ray.render.isolation import WorkFolder, browser_command, check_isolation, sweep_dead_folders
+from koda_ray.render.isolation import WorkFolder, browser_command, call_filter, check_isolation, sweep_dead_folders
 
 DASH = Path("/usr/bin/dash")
 LOOK = (
@@ -67,6 +69,77 @@ async def test_no_process_of_a_browser_has_our_environment(monkeypatch: pytest.M
         seen = {pid: Path(f"/proc/{pid}/environ").read_bytes() for pid in tree}
         assert [tree[pid] for pid, environment in seen.items() if SECRET.encode() in environment] == []
         await target.close()
+
+
+# of x86-64, each with arguments that the kernel would not refuse for their own sake
+CALLS = """
+  for (["ptrace", 101, 0, 0, 0, 0], ["keyctl", 250, 0, -3, 0], ["bpf", 321, 0, 0, 0], ["io_uring_setup", 425, 1, 0],
+       ["mount", 165, 0, 0, 0, 0, 0], ["userfaultfd", 323, 1], ["perf_event_open", 298, 0, 0, -1, -1, 0],
+       ["nf_tables", 41, 16, 3, 12], ["addresses", 41, 16, 3, 0], ["raw", 41, 2, 3, 1], ["vsock", 41, 40, 1, 0],
+       ["namespaces", 272, 0x10000000]) {
+    my ($name, @call) = @$_; $! = 0;
+    my $done = syscall($call[0], map { $_ + 0 } @call[1..$#call]);
+    print "$name:", $done < 0 ? $! + 0 : "ok", " ";
+  }
+"""
+
+
+@pytest.mark.sandbox
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="calls by their numbers")
+@pytest.mark.parametrize("nesting", [True, False])
+def test_a_filter_leaves_little_of_the_kernel(nesting: bool) -> None:
+    folder = WorkFolder("test")
+    try:
+        with call_filter(nesting=nesting) as filter_fd:
+            assert filter_fd is not None
+            command = browser_command(DASH, folder.writable_by_browser("profile", DASH), filter_fd=filter_fd)
+            look = [*command, "-c", 'exec perl -e "$1" >&4', "sh", CALLS]
+            done = subprocess.run(look, capture_output=True, text=True, check=True, timeout=60, pass_fds=(filter_fd,))
+        said = dict(word.split(":") for word in done.stdout.split())
+        assert said.pop("namespaces") == ("ok" if nesting else str(errno.EPERM))
+        assert said.pop("addresses") == "ok"  # what networks there are
+        assert said.pop("nf_tables") == (str(errno.EPROTONOSUPPORT) if nesting else "ok")
+        assert said.pop("vsock") == str(errno.EAFNOSUPPORT)
+        assert set(said.values()) == {str(errno.EPERM)}, said
+    finally:
+        folder.close()
+
+
+@pytest.mark.sandbox
+def test_folders_in_memory_have_a_size() -> None:
+    folder = WorkFolder("test")
+    try:
+        command = browser_command(DASH, folder.writable_by_browser("profile", DASH), shm_bytes=32 << 20)
+        look = [*command, "-c", "exec >&4; for at in /tmp /dev/shm; do stat -f -c '%b %S' $at; done"]
+        done = subprocess.run(look, capture_output=True, text=True, check=True, timeout=60)
+        sizes = [int(blocks) * int(each) for blocks, each in (line.split() for line in done.stdout.splitlines())]
+        assert sizes == [256 << 20, 32 << 20]
+    finally:
+        folder.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("nests", [True, False])
+async def test_every_process_of_a_browser_is_filtered_and_one_wall_is_said_aloud(
+    nests: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(browser_module, "nested_sandbox_works", lambda _: nests)
+    browser_module._warn_of_one_wall.cache_clear()
+    async with await Browser.launch() as browser:
+        target = await browser.new_target(64, 64)
+        await target.session.send("Runtime.evaluate", {"expression": "1"})
+        tree = psutil.Process(browser._process.pid).children(recursive=True)
+        inside = [process for process in tree if process.name() != "bwrap"]
+        assert len(inside) > 2
+        unfiltered = [
+            process.cmdline()[:3]
+            for process in inside
+            if "Seccomp:\t2" not in Path(f"/proc/{process.pid}/status").read_text()
+        ]
+        assert unfiltered == []
+        assert any("--no-sandbox" in process.cmdline() for process in inside) != nests
+        await target.close()
+    assert ("without its own sandbox" in capsys.readouterr().out) != nests
 
 
 @pytest.mark.sandbox
