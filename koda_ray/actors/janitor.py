@@ -130,6 +130,11 @@ class Janitor:
         if tasks:
             await asyncio.wait(tasks)
 
+    @property
+    def waking(self) -> int:
+        """How many are being woken now."""
+        return len(self._waking)
+
     async def wake_owed(self) -> list[str]:
         """Begin to activate every session and render that owes work, that nobody holds, and whose pause is over.
 

@@ -28,7 +28,7 @@ from koda_ray.actors.session_jobs import SessionJobs
 from koda_ray.actors.spending import SandboxMinutes, purse_of
 from koda_ray.actors.subagents import session_subagents
 from koda_ray.actors.work import Work
-from koda_ray.actors.workbench import SessionWorkbench
+from koda_ray.actors.workbench import PageTrial, SessionWorkbench
 from koda_ray.agent.hooks import Hook, Hooks
 from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import Limits
@@ -81,7 +81,8 @@ class SessionParts:
     """What a session is made with.
 
     ``host`` names the process in its row; ``rested`` is called when its work has come to rest, ``ended`` once it is
-    over; ``hooks`` says who is heard before and after its agents' model and tool calls.
+    over; ``hooks`` says who is heard before and after its agents' model and tool calls; ``clock`` tells the time, in
+    seconds, by which it is idle and what goes on is charged.
     """
 
     settings: Settings
@@ -94,6 +95,7 @@ class SessionParts:
     rested: Callable[[], None]
     ended: Callable[[], None]
     hooks: Callable[[HookedSession], Sequence[Hook]] = field(default=lambda _: ())
+    clock: Callable[[], float] = time.monotonic
 
 
 class Session:
@@ -116,7 +118,7 @@ class Session:
         self._work: asyncio.Task[None] | None = None
         self._submitting = asyncio.Lock()
         self._watchers = 0
-        self._active_at = time.monotonic()
+        self._active_at = self._parts.clock()
         self._closed = False
         self._held = False
         self._todos_done = 0
@@ -132,7 +134,7 @@ class Session:
             HookedSession(session_id=self.session_id, user_id=state.user_id, project_id=state.project_id)
         )
         self._purse = purse_of(self.core, settings)
-        self._minutes = SandboxMinutes(self._purse, every_s=settings.lease_s)
+        self._minutes = SandboxMinutes(self._purse, every_s=settings.lease_s, clock=parts.clock)
         self.project = Project(
             self.core,
             provider=parts.sandboxes,
@@ -152,9 +154,8 @@ class Session:
                 purse=self._purse,
                 hooks=Hooks(hooks, self.core.emit),
             ),
-            executor=parts.executor,
             storage=parts.storage,
-            ready_timeout_s=settings.page_ready_timeout_s,
+            trial=PageTrial(parts.executor, settings.page_ready_timeout_s),
         )
         self._journal = SessionJournal(self.core)
         self._assets: list[AssetRecord] = []
@@ -212,6 +213,11 @@ class Session:
         return permissions_of(self.state)
 
     @property
+    def working(self) -> bool:
+        """Whether its agents or a render are at work, or on their way to rest."""
+        return self._work is not None and not self._work.done()
+
+    @property
     def state(self) -> NodeState:
         """The state as last committed."""
         return self.core.state
@@ -240,7 +246,7 @@ class Session:
                 if before.name != name or before.body != dict(body):
                     raise Conflict(f"the idempotency key {key!r} was used for another command; use a new one")
                 return before
-            self._active_at = time.monotonic()
+            self._active_at = self._parts.clock()
             command = parse_command(name, body)
             # refused before anything is stopped
             if isinstance(command, Rewind):
@@ -336,7 +342,7 @@ class Session:
     async def preview(self, user_id: str) -> PreviewEndpoint:
         """Return the live dev server, started where needed."""
         self._check_owner(user_id)
-        self._active_at = time.monotonic()
+        self._active_at = self._parts.clock()
         return await self.workbench.endpoint()
 
     async def shown(self, user_id: str) -> PreviewEndpoint | None:
@@ -357,7 +363,7 @@ class Session:
         """Note how many people follow; when the last one leaves, the work so far is saved."""
         left = self._watchers > 0 and watchers == 0
         self._watchers = watchers
-        self._active_at = time.monotonic()
+        self._active_at = self._parts.clock()
         if left:
             self._spawn(self.project.save("disconnect"))
 
@@ -383,10 +389,10 @@ class Session:
     def _kick(self) -> None:
         if self._closed or self._held or self.core.lost or not (self.state.owes or self.state.closing):
             return
-        if time.monotonic() < self._not_before:
+        if self._parts.clock() < self._not_before:
             return
-        if self._work is None or self._work.done():
-            self._active_at = time.monotonic()
+        if not self.working:
+            self._active_at = self._parts.clock()
             self._work = self._spawn(self._do_owed())
             self._work.add_done_callback(lambda _: self._kick_later())
 
@@ -398,7 +404,7 @@ class Session:
         except Exception:
             # it could not even be recorded that it failed: wait longer each time before it is tried again
             wait_s = min(_LONGEST_SETBACK_S, 0.5 * 2**self._setbacks)
-            self._setbacks, self._not_before = self._setbacks + 1, time.monotonic() + wait_s
+            self._setbacks, self._not_before = self._setbacks + 1, self._parts.clock() + wait_s
             asyncio.get_running_loop().call_later(wait_s, self._kick)
             raise
         self._setbacks = 0
@@ -409,7 +415,7 @@ class Session:
         self._parts.rested()
 
     def _kick_later(self) -> None:
-        self._active_at = time.monotonic()
+        self._active_at = self._parts.clock()
         with contextlib.suppress(RuntimeError):  # the event loop is closing
             asyncio.get_running_loop().call_soon(self._kick)
 
@@ -425,7 +431,7 @@ class Session:
     def _after(self, effect: After) -> None:
         match effect:
             case StopWork():
-                if self._work is not None and not self._work.done():
+                if self._work is not None:
                     self._work.cancel(STOPPED)
             case CancelJob(job_id=job_id):
                 self._spawn(self.jobs.cancelled(job_id))
@@ -446,12 +452,12 @@ class Session:
     async def _heartbeat(self) -> None:
         """Keep the lease, save now and then, and end when nobody needs this activation."""
         settings = self._parts.settings
-        saved_at = time.monotonic()
+        saved_at = self._parts.clock()
         while not self._closed:
             await asyncio.sleep(settings.lease_s / 3)
             await self._try(self._keep_lease())
-            if time.monotonic() - saved_at >= settings.heartbeat_s:
-                saved_at = time.monotonic()
+            if self._parts.clock() - saved_at >= settings.heartbeat_s:
+                saved_at = self._parts.clock()
                 self._spawn(self.project.save("heartbeat"))
             if not self._is_idle():
                 continue
@@ -466,8 +472,8 @@ class Session:
         Nobody asks for it to live on meanwhile: where its provider ends it by itself, that is when this ends.
         """
         busy = self._putting_away is not None and not self._putting_away.done()
-        if not busy and time.monotonic() >= self._put_away_at:
-            self._put_away_at = time.monotonic() + self._parts.settings.heartbeat_s
+        if not busy and self._parts.clock() >= self._put_away_at:
+            self._put_away_at = self._parts.clock() + self._parts.settings.heartbeat_s
             self._putting_away = self._spawn(self.project.release(trigger))
 
     async def _keep_lease(self) -> None:
@@ -490,12 +496,12 @@ class Session:
             _log.warning("heartbeat", session_id=self.session_id, error=str(error)[:200])
 
     def _is_idle(self) -> bool:
-        if self.state.owes is not None or (self._work is not None and not self._work.done()):
+        if self.state.owes is not None or self.working:
             return False
         waits = self.state.phase in ("question", "plan", "preview") or self.state.approval is not None
         if self._watchers and waits:
             return False
-        return time.monotonic() - self._active_at >= self._parts.settings.idle_timeout_s
+        return self._parts.clock() - self._active_at >= self._parts.settings.idle_timeout_s
 
     def _fenced(self) -> None:
         """Stop at once, touching nothing: another activation owns row and sandbox."""

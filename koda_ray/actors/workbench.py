@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from pydantic import JsonValue
@@ -47,7 +47,7 @@ from koda_ray.tools.code import code_kept, diff_of
 from koda_ray.tools.workbench import Failure, Generated, Picture, moved
 from koda_ray.types import MAX_DURATION_S, NodeState, Preview
 
-__all__ = ["BUILD_TIMEOUT_S", "SessionWorkbench"]
+__all__ = ["BUILD_TIMEOUT_S", "PageTrial", "SessionWorkbench"]
 
 BUILD_TIMEOUT_S = 120.0
 _UNSEEN = "unseen"
@@ -56,8 +56,20 @@ _UNSEEN = "unseen"
 _PUT_BACK = "The files are again those of the last preview that worked, without what was changed since"
 
 
+@dataclass(frozen=True, slots=True)
+class PageTrial:
+    """Who tries a built page in a browser, and how long the page may take to become ready, in seconds."""
+
+    executor: RenderExecutor
+    ready_timeout_s: float
+
+
 class SessionWorkbench:
-    """Implements `koda_ray.tools.workbench.Workbench` for one session."""
+    """Implements `koda_ray.tools.workbench.Workbench` for one session.
+
+    Attributes:
+        trial: How a built page is tried.
+    """
 
     def __init__(
         self,
@@ -66,17 +78,15 @@ class SessionWorkbench:
         project: Project,
         jobs: SessionJobs,
         generator: CodeGenerator,
-        executor: RenderExecutor,
         storage: Storage,
-        ready_timeout_s: float,
+        trial: PageTrial,
     ) -> None:
         self._core = core
         self._project = project
         self._jobs = jobs
         self._generator = generator
-        self._executor = executor
         self._storage = storage
-        self._ready_timeout_s = ready_timeout_s
+        self.trial = trial
         self._moments = Moments(core, project=project, storage=storage)
         self._last_built: tuple[str, str] | None = None
 
@@ -405,7 +415,7 @@ class SessionWorkbench:
             stream_url=self._stream_url,
         )
 
-    async def _built(self) -> str | list[ProjectProblem]:
+    async def built(self) -> str | list[ProjectProblem]:
         """Build the project and store its bundle, where that was not done for the very same files just before."""
         project = _digest(await self._project.files())
         if self._last_built is not None and self._last_built[0] == project:
@@ -424,17 +434,17 @@ class SessionWorkbench:
 
     async def _attempt(self) -> Verified | Sequence[ProjectProblem]:
         """Build the project and try it in a browser, once."""
-        digest = await self._built()
+        digest = await self.built()
         if not isinstance(digest, str):
             return digest
         plan = self.state.plan
-        report = await self._executor.probe(
+        report = await self.trial.executor.probe(
             ProbeTask(
                 storage=self._storage,
                 user_id=self._core.user_id,
                 bundle=digest,
                 duration_s=plan.total_duration if plan else None,
-                ready_timeout_s=self._ready_timeout_s,
+                ready_timeout_s=self.trial.ready_timeout_s,
             )
         )
         if report.problems:

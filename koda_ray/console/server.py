@@ -60,7 +60,7 @@ def stop_running() -> int | None:
 
 
 class OwnServer:
-    """A server of one's own.
+    """A server of one's own; its processes carry ``mark`` in their environment.
 
     Args:
         log: The file that its output goes to.
@@ -71,7 +71,7 @@ class OwnServer:
         self.log = log
         self.url = ""
         self._keep = keep
-        self._mark = secrets.token_hex(8)
+        self.mark = secrets.token_hex(8)
         self._process: subprocess.Popen[bytes] | None = None
         self._log_began = 0
 
@@ -93,7 +93,7 @@ class OwnServer:
             self.log.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise not_written(self.log.parent, error, way_out="set KODA_DATA_DIR to another folder") from error
-        environment = {**os.environ, MARK: self._mark}
+        environment = {**os.environ, MARK: self.mark}
         if port is not None:
             environment["KODA_PORT"] = str(port)
         if not self._keep:
@@ -136,9 +136,9 @@ class OwnServer:
         if process is None:
             return
         try:
-            _end(psutil.Process(process.pid), self._mark)
+            _end(psutil.Process(process.pid), self.mark)
         except psutil.NoSuchProcess:
-            _end_marked(self._mark)
+            _end_marked(self.mark)
         process.wait()
 
     def _last_words(self) -> str:

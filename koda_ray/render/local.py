@@ -81,7 +81,7 @@ class LocalExecutor:
         async def work() -> None:
             check_environment(task, await self.environment())
             bundle = await self._bundle(task.storage, task.user_id, task.spec.bundle)
-            async with self._browser() as browser:
+            async with self.browser() as browser:
                 await capture_units(task, browser, bundle, hear=hear)
 
         await own(work(), self._running)
@@ -95,7 +95,7 @@ class LocalExecutor:
 
         async def work() -> ProbeReport:
             bundle = await self._bundle(task.storage, task.user_id, task.bundle)
-            async with self._browser() as browser:
+            async with self.browser() as browser:
                 return await probe_page(task, browser, bundle)
 
         return await own(work(), self._running)
@@ -124,7 +124,8 @@ class LocalExecutor:
         await self.close()
 
     @contextlib.asynccontextmanager
-    async def _browser(self) -> AsyncGenerator[Browser]:
+    async def browser(self) -> AsyncGenerator[Browser]:
+        """Lend one of its browsers for a block, a warm one where there is one; waits while all are lent."""
         async with self._gate:
             browser = self._idle.pop() if self._idle else await self._launch()
             try:

@@ -256,7 +256,7 @@ class LoadedPage:
     async def _status(self) -> object:
         """Return what the page says of its loading; nothing while it is between two documents."""
         try:
-            return await self._evaluate("window.__kodaRender?.status() ?? null")
+            return await self.evaluate("window.__kodaRender?.status() ?? null")
         except PageError as error:
             if error.message != NAVIGATED:
                 raise
@@ -266,7 +266,7 @@ class LoadedPage:
         """Evaluate while there is time; what runs still is a loop, of the page or of a worker that it waits for."""
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._evaluate(expression)
+                return await self.evaluate(expression)
         except TimeoutError:
             self._browser.spoilt = True
             loops = "the page's script, or a worker's, which does not let go (an endless loop?)"
@@ -356,7 +356,7 @@ class LoadedPage:
         return data
 
     async def _shot(self, options: dict[str, object]) -> object:
-        if not await self._evaluate("window.__kodaRender.painted()"):
+        if not await self.evaluate("window.__kodaRender.painted()"):
             return None
         return (await self._session.send("Page.captureScreenshot", options)).get("data")
 
@@ -402,7 +402,7 @@ class LoadedPage:
         self._check_there(self._frame, failed=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_BUSY_S):
-                if await self._evaluate("document.body === null", frame=self._frame):
+                if await self.evaluate("document.body === null", frame=self._frame):
                     why = "the page stopped its own loading, or left, before it had a body"
                     raise self._page_error(why, frame=self._frame)
 
@@ -411,10 +411,10 @@ class LoadedPage:
         ms = json.dumps(self._now_ms)
         try:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
-                pending = await self._evaluate(f"window.__kodaRender.frame({ms})", frame=frame)
+                pending = await self.evaluate(f"window.__kodaRender.frame({ms})", frame=frame)
                 if pending is None and self._left_for is None:  # a film has to be there before the page draws it
                     await self._arrive(frame, fps, ["a film"], "films")
-                    pending = await self._evaluate("window.__kodaRender.rest()", frame=frame)
+                    pending = await self.evaluate("window.__kodaRender.rest()", frame=frame)
         except TimeoutError:
             raise self._endless(frame, fps) from None
         except PageError:
@@ -440,7 +440,7 @@ class LoadedPage:
                     await self._begin_frame(invisible=_TRANSITION not in names)
                     self._still = False  # what it changed may have been painted, and is no damage to the next frame
                     await asyncio.sleep(_POLL_S)
-                    names = self._pending(await self._evaluate(f"window.__kodaRender.{ask}()", frame=frame))
+                    names = self._pending(await self.evaluate(f"window.__kodaRender.{ask}()", frame=frame))
         except TimeoutError:
             raise self._endless(frame, fps) from None
 
@@ -484,7 +484,12 @@ class LoadedPage:
             self._still = False  # what it changed may never be reported as damage
         return await self._session.send("HeadlessExperimental.beginFrame", request)
 
-    async def _evaluate(self, expression: str, *, frame: int | None = None) -> object:
+    async def evaluate(self, expression: str, *, frame: int | None = None) -> object:
+        """Return what an expression of JavaScript comes to in the page, as JSON carries it; a promise is awaited.
+
+        Raises:
+            PageError: It threw; the message names the frame where one is given.
+        """
         request = {"expression": expression, "awaitPromise": True, "returnByValue": True}
         answer = await self._session.send("Runtime.evaluate", request)
         if "exceptionDetails" in answer:

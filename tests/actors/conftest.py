@@ -43,15 +43,17 @@ class Studio:
         self.executor = executor
         self.sessions: list[Session] = []
         self.ended = 0
+        self.ahead_s = 0.0
+        """How far the clocks of sessions are ahead of this machine's."""
         self._servers: list[ModelServer] = []
-        self._providers: list[ModelProvider] = []
+        self.providers: list[ModelProvider] = []
 
     def model(self, respond: Callable[[dict[str, Any]], Answer]) -> ModelProvider:
         """Put a script behind the real SDK."""
         server = ModelServer(ScriptedModel(respond)).__enter__()
         provider = AnthropicProvider("test-key", base_url=server.base_url)
         self._servers.append(server)
-        self._providers.append(provider)
+        self.providers.append(provider)
         return provider
 
     @property
@@ -92,6 +94,7 @@ class Studio:
             rested=lambda: None,
             ended=self._ended,
             hooks=NamedHooks(chosen.hook_names).of,
+            clock=lambda: time.monotonic() + self.ahead_s,
         )
         session = await Session.open(session_id, parts)
         self.sessions.append(session)
@@ -139,7 +142,7 @@ class Studio:
         """Close everything."""
         for session in self.sessions:
             await session.close()
-        for provider in self._providers:
+        for provider in self.providers:
             await provider.close()
         for server in self._servers:
             server.__exit__(None, None, None)

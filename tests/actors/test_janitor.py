@@ -147,7 +147,7 @@ async def test_renders_of_their_own_are_woken_the_longest_waiting_first_until_th
     waiting = {job.id for job in jobs} - {held.id, *begun}
     await janitor.wake_owed()
     (left,) = waiting
-    await house.until(lambda: not janitor._waking)
+    await house.until(lambda: janitor.waking == 0)
     assert [work.id for work in await house.store.owed(now())] == [left]
     begun.pop()
     await janitor.wake_owed()  # it was not given a pause for finding no room

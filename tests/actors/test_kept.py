@@ -53,7 +53,7 @@ async def test_a_session_falls_asleep_only_once_storage_takes_its_files(studio: 
     row = await studio.row(phase="executing", owes=None, execution={}, plan_accepted=True)
     quick = {"idle_timeout_s": 0.3, "lease_s": 0.3, "heartbeat_s": 0.2}
     session = await studio.activate(row, studio.model(studio_model()), **quick)
-    session._active_at += 3600  # somebody works on it
+    studio.ahead_s = -3600  # somebody works on it
     box = await write(session, GOOD_FILES)
     (small_disk / "filler").write_bytes(b"x" * (3 << 20))
     await box.write_files({EDIT: b'{"only": "here"}', FILM: bytes(2 << 20)})
@@ -66,7 +66,7 @@ async def test_a_session_falls_asleep_only_once_storage_takes_its_files(studio: 
         await usual(objects)
 
     studio.storage.put_many = counted  # type: ignore[method-assign]
-    session._active_at -= 7200
+    studio.ahead_s = 3600
     async with asyncio.timeout(60):
         while tries < 6:
             await asyncio.sleep(0.02)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from koda_ray.actors import workbench
+from koda_ray.actors.permits import permissions_of
 from koda_ray.agent.toolkit import BoundCall
 from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.state import checkpoint
@@ -194,7 +195,7 @@ async def test_a_rule_that_asks_about_a_file_shows_it_whether_or_not_the_call_na
     await studio.say(session, "permissions", rules=[{"decision": "ask", "path": "src/secret*"}])
     generate = tools.toolkit.bind("generate_code", given)
     assert isinstance(generate, BoundCall)
-    assert session._permissions().decide(generate, given).decision == ("ask" if "files" in given else "allow")
+    assert permissions_of(session.state).decide(generate, given).decision == ("ask" if "files" in given else "allow")
     wanted = (await tools.call("generate_code", **given)).wants
     assert wanted is not None and "(ask path='src/secret*')" in wanted.reason
     assert "+++ b/src/secret.ts" in wanted.shown and "+++ b/src/components/Note.tsx" in wanted.shown

@@ -126,7 +126,9 @@ async def test_cancelling_a_render_at_once_leaves_the_session_alive(studio: Stud
     await studio.say(session, "accept")
     await studio.say(session, "cancel")
     await studio.until(session, "preview")
-    await asyncio.gather(*(task for task in session._tasks if "cancelled" in repr(task)))
+    async with asyncio.timeout(60):
+        while any(job.status == "running" for job in await studio.store.list_jobs(session_id=session.session_id)):
+            await asyncio.sleep(0.02)
     assert not session.closed
     await studio.say(session, "render", resolution="720p", fps=30)
     await studio.until(session, "complete")

@@ -168,7 +168,9 @@ async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retrie
         corrections += bool(request.get("errors"))
         if not mended:
             return {**GOOD_FILES, "src/App.tsx": bad}
-        session.workbench._ready_timeout_s = 60.0  # a good page on a busy machine
+        session.workbench.trial = replace(
+            session.workbench.trial, ready_timeout_s=60.0
+        )  # a good page on a busy machine
         return GOOD_FILES
 
     stuck_s = 1.0 if kind == "PAGE_NOT_READY" else 60.0
@@ -237,7 +239,7 @@ async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(studio
     await to_preview(studio, session)
     async with asyncio.timeout(60):
         await refused.wait()
-        while session._work is not None and not session._work.done():
+        while session.working:
             await asyncio.sleep(0.02)
     await studio.say(session, "message", text="make it red")
     state = await studio.until(session, "preview")

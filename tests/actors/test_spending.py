@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from koda_ray.actors.job_owner import JobOwner
 from koda_ray.actors.leased_job import JobParts, LeasedJob, job_request
 from koda_ray.actors.session import Session
-from koda_ray.actors.spending import SLICE_MS, SandboxMinutes, pause_for
+from koda_ray.actors.spending import SLICE_MS, SandboxMinutes, pause_for, purse_of
 from koda_ray.agent.purse import Purse, month
 from koda_ray.budgets import Amounts, Exceeded
 from koda_ray.errors import BudgetExceeded, InvalidInput
@@ -120,7 +120,8 @@ async def test_a_users_month_bounds_all_of_their_sessions_and_nobody_raises_it_b
     assert paused.question is not None and [o.id for o in paused.question.options] == ["again", "stop"]
     await studio.say(session, "answer", optionId="again")
     assert (await studio.until(session, "question")).budget is None
-    session._purse._monthly = Budget(tokens=10**9)  # whoever runs the server has raised it
+    await session.close()  # whoever runs the server raises it
+    session = await studio.activate(session.session_id, studio.model(studio_model()), user_budget_tokens=10**9)
     await studio.say(session, "answer", optionId="again")
     await studio.until(session, "plan")
 
@@ -155,7 +156,7 @@ async def test_a_paused_render_that_nobody_wants_any_more_is_settled(studio: Stu
     await studio.say(session, "accept")
     paused = await studio.until(session, "question")
     assert paused.paused is not None and paused.paused.owes == "render_final" and paused.output is not None
-    bounds = session._purse.bounds  # as one is left that was paused between two of its units
+    bounds = purse_of(session.core, studio.settings).bounds  # as one is left that was paused between two of its units
     begun = Reserve(id=paused.output.job_id, kind="render", amounts=Amounts(render_ms=200), bounds=bounds)
     going = Accrue(id=paused.output.job_id, spent=Amounts(render_ms=150), held=Amounts(), bounds=bounds)
     await session.core.commit(Batch(charges=[begun, going]))
@@ -184,14 +185,16 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
     monkeypatch.setattr(JobOwner, "unit", hear)
     session = await studio.at_rest()
     await session.core.commit(await session.workbench.keep(GOOD_FILES))
-    digest = await session.workbench._built()
+    digest = await session.workbench.built()
     assert isinstance(digest, str)
     spec = RenderSpec.from_preset("preview", bundle=digest, duration_s=20, size=(1280, 720))
-    session._spawn(_ended(session.jobs.run(spec, job_id="job_1", kind="preview")))
+    running = asyncio.create_task(session.jobs.run(spec, job_id="job_1", kind="preview"))
     deadline = time.monotonic() + 60
     while not await studio.store.chunks("job_1"):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)
+    running.cancel()
+    await asyncio.wait({running})
     await session.close()
     (left,) = await charges(studio, session, "render")
     before = Amounts.of(left.spent).render_ms
@@ -201,11 +204,11 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
     assert (closed.status, closed.spent) == ("settled", left.spent)
 
     limit = (before + 1) / 60_000  # the next one is bounded by what was spent before
-    short = await studio.activate(session.session_id, studio._providers[0], budget_render_minutes=limit)
+    short = await studio.activate(session.session_id, studio.providers[0], budget_render_minutes=limit)
     with pytest.raises(BudgetExceeded):
         await short.jobs.run(spec, job_id="job_1", kind="preview")
     await short.close()
-    again = await studio.activate(session.session_id, studio._providers[0])
+    again = await studio.activate(session.session_id, studio.providers[0])
     await again.jobs.run(spec, job_id="job_1", kind="preview")
     (paid,) = await charges(studio, session, "render")
     units = await studio.store.chunks("job_1")
@@ -213,10 +216,6 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
     assert Amounts.of(paid.spent).render_ms == sum(unit.wall_ms for unit in units if unit.unit in made) > before
     assert len(units) - len(made) <= 4, "more than two workers had under way as it ended twice"
     await check_sums(studio.store, "local", session.session_id)
-
-
-async def _ended(render: Awaitable[object]) -> None:
-    await render
 
 
 @pytest.mark.full
@@ -230,7 +229,7 @@ async def test_sandbox_time_is_charged_while_it_passes_and_ends_an_idle_sandbox(
     await session.preview("local")
     (box,) = await charges(studio, session, "sandbox")
     assert (box.status, box.held) == ("reserved", {"sandbox_ms": SLICE_MS})
-    session._minutes._before_ms = 58_000  # nobody waits for a minute
+    studio.ahead_s = 58  # nobody waits for a minute
     deadline = time.monotonic() + 60
     while session.project.alive:
         assert time.monotonic() < deadline
@@ -246,17 +245,13 @@ async def test_sandbox_time_is_charged_while_it_passes_and_ends_an_idle_sandbox(
 async def test_a_process_that_dies_charges_what_it_saw_and_the_next_counts_on(studio: Studio) -> None:
     session = await studio.at_rest()
     await session.preview("local")
-    session._minutes._before_ms = 10_000
-    session._minutes._said = -1e9
-    await session._keep_lease()
-    hold = await charges(studio, session, "sandbox")
-    before = Amounts.of(hold[0].spent).sandbox_ms
-    assert before >= 10_000
-    session._fenced()  # as if the process were gone: nothing more is written
-    await asyncio.sleep(0.3)
-    next_one = await studio.activate(session.session_id, studio._providers[0])
+    studio.ahead_s = 10
+    async with asyncio.timeout(60):
+        while Amounts.of((await charges(studio, session, "sandbox"))[0].spent).sandbox_ms < 10_000:
+            await asyncio.sleep(0.02)
+    next_one = await studio.activate(session.session_id, studio.providers[0])  # the first writes nothing any more
+    before = Amounts.of((await charges(studio, session, "sandbox"))[0].spent).sandbox_ms
     await next_one.preview("local")
-    assert next_one._minutes._before_ms == before
     await next_one.close()
     (box,) = await charges(studio, next_one, "sandbox")
     assert box.status == "settled" and before <= Amounts.of(box.spent).sandbox_ms < before + 60_000

@@ -181,7 +181,7 @@ async def test_going_back_stops_what_is_under_way_and_waits_for_a_person(studio:
     await studio.event(session, "tool_start", 3)
     await studio.say(session, "rewind", to=at_plan.id)
     assert (session.state.phase, session.state.owes) == ("plan", None)
-    assert session._work is None or session._work.done()
+    assert not session.working
     valid(await store.messages(session.session_id), await store.tool_calls(session.session_id))
     # the work that was cut off is there again, at rest: nothing of it goes on by itself
     await studio.say(session, "rewind", undo=True)

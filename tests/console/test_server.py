@@ -90,7 +90,7 @@ def test_a_server_of_ones_own_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tm
         seen: list[float] = []
         url = own.start(waiting=seen.append)
         assert running_url() == url and seen
-        mark, folder = own._mark, Path(f"/tmp/koda-ray-{own.pid}-{runfile.start_of(own.pid or 0)}")
+        mark, folder = own.mark, Path(f"/tmp/koda-ray-{own.pid}-{runfile.start_of(own.pid or 0)}")
         assert len(marked(mark)) > 3  # the server, and Ray's daemons and workers
         assert folder.stat().st_mode & 0o777 == 0o700
         assert "InvalidAuthToken" in intruder(own.pid or 0)
@@ -143,7 +143,7 @@ def intruder(pid: int) -> str:
 def test_a_server_does_not_outlive_the_one_it_was_started_for(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from koda_ray.console.server import OwnServer\n"
-        f"own = OwnServer(Path({str(tmp_path)!r}) / 'server.log'); own.start(); print(own._mark, flush=True)\n"
+        f"own = OwnServer(Path({str(tmp_path)!r}) / 'server.log'); own.start(); print(own.mark, flush=True)\n"
         "sys.stdin.read()"
     )
     environment = {**os.environ, "KODA_RUNFILE": str(tmp_path / "server.json"), "DATABASE_PATH": str(tmp_path / "k.db")}

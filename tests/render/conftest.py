@@ -104,7 +104,7 @@ def small(bundle: str, **fields: object) -> RenderSpec:
 async def loaded(page: LoadedPage) -> None:
     """Wait until a page's document is there; what its contract waits for may never be."""
     async with asyncio.timeout(60):
-        while await page._evaluate("'__kodaRender' in window && document.readyState") != "complete":
+        while await page.evaluate("'__kodaRender' in window && document.readyState") != "complete":
             await asyncio.sleep(0.02)
 
 

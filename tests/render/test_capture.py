@@ -56,7 +56,7 @@ async def test_a_cancel_while_a_task_cleans_up_leaves_nothing(
     monkeypatch.setattr(LoadedPage, "close", cancelled_first)
     root = Path(tempfile.gettempdir(), f"koda-render-{os.geteuid()}")
     before = set(root.glob("*-units-*"))
-    async with local._browser() as browser:  # pyright: ignore[reportPrivateUsage]
+    async with local.browser() as browser:
         running = asyncio.create_task(capture_units(task, browser, bundle))
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -75,7 +75,7 @@ async def test_a_cancel_before_an_encoder_is_waited_for_ends_it(
         return ()
 
     monkeypatch.setattr(Problems, "warnings", property(cancelled_there))
-    async with local._browser() as browser:  # pyright: ignore[reportPrivateUsage]
+    async with local.browser() as browser:
         running = asyncio.create_task(capture_units(task, browser, bundle))
         with pytest.raises(asyncio.CancelledError):
             await running

@@ -48,7 +48,7 @@ async def opened(browser: Browser, html: str, **files: str | bytes) -> LoadedPag
 
 
 async def value(page: LoadedPage, expression: str) -> Any:
-    return json.loads(str(await page._evaluate(f"JSON.stringify({expression})")))
+    return json.loads(str(await page.evaluate(f"JSON.stringify({expression})")))
 
 
 async def level(page: LoadedPage) -> float:
@@ -430,7 +430,7 @@ async def test_what_waits_for_its_size_to_stand_still_is_there_at_the_first_fram
     assert colours == ["rgb(192, 0, 0)"] * 5 + ["rgb(96, 0, 0)"]
     assert await value(page, "seen") == [[True, 64], [True, 32]]
     with pytest.raises(PageError, match="ResizeObserver"):
-        await page._evaluate("new ResizeObserver(3)")
+        await page.evaluate("new ResizeObserver(3)")
     await page.close()
 
 

@@ -84,7 +84,7 @@ async def test_lengths_that_a_font_decides_are_that_fonts(either: Browser) -> No
       .map((each) => getComputedStyle(each).width).concat(getComputedStyle(before, "::before").width))"""
     page = await opened(either, f"{FACE}{before}{boxes}<div id=before></div>{inside}")
     await page.go(15, FPS)
-    widths = str(await page._evaluate(asked))  # pyright: ignore[reportPrivateUsage]
+    widths = str(await page.evaluate(asked))
     await page.close()
     seen = [float(width.strip('"px')) for width in widths.strip("[]").split(",")]
     assert seen == pytest.approx([LETTER_PX * LETTERS] * 9, abs=0.1)

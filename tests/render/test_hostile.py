@@ -83,7 +83,7 @@ async def reds(page: LoadedPage, frames: int = FRAMES) -> list[int]:
 
 
 async def value(page: LoadedPage, expression: str) -> Any:
-    return json.loads(str(await page._evaluate(f"JSON.stringify({expression})")))
+    return json.loads(str(await page.evaluate(f"JSON.stringify({expression})")))
 
 
 async def render(browser: Browser, html: str, *, frames: int = FRAMES) -> None:
@@ -172,7 +172,7 @@ HARMLESS = {
 async def test_what_a_page_tries_changes_nothing(browser: Browser, how: str) -> None:
     async with opened(browser, f"{LIVE}<script>{HARMLESS[how]}</script>") as (page, _):
         assert await reds(page) == REDS
-        assert await page._evaluate("location.origin") == ORIGIN
+        assert await page.evaluate("location.origin") == ORIGIN
         assert len(page.problems.all) <= MAX_PROBLEMS
         assert page.problems.fatal is None
     assert not browser.spoilt
@@ -459,10 +459,10 @@ async def test_what_is_too_long_to_be_heard_is_not_kept(browser: Browser, monkey
         await until(lambda: page.problems.fatal is not None)
         assert page.problems.fatal is not None and "MiB at once, as an error" in page.problems.fatal.message
         with pytest.raises(PageError, match="the page said 4 MiB at once"):
-            await page._evaluate("'x'.repeat(1 << 22)")
+            await page.evaluate("'x'.repeat(1 << 22)")
         # pictures are as large as they are
         monkeypatch.setattr(cdp, "_MAX_MESSAGE_BYTES", 64)
-        await page._evaluate("document.body.style.background = 'rgb(77, 0, 0)'")
+        await page.evaluate("document.body.style.background = 'rgb(77, 0, 0)'")
         assert Image.open(io.BytesIO(await page.picture())).size == (160, 90)
 
 

@@ -45,7 +45,7 @@ async def opened(browser: Browser, html: str, **files: str) -> LoadedPage:
 
 
 async def value(page: LoadedPage, expression: str) -> Any:
-    return json.loads(str(await page._evaluate(f"JSON.stringify({expression})")))
+    return json.loads(str(await page.evaluate(f"JSON.stringify({expression})")))
 
 
 async def test_every_clock_of_the_page_shows_the_frames_time(browser: Browser) -> None:
@@ -165,7 +165,7 @@ async def test_only_the_bundle_is_reachable(browser: Browser) -> None:
         "rtc": "undefined",
         "secure": True,
     }
-    assert await page._evaluate("Promise.all([socket, worker, module]).then(String)") == "refused,off,loaded"
+    assert await page.evaluate("Promise.all([socket, worker, module]).then(String)") == "refused,off,loaded"
     refused = {problem.message.split()[0] for problem in page.problems.all if problem.kind == "resource"}
     assert {"gone.json", "https://example.com/"} <= refused
 

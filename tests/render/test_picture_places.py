@@ -129,7 +129,7 @@ async def test_a_drawing_is_drawn_into_canvases_as_the_clock_says(either: Browse
     for frame in (0, 1, 2, 7, 13):
         await page.go(frame, FPS)
         assert await levels(page, DRAWN) == pytest.approx(dict.fromkeys(DRAWN, frame % 10), abs=0.2), frame
-        assert await page._evaluate("seen()") == frame % 10  # pyright: ignore[reportPrivateUsage]
+        assert await page.evaluate("seen()") == frame % 10
         await asyncio.sleep(0.1)
     await page.close()
 
@@ -159,12 +159,12 @@ async def test_what_the_page_changes_is_what_it_wants_and_it_hears_of_nothing_el
         PageSetup(width=SIDE * len(names), height=SIDE),
     )
     await page.wait_ready(30)
-    await page._evaluate("heard.length = 0")  # pyright: ignore[reportPrivateUsage]
+    await page.evaluate("heard.length = 0")
     for frame in range(6):
         await page.go(frame, FPS)
         wanted = [10 if frame >= 2 else frame, 10 if frame >= 3 else frame, 12.75 if frame >= 4 else frame]
         assert list((await levels(page, names)).values()) == pytest.approx(wanted, abs=0.2), frame
-    heard = await page._evaluate("heard.join()")  # pyright: ignore[reportPrivateUsage]
+    heard = await page.evaluate("heard.join()")
     assert heard == "load"  # of the one that says so
     await page.close()
 

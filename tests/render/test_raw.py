@@ -100,7 +100,7 @@ async def test_a_raw_frame_is_what_is_painted(browser: Browser) -> None:
     assert (await page.picture(image="jpeg"))[:2] == b"\xff\xd8"
     assert await page.picture(image="png") == png
     # a page's own JPEG is a JPEG, at the quality that asks for a raw frame too
-    assert str(await page._evaluate("window.jpeg")).startswith("data:image/jpeg;base64,/9j/")
+    assert str(await page.evaluate("window.jpeg")).startswith("data:image/jpeg;base64,/9j/")
     await page.close()
 
 

@@ -72,7 +72,7 @@ async def bars(page: LoadedPage) -> list[int]:
 
 
 async def value(page: LoadedPage, expression: str) -> Any:
-    return json.loads(str(await page._evaluate(f"JSON.stringify({expression})")))
+    return json.loads(str(await page.evaluate(f"JSON.stringify({expression})")))
 
 
 @pytest.mark.parametrize("kind", ["webgl", "webgl2"])
