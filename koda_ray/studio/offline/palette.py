@@ -57,6 +57,10 @@ def _palettes(kind: str) -> tuple[Palette, ...]:
 _DATA = tomllib.loads((resources.files("koda_ray.studio.offline") / "palettes.toml").read_text(encoding="utf-8"))
 PALETTES: dict[Style, tuple[Palette, ...]] = {style: _palettes(style) for style in STYLES}
 _SCENIC = _palettes("scenic")
+_FAMILY = 6
+"""Colours of a family."""
+_DARKEST, _LIGHTEST = 0.3, 0.94
+"""How dark and how light a shade may be, in OKLCH's lightness."""
 AIR = {kind: tuple(colours) for kind, colours in cast("dict[str, list[str]]", _DATA["air"]).items()}
 """Colours of particles by kind, of those that have colours of their own."""
 
@@ -70,29 +74,26 @@ def ink_on(palette: Palette, ground: str) -> str:
 
 
 def _recoloured(palette: Palette, accent: str, named: tuple[str, ...]) -> Palette:
-    """Build the colour family from an asked accent: further asked colours first, then its own ramp and neighbours."""
-    lightness, chroma, hue = to_oklch(accent)
-    if len(named) > 1:
-        family = [*named]
-    elif chroma < 0.04:
-        family = [accent]
-    elif palette.name in {p.name for p in PALETTES["smooth"]}:
-        step = 0.1 if not palette.dark else -0.09
-        family = [
-            accent,
-            from_oklch(lightness + step, chroma * 0.86, hue),
-            from_oklch(lightness + step * 2, chroma * 0.62, hue),
-            from_oklch(lightness + step * 2.8, chroma * 0.4, hue),
-        ]
-    else:
-        family = [
-            accent,
-            from_oklch(min(0.86, lightness + 0.12), chroma * 0.9, (hue + 24) % 360),
-            from_oklch(max(0.45, lightness - 0.1), chroma, (hue - 26) % 360),
-            from_oklch(0.9, min(0.09, chroma * 0.4), hue),
-        ]
-    family += [c for c in palette.colours if c not in family and abs(_turn(to_oklch(c)[2], hue)) > 18]
-    return replace(palette, accent=accent, colours=tuple(family[:6]))
+    """Build the colour family from the asked colours: they hold for all that there is several of, and so no other does.
+
+    What there is more of than colours were asked for comes in shades of them, in turn.
+    """
+    asked = named if len(named) > 1 else (accent,)
+    shades = [_shades(colour) for colour in asked]
+    family = [*asked, *(each[i] for i in range(_FAMILY) for each in shades)]
+    return replace(palette, accent=accent, colours=tuple(dict.fromkeys(family))[: max(_FAMILY, len(asked))])
+
+
+def _shades(colour: str) -> list[str]:
+    """Return shades of a colour: its hue, lighter and darker in turn, as far as there is room to either side."""
+    lightness, chroma, hue = to_oklch(colour)
+    found: list[str] = []
+    for step in (0.12, -0.1, 0.2, -0.18, 0.06, -0.26):
+        to = lightness + step
+        if not _DARKEST <= to <= _LIGHTEST:
+            to = lightness - step * 0.8
+        found.append(from_oklch(to, chroma * (0.8 if to > lightness else 1.0), hue))
+    return found
 
 
 def _turn(a: float, b: float) -> float:

@@ -16,6 +16,7 @@ from koda_ray.studio.offline.codegen import answer_request, film_of
 from koda_ray.studio.offline.colour import contrast, to_oklch
 from koda_ray.studio.offline.motion import EASINGS, Score
 from koda_ray.studio.offline.palette import palette_for
+from koda_ray.studio.offline.subjects.charting import series
 from tests.studio.offline.prompts import PROMPTS
 
 BALL = "Create a bouncing ball animation, playful"
@@ -98,9 +99,30 @@ def test_a_few_other_words_give_another_look() -> None:
 
 
 @pytest.mark.parametrize("prompt", ["charcoal logo for Acme with particles", "black title 'Acme' with particles"])
-def test_a_colour_that_leaves_no_other_beside_it_still_makes_dust(prompt: str) -> None:
-    assert len(palette_for(parse_brief(f"{prompt}, smooth")).colours) == 1
+def test_a_colour_that_leaves_but_its_shades_beside_it_still_makes_dust(prompt: str) -> None:
     assert "<Particles" in generate_files(request(f"{prompt}, smooth"))["src/scenes/MainScene.tsx"]
+
+
+@pytest.mark.parametrize("style", ["playful", "smooth", "cinematic"])
+@pytest.mark.parametrize(
+    "prompt",
+    ["three blue balloons", "five white balloons", "six red cars", "orange planets orbit", "a green pie of 1, 2, 3, 4"],
+)
+def test_a_colour_that_is_asked_for_holds_for_all_that_there_is_of_a_thing(prompt: str, style: str) -> None:
+    brief = parse_brief(f"{prompt}, {style}")
+    assert brief.accent is not None
+    shown = palette_for(brief).colours
+    _, chroma, hue = to_oklch(brief.accent)
+    for colour in (*shown, *series(brief, palette_for(brief), 4)):
+        _, own_chroma, own_hue = to_oklch(colour)
+        assert own_chroma < 0.03 if chroma < 0.03 else abs((own_hue - hue + 180) % 360 - 180) < 10, (colour, shown)
+    assert len(set(shown)) >= 3, "told apart by their shades"
+
+
+def test_two_colours_that_are_asked_for_alternate_and_no_third_comes() -> None:
+    red, blue = (to_oklch(colour)[2] for colour in palette_for(parse_brief("five red and blue balls")).colours[:2])
+    for i, colour in enumerate(palette_for(parse_brief("five red and blue balls")).colours):
+        assert abs((to_oklch(colour)[2] - (red, blue)[i % 2] + 180) % 360 - 180) < 12
 
 
 @pytest.mark.parametrize("colours", ["dark blue and gold", "gold and navy"])

@@ -187,11 +187,12 @@ def series(brief: Brief, palette: Palette, count: int) -> list[str]:
         return [brief.colours[i % len(brief.colours)] for i in range(count)]
     lightness, chroma, hue = to_oklch(palette.accent)
     toward = 0.88 if palette.dark is False else 0.42
+    turn = 22 if brief.accent is None else 0  # a colour that was asked for holds for every part
     out: list[str] = []
     for i in range(count):
         share = i / max(1, count - 1) * 0.8
         colour = from_oklch(
-            lightness + (toward - lightness) * share, chroma * (1 - 0.5 * share), (hue + 22 * share) % 360
+            lightness + (toward - lightness) * share, chroma * (1 - 0.5 * share), (hue + turn * share) % 360
         )
         out.append(with_contrast(colour, palette.ground, least=1.22))
     return out
