@@ -24,20 +24,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, Protocol
 
 from koda_ray.errors import KodaError, SandboxError, SandboxNotFound
 from koda_ray.sandbox.frames import describe, revive
 from koda_ray.sandbox.journal import OutputLog
 from koda_ray.sandbox.strays import HOLDER
 
-if TYPE_CHECKING:
-    from koda_ray.sandbox.docker import DockerProvider
-    from koda_ray.sandbox.docker_sandbox import DockerSandbox
-    from koda_ray.sandbox.local import LocalProvider
-    from koda_ray.sandbox.local_sandbox import LocalSandbox
-
-__all__ = ["Hold", "HoldRequest", "hold", "holding", "main", "refused_of"]
+__all__ = ["Hold", "HoldRequest", "HoldingProvider", "HoldingSandbox", "hold", "holding", "main", "refused_of"]
 
 _START_TIMEOUT_S = 60.0
 _ERROR_BYTES = 64 * 1024
@@ -47,11 +41,35 @@ Hold = Callable[[str, Sequence[str], bool], Awaitable[None]]
 """Has a process of one sandbox held: its name, its command, and whether it may use the network."""
 
 
+class HoldingSandbox(Protocol):
+    """A sandbox whose processes a process of ours holds."""
+
+    async def start_kept(self, name: str, argv: Sequence[str], *, network: bool) -> None:
+        """Start what this process shall hold."""
+        ...
+
+    async def ended(self, name: str) -> None:
+        """Wait until it has ended, or the sandbox has."""
+        ...
+
+
+class HoldingProvider(Protocol):
+    """A provider of such sandboxes: what of it a holder uses."""
+
+    async def connect(self, sandbox_id: str) -> HoldingSandbox:
+        """Become the owner of one. Raises SandboxNotFound."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of all that is open."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class HoldRequest:
     """What is to be held, for whom: all of it is pickled, from one process of ours to another."""
 
-    provider: LocalProvider | DockerProvider
+    provider: HoldingProvider
     sandbox_id: str
     directory: Path
     name: str
@@ -59,7 +77,7 @@ class HoldRequest:
     network: bool
 
 
-def holding(provider: LocalProvider | DockerProvider, *, sandbox_id: str, directory: Path) -> Hold:
+def holding(provider: HoldingProvider, *, sandbox_id: str, directory: Path) -> Hold:
     """Return what has processes of one sandbox held.
 
     Args:
@@ -168,7 +186,7 @@ async def _hold(request: HoldRequest) -> None:
         await request.provider.close()
 
 
-async def _begun(request: HoldRequest) -> LocalSandbox | DockerSandbox | None:
+async def _begun(request: HoldRequest) -> HoldingSandbox | None:
     """Take the lock, which goes with this process, and start what is to be held; None where another holds it."""
     try:
         lock = os.open(_lock_of(request), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

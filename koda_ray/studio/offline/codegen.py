@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from koda_ray.errors import ModelError
 from koda_ray.studio.offline import given
-from koda_ray.studio.offline.films.base import Film, timing_of
+from koda_ray.studio.offline.colouring import palette_for
+from koda_ray.studio.offline.film import Film, timing_of
 from koda_ray.studio.offline.language import said
-from koda_ray.studio.offline.palette import palette_for
 from koda_ray.studio.offline.plan import make_plan
 from koda_ray.studio.offline.project import STATE_PATH, film_files
 from koda_ray.studio.offline.subject import subject_of

@@ -8,7 +8,6 @@ from functools import cached_property
 
 from koda_ray.studio.offline import lexicon
 from koda_ray.studio.offline.figures import Datum, find_data, without_measures
-from koda_ray.studio.offline.subject import subject_named
 
 __all__ = ["Hearing"]
 
@@ -30,10 +29,6 @@ class Hearing:
     def says(self, phrases: Iterable[str]) -> bool:
         """Return whether any of the phrases is said, outside of quotes."""
         return lexicon.contains(self.bare, phrases)
-
-    def names(self, subject: str) -> bool:
-        """Return whether another subject's words are said."""
-        return self.says(subject_named(subject).words)
 
     @cached_property
     def figures(self) -> tuple[tuple[Datum, ...], int]:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from koda_ray.studio.offline.answer import ANSWERS
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.language import said
-from koda_ray.studio.offline.script import Beat, script_for
+from koda_ray.studio.offline.motion import FEELS
+from koda_ray.studio.offline.script import Beat, Script
 from koda_ray.studio.offline.subject import subject_of
 from koda_ray.types import MIN_SCENE_S, Plan, Scene
 
@@ -40,7 +41,7 @@ def scene_count(brief: Brief) -> int:
     """Return how many scenes suit the film within `scene_limits`."""
     low, high = scene_limits(brief.duration_s)
     each = subject_of(brief).beat_each
-    wanted = 2 + len(script_for(brief).middle) if each else round(1.5 + brief.duration_s / 3.4)
+    wanted = 2 + len(_script_of(brief).middle) if each else round(1.5 + brief.duration_s / 3.4)
     if brief.duration_s < 5:
         wanted = min(wanted, 3)
     return max(low, min(high, wanted))
@@ -63,7 +64,7 @@ def split_seconds(total_s: float, weights: Sequence[float]) -> tuple[float, ...]
 
 
 def _beats(brief: Brief, number: int) -> list[Beat]:
-    script = script_for(brief)
+    script = _script_of(brief)
     if number == 1:
         middle = script.middle[0]
         return [Beat(middle.title, f"{script.opening.description} {middle.description}", middle.notes)]
@@ -167,3 +168,22 @@ def describe_plan(plan: Plan) -> str:
     if plan.notes:
         lines += [plan.notes, ""]
     return "\n".join(lines).strip()
+
+
+def _script_of(brief: Brief) -> Script:
+    """Return the script of the brief's subject, with the style's curves named in its notes."""
+    script = subject_of(brief).script(brief)
+    feel = FEELS[brief.easing or brief.style]
+
+    def named(beat: Beat) -> Beat:
+        notes = (
+            beat.notes.replace("{enter}", feel.enter)
+            .replace("{move}", feel.move)
+            .replace("{leave}", feel.leave)
+            .replace("{settle}", feel.settle)
+            .replace("{stagger}", f"{feel.stagger_s:g} s")
+            .replace("cinematicOut", "cubic-bezier(0.08, 0.82, 0.17, 1)")
+        )
+        return Beat(beat.title, beat.description, notes)
+
+    return Script(named(script.opening), tuple(named(b) for b in script.middle), named(script.ending))

@@ -7,7 +7,7 @@ empty stage, then the scene with its first keyframes, then more of them, at last
 from __future__ import annotations
 
 from koda_ray.studio.offline.colour import contrast, from_oklch, mix, on, to_oklch, with_contrast
-from koda_ray.studio.offline.films.base import Film
+from koda_ray.studio.offline.film import Film
 from koda_ray.studio.offline.palette import ink_on
 from koda_ray.studio.offline.tsx import Raw, fill, kit
 

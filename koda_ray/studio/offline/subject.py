@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
+from koda_ray.studio.offline.brief import Brief, Style
+from koda_ray.studio.offline.film import Film, Timing
+from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.language import said
-
-if TYPE_CHECKING:
-    from koda_ray.studio.offline.brief import Brief, Style
-    from koda_ray.studio.offline.films.base import Film, Timing
-    from koda_ray.studio.offline.hearing import Hearing
-    from koda_ray.studio.offline.palette import Palette
-    from koda_ray.studio.offline.script import Script
+from koda_ray.studio.offline.palette import Palette
+from koda_ray.studio.offline.script import Script
 
 __all__ = ["LAST", "REGISTER", "Countable", "Subject", "own", "settle_duration", "subject_named", "subject_of"]
 

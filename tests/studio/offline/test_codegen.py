@@ -14,8 +14,8 @@ from koda_ray.errors import ModelError
 from koda_ray.studio.offline import generate_files, make_plan, parse_brief
 from koda_ray.studio.offline.codegen import answer_request, film_of
 from koda_ray.studio.offline.colour import contrast, to_oklch
+from koda_ray.studio.offline.colouring import palette_for
 from koda_ray.studio.offline.motion import EASINGS, Score
-from koda_ray.studio.offline.palette import palette_for
 from koda_ray.studio.offline.subjects.charting import series
 from tests.studio.offline.prompts import PROMPTS
 

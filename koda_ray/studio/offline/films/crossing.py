@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.films.base import Film
+from koda_ray.studio.offline.film import Film
 
 __all__ = ["cross"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.films.base import Film, Framing, Timing, pick
+from koda_ray.studio.offline.film import Film, Framing, Timing, pick
 from koda_ray.studio.offline.palette import AIR, Palette
 from koda_ray.studio.offline.subject import subject_of
 from koda_ray.studio.offline.tsx import literal

@@ -12,7 +12,7 @@ from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.colour import from_oklch, to_oklch, with_contrast
 from koda_ray.studio.offline.extract import find_length
 from koda_ray.studio.offline.figures import Datum, find_data
-from koda_ray.studio.offline.films.base import Film, Timing
+from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import Ground, air, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.motion import elastic

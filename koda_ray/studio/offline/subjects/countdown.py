@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.extract import CJK_NUM, NUM, number_of
-from koda_ray.studio.offline.films.base import Film, Timing
+from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import MANNERS, Ground, air, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette, ink_on

@@ -10,7 +10,7 @@ from typing import Literal
 
 from koda_ray.studio.offline import lexicon
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.films.base import Film, Timing
+from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.bouncing import Bounce, bounce
 from koda_ray.studio.offline.films.crossing import cross
 from koda_ray.studio.offline.films.stage import Ground, air, caption, set_stage
@@ -18,7 +18,7 @@ from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.motion import Score
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script
-from koda_ray.studio.offline.subject import Countable, Subject, own
+from koda_ray.studio.offline.subject import Countable, Subject, own, subject_named
 
 __all__ = ["Hero", "Traveller", "find_hero"]
 
@@ -105,7 +105,7 @@ class Hero(Subject):
         if hero is None:
             return
         crossing = bool(_CROSSING.search(heard.bare))
-        airy = heard.air and heard.air[0] != "dust" and not (heard.quotes and heard.names("title"))
+        airy = heard.air and heard.air[0] != "dust" and not (heard.quotes and heard.says(subject_named("title").words))
         if crossing and airy and hero.look not in {"⭐", "🌸"}:
             yield 140
         if crossing or any(e.search(heard.bare) for e, _ in _MOTIONS) or len(heard.bare.split()) <= 8:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.colour import mix
-from koda_ray.studio.offline.films.base import Film, Timing, pick
+from koda_ray.studio.offline.film import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import Ground, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette

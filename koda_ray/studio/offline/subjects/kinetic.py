@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.colour import contrast
-from koda_ray.studio.offline.films.base import Film, Timing, pick
+from koda_ray.studio.offline.film import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import MANNERS, Ground, dust, set_stage, still
 from koda_ray.studio.offline.find import own_words
 from koda_ray.studio.offline.hearing import Hearing

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.films.base import Film, Timing
+from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.subject import own

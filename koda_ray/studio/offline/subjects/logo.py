@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.films.base import Film, Timing, pick
+from koda_ray.studio.offline.film import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import MANNERS, Ground, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette

@@ -6,7 +6,7 @@ import math
 
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.colour import from_oklch, to_oklch
-from koda_ray.studio.offline.films.base import Film, Timing, pick
+from koda_ray.studio.offline.film import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import Ground, caption, set_stage
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Beat, Script

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from koda_ray.studio.offline.brief import Brief, Style
-from koda_ray.studio.offline.films.base import Film, Timing
+from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import Ground, caption, colours_of, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette

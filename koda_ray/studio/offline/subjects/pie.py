@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.figures import Datum
-from koda_ray.studio.offline.films.base import Film, Timing
+from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.subject import own

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.extract import CJK_NUM, NUM, clean_phrase, number_of, strip_directives
-from koda_ray.studio.offline.films.base import Film, Timing
+from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import MANNERS, Ground, air, set_stage
 from koda_ray.studio.offline.find import only_directs
 from koda_ray.studio.offline.hearing import Hearing

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from koda_ray.studio.offline import extract
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.films.base import Film, Timing
+from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import MANNERS, Ground, dust, set_stage
 from koda_ray.studio.offline.find import names_nothing
 from koda_ray.studio.offline.hearing import Hearing
