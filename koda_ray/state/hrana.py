@@ -43,6 +43,7 @@ sqlite_version_info = (3, 44, 0)
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _BEGIN = "BEGIN"
 _REPEATABLE = ("SELECT", "PRAGMA", _BEGIN)
+_FOREIGN_KEYS = ("PRAGMA foreign_keys = ON", "PRAGMA foreign_keys = OFF")
 _SAID_CHARS = 300
 
 Value = None | int | float | str | bytes
@@ -96,6 +97,7 @@ class HranaConnection:
         self._home = url
         self._baton: str | None = None
         self._in_transaction = False
+        self._foreign_keys = _FOREIGN_KEYS[0]
 
     @property
     def in_transaction(self) -> bool:
@@ -135,9 +137,12 @@ class HranaConnection:
             OperationalError: The server or the way to it failed.
         """
         word = sql.lstrip()[:6].upper()
+        if not self._in_transaction and sql in _FOREIGN_KEYS:
+            self._foreign_keys = sql  # of the transactions to come
+            return [{"cols": [], "rows": [], "affected_row_count": 0, "last_insert_rowid": None}]
         if not self._in_transaction and word.startswith(_BEGIN):
             # a stream begins without them, and they cannot be turned on inside of a transaction
-            results = self._send([_execute("PRAGMA foreign_keys = ON"), _execute(sql)], again=True)
+            results = self._send([_execute(self._foreign_keys), _execute(sql)], again=True)
             try:
                 begun = _result(results[-1])
             except DatabaseError:

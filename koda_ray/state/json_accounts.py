@@ -27,7 +27,7 @@ class JsonAccounts:
         await self._database.write(lambda change: ensure_user(change, user_id))
 
     async def ensure_project(self, user_id: str, project_id: str, name: str) -> None:
-        """Make the user's and the project's row if they are not there; NotFound where another user owns the id."""
+        """Make the rows of the user and of their project if they are not there."""
         await self._database.write(lambda change: ensure_project(change, user_id, project_id, name))
 
     async def create_api_key(self, user_id: str, *, name: str = "") -> str:
@@ -148,14 +148,11 @@ def give_assets(change: Transaction, asset_ids: Sequence[str], *, user_id: str, 
 
 
 def ensure_project(change: Transaction, user_id: str, project_id: str, name: str) -> None:
-    """Insert the project's row, and its user's, if they are not there; NotFound where another user owns the id."""
+    """Insert the user's project, and the user, if they are not there."""
     ensure_user(change, user_id)
-    row = change.tables.get("projects", project_id)
-    if row is None:
-        made = {"id": words(project_id), "user_id": words(user_id), "name": words(name), "created_at": moment(now())}
+    if change.tables.get("projects", project_id, user_id) is None:
+        made = {"user_id": words(user_id), "id": words(project_id), "name": words(name), "created_at": moment(now())}
         change.put("projects", dict(made))
-    elif row["user_id"] != words(user_id):
-        raise no_such("project", project_id)
 
 
 def ensure_user(change: Transaction, user_id: str) -> None:

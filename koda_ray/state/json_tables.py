@@ -29,7 +29,7 @@ TABLES: Mapping[str, tuple[str | None, str]] = {
     "deployments": (None, "name"),
     "users": (None, "id"),
     "api_keys": (None, "key_hash"),
-    "projects": (None, "id"),
+    "projects": ("user_id", "id"),
     "sessions": (None, "id"),
     "commands": ("session_id", "key"),
     "messages": ("session_id", "id"),

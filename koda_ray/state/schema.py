@@ -18,6 +18,7 @@ from sqlalchemy import (
     DateTime,
     Dialect,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
@@ -68,7 +69,7 @@ __all__ = [
     "users",
 ]
 
-SCHEMA_VERSION = "0009"
+SCHEMA_VERSION = "0010"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -145,6 +146,12 @@ def _user() -> Column[str]:
     return Column("user_id", _ID, ForeignKey("users.id"), nullable=False)
 
 
+def _project() -> tuple[Column[str], ForeignKeyConstraint]:
+    """Make the column of what lies in a project of the row's user."""
+    own = ForeignKeyConstraint(["user_id", "project_id"], ["projects.user_id", "projects.id"])
+    return Column("project_id", _ID, nullable=False), own
+
+
 def _number(name: str) -> Column[int]:
     """Make a column that rows from before it have as 0."""
     return Column(name, BigInteger, nullable=False, server_default=text("0"))
@@ -184,11 +191,12 @@ api_keys = Table(
 projects = Table(
     "projects",
     metadata,
+    Column("user_id", _ID, ForeignKey("users.id"), primary_key=True),
     Column("id", _ID, primary_key=True),
-    Column("user_id", _ID, ForeignKey("users.id"), nullable=False, index=True),
     Column("name", Words, nullable=False),
     Column("created_at", Utc, nullable=False),
 )
+"""Each its user's: ids are chosen by users, and what one calls theirs is nobody else's business."""
 
 sessions = Table(
     "sessions",
@@ -196,7 +204,7 @@ sessions = Table(
     Column("id", _ID, primary_key=True),
     Column("node_id", _ID, nullable=False),
     _user(),
-    Column("project_id", _ID, ForeignKey("projects.id"), nullable=False),
+    *_project(),
     Column("state", Text, nullable=False),
     Column("owes", String(32)),
     Column("status", String(16), nullable=False),
@@ -409,7 +417,7 @@ jobs = Table(
     metadata,
     Column("id", _ID, primary_key=True),
     Column("user_id", _ID, ForeignKey("users.id"), nullable=False, index=True),
-    Column("project_id", _ID, ForeignKey("projects.id"), nullable=False),
+    *_project(),
     Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE"), index=True),
     Column("kind", String(16), nullable=False),
     Column("spec", Json, nullable=False),
@@ -447,7 +455,7 @@ assets = Table(
     metadata,
     Column("id", _ID, primary_key=True),
     _user(),
-    Column("project_id", _ID, ForeignKey("projects.id"), nullable=False),
+    *_project(),
     Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE"), index=True),
     Column("name", Words, nullable=False),
     Column("media_type", Words, nullable=False),

@@ -31,7 +31,7 @@ class SqlAccounts:
         await self._database.write(lambda connection: ensure_user(self._database, connection, user_id))
 
     async def ensure_project(self, user_id: str, project_id: str, name: str) -> None:
-        """Make the user's and the project's row if they are not there; NotFound where another user owns the id."""
+        """Make the rows of the user and of their project if they are not there."""
         await self._database.write(
             lambda connection: ensure_project(self._database, connection, user_id, project_id, name)
         )
@@ -148,10 +148,7 @@ def ensure_user(database: Database, connection: Connection, user_id: str) -> Non
 
 
 def ensure_project(database: Database, connection: Connection, user_id: str, project_id: str, name: str) -> None:
-    """Insert the project's row, and its user's, if they are not there; NotFound where another user owns the id."""
+    """Insert the user's project, and the user, if they are not there."""
     ensure_user(database, connection, user_id)
-    values = {"id": project_id, "user_id": user_id, "name": name, "created_at": now()}
+    values = {"user_id": user_id, "id": project_id, "name": name, "created_at": now()}
     connection.execute(database.insert(schema.projects).values(values).on_conflict_do_nothing())
-    owner = select(schema.projects.c.user_id).where(schema.projects.c.id == project_id)
-    if connection.execute(owner).scalar_one() != user_id:
-        raise no_such("project", project_id)

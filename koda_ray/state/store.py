@@ -324,7 +324,7 @@ class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, Protocol):
         ...
 
     async def ensure_project(self, user_id: str, project_id: str, name: str) -> None:
-        """Make the project's row if it is not there; raises NotFound where another user owns the id."""
+        """Make the row of the user's project if it is not there; other users have their own under the same id."""
         ...
 
     async def create_api_key(self, user_id: str, *, name: str = "") -> str:

@@ -320,6 +320,30 @@ async def test_ready_tells_what_is_wrong_to_who_has_a_key(tmp_path: Path) -> Non
         assert response.status_code == 503 and "Not a directory" in response.json()["parts"]["storage"]
 
 
+async def test_nobody_takes_another_users_projects_or_learns_of_them(tmp_path: Path) -> None:
+    keys = "ada=" + "a" * 32 + ",bob=" + "b" * 32
+    async with (
+        world(tmp_path, KODA_API_KEYS=keys) as koda,
+        httpx.AsyncClient(base_url=koda.url, headers={"Authorization": f"Bearer {'a' * 32}"}, timeout=60) as ada,
+        httpx.AsyncClient(base_url=koda.url, headers={"Authorization": f"Bearer {'b' * 32}"}, timeout=60) as bob,
+    ):
+        koda.directory.hold = {"analyze"}
+        body = {"prompt": PROMPT, "projectId": "bob"}  # which is what Bob's own is called where he names none
+        assert (await ada.post("/v1/sessions", json=body)).status_code == 202
+        assert (await bob.post("/v1/sessions", json={"prompt": PROMPT})).status_code == 202
+        png = io.BytesIO()
+        Image.new("RGB", (8, 8), "red").save(png, "PNG")
+        files = {"file": ("a.png", png.getvalue(), "image/png")}
+        for whose in ("bob", "ada", "nobody"):  # taken or not, the answer is the same
+            for asks in (ada, bob):
+                made = await asks.post("/v1/sessions", json={**body, "projectId": whose})
+                assert made.status_code == 202 and made.json()["projectId"] == whose
+                sent = await asks.post("/v1/assets", files=files, data={"projectId": whose})
+                assert sent.status_code == 201, sent.text
+        listed = (await bob.get("/v1/sessions")).json()["sessions"]
+        assert {each["projectId"] for each in listed} == {"ada", "bob", "nobody"}
+
+
 async def test_other_users_see_nothing_of_it(tmp_path: Path) -> None:
     keys = "ada=" + "a" * 32 + ",bob=" + "b" * 32
     async with (

@@ -11,12 +11,14 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, inspect
+from sqlalchemy.exc import DBAPIError
 
 from koda_ray.errors import StorageError
 from koda_ray.state import migrate, schema
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Batch
 from koda_ray.types import now
+from tests.state import records
 from tests.state.child import start
 from tests.state.records import SOON, active_session, new_session, say
 
@@ -121,6 +123,41 @@ async def test_what_is_kept_outlives_every_step_down_and_up(store: SqlStore) -> 
         await store.release_lock(lock)
         epochs.append(lock.epoch)
     assert epochs[-1] == 1, "what a step brought is gone with it, and comes back empty"
+
+
+async def test_what_hangs_on_rows_that_a_step_makes_anew_stays(store: SqlStore) -> None:
+    mine = await active_session(store, project_id="p")
+    box, own = records.sandbox(mine), records.own_sandbox()
+    batch = Batch(
+        messages=[records.message(mine, 0)],
+        tool_calls=[records.tool_call(mine)],
+        checkpoint=records.checkpoint(mine, 1),
+        sandboxes=[box],
+        jobs=[records.job("ann", mine)],
+    )
+    await store.commit(mine.id, 1, batch)
+    await store.add_asset(records.asset("ann", mine))
+    assert await store.add_sandbox(own, most=9)
+    assert await store.put_process(records.process(own))
+    await new_session(store, "bob", project_id="p")
+    writer = writer_of(store)
+
+    def counted() -> dict[str, int]:
+        there = tables(writer) - {"alembic_version"}
+        with writer.connect() as connection:
+            return {name: connection.exec_driver_sql(f"SELECT count(*) FROM {name}").scalar_one() for name in there}
+
+    before = counted()
+    assert before["projects"] == 2 and all(before[name] for name in ("messages", "checkpoints", "jobs", "processes"))
+    migrate.downgrade(writer, "0009")
+    assert counted() == {**before, "projects": 1}
+    migrate.upgrade(writer)
+    assert counted() == {**before, "projects": 2}
+    for user in ("ann", "bob"):
+        await new_session(store, user, project_id="p")
+    assert await store.messages(mine.id) == batch.messages
+    with writer.begin() as connection, pytest.raises(DBAPIError):  # foreign keys are on again
+        connection.exec_driver_sql("INSERT INTO projects VALUES ('nobody', 'p', 'x', '2026-11-01 00:00:00')")
 
 
 async def test_an_older_database_is_brought_up_when_it_is_opened(store: SqlStore) -> None:
