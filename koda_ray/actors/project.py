@@ -3,24 +3,25 @@
 A sandbox may go at any moment; what counts is in storage. The row of a sandbox is written before the sandbox is
 made, so one that was begun and never finished is still found and removed. A checkpoint stores blobs, then the
 manifest; its pointer is committed by whoever asked, together with the outcome that it protects. What could not be read
-stays as it was saved before, and is told. A sandbox that could not be saved is kept: it is the only copy there is.
+stays as it was saved before, and is told. A sandbox that could not be saved is kept, as the only copy that there is,
+until it can; one that a mistake of ours keeps from being saved is not, since that would be for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
 from koda_ray.actors.spending import SandboxMinutes
+from koda_ray.actors.theatre import theatre_state
 from koda_ray.errors import Fenced, KodaError, NotFound, SandboxNotFound
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
@@ -40,6 +41,7 @@ _EXTEND_AFTER = 1 / 3
 _SKIPS_TOLD = 20
 """How many of the files that a checkpoint left out are named in its event."""
 _PATH_TOLD = 200
+_SAID_CHARS = 200
 T = TypeVar("T")
 _log = get_logger()
 
@@ -275,7 +277,11 @@ class Project:
                 self._manifest = await self._newest()  # that holds what could still be read then
             at = now()
             state = self._core.state.model_copy(
-                update={"theatre_state": _theatre_state(tree.files), "sandbox_id": None, "sandbox_status": None}
+                update={
+                    "theatre_state": theatre_state(tree.files.get(THEATRE_STATE_PATH)),
+                    "sandbox_id": None,
+                    "sandbox_status": None,
+                }
             )
             manifest, key = await checkpoint.save(
                 self._storage,
@@ -360,7 +366,8 @@ class Project:
     async def release(self, trigger: str) -> None:
         """Save, then destroy the sandbox. One that could not be saved is kept: what is in it may be nowhere else.
 
-        One that an activation before this left behind is saved too, for the same reason.
+        One that an activation before this left behind is saved too, for the same reason. Where a mistake of ours keeps
+        it from being saved, it is destroyed all the same, and the person is told: no later try would end otherwise.
 
         Raises:
             KodaError: It could not be saved, which the person is told once; the next release tries again.
@@ -375,6 +382,9 @@ class Project:
         except (Fenced, NotFound):
             raise
         except KodaError:
+            self.forget()
+        except Exception:
+            _log.exception("a sandbox was not ended", session_id=self._core.session_id)
             self.forget()
 
     @asynccontextmanager
@@ -394,7 +404,7 @@ class Project:
                 self._forget_files()
 
     async def _release(self, trigger: str) -> None:
-        sandbox_id = self._core.state.sandbox_id
+        session_id, sandbox_id = self._core.session_id, self._core.state.sandbox_id
         if not self.is_open:
             return
         left = self._sandbox is None
@@ -410,8 +420,13 @@ class Project:
         except KodaError as error:
             if left:
                 self._sandbox = None  # whoever wants to work in it takes it up anew: its time counts from then on
-            await self._tell_kept(trigger, error)
+            _log.warning("a sandbox is kept unsaved", session_id=session_id, trigger=trigger, code=error.code)
+            await self._tell_failed(trigger, error.code, error.message)
             raise
+        except Exception as error:
+            # a mistake of ours, which each later try would make again: the sandbox would never end
+            _log.exception("a sandbox ends unsaved", session_id=session_id, trigger=trigger)
+            await self._tell_failed(trigger, "INTERNAL", f"{type(error).__name__}: {ascii(str(error))[:_SAID_CHARS]}")
         self._failure_told = False
         if (sandbox := self.held) is None:
             return  # let go of meanwhile: it is another activation's now
@@ -420,13 +435,10 @@ class Project:
         if sandbox_id is not None:
             await self._mark_destroyed(sandbox_id)
 
-    async def _tell_kept(self, trigger: str, error: KodaError) -> None:
-        session_id = self._core.session_id
-        _log.warning("a sandbox is kept unsaved", session_id=session_id, trigger=trigger, code=error.code)
+    async def _tell_failed(self, trigger: str, code: str, message: str) -> None:
         if self._failure_told:
             return
-        failed: dict[str, JsonValue] = {"trigger": trigger, "failed": True}
-        failed |= {"code": error.code, "message": error.message}
+        failed: dict[str, JsonValue] = {"trigger": trigger, "failed": True, "code": code, "message": message}
         with suppress(KodaError):  # the database may be away too: then the next try tells
             await self._core.emit(_checkpoint_event(failed))
             self._failure_told = True
@@ -466,15 +478,3 @@ def _sandbox_event(sandbox_id: str, status: str, restored: int | None = None) ->
     if restored:
         data["restoredFiles"] = restored
     return NewEvent(type="sandbox", data=data)
-
-
-def _theatre_state(files: Mapping[str, bytes]) -> dict[str, object] | None:
-    """Read Theatre's state out of the project, where Studio's edits are saved too."""
-    data = files.get(THEATRE_STATE_PATH)
-    if data is None:
-        return None
-    try:
-        value: object = json.loads(data)
-    except ValueError:  # half an edit by hand: the file is in the checkpoint as it is
-        return None
-    return cast("dict[str, object]", value) if isinstance(value, dict) else None

@@ -521,8 +521,11 @@ class Session:
             await self._end_tasks()
             return
         self._closed = True
-        await self._hold_work()
-        await self._end_tasks()
+        try:
+            await self._hold_work()
+            await self._end_tasks()
+        except Exception:
+            _log.exception("work did not end in good order", session_id=self.session_id)
         try:
             await self.project.leave("idle")
             await self.core.emit(NewEvent(type="passivated", data={"epoch": self.core.epoch}))

@@ -108,6 +108,56 @@ async def test_a_process_that_ends_while_storage_is_full_leaves_the_sandbox_to_t
     assert EDIT in (await saved(studio, heir)).files
 
 
+async def test_what_the_studio_never_writes_stops_no_save_and_no_end(studio: Studio) -> None:
+    session = await studio.at_rest()
+    box = await write(session, GOOD_FILES)
+    nested = b'{"a":' * 300 + b"1" + b"}" * 300
+    for state in (
+        b'{"a": "\\ud800"}',
+        b'{"\\udfff": 1}',
+        nested,
+        b'{"a": ' + b"[" * 200_000,
+        b'{"a": NaN}',
+        b"\xff",
+        b"[]",
+    ):
+        await box.write_files({EDIT: state})  # a page may, and whoever has a link that may edit
+        await session.project.save("heartbeat")
+        manifest = await saved(studio, session)
+        assert await checkpoint.read_file(studio.storage, manifest, EDIT) == state
+        assert manifest.state.theatre_state is None
+    await box.write_files({EDIT: b'{"a": {"b": ["\\ud83c\\udfac", 1e9, null]}}'})
+    await session.project.save("heartbeat")
+    assert (await saved(studio, session)).state.theatre_state == {"a": {"b": ["\U0001f3ac", 1e9, None]}}
+    await box.write_files({EDIT: nested})
+    await session.close()
+    assert await studio.sandboxes.list() == [] and await failures(studio, session) == []
+
+
+async def test_a_sandbox_ends_with_its_session_though_a_mistake_of_ours_keeps_it_from_being_saved(
+    studio: Studio,
+) -> None:
+    session = await studio.at_rest()
+    await write(session, GOOD_FILES)
+    before = await saved(studio, session)
+
+    async def mistaken(*_: object, **__: object) -> None:
+        raise RecursionError("a mistake of ours")
+
+    box = await session.project.sandbox()
+    box.snapshot = mistaken  # type: ignore[method-assign,assignment]
+    await session.close()
+    assert await studio.sandboxes.list() == []
+    row = await studio.store.get_session(session.session_id)
+    assert (row.status, row.state.sandbox_id) == ("suspended", None)
+    (failed,) = await failures(studio, session)
+    assert failed["trigger"] == "idle" and "RecursionError" in failed["message"]
+    heir = await studio.activate(session.session_id, studio.model(studio_model()))
+    assert (await (await heir.project.sandbox()).read_file("src/App.tsx")).decode() == GOOD_FILES["src/App.tsx"]
+    assert (await saved(studio, heir)).id == before.id
+    await heir.close()
+
+
 @pytest.mark.full
 async def test_a_project_of_too_many_files_is_kept_until_there_are_fewer(studio: Studio) -> None:
     session = await studio.at_rest()

@@ -135,6 +135,10 @@ async def test_the_dev_server_reloads_edits_and_keeps_what_the_studio_changes(vi
         route = f"{address}__koda/theatre-state"
         async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             assert (await http.post(route, json=bad)).status_code == 422
+            for torn in ('"\\ud800"', '{"\\udfff": 1}', '{"a":' * 300 + "1" + "}" * 300, "[" * 200_000 + "]" * 200_000):
+                text = json.dumps(saved).removesuffix("}") + f', "more": {torn}}}'
+                refused = await http.post(route, content=text, headers={"content-type": "application/json"})
+                assert refused.status_code == 400 and "Theatre state" in refused.json()["error"], torn[:40]
             plain = await http.post(route, content=b"{}", headers={"content-type": "text/plain"})
             assert plain.status_code == 415
             assert (await http.get(route)).status_code == 405

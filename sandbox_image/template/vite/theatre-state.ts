@@ -1,7 +1,7 @@
 // Saves what Theatre's studio edits, in the live preview, to src/theatre/state.json.
 //
-// The page posts the whole on-disk state to `__koda/theatre-state` under its base. The file is replaced in one step, and
-// the page that wrote it is not reloaded for it.
+// The page posts the whole on-disk state to `__koda/theatre-state` under its base, which takes a link that may edit. The
+// file is replaced in one step, and the page that wrote it is not reloaded for it.
 import { randomUUID } from 'node:crypto';
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
@@ -9,6 +9,8 @@ import path from 'node:path';
 import type { Plugin } from 'vite';
 
 const MAX_BYTES = 8 * 1024 * 1024;
+const MAX_DEPTH = 100;
+const HALF_OF_A_PAIR = /\p{Surrogate}/u;
 
 class Refused extends Error {
   constructor(readonly status: number, message: string) {
@@ -27,6 +29,29 @@ async function readBody(request: IncomingMessage): Promise<string> {
   return Buffer.concat(parts).toString('utf8');
 }
 
+/** Refuse what could be written here and not be stored with the session. */
+function refuseUnstorable(state: unknown): void {
+  const check = (text: string): void => {
+    if (!HALF_OF_A_PAIR.test(text)) return;
+    const where = JSON.stringify(text.slice(0, 40));
+    throw new Refused(400, `the Theatre state has half of a surrogate pair in ${where}, which is no Unicode; remove it`);
+  };
+  let level: unknown[] = [state];
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth === MAX_DEPTH) throw new Refused(400, `the Theatre state has more than ${MAX_DEPTH} levels; nest it less`);
+    const below: unknown[] = [];
+    for (const each of level) {
+      if (typeof each === 'string') check(each);
+      if (typeof each !== 'object' || each === null) continue;
+      for (const [name, value] of Object.entries(each)) {
+        check(name);
+        below.push(value);
+      }
+    }
+    level = below;
+  }
+}
+
 /** The state as it is written, or a refusal that says which field is wrong. */
 function checked(text: string): string {
   let state: unknown;
@@ -35,6 +60,7 @@ function checked(text: string): string {
   } catch (error) {
     throw new Refused(400, `the Theatre state is not JSON: ${String(error)}`);
   }
+  refuseUnstorable(state);
   const { sheetsById, definitionVersion, revisionHistory } = (state ?? {}) as Record<string, unknown>;
   if (typeof sheetsById !== 'object' || sheetsById === null) throw new Refused(422, 'sheetsById must be an object');
   if (typeof definitionVersion !== 'string') throw new Refused(422, 'definitionVersion must be a string such as "0.4.0"');
