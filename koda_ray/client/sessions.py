@@ -287,9 +287,10 @@ class KodaClient(PageRenders):
         params = {"kind": kind} if kind else {}
         return await self._fetch(f"{_session(session_id)}/{what}", target, params=params, on_bytes=on_bytes)
 
-    async def preview(self, session_id: str) -> PreviewLink:
-        """Start the running page where needed, and get its address for an hour."""
-        return await self._post(f"{_session(session_id)}/preview", None, PreviewLink)
+    async def preview(self, session_id: str, *, edit: bool = False) -> PreviewLink:
+        """Start the running page where needed, and get its address for an hour: to look, or with ``edit`` to write."""
+        query = "?edit=true" if edit else ""
+        return await self._post(f"{_session(session_id)}/preview{query}", None, PreviewLink)
 
     async def job(self, job_id: str) -> JobView:
         """Read a render job. Raises NotFound."""

@@ -43,7 +43,7 @@ async def show(find: Callable[[], Awaitable[PreviewEndpoint]], *, port: int, tol
     try:
         here = int(listening.getsockname()[1])
         signer = Signer(secrets.token_bytes(32))
-        token, _ = signer.sign(session_id="sandbox", user_id="local", port=1, ttl_s=_DAY_S)
+        token, _ = signer.sign(session_id="sandbox", user_id="local", port=1, edit=True, ttl_s=_DAY_S)
         app = create_preview_app(None, signer, api_port=here, reach=reach)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, ws_max_size=MAX_FRAME_BYTES

@@ -46,7 +46,7 @@ from koda_ray.serve.deps import SessionDirectory
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.problem import problem_response
-from koda_ray.serve.signing import DEV_SERVER, Grant, Signer
+from koda_ray.serve.signing import DEV_SERVER, Forbidden, Grant, Signer
 from koda_ray.serve.streams import Watchers
 from koda_ray.state.store import Store
 
@@ -55,6 +55,7 @@ __all__ = ["create_preview_app", "reaching"]
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_TEXT_BYTES = 32 * 1024 * 1024
 """Largest text whose base path is replaced; three.js with an inline source map is about 6 MiB."""
+_READING = ("GET", "HEAD", "OPTIONS")
 TOO_BIG = 1009
 """How a socket ends that a message was too large for. Source: RFC 6455, section 7.4.1."""
 _PING = "vite-ping"
@@ -235,6 +236,12 @@ def _target(connection: HTTPConnection, base: str) -> str:
 
 async def _http(proxy: _Proxy, request: Request) -> Response:
     grant = _grant(proxy, request)
+    if request.method not in _READING and not grant.edit:
+        raise Forbidden(
+            "this address is for looking only; ask for one that may edit, with ?edit=true: "
+            f"POST /v1/{'sessions' if grant.port is None else 'sandboxes'}/<id>/preview",
+            code="READ_ONLY",
+        )
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=_guard(proxy, request, port=bool(grant.port)))
     body = await request.body()

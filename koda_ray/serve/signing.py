@@ -1,5 +1,7 @@
 """Short-lived tokens that let whoever holds the address see one session's live preview, or a port of a sandbox.
 
+To see and to edit are two grants: what is passed on so that others may look cannot write.
+
 A token says what, user and expiry, and carries an HMAC of them. It needs no table, no cookie and no header, which
 matters because the page it opens is hostile and runs in an opaque origin, where neither cookies nor storage work.
 """
@@ -26,6 +28,7 @@ __all__ = ["DEV_SERVER", "PREVIEW_TTL_S", "Forbidden", "Grant", "Signer", "signi
 PREVIEW_TTL_S = 3600.0
 DEV_SERVER = 0
 """What stands for the dev server of a person's own sandbox, wherever it listens: no page has this port."""
+_EDIT = ".edit"
 _MAC_BYTES = 16
 _MIN_KEY_BYTES = 16
 
@@ -41,13 +44,15 @@ class Forbidden(KodaError):
 class Grant:
     """What a token lets its holder see: a session's page, or what a person's own sandbox serves on a port.
 
-    ``port`` is ``DEV_SERVER`` of such a sandbox's dev server, and None of a session's page.
+    ``port`` is ``DEV_SERVER`` of such a sandbox's dev server, and None of a session's page; ``edit`` says whether its
+    holder may send anything but requests to read.
     """
 
     session_id: str
     user_id: str
     expires_at: datetime
     port: int | None = None
+    edit: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,13 @@ class Signer:
         return cls(signing_key(settings))
 
     def sign(
-        self, *, session_id: str, user_id: str, port: int | None = None, ttl_s: float = PREVIEW_TTL_S
+        self,
+        *,
+        session_id: str,
+        user_id: str,
+        port: int | None = None,
+        edit: bool = False,
+        ttl_s: float = PREVIEW_TTL_S,
     ) -> tuple[str, datetime]:
         """Make a token that lives ``ttl_s`` seconds; return it with its end.
 
@@ -71,11 +82,12 @@ class Signer:
             session_id: Of the session, or of the sandbox where there is a port.
             user_id: Whose.
             port: What is shown of a sandbox, or ``DEV_SERVER``.
+            edit: Whether its holder may write, too.
             ttl_s: How long.
         """
         expires_at = (self.clock() + timedelta(seconds=ttl_s)).replace(microsecond=0)
         what = session_id if port is None else f"{session_id}:{port}"
-        body = f"{what}.{user_id}.{int(expires_at.timestamp())}"
+        body = f"{what}.{user_id}.{int(expires_at.timestamp())}{_EDIT if edit else ''}"
         return f"{body}.{self._mac(body)}", expires_at
 
     def check(self, token: str) -> Grant:
@@ -85,7 +97,7 @@ class Signer:
             Forbidden: It is not ours, was changed, or has run out.
         """
         body, _, mac = token.rpartition(".")
-        parts = body.split(".")
+        parts = body.removesuffix(_EDIT).split(".")
         if not hmac.compare_digest(self._mac(body).encode(), mac.encode()) or len(parts) != 3:
             raise Forbidden("this preview address is not valid; ask for a new one: POST /v1/sessions/<id>/preview")
         expires_at = datetime.fromtimestamp(int(parts[2]), tz=UTC)
@@ -96,7 +108,13 @@ class Signer:
                 code="TOKEN_EXPIRED",
             )
         what, _, port = parts[0].partition(":")
-        return Grant(session_id=what, user_id=parts[1], expires_at=expires_at, port=int(port) if port else None)
+        return Grant(
+            session_id=what,
+            user_id=parts[1],
+            expires_at=expires_at,
+            port=int(port) if port else None,
+            edit=body.endswith(_EDIT),
+        )
 
     def _mac(self, body: str) -> str:
         digest = hmac.new(self.key, b"koda preview v1\0" + body.encode(), hashlib.sha256).digest()

@@ -209,7 +209,8 @@ class ProcessOutput(Model):
 
 
 class PreviewLink(Model):
-    """Where the running page can be seen until ``expires_at``; whoever has the address may look."""
+    """Where the running page can be seen until ``expires_at`` by whoever has the address; with ``edit``, changed."""
 
     url: str
     expires_at: datetime
+    edit: bool = False

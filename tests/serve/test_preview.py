@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from playwright.async_api import Page, async_playwright
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from koda_ray.client import KodaClient
 from koda_ray.config import Settings
@@ -22,7 +24,7 @@ from koda_ray.serve.signing import Forbidden, Signer, signing_key
 from koda_ray.types import new_id, now
 
 from .test_sessions import PROMPT
-from .world import World, free_port, serving, world
+from .world import World, free_port, serving, serving_on, world
 
 CHROMIUM = Path("/usr/bin/chromium-headless-shell")
 
@@ -55,6 +57,47 @@ def test_a_changed_or_foreign_or_old_token_opens_nothing() -> None:
     with pytest.raises(Forbidden, match="ran out") as error:
         late.check(token)
     assert error.value.code == "TOKEN_EXPIRED"
+
+
+def test_to_see_and_to_edit_are_two_grants() -> None:
+    signer = Signer(b"k" * 32)
+    seen, _ = signer.sign(session_id="ses_1", user_id="local")
+    edited, _ = signer.sign(session_id="ses_1", user_id="local", edit=True)
+    assert (signer.check(seen).edit, signer.check(edited).edit) == (False, True)
+    body, _, mac = seen.rpartition(".")
+    for bad in (f"{body}.edit.{mac}", edited.replace(".edit", ""), edited.replace(".edit", ".edit.edit")):
+        with pytest.raises(Forbidden):
+            signer.check(bad)
+
+
+async def test_an_address_for_looking_cannot_write(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    async def dev_server(scope: Scope, receive: Receive, send: Send) -> None:
+        said.append(scope["method"])
+        await Response("taken")(scope, receive, send)
+
+    path = tmp_path / "dev.sock"
+    async with (
+        world(tmp_path) as koda,
+        KodaClient(koda.url) as client,
+        serving(create_preview_app(koda.directory, koda.deps.signer, api_port=1)) as url,
+        serving_on(dev_server, path),
+        httpx.AsyncClient(trust_env=False, timeout=60) as http,
+    ):
+        koda.directory.hold, koda.directory.socket_path = {"analyze"}, str(path)
+        session_id = (await client.create(PROMPT)).session_id
+        seen, edited = await client.preview(session_id), await client.preview(session_id, edit=True)
+        assert (seen.edit, edited.edit) == (False, True)
+        look, edit = (url + urlsplit(each.url).path for each in (seen, edited))
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            refused = await http.request(method, f"{look}__koda/theatre-state", json={})
+            assert (refused.status_code, refused.json()["code"]) == (403, "READ_ONLY")
+            assert "edit=true" in refused.json()["detail"]
+            assert (await http.request(method, f"{edit}__koda/theatre-state", json={})).status_code == 200
+        for address in (look, edit):
+            assert (await http.get(address)).text == "taken"
+        assert said == ["POST", "PUT", "PATCH", "DELETE", "GET", "GET"]
 
 
 def test_an_installation_keeps_its_key(tmp_path: Path) -> None:

@@ -51,6 +51,21 @@ class QuietServer(uvicorn.Server):
 
 
 @asynccontextmanager
+async def serving_on(app: ASGIApp, path: Path) -> AsyncGenerator[None]:
+    """Serve an application on a Unix socket, as a sandbox's dev server is reached."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        server = QuietServer(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=5))
+        task = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await task
+
+
+@asynccontextmanager
 async def serving(app: ASGIApp, port: int = 0, *, graceful_s: int = 5) -> AsyncGenerator[str]:
     """Serve an application on loopback; yield its address. What is open at the end is cut off after ``graceful_s``."""
     config = uvicorn.Config(
@@ -430,4 +445,15 @@ def free_port() -> int:
             return port
 
 
-__all__ = ["CODE", "VIDEO", "QuietServer", "ScriptedDirectory", "World", "free_port", "reached", "serving", "world"]
+__all__ = [
+    "CODE",
+    "VIDEO",
+    "QuietServer",
+    "ScriptedDirectory",
+    "World",
+    "free_port",
+    "reached",
+    "serving",
+    "serving_on",
+    "world",
+]

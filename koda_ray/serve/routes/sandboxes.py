@@ -135,13 +135,13 @@ async def open_port(
 ) -> PreviewLink:
     """Return where what answers on a port inside can be seen for an hour: HTTP and WebSocket, on an origin of its own.
 
-    Whoever has the address may look. A page's addresses that begin with a slash are found as well, but for those of
-    WebSockets: give these as they stand beside the page.
+    Whoever has the address may use what listens there. A page's addresses that begin with a slash are found as well,
+    but for those of WebSockets: give these as they stand beside the page.
     """
     origin = preview_origin(request, deps)
     await workshop.reach(sandbox_id, port)
-    token, expires_at = deps.signer.sign(session_id=sandbox_id, user_id=user, port=port)
-    return PreviewLink(url=f"{origin}/p/{token}/", expires_at=expires_at)
+    token, expires_at = deps.signer.sign(session_id=sandbox_id, user_id=user, port=port, edit=True)
+    return PreviewLink(url=f"{origin}/p/{token}/", expires_at=expires_at, edit=True)
 
 
 @router.post(
