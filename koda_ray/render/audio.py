@@ -1,8 +1,8 @@
 """Sound files of a bundle into a video's sound: each decoded once, then mixed while the video is joined.
 
 All counting is in samples at 48 kHz: a track begins, fades and ends at the sample that its seconds name, and the mix
-is as long as the video's frames. The files are untrusted, so FFmpeg opens them as plain sound files or not at all: a
-playlist could name any other file of the machine.
+is as long as the video's frames. The files are untrusted, so FFmpeg reads them in isolation, and as plain sound files
+or not at all. What they unpack to has an end.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from koda_ray.errors import EncodeFailed, InvalidInput
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.ffmpeg import QUIETLY, run
+from koda_ray.render.ffmpeg import QUIETLY
+from koda_ray.render.foreign import SOURCE, run_on_foreign
 from koda_ray.render.isolation import WorkFolder
 from koda_ray.render.spec import AudioTrack, RenderSpec
 
 __all__ = [
+    "MAX_HEARD_S",
     "SAMPLE_RATE",
     "DecodedSound",
     "check_audio",
@@ -32,13 +35,15 @@ __all__ = [
 ]
 
 SAMPLE_RATE = 48_000
+MAX_HEARD_S = 3600.0
+"""How long all tracks together may be heard: each second takes 384 kB of disk until the video is joined."""
 _CHANNELS = 2
 _SAMPLE_BYTES = 4 * _CHANNELS
 _TIMEOUT_S = 300.0
 _LIMIT = 0.98
 """A lossy codec overshoots what it is given."""
 _CONTAINERS = "mp3,wav,w64,flac,ogg,aac,mov,mp4,m4a,matroska,webm,aiff,caf,ac3,eac3,amr,mpegts,au"
-_ALONE = ("-protocol_whitelist", "file", "-format_whitelist", _CONTAINERS)
+_ALONE = ("-format_whitelist", _CONTAINERS, *SOURCE)
 _NAMED = 8
 
 
@@ -62,18 +67,40 @@ def total_samples(spec: RenderSpec) -> int:
     return round(spec.frame_count * SAMPLE_RATE / spec.fps)
 
 
+@dataclass(frozen=True)
+class _SoundFile:
+    """A sound file that was written out.
+
+    Args:
+        path: Where.
+        channels: How many it says that it has.
+        samples: How many it says that it has, at 48 kHz; None where it does not say.
+    """
+
+    path: Path
+    channels: int
+    samples: int | None
+
+
 async def check_audio(spec: RenderSpec, bundle: Bundle) -> None:
     """Find out before anything is captured whether the sound files are there and can be read.
 
     Raises:
-        InvalidInput: One is not in the bundle, or is not sound; the message names it.
-        Missing: FFmpeg is not installed.
+        InvalidInput: One is not in the bundle, or is not sound, or the tracks are heard too long; the message names it.
+        Missing: FFmpeg is not installed, or cannot be isolated.
     """
     folder = WorkFolder("sound")
     try:
-        await _files(spec, bundle, folder.path)
+        files = await _files(spec, bundle, folder.path)
     finally:
         folder.close()
+    left = round(MAX_HEARD_S * SAMPLE_RATE)
+    for track in spec.audio:
+        said = files[track.path].samples
+        wanted = _wanted(spec, track)
+        left -= wanted if said is None else min(wanted, max(0, said - _samples(track.trim_start_s)))
+        if left < 0:
+            raise _heard_too_long(track)
 
 
 async def decode_audio(spec: RenderSpec, bundle: Bundle, folder: Path) -> tuple[DecodedSound, ...]:
@@ -88,38 +115,61 @@ async def decode_audio(spec: RenderSpec, bundle: Bundle, folder: Path) -> tuple[
         The tracks that are heard; one that begins after the video's end is not.
 
     Raises:
-        InvalidInput: A file is not in the bundle, is not sound, or ends before what was asked of it.
-        Missing: FFmpeg is not installed.
+        InvalidInput: A file is not in the bundle, is not sound, or ends before what was asked of it, or the tracks are
+            heard too long.
+        Missing: FFmpeg is not installed, or cannot be isolated.
     """
     files = await _files(spec, bundle, folder)
-    total = total_samples(spec)
+    left = round(MAX_HEARD_S * SAMPLE_RATE)
     sounds: list[DecodedSound] = []
     for index, track in enumerate(spec.audio):
-        path, channels = files[track.path]
-        room = total - _samples(track.start_s)
-        if room <= 0:
+        if (wanted := _wanted(spec, track)) == 0:
             continue
-        heard = room if track.duration_s is None else min(room, max(1, _samples(track.duration_s)))
-        first = _samples(track.trim_start_s)
-        # swresample gives each side of a single channel 0.7 of it; a player gives it whole
-        both = "pan=stereo|c0=c0|c1=c0," if channels == 1 else ""
-        filters = (
-            f"{both}aresample={SAMPLE_RATE},aformat=sample_fmts=flt:channel_layouts=stereo,"
-            f"atrim=start_sample={first}:end_sample={first + heard}"
-        )
-        target = folder / f"track-{index}.f32"
-        arguments = [*_without_xerror(QUIETLY), *_ALONE, "-i", str(path), "-map", "0:a:0", "-af", filters]
-        try:
-            await run("ffmpeg", [*arguments, "-f", "f32le", str(target)], timeout_s=_TIMEOUT_S)
-        except EncodeFailed as error:
-            if error.code == "DISK_FULL" or error.retryable:
-                raise
-            raise _unreadable(track.path, error) from error
-        samples = target.stat().st_size // _SAMPLE_BYTES
-        if samples == 0:
-            raise InvalidInput(f"audio {track.path}: nothing of it is left after {track.trim_start_s:g} s; trim less")
-        sounds.append(DecodedSound(target, samples, track))
+        # one sample more than there is room for says that there is not
+        sound = await _decode(files[track.path], track, min(wanted, left + 1), folder / f"track-{index}.f32")
+        left -= sound.samples
+        if left < 0:
+            raise _heard_too_long(track)
+        sounds.append(sound)
     return tuple(sounds)
+
+
+async def _decode(file: _SoundFile, track: AudioTrack, heard: int, target: Path) -> DecodedSound:
+    """Decode so many samples of a track, or as many as it has."""
+    first = _samples(track.trim_start_s)
+    # swresample gives each side of a single channel 0.7 of it; a player gives it whole
+    both = "pan=stereo|c0=c0|c1=c0," if file.channels == 1 else ""
+    filters = (
+        f"{both}aresample={SAMPLE_RATE},aformat=sample_fmts=flt:channel_layouts=stereo,"
+        f"atrim=start_sample={first}:end_sample={first + heard}"
+    )
+    arguments = [*_without_xerror(QUIETLY), *_ALONE, "-map", "0:a:0", "-af", filters, "-f", "f32le", "pipe:1"]
+    most_bytes = heard * _SAMPLE_BYTES
+    try:
+        await run_on_foreign(
+            "ffmpeg", arguments, source=file.path, target=target, most_bytes=most_bytes, timeout_s=_TIMEOUT_S
+        )
+    except EncodeFailed as error:
+        if error.code == "DISK_FULL" or error.retryable:
+            raise
+        raise _unreadable(track.path, error) from error
+    samples = (await asyncio.to_thread(target.stat)).st_size // _SAMPLE_BYTES
+    if samples == 0:
+        raise InvalidInput(f"audio {track.path}: nothing of it is left after {track.trim_start_s:g} s; trim less")
+    return DecodedSound(target, samples, track)
+
+
+def _wanted(spec: RenderSpec, track: AudioTrack) -> int:
+    """Return how many samples of a track are heard at most: none of one that begins after the end."""
+    room = max(0, total_samples(spec) - _samples(track.start_s))
+    return room if track.duration_s is None else min(room, max(1, _samples(track.duration_s)))
+
+
+def _heard_too_long(track: AudioTrack) -> InvalidInput:
+    return InvalidInput(
+        f"audio {track.path}: with it the tracks are heard for more than the {MAX_HEARD_S:g} s that are taken: mix "
+        "some of them into one file, or give them a length"
+    )
 
 
 def mix_filter(sounds: Sequence[DecodedSound], *, first_input: int, samples: int) -> str:
@@ -167,9 +217,9 @@ def codec_options(spec: RenderSpec) -> list[str]:
     return ["-c:a", "aac", "-b:a", "192k", "-flags:a", "+bitexact"]
 
 
-async def _files(spec: RenderSpec, bundle: Bundle, folder: Path) -> dict[str, tuple[Path, int]]:
-    """Write the sound files out; return each one's place and number of channels by its path in the bundle."""
-    found: dict[str, tuple[Path, int]] = {}
+async def _files(spec: RenderSpec, bundle: Bundle, folder: Path) -> dict[str, _SoundFile]:
+    """Write the sound files out; return what each says of itself by its path in the bundle."""
+    found: dict[str, _SoundFile] = {}
     for name in dict.fromkeys(track.path for track in spec.audio):
         data = bundle.files.get(name)
         if data is None:
@@ -178,15 +228,20 @@ async def _files(spec: RenderSpec, bundle: Bundle, folder: Path) -> dict[str, tu
             raise InvalidInput(f"audio {name} is not in the bundle: {has}")
         path = folder / f"sound-{len(found)}"
         await asyncio.to_thread(path.write_bytes, data)
-        entries = ["-select_streams", "a:0", "-show_entries", "stream=channels", "-of", "json"]
+        entries = ["-select_streams", "a:0", "-show_entries", "stream=channels:format=duration", "-of", "json"]
+        line = ["-v", "error", *_ALONE, *entries]
         try:
-            probed = await run("ffprobe", ["-v", "error", *_ALONE, *entries, str(path)], timeout_s=_TIMEOUT_S)
+            probed = await run_on_foreign("ffprobe", line, source=path, timeout_s=_TIMEOUT_S)
         except EncodeFailed as error:
             raise _unreadable(name, error) from error
-        streams = cast("list[dict[str, int]]", json.loads(probed).get("streams") or [])
+        said = cast("dict[str, Any]", json.loads(probed))
+        streams = cast("list[dict[str, int]]", said.get("streams") or [])
         if not streams or not streams[0].get("channels"):
             raise InvalidInput(f"audio {name} has no sound in it: give an mp3, wav, m4a, ogg or flac file")
-        found[name] = path, streams[0]["channels"]
+        samples: int | None = None
+        with suppress(KeyError, ValueError, OverflowError):  # it does not say, or nonsense
+            samples = _samples(float(said["format"]["duration"]))
+        found[name] = _SoundFile(path, streams[0]["channels"], samples)
     return found
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "check_isolation",
     "nested_sandbox_works",
     "own_folder",
+    "program_command",
     "refusal",
     "sweep_dead_folders",
     "trial_arguments",
@@ -96,6 +97,24 @@ def browser_command(
         if not extra.is_relative_to("/usr"):
             command += ["--ro-bind", str(extra), str(extra)]
     return [*command, "--bind", str(folder), str(folder), "--chdir", str(folder), str(binary)]
+
+
+def program_command(program: Path, *, filter_fd: int | None) -> list[str]:
+    """Return the command that runs a program in isolation, with the standard descriptors that it is given.
+
+    Args:
+        program: What is run; its arguments are added.
+        filter_fd: The filter of system calls, as `call_filter` opens it.
+
+    Raises:
+        Missing: bubblewrap is not installed.
+    """
+    command = [*_WITHOUT_ENVIRONMENT, *_drop_user(program), find_program("bwrap"), *_isolation_arguments(program)]
+    if filter_fd is not None:
+        command += ["--seccomp", str(filter_fd)]
+    if not program.is_relative_to("/usr"):
+        command += ["--ro-bind", str(program), str(program)]
+    return [*command, "--chdir", "/tmp", str(program)]
 
 
 @contextlib.contextmanager
@@ -227,13 +246,13 @@ def _runs(command: tuple[str, ...], inherited: tuple[int, ...] = ()) -> bool:
 
 
 def check_isolation(binary: Path) -> None:
-    """Find out early whether a browser can be isolated here.
+    """Find out early whether a browser, or another program, can be isolated here.
 
     Args:
-        binary: The browser.
+        binary: The program.
 
     Raises:
-        Missing: bubblewrap is missing, the machine refuses namespaces, or the browser cannot be reached from inside
+        Missing: bubblewrap is missing, the machine refuses namespaces, or the program cannot be reached from inside
             one; the message says what allows it.
     """
     find_program("bwrap")
@@ -246,9 +265,9 @@ def check_isolation(binary: Path) -> None:
             context={"program": "bwrap"},
         )
     raise Missing(
-        f"{binary} lies where an isolated browser may not read it: run koda as the owner of that folder, or set "
-        "KODA_CHROMIUM_PATH to one in a folder that every user may enter",
-        context={"program": "chromium"},
+        f"{binary} lies where an isolated program may not read it: run koda as the owner of that folder, or use one in "
+        "a folder that every user may enter (of browsers, KODA_CHROMIUM_PATH names one)",
+        context={"program": binary.name},
     )
 
 

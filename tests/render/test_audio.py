@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import re
 import wave
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from koda_ray.errors import InvalidInput
+from koda_ray.render import audio
 from koda_ray.render.audio import SAMPLE_RATE, check_audio, decode_audio, total_samples
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.encode import UnitEncoder
@@ -160,6 +163,47 @@ async def test_a_sound_that_begins_after_the_end_is_not_heard(tmp_path: Path) ->
     samples = await heard(await video_with(tmp_path, {"click.wav": wav(click(0))}, track))
     assert len(samples) == 96_000
     assert np.abs(samples).max() == 0
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("program", ["ffprobe", "ffmpeg"])
+async def test_a_decoder_that_a_file_took_over_sees_nothing_of_ours(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its place is a script that tells, as its last words, what it finds."""
+    tools, data = tmp_path / "tools", tmp_path / "data"
+    tools.mkdir()
+    data.mkdir()
+    (data / "koda.db").write_text("everybody's")
+    script = (
+        "#!/bin/sh\n"
+        f'echo "x: secret=$ANTHROPIC_API_KEY,$(tr "\\0" " " </proc/1/environ | grep -o hush)'
+        f' net=$(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d " \\n") data=$(cat {data}/koda.db 2>/dev/null)'
+        " user=$(stat -c %u /proc/self) calls=$(grep -c 'Seccomp:.2' /proc/self/status)"
+        ' sound=$(head -c 4 /dev/stdin | tr -dc A-Z)" >&2\nexit 1\n'
+    )
+    (tools / program).write_text(script)
+    (tools / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "hush")
+    spec = small(BUNDLE, format="mov", audio=(AudioTrack(path="click.wav"),))
+    with pytest.raises(InvalidInput) as caught:
+        await decode_audio(spec, Bundle({"click.wav": wav(click(0))}), tmp_path)
+    said = re.search(r"\((.*)\)", caught.value.message)
+    assert said is not None and said[1] == "secret=, net=lo data= user=65534 calls=1 sound=RIFF"
+
+
+async def test_tracks_together_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audio, "MAX_HEARD_S", 2.5)
+    files = Bundle({"tone.wav": wav(tone(1)), "long.wav": wav(tone(9))})
+    tracks = [AudioTrack(path="tone.wav"), AudioTrack(path="long.wav", duration_s=1)]
+    heard = small(BUNDLE, duration_s=9, format="mov", audio=tuple(tracks))
+    await check_audio(heard, files)
+    assert [sound.samples for sound in await decode_audio(heard, files, tmp_path)] == [SAMPLE_RATE, SAMPLE_RATE]
+    too_long = small(BUNDLE, duration_s=9, format="mov", audio=(*tracks, AudioTrack(path="long.wav", start_s=8)))
+    for refused in (check_audio(too_long, files), decode_audio(too_long, files, tmp_path)):
+        with pytest.raises(InvalidInput, match=r"long.wav: .* more than the 2.5 s that are taken: mix"):
+            await refused
 
 
 async def test_what_is_not_sound_is_named(tmp_path: Path) -> None:
