@@ -31,6 +31,7 @@ from koda_ray.render.isolation import (
     sweep_dead_folders,
 )
 from koda_ray.render.memory import MemoryLimit, MemoryWatch
+from koda_ray.render.outbox import Outbox
 from koda_ray.render.programs import BrowserKind, find_browser
 
 __all__ = ["CHROMIUM_FLAGS", "Browser", "Target"]
@@ -103,7 +104,8 @@ class _Process(asyncio.SubprocessProtocol):
     """A browser's process: its last words are kept, its end is told."""
 
     def __init__(self) -> None:
-        self.connection = BrowserConnection(self._write)
+        self._outbox = Outbox()
+        self.connection = BrowserConnection(self._outbox.put)
         self.words: deque[str] = deque(maxlen=_WORDS_KEPT)
         self.gone = asyncio.Event()
         self._transport: asyncio.SubprocessTransport | None = None
@@ -136,7 +138,7 @@ class _Process(asyncio.SubprocessProtocol):
             os.close(theirs_in)
             os.close(theirs_out)
         self._transport = transport
-        self._input, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(ours_in, "wb", 0))
+        self._input, _ = await loop.connect_write_pipe(lambda: self._outbox, os.fdopen(ours_in, "wb", 0))
         self._output, _ = await loop.connect_read_pipe(lambda: _Answers(self), os.fdopen(ours_out, "rb", 0))
         return self
 
@@ -173,10 +175,6 @@ class _Process(asyncio.SubprocessProtocol):
         self.connection.end("the browser ended")
         if self._exited and self._silent:
             self.gone.set()
-
-    def _write(self, data: bytes) -> None:
-        if self._input is not None and not self._input.is_closing():
-            self._input.write(data)
 
 
 class _Answers(asyncio.Protocol):

@@ -8,9 +8,10 @@ between us and the browser: a driver process in between would parse and copy eac
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any, cast
 
@@ -19,8 +20,8 @@ from koda_ray.errors import BrowserCrashed, KodaError, PageError
 __all__ = ["NAVIGATED", "BrowserConnection", "Listener", "ProtocolSession", "ProtocolTransport"]
 
 Listener = Callable[[Mapping[str, object]], None]
-ProtocolTransport = Callable[[bytes], None]
-"""Sends bytes to the browser."""
+ProtocolTransport = Callable[[Iterable[bytes]], None]
+"""Sends a message to the browser, whose pieces are made as there is room for them."""
 
 NAVIGATED = "the page navigated away or reloaded while it was rendered"
 _MAX_MESSAGE_CHARS = 300
@@ -28,6 +29,7 @@ _END = b"\0"
 # what a page says is not longer, unless to fill our memory; pictures are as large as they are
 _MAX_MESSAGE_BYTES = 64 << 20
 _PICTURES = frozenset({"HeadlessExperimental.beginFrame", "Page.captureScreenshot"})
+_PIECE_BYTES = 3 << 16  # of a body; a multiple of three, so that the pieces' base64 makes up the whole
 _NUMBER = re.compile(rb'\{"id":(\d+)')
 _THROWN = re.compile(rb'\{"method":"Runtime.exceptionThrown"')
 
@@ -36,7 +38,7 @@ class BrowserConnection:
     """All sessions of one browser.
 
     Args:
-        write: Sends bytes to the browser.
+        write: Sends a message to the browser.
     """
 
     def __init__(self, write: ProtocolTransport) -> None:
@@ -71,22 +73,40 @@ class BrowserConnection:
         self, method: str, parameters: Mapping[str, object] | None = None, *, session: str | None = None
     ) -> asyncio.Future[dict[str, Any]]:
         """Send a call now; whoever cares awaits its answer."""
+        text, answer = self._call(method, parameters or {}, session)
+        if text:
+            self._write((text.encode("utf-8", "surrogatepass") + _END,))
+        return answer
+
+    def post_body(
+        self, method: str, parameters: Mapping[str, object], body: bytes | memoryview, *, session: str
+    ) -> asyncio.Future[dict[str, Any]]:
+        """Send a call whose last parameter is ``body``, in base64: it is encoded as the browser takes it."""
+        text, answer = self._call(method, {**parameters, "body": ""}, session)
+        if text:
+            self._write(_with_body(text, memoryview(body)))
+        return answer
+
+    def _call(
+        self, method: str, parameters: Mapping[str, object], session: str | None
+    ) -> tuple[str, asyncio.Future[dict[str, Any]]]:
+        """Return a call as it is sent, nothing once all is over, and its answer; parameters are the last of it."""
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         why = self._over.get(session) if session is not None else None
         error = copy(self._error) or (BrowserCrashed(why) if why is not None else None)
         if error is not None:
             answer.set_exception(error)
             answer.exception()  # nobody needs to look
-            return answer
+            return "", answer
         self._next_id += 1
-        message: dict[str, object] = {"id": self._next_id, "method": method, "params": dict(parameters or {})}
+        message: dict[str, object] = {"id": self._next_id, "method": method}
         if session is not None:
             message["sessionId"] = session
+        message["params"] = dict(parameters)
         self._calls[self._next_id] = (session, answer)
         if method in _PICTURES:
             self._pictures.add(self._next_id)
-        self._write(json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass") + _END)
-        return answer
+        return json.dumps(message, ensure_ascii=False), answer
 
     def on(self, event: str, listener: Listener, *, session: str | None = None) -> None:
         """Hear an event of the browser or of a target, until that ends."""
@@ -184,9 +204,13 @@ class ProtocolSession:
 
     def post(self, method: str, parameters: Mapping[str, object] | None = None) -> asyncio.Future[dict[str, Any]]:
         """Send a call now; its answer may be ignored, also when it is an error."""
-        answer = self._connection.post(method, parameters, session=self.id)
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return answer
+        return _ignorable(self._connection.post(method, parameters, session=self.id))
+
+    def post_body(
+        self, method: str, parameters: Mapping[str, object], body: bytes | memoryview
+    ) -> asyncio.Future[dict[str, Any]]:
+        """The same with a body, as `BrowserConnection.post_body`."""
+        return _ignorable(self._connection.post_body(method, parameters, body, session=self.id))
 
     def end(self, why: str) -> None:
         """Fail the calls under way and those to come."""
@@ -195,6 +219,20 @@ class ProtocolSession:
     def on(self, event: str, listener: Listener) -> None:
         """Hear an event until the target ends."""
         self._connection.on(event, listener, session=self.id)
+
+
+def _with_body(text: str, body: memoryview) -> Iterator[bytes]:
+    """Yield a call that ends with an empty body, with this one in its place."""
+    start, end = text[: -len('"}}')], text[-len('"}}') :]
+    yield start.encode("utf-8", "surrogatepass")
+    for at in range(0, len(body), _PIECE_BYTES):
+        yield base64.b64encode(body[at : at + _PIECE_BYTES])
+    yield end.encode() + _END
+
+
+def _ignorable(answer: asyncio.Future[dict[str, Any]]) -> asyncio.Future[dict[str, Any]]:
+    answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return answer
 
 
 def _fail(answer: asyncio.Future[dict[str, Any]], error: KodaError) -> None:
