@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, JsonValue
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import InvalidInput
 from koda_ray.state.store import Batch
-from koda_ray.tools.room import ROOM_CHARS
+from koda_ray.tools.truncation import MAX_TEXT_CHARS
 from koda_ray.tools.workbench import Generated, Workbench
 from koda_ray.tools.written import read_back, told
 
@@ -56,7 +56,7 @@ def delegate_tools(bench: Workbench) -> list[Tool]:
             return ToolOutcome(content=f"{error.code}: {error.message}", is_error=True, batch=paid)
         batch.charges.extend(made.charges)
         said = json.dumps({"summary": made.summary}, ensure_ascii=False)
-        result = {"files": told(made.files, room=ROOM_CHARS - len(said)), "summary": made.summary}
+        result = {"files": told(made.files, max_chars=MAX_TEXT_CHARS - len(said)), "summary": made.summary}
         return ToolOutcome(content=json.dumps(result, ensure_ascii=False), batch=batch)
 
     return [

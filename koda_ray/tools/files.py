@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field, JsonValue
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.sandbox.policy import readable
-from koda_ray.tools.room import head
 from koda_ray.tools.touched import touches
+from koda_ray.tools.truncation import head
 from koda_ray.tools.workbench import Workbench
 
 __all__ = ["MAX_LISTED", "file_tools"]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import CommandBlocked, CommandTimeout, KodaError
-from koda_ray.tools.room import ROOM_CHARS, head, head_and_tail
+from koda_ray.tools.truncation import MAX_TEXT_CHARS, head, head_and_tail
 from koda_ray.tools.workbench import Workbench
 
 __all__ = ["shell_tools"]
@@ -19,7 +19,7 @@ __all__ = ["shell_tools"]
 MAX_TIMEOUT_MS = 120_000
 _MOST_NAMED = 40
 _NAMES_CHARS = 4_000
-_OUTPUT_CHARS = (ROOM_CHARS - _NAMES_CHARS) // 2
+_OUTPUT_CHARS = (MAX_TEXT_CHARS - _NAMES_CHARS) // 2
 _PUT_BACK = "Commands cannot write code, use generate_code for that. These files are again as they were before"
 
 

@@ -1,6 +1,6 @@
 """What a call wrote, told whole in its result, so that the agent goes on with files as they are now.
 
-A result holds as many files as there is room for; others are named, and so is what the person's editor writes as
+A result holds as many files as fit; others are named, and so is what the person's editor writes as
 well: whoever needs those reads them when they are needed.
 """
 
@@ -13,27 +13,27 @@ from pydantic import JsonValue
 
 from koda_ray.sandbox.policy import readable
 from koda_ray.tools.code import THEATRE_STATE_PATH
-from koda_ray.tools.room import ROOM_CHARS
+from koda_ray.tools.truncation import MAX_TEXT_CHARS
 
 __all__ = ["read_back", "told"]
 
 
-def told(files: Mapping[str, str], *, room: int = ROOM_CHARS) -> list[JsonValue]:
-    """List files for a result, by path, with their size in bytes and as far as there is room with their text.
+def told(files: Mapping[str, str], *, max_chars: int = MAX_TEXT_CHARS) -> list[JsonValue]:
+    """List files for a result, by path, with their size in bytes and as far as it fits with their text.
 
     Args:
         files: Their text, by path.
-        room: Characters that the list may take as JSON.
+        max_chars: Characters that the list may take as JSON.
     """
     listed: list[dict[str, JsonValue]] = [
         {"path": readable(path), "bytes": len(text.encode())} for path, text in sorted(files.items())
     ]
-    room -= len(json.dumps(listed, ensure_ascii=False))
+    max_chars -= len(json.dumps(listed, ensure_ascii=False))
     for entry, (_, text) in zip(listed, sorted(files.items()), strict=True):
         size = len(json.dumps({"content": text}, ensure_ascii=False))
-        if entry["path"] != THEATRE_STATE_PATH and size <= room:
+        if entry["path"] != THEATRE_STATE_PATH and size <= max_chars:
             entry["content"] = text
-            room -= size
+            max_chars -= size
     return [*listed]
 
 
