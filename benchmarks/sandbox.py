@@ -41,7 +41,7 @@ from koda_ray.sandbox.base import FileStamp, Sandbox, SandboxProvider, Snapshot
 from koda_ray.sandbox.build import build
 from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.local import LocalProvider
-from koda_ray.state.checkpoint import Manifest, save
+from koda_ray.state.checkpoint import CheckpointTree, Manifest, save
 from koda_ray.state.storage import Storage
 from koda_ray.types import NodeState, new_id
 
@@ -188,12 +188,7 @@ async def _checkpoints(box: Sandbox, folder: Path) -> dict[str, float]:
             files.pop(path, None)
         previous, _ = await save(
             storage,
-            user_id=USER,
-            project_id=PROJECT,
-            session_id=SESSION,
-            files=files,
-            modes=taken.modes,
-            folders=taken.folders,
+            CheckpointTree(files=files, modes=taken.modes, folders=taken.folders),
             state=STATE,
             event_seq=1,
             previous=previous,

@@ -285,12 +285,7 @@ class Project:
             )
             manifest, key = await checkpoint.save(
                 self._storage,
-                user_id=self._core.user_id,
-                project_id=self._core.project_id,
-                session_id=self._core.session_id,
-                files=tree.files,
-                modes=tree.modes,
-                folders=tree.folders,
+                checkpoint.CheckpointTree(files=tree.files, modes=tree.modes, folders=tree.folders),
                 state=state,
                 event_seq=self._core.seq,
                 previous=self._manifest,

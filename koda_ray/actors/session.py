@@ -30,12 +30,14 @@ from koda_ray.actors.subagents import session_subagents
 from koda_ray.actors.work import Work
 from koda_ray.actors.workbench import PageTrial, SessionWorkbench
 from koda_ray.agent.hooks import Hook, Hooks
+from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import Limits
 from koda_ray.agent.loop import AgentLoop
 from koda_ray.agent.named_hooks import HookedSession
 from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.purse import STOPPED
+from koda_ray.agent.spec import ModelAccess, Policy, Prompt
 from koda_ray.agent.toolkit import Toolkit
 from koda_ray.commands import (
     Accept,
@@ -160,33 +162,29 @@ class Session:
         self._journal = SessionJournal(self.core)
         self._assets: list[AssetRecord] = []
         tools = orchestrator_tools(self.workbench)
+        policy = Policy(
+            limits=replace(LIMITS, context_tokens=settings.context_tokens), permissions=self._permissions, hooks=hooks
+        )
+        access = ModelAccess(provider=parts.provider, model=settings.orchestrator_model, purse=self._purse)
         crew = session_subagents(
             self.core,
             self._journal,
             tools=tools,
-            provider=parts.provider,
-            model=settings.subagent_model,
-            permissions=self._permissions,
-            purse=self._purse,
-            hooks=hooks,
+            access=replace(access, model=settings.subagent_model),
+            policy=policy,
         )
         orchestrator = AgentLoop(
-            agent=ORCHESTRATOR,
-            provider=parts.provider,
-            model=settings.orchestrator_model,
-            system=instructions("orchestrator"),
+            AgentIdentity(agent=ORCHESTRATOR, session_id=self.session_id, user_id=record.user_id, epoch=record.epoch),
+            access=access,
+            prompt=Prompt(
+                system=instructions("orchestrator"),
+                context=self._context,
+                briefing=lambda: session_block(self.state, self._assets),
+                todo=self._next_todo,
+            ),
             toolkit=Toolkit([*tools, *crew.tools(ORCHESTRATOR, 0)]),
             journal=crew,
-            session_id=self.session_id,
-            user_id=record.user_id,
-            epoch=record.epoch,
-            context=self._context,
-            briefing=lambda: session_block(self.state, self._assets),
-            todo=self._next_todo,
-            limits=replace(LIMITS, context_tokens=settings.context_tokens),
-            permissions=self._permissions,
-            hooks=hooks,
-            purse=self._purse,
+            policy=policy,
         )
         self.agents = Lead(orchestrator, crew)
 

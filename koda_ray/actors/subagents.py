@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from koda_ray.actors.core import SessionCore
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
 from koda_ray.agent.delegation import Delegation, Subagent, brief
-from koda_ray.agent.hooks import Hook
+from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.loop import AgentLoop
-from koda_ray.agent.permissions import Permissions
-from koda_ray.agent.purse import Purse
+from koda_ray.agent.spec import ModelAccess, Policy, Prompt
 from koda_ray.agent.subagent_tools import subagent_tools
 from koda_ray.agent.subagents import Subagents
 from koda_ray.agent.toolkit import Tool, Toolkit
-from koda_ray.llm.base import ModelProvider
 from koda_ray.tools.delegate import SUBAGENT_TOOLS
 
 __all__ = ["session_subagents"]
 
 
 def session_subagents(
-    core: SessionCore,
-    journal: SessionJournal,
-    *,
-    tools: Sequence[Tool],
-    provider: ModelProvider,
-    model: str,
-    permissions: Callable[[], Permissions],
-    purse: Purse,
-    hooks: Sequence[Hook] = (),
+    core: SessionCore, journal: SessionJournal, *, tools: Sequence[Tool], access: ModelAccess, policy: Policy
 ) -> Subagents:
     """Make what looks after a session's subagents.
 
@@ -37,39 +28,30 @@ def session_subagents(
         core: The session.
         journal: Where its agents write.
         tools: The orchestrator's.
-        provider: Answers requests.
-        model: What subagents run on.
-        permissions: Says what they may do by themselves, as of now: no more than the orchestrator.
-        purse: Pays for their model calls.
-        hooks: Who is heard before and after their model and tool calls.
+        access: What answers their requests where they name no model, and pays for them.
+        policy: What bounds them: permissions and hooks are the orchestrator's, so they may do no more than it may.
     """
-    delegation = Delegation(tools=SUBAGENT_TOOLS, models=(model,))
+    delegation = Delegation(tools=SUBAGENT_TOOLS, models=(access.model,))
+
+    def identity(agent: str) -> AgentIdentity:
+        return AgentIdentity(agent=agent, session_id=core.session_id, user_id=core.user_id, epoch=core.epoch)
 
     def make(crew: Subagents, subagent: Subagent, toolkit: Toolkit) -> AgentLoop:
         return AgentLoop(
-            agent=subagent.id,
-            provider=provider,
-            model=subagent.model,
-            system=(brief(subagent),),
+            identity(subagent.id),
+            access=replace(access, model=subagent.model),
+            prompt=Prompt(system=(brief(subagent),)),
             toolkit=toolkit,
             journal=crew,
-            session_id=core.session_id,
-            user_id=core.user_id,
-            epoch=core.epoch,
-            limits=delegation.limits,
-            permissions=permissions,
-            hooks=hooks,
-            purse=purse,
+            policy=replace(policy, limits=delegation.limits),
         )
 
     return Subagents(
+        identity(ORCHESTRATOR),
         journal=journal,
-        root=ORCHESTRATOR,
         tools=tools,
         delegation=delegation,
-        model=model,
-        session_id=core.session_id,
-        user_id=core.user_id,
+        model=access.model,
         equip=subagent_tools,
         make=make,
     )

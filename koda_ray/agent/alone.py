@@ -24,6 +24,7 @@ from koda_ray.agent.claude import claude
 from koda_ray.agent.delegation import Delegation, Subagent, brief, subagents_among
 from koda_ray.agent.functions import tool
 from koda_ray.agent.hooks import Hook
+from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import Limits, LoopOutcome
 from koda_ray.agent.loop import AgentLoop, Journal
@@ -32,6 +33,7 @@ from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.purse import STOPPED, Purse
 from koda_ray.agent.questions import Questions, extended, larger
 from koda_ray.agent.rewinding import agent_back, agent_fork
+from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.store_journal import StoreJournal
 from koda_ray.agent.subagent_tools import subagent_tools
 from koda_ray.agent.subagents import Subagents
@@ -72,7 +74,7 @@ class Agent:
     """One agent, remembered by its name. Use it as a context manager, one `run` at a time.
 
     Opening an agent that another process has open takes it over: the other one's next step raises `Fenced`, and
-    nothing that it does after that is recorded.
+    nothing that it does after that is recorded. Its options do not depend on each other: whoever needs one names it.
 
     Args:
         name: Its name in the store: the same name goes on with the same history.
@@ -525,35 +527,29 @@ class Agent:
         def loop(toolkit: Toolkit, journal: Journal, subagent: Subagent | None = None) -> AgentLoop:
             own = subagent is None
             agent = self._name if own else subagent.id
+            limits = self._limits if self._delegation is None or own else self._delegation.limits
             return AgentLoop(
-                agent=agent,
-                provider=provider,
-                model=self._model if own else subagent.model,
-                system=self._system if own else (brief(subagent),),
+                AgentIdentity(agent=agent, session_id=row.id, user_id=self._user, epoch=row.epoch),
+                access=ModelAccess(provider=provider, model=self._model if own else subagent.model, purse=purse),
+                prompt=Prompt(system=self._system if own else (brief(subagent),)),
                 toolkit=toolkit,
                 journal=journal,
-                session_id=row.id,
-                user_id=self._user,
-                epoch=row.epoch,
-                limits=self._limits if self._delegation is None or own else self._delegation.limits,
-                permissions=lambda: self._permissions,
-                hooks=self._hooks,
-                on_event=self._on_event if own else None,
-                purse=purse,
-                voice=Voice(agent),
-                goes_on=lambda: isinstance(journal, Subagents) and journal.owes_reports(agent),
+                policy=Policy(limits=limits or Limits(), permissions=lambda: self._permissions, hooks=self._hooks),
+                observers=Observers(
+                    on_event=self._on_event if own else None,
+                    voice=Voice(agent),
+                    goes_on=lambda: isinstance(journal, Subagents) and journal.owes_reports(agent),
+                ),
             )
 
         if self._delegation is None:
             return loop(self._toolkit, journal)
         crew = Subagents(
+            AgentIdentity(agent=self._name, session_id=row.id, user_id=self._user),
             journal=journal,
-            root=self._name,
             tools=self._tools,
             delegation=self._delegation,
             model=self._model,
-            session_id=row.id,
-            user_id=self._user,
             equip=subagent_tools,
             make=lambda crew, subagent, toolkit: loop(toolkit, crew, subagent),
         )

@@ -16,7 +16,9 @@ from pydantic import JsonValue
 from koda_ray.agent.approvals import ApprovalRequest, changed_note, grant, request, resolved, unheard
 from koda_ray.agent.breakpoints import Breakpoint
 from koda_ray.agent.hooks import Hooks, Stop
+from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.ledger import (
+    OpenCall,
     abandoned,
     deaths,
     done_so_far,
@@ -34,10 +36,10 @@ from koda_ray.agent.ledger import (
     waiting,
     wanted,
 )
-from koda_ray.agent.limits import Limits, LoopOutcome
-from koda_ray.agent.messages import OpenCall
-from koda_ray.agent.permissions import Permissions, Verdict
+from koda_ray.agent.limits import LoopOutcome
+from koda_ray.agent.permissions import Verdict
 from koda_ray.agent.runner import run_preview, run_tool
+from koda_ray.agent.spec import Policy
 from koda_ray.agent.toolkit import BoundCall, ToolCall, Toolkit, ToolOutcome
 from koda_ray.agent.transcript import Transcript, merged
 from koda_ray.budgets import Exceeded
@@ -70,12 +72,8 @@ class Calls:
     Args:
         log: Its history and ledger.
         toolkit: What it can do.
-        limits: Bounds of one run.
-        agent: Who calls.
-        session_id: For whom.
-        user_id: For whom.
-        epoch: Of the activation that calls.
-        permissions: Says what it may do by itself, as of now.
+        policy: What bounds it.
+        identity: Who calls.
         hooks: Who is heard before and after.
         move: Told each breakpoint that is reached.
         told: Makes the events that tell of a run's end.
@@ -85,25 +83,19 @@ class Calls:
         self,
         log: Transcript,
         toolkit: Toolkit,
-        limits: Limits,
+        policy: Policy,
         *,
-        agent: str,
-        session_id: str,
-        user_id: str,
-        epoch: int,
-        permissions: Callable[[], Permissions],
+        identity: AgentIdentity,
         hooks: Hooks,
         move: Callable[[Breakpoint], None],
         told: Callable[[LoopOutcome], list[NewEvent]],
     ) -> None:
         self._log = log
         self._toolkit = toolkit
-        self._limits = limits
-        self._agent = agent
-        self._session_id = session_id
-        self._user_id = user_id
-        self._epoch = epoch
-        self._permissions = permissions
+        self._policy = policy
+        self._limits = policy.limits
+        self._identity = identity
+        self._agent = identity.agent
         self._hooks = hooks
         self._heard: dict[str, dict[str, JsonValue] | ToolOutcome | Stop] = {}  # of calls that have no row yet
         self._move = move
@@ -156,9 +148,7 @@ class Calls:
             return bound if isinstance(bound, ToolOutcome) else _Planned(call, bound, given)
         effective = bound.written(given)
         if block["id"] not in self._heard:
-            row = record or started(
-                call.message, block, name=bound.tool.name, effect=bound.tool.effect, attempt=0, at=now()
-            )
+            row = record or started(call, name=bound.tool.name, effect=bound.tool.effect, attempt=0, at=now())
             self._heard[block["id"]] = await self._hooks.before_tool(self._call(row), effective)
         heard = self._heard[block["id"]]
         if isinstance(heard, Stop):
@@ -197,7 +187,7 @@ class Calls:
         bound = self._toolkit.bind(record.name, given)
         if isinstance(bound, ToolOutcome):
             raise InvalidInput(f"the changed input of {record.name} does not fit: {bound.content}")
-        if (verdict := self._permissions().decide(bound, given)).decision == "deny":
+        if (verdict := self._policy.allowed().decide(bound, given)).decision == "deny":
             raise InvalidInput(
                 f"the input of {record.name} is not allowed: {verdict.reason}; "
                 "change it to something else, reject the call, or change the permissions first"
@@ -214,7 +204,7 @@ class Calls:
         record = self._log.calls.get(planned.call.block["id"])
         if record is not None and record.status == "started":  # it began when it was allowed, and is gone through with
             return Verdict(decision="allow")
-        verdict = self._permissions().decide(planned.bound, planned.given)
+        verdict = self._policy.allowed().decide(planned.bound, planned.given)
         return verdict if record is None or verdict.decision == "deny" else Verdict(decision="allow")
 
     async def _together(self, open_: Sequence[OpenCall], first: _Planned) -> list[_Planned]:
@@ -276,8 +266,8 @@ class Calls:
                     asks.events.extend(self._suspend(row, ends))
                     await self._log.commit(merged(asks, outcome.batch))
                     continue
-                outcome, wish = await self._hooks.after_tool(self._call(row), outcome)
-                stop, heard[row.id] = stop or wish, outcome
+                outcome, ended = await self._hooks.after_tool(self._call(row), outcome)
+                stop, heard[row.id] = stop or ended, outcome
                 await self._settle_ran(planned, row, outcome)
         except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit) as error:
             # one that was cancelled by nobody here has ended by itself, and may do so each time
@@ -358,16 +348,14 @@ class Calls:
         """Answer a call without running it; what was agreed to stays written down."""
         self.made += 1
         record = self._log.calls.get(call.block["id"])
-        row = refused(call.message, call.block, outcome, at=now())
+        row = refused(call, outcome, at=now())
         await self.settle(row if record is None else settled(record, outcome, at=now()), outcome)
         self._move(Breakpoint.POST_TOOL)
 
     async def _ask_person(self, planned: _Planned, reason: str) -> LoopOutcome:
         """Have a call wait for a person's agreement; it has not begun."""
         call, tool, at = planned.call, planned.bound.tool, now()
-        row = started(
-            call.message, call.block, name=tool.name, effect=tool.effect, attempt=0, at=at, given=planned.effective
-        )
+        row = started(call, name=tool.name, effect=tool.effect, attempt=0, at=at, given=planned.effective)
         try:
             shown = await run_preview(planned.bound, self._call(row))
         except BudgetExceeded as error:
@@ -402,8 +390,7 @@ class Calls:
         """Make the changes that close all open calls."""
         rows = [
             abandoned(
-                call.message,
-                call.block,
+                call,
                 self._log.calls.get(call.block["id"]),
                 reason,
                 at=now(),
@@ -452,15 +439,7 @@ class Calls:
         call, tool = planned.call, planned.bound.tool
         before = self._log.calls.get(call.block["id"])
         attempt = 1 if before is None else before.attempt + 1
-        row = started(
-            call.message,
-            call.block,
-            name=tool.name,
-            effect=tool.effect,
-            attempt=attempt,
-            at=now(),
-            given=planned.effective,
-        )
+        row = started(call, name=tool.name, effect=tool.effect, attempt=attempt, at=now(), given=planned.effective)
         return replace(row, result=kept(before) or None) if before is not None else row
 
     def _call(self, row: ToolCallRecord) -> ToolCall:
@@ -469,9 +448,9 @@ class Calls:
             attempt=row.attempt,
             agent=self._agent,
             name=row.name,
-            session_id=self._session_id,
-            user_id=self._user_id,
-            epoch=self._epoch,
+            session_id=self._identity.session_id,
+            user_id=self._identity.user_id,
+            epoch=self._identity.epoch,
             agreed=wanted(row),
         )
 

@@ -23,6 +23,7 @@ __all__ = [
     "KEEP_LAST",
     "PRUNE_STEP",
     "FilesOf",
+    "LineLengths",
     "Pruning",
     "Shown",
     "files_in",
@@ -157,7 +158,7 @@ class Pruning:
                     self._current = {bare: files_in(before, self._files_of)}
                 current = self._current[bare]
                 files = {path: text for path, text in files.items() if current.get(path) == text}
-            lines = _lines(part.messages, self._verbatim, actions=not bare)
+            lines = _lines(part.messages, self._verbatim, LineLengths(), actions=not bare)
             lines += [{"file": path, "content": text} for path, text in files.items()]
             part.texts = {bare: _earlier(lines, first=place == 0)}
         return part.texts[bare]
@@ -213,24 +214,19 @@ def words_in(messages: Sequence[Message], verbatim: frozenset[str]) -> list[str]
     return said
 
 
-def story(
-    messages: Sequence[Message],
-    verbatim: frozenset[str],
-    *,
-    result_chars: int,
-    said_chars: int,
-    person_chars: int | None,
-) -> str:
-    """Write a history down for whoever sums it up, a line for each thing, each of at most so many characters."""
-    lines = _lines(
-        messages,
-        verbatim,
-        actions=True,
-        result_chars=result_chars,
-        said_chars=said_chars,
-        told_chars=said_chars,
-        person_chars=person_chars,
-    )
+@dataclass(frozen=True, kw_only=True)
+class LineLengths:
+    """How many characters are left of each result, of what the agent said, was told, and a person said (None: all)."""
+
+    result: int = 0
+    said: int = _SAID_CHARS
+    told: int = _TOLD_CHARS
+    person: int | None = None
+
+
+def story(messages: Sequence[Message], verbatim: frozenset[str], lengths: LineLengths) -> str:
+    """Write a history down for whoever sums it up, a line for each thing."""
+    lines = _lines(messages, verbatim, lengths, actions=True)
     return "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
 
 
@@ -246,12 +242,9 @@ def _earlier(lines: Sequence[Mapping[str, JsonValue]], *, first: bool) -> str:
 def _lines(
     messages: Sequence[Message],
     verbatim: frozenset[str],
+    lengths: LineLengths,
     *,
     actions: bool,
-    result_chars: int = 0,
-    said_chars: int = _SAID_CHARS,
-    told_chars: int = _TOLD_CHARS,
-    person_chars: int | None = None,
 ) -> list[dict[str, JsonValue]]:
     """Write messages as lines: what people said, what others told the agent, what it said, what it did."""
     results = _results(messages)
@@ -261,13 +254,13 @@ def _lines(
             if block["type"] != "text":
                 continue
             who = "you" if message.role != "user" else "person" if are_a_persons(block["text"]) else "told"
-            longest = told_chars if who == "told" else said_chars
-            chars = person_chars if who == "person" else longest if actions else 0
+            longest = lengths.told if who == "told" else lengths.said
+            chars = lengths.person if who == "person" else longest if actions else 0
             if chars != 0:
                 lines.append({who: block["text"] if chars is None else _cut(block["text"], chars)})
         for call in tool_uses(message):
             if actions or call["name"] in verbatim:
-                _add_action(lines, _action(call, results.get(call["id"]), verbatim, result_chars))
+                _add_action(lines, _action(call, results.get(call["id"]), verbatim, lengths.result))
     return lines
 
 

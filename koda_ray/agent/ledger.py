@@ -8,7 +8,7 @@ message that belongs to it.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, cast
 
@@ -20,6 +20,7 @@ from koda_ray.state.store import MessageRecord, SideEffect, ToolCallRecord
 
 __all__ = [
     "STILL_AT_WORK",
+    "OpenCall",
     "Step",
     "abandoned",
     "approved",
@@ -76,9 +77,16 @@ def next_step(record: ToolCallRecord | None, effect_now: SideEffect, *, max_atte
     return "ask" if "idempotent" in effects else "seal"
 
 
+@dataclass(frozen=True, kw_only=True)
+class OpenCall:
+    """A call without a result, and the assistant's message that holds it."""
+
+    message: MessageRecord
+    block: ToolUseBlock
+
+
 def started(
-    message: MessageRecord,
-    block: ToolUseBlock,
+    call: OpenCall,
     *,
     name: str,
     effect: SideEffect,
@@ -89,14 +97,14 @@ def started(
     """Make the row that must be stored before the tool runs.
 
     Args:
-        message: The assistant's message that holds the call.
-        block: The call.
+        call: The call.
         name: The tool's own name (the block may use an alias).
         effect: What the tool declares.
         attempt: 1 for the first; 0 for a call that is refused without running.
         at: The present time.
         given: What the tool gets; what the model sent when None.
     """
+    message, block = call.message, call.block
     return ToolCallRecord(
         id=block["id"],
         session_id=message.session_id,
@@ -117,9 +125,9 @@ def settled(record: ToolCallRecord, outcome: ToolOutcome, *, at: datetime) -> To
     return replace(record, status="failed" if outcome.is_error else "succeeded", result=_result(outcome), ended_at=at)
 
 
-def refused(message: MessageRecord, block: ToolUseBlock, outcome: ToolOutcome, *, at: datetime) -> ToolCallRecord:
+def refused(call: OpenCall, outcome: ToolOutcome, *, at: datetime) -> ToolCallRecord:
     """Record a call that was answered without running anything: unknown tool, input that does not fit."""
-    row = started(message, block, name=block["name"], effect="pure", attempt=0, at=at)
+    row = started(call, name=call.block["name"], effect="pure", attempt=0, at=at)
     return settled(row, outcome, at=at)
 
 
@@ -197,8 +205,7 @@ def part_done(record: ToolCallRecord | None) -> bool:
 
 
 def abandoned(
-    message: MessageRecord,
-    block: ToolUseBlock,
+    call: OpenCall,
     record: ToolCallRecord | None,
     reason: str,
     *,
@@ -208,8 +215,7 @@ def abandoned(
     """Close a call that a person no longer wants; a recorded outcome stays what it is.
 
     Args:
-        message: The assistant's message that holds the call.
-        block: The call.
+        call: The call.
         record: Its row, if it has one.
         reason: Why, for the model.
         at: The present time.
@@ -218,7 +224,7 @@ def abandoned(
     if recorded_result(record) is not None and record is not None:
         return record
     if record is None:
-        record = started(message, block, name=block["name"], effect="pure", attempt=0, at=at)
+        record = started(call, name=call.block["name"], effect="pure", attempt=0, at=at)
         known = "It had not begun."
     elif record.status == "waiting" and not part_done(record):
         known = "Nobody answered it."

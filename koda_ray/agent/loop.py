@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from pydantic import JsonValue
 
@@ -19,17 +19,16 @@ from koda_ray.agent.approvals import is_approval, resolved
 from koda_ray.agent.breakpoints import Breakpoint, advance, derive
 from koda_ray.agent.calls import Calls
 from koda_ray.agent.context import with_state
-from koda_ray.agent.hooks import Hook, Hooks, Stop
+from koda_ray.agent.hooks import Hooks, Stop
+from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.ledger import done_so_far, part_done, recorded_result, settled, wanted
 from koda_ray.agent.limits import Limits, LoopOutcome
 from koda_ray.agent.messages import from_records, text_of, tool_uses
 from koda_ray.agent.own_words import CUT_OFF, EMPTY
-from koda_ray.agent.permissions import Permissions
-from koda_ray.agent.purse import Purse
+from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.stuck import going_in_circles, last_said
 from koda_ray.agent.toolkit import Toolkit, ToolOutcome
 from koda_ray.agent.transcript import Journal, Transcript, merged
-from koda_ray.agent.voice import Voice
 from koda_ray.agent.window import Window, usage_event
 from koda_ray.budgets import Exceeded
 from koda_ray.errors import (
@@ -44,7 +43,7 @@ from koda_ray.errors import (
     NotFound,
 )
 from koda_ray.events import NewEvent
-from koda_ray.llm.base import Completed, ModelProvider, ModelRequest, substitutes_of
+from koda_ray.llm.base import Completed, ModelRequest, substitutes_of
 from koda_ray.logs import get_logger
 from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
 from koda_ray.types import new_id, now
@@ -58,99 +57,54 @@ class AgentLoop:
     """One agent of one session; the only writer of that agent's messages.
 
     Args:
-        agent: Who it is.
-        provider: Answers requests.
-        model: The provider's name of the model.
-        system: The system prompt in parts, stable first.
+        identity: Who it is.
+        access: What answers its requests.
+        prompt: What its model is told around the conversation.
         toolkit: What it can do.
         journal: Where history and ledger are kept.
-        session_id: Written into every row.
-        user_id: Written into every row.
-        epoch: Of the activation that has the session; tools are told it.
-        context: Called before each request; its text is appended to the last message as a block of its own (such as
-            ``<state>...</state>``) and never stored. Empty for none.
-        briefing: Called before each request; its text is the last system part and never stored: what is true for a long
-            time, such as an agreed plan. Empty for none.
-        todo: Says what is to be done next on the agent's list of things to do; empty where nothing is.
-        limits: Bounds of one run.
-        permissions: What it may do by itself, or a function that says so for each call; everything when None.
-        hooks: Who is heard before and after model and tool calls, in this order.
-        on_event: Awaited with each delta as it streams.
-        purse: Pays for model calls; nothing is counted when None.
-        voice: Tells who follows it what it says and that it is done; nobody when None.
-        goes_on: Whether a run goes on after its last word, as that of an agent does whose subagents are at work.
+        policy: What bounds it.
+        observers: Who follows it.
     """
 
     def __init__(
         self,
+        identity: AgentIdentity,
         *,
-        agent: str,
-        provider: ModelProvider,
-        model: str,
-        system: tuple[str, ...],
+        access: ModelAccess,
+        prompt: Prompt,
         toolkit: Toolkit,
         journal: Journal,
-        session_id: str,
-        user_id: str,
-        epoch: int = 0,
-        context: Callable[[], str] | None = None,
-        briefing: Callable[[], str] | None = None,
-        todo: Callable[[], str] = lambda: "",
-        limits: Limits | None = None,
-        permissions: Permissions | Callable[[], Permissions] | None = None,
-        hooks: Sequence[Hook] = (),
-        on_event: Callable[[LoopEvent], Awaitable[None]] | None = None,
-        purse: Purse | None = None,
-        voice: Voice | None = None,
-        goes_on: Callable[[], bool] = lambda: False,
+        policy: Policy | None = None,
+        observers: Observers | None = None,
     ) -> None:
-        self._agent = agent
-        self._provider = provider
-        self._model = model
-        self._system = system
+        self._identity = identity
+        self._agent = identity.agent
+        self._access = access
+        self._purse = access.purse
+        self._prompt = prompt
         self._toolkit = toolkit
-        self._session_id = session_id
-        self._context = context
-        self._briefing = briefing
-        self._todo = todo
-        self._limits = limits or Limits()
-        self._on_event = on_event
-        self._purse = purse
-        self._voice = voice
-        self._goes_on = goes_on
+        self._policy = policy or Policy()
+        self._limits = self._policy.limits
+        self._observers = observers or Observers()
+        self._voice = self._observers.voice
         self._at = Breakpoint.READY
         self._entered: Breakpoint | None = None  # what was told last of where it is
         self._running = False
         self._over = False  # whether the end of this run was told
         self._since = 0  # circles are looked for from there on; a process that takes over looks at all of it
-        self._log = Transcript(journal, agent=agent, session_id=session_id, user_id=user_id)
-        self._hooks = Hooks(hooks, lambda event: self._log.commit(Batch(events=[event])))
+        self._log = Transcript(journal, identity)
+        self._hooks = Hooks(self._policy.hooks, lambda event: self._log.commit(Batch(events=[event])))
         self._window = Window(
             self._log,
             toolkit,
-            provider,
+            access,
             self._hooks,
-            agent=agent,
-            model=model,
             limit_tokens=self._limits.context_tokens,
-            asks=self._streaming,
-            asked=self._summed_up,
-            purse=purse,
+            before_call=self._streaming,
+            after_call=self._summed_up,
         )
-        allowed = permissions or Permissions()
-        self._permissions = (lambda: allowed) if isinstance(allowed, Permissions) else allowed
         self._calls = Calls(
-            self._log,
-            toolkit,
-            self._limits,
-            agent=agent,
-            session_id=session_id,
-            user_id=user_id,
-            epoch=epoch,
-            permissions=self._permissions,
-            hooks=self._hooks,
-            move=self._move,
-            told=self.told,
+            self._log, toolkit, self._policy, identity=identity, hooks=self._hooks, move=self._move, told=self.told
         )
 
     @property
@@ -397,7 +351,7 @@ class AgentLoop:
                 return LoopOutcome(kind="limit", text=f"Stopped at the limit of one run: {what}.")
             turns += 1
             try:
-                stop = await self._ask_in_room()
+                stop = await self._ask_compressed()
             except BudgetExceeded as error:
                 self._rest()
                 return LoopOutcome(kind="paused", text=error.message, exceeded=Exceeded.by(error))
@@ -409,13 +363,13 @@ class AgentLoop:
     def _circle(self, recent: Sequence[MessageRecord]) -> str | None:
         kit = self._toolkit
         since = from_records(recent[last_said(recent) :])
-        return going_in_circles(since, kit.changes, self._limits.patience, tracks=kit.tracks, todo=self._todo())
+        return going_in_circles(since, kit.changes, self._limits.patience, tracks=kit.tracks, todo=self._prompt.todo())
 
     # --- the model ------------------------------------------------------------------------------------------------
 
-    async def _ask_in_room(self) -> str | Stop:
+    async def _ask_compressed(self) -> str | Stop:
         """Ask, with old turns summed up first where they take too much room; once more where the provider says so."""
-        if isinstance(made := await self._window.make_room(self._request), Stop):
+        if isinstance(made := await self._window.compress(self._request), Stop):
             return made
         try:
             return await self._ask()
@@ -439,14 +393,14 @@ class AgentLoop:
             call_id = new_id("msg")
             if self._purse is not None:
                 request = await self._purse.begin(
-                    call_id, request, self._streaming, substitutes=substitutes_of(self._provider)
+                    call_id, request, self._streaming, substitutes=substitutes_of(self._access.provider)
                 )
             await self._streaming()
-            answer = ModelAttempt(self._provider, request)
+            answer = ModelAttempt(self._access.provider, request)
             if self._voice is not None:
                 self._voice.begin(call_id)
             try:
-                completed = await answer.read(self._on_event if self._voice is None else self._heard)
+                completed = await answer.read(self._observers.on_event if self._voice is None else self._heard)
             except (ModelStreamBroken, ModelOverloaded) as error:
                 # an overload before anything streamed was tried again by the provider already
                 again = isinstance(error, ModelStreamBroken) or answer.began
@@ -480,8 +434,8 @@ class AgentLoop:
             self._move(Breakpoint.PRE_MODEL)
 
     async def _heard(self, event: LoopEvent) -> None:
-        if self._on_event is not None:
-            await self._on_event(event)
+        if self._observers.on_event is not None:
+            await self._observers.on_event(event)
         if self._voice is not None and (pieces := self._voice.heard(event)):
             await self._log.commit(Batch(events=pieces))
 
@@ -496,12 +450,11 @@ class AgentLoop:
 
     def _request(self) -> ModelRequest:
         shown = self._window.shown()
-        state = self._context() if self._context is not None else ""
-        briefing = self._briefing() if self._briefing is not None else ""
+        state, briefing, system = self._prompt.context(), self._prompt.briefing(), self._prompt.system
         return ModelRequest(
             agent=self._agent,
-            model=self._model,
-            system=(*self._system, briefing) if briefing else self._system,
+            model=self._access.model,
+            system=(*system, briefing) if briefing else system,
             messages=with_state(shown.messages, state),
             tools=self._toolkit.specs,
             max_tokens=self._limits.max_tokens,
@@ -512,14 +465,16 @@ class AgentLoop:
 
     async def _again(self, attempt: int, error: ModelStreamBroken | ModelOverloaded) -> None:
         wait_s = self._limits.first_wait_s * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
-        _log.warning("model_retry", session_id=self._session_id, agent=self._agent, attempt=attempt, code=error.code)
+        _log.warning(
+            "model_retry", session_id=self._identity.session_id, agent=self._agent, attempt=attempt, code=error.code
+        )
         event = NewEvent(
             type="model_retry",
             data={"agent": self._agent, "attempt": attempt, "code": error.code, "waitS": round(wait_s, 3)},
         )
         await self._log.commit(Batch(events=[event]))
-        if self._on_event is not None:
-            await self._on_event(ModelRetry(attempt=attempt, code=error.code, wait_s=wait_s))
+        if self._observers.on_event is not None:
+            await self._observers.on_event(ModelRetry(attempt=attempt, code=error.code, wait_s=wait_s))
         await asyncio.sleep(wait_s)
 
     async def _keep(self, request: ModelRequest, position: int, completed: Completed, call_id: str) -> str | Stop:
@@ -558,7 +513,7 @@ class AgentLoop:
     def _is_answered_again(self, position: int) -> bool:
         """Whether the run goes on after the last word at this place: somebody spoke meanwhile, or will report."""
         history = self._log.history
-        return (bool(history) and history[-1].position > position) or self._goes_on()
+        return (bool(history) and history[-1].position > position) or self._observers.goes_on()
 
     # --- small parts ----------------------------------------------------------------------------------------------
 

@@ -11,13 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from koda_ray.agent.ledger import interrupted_content, recorded_result, result_block
+from koda_ray.agent.ledger import OpenCall, interrupted_content, recorded_result, result_block
 from koda_ray.llm.base import Block, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from koda_ray.state.store import MessageRecord, ToolCallRecord
 
 __all__ = [
     "CONTINUE",
-    "OpenCall",
     "Repaired",
     "from_records",
     "open_calls",
@@ -29,14 +28,6 @@ __all__ = [
 
 CONTINUE = "(The conversation goes on.)"
 """What stands in for a person's first words when a history begins with the assistant's."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OpenCall:
-    """A call without a result, and the assistant's message that holds it."""
-
-    message: MessageRecord
-    block: ToolUseBlock
 
 
 def _blocks(record: MessageRecord) -> tuple[Block, ...]:

@@ -18,9 +18,9 @@ from pydantic import JsonValue
 
 from koda_ray.agent.approvals import announced
 from koda_ray.agent.delegation import subagents_among
-from koda_ray.agent.ledger import abandoned, recorded_result, result_block
+from koda_ray.agent.ledger import OpenCall, abandoned, recorded_result, result_block
 from koda_ray.agent.memory import stream_of
-from koda_ray.agent.messages import OpenCall, open_calls
+from koda_ray.agent.messages import open_calls
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.llm.base import Block
 from koda_ray.state.past import Change, ForkedSession, Past
@@ -79,7 +79,7 @@ def settled_at(
             if row is not None and recorded_result(row) is not None:
                 blocks.append(result_block(call_id, _ended(row, reason, effects), is_error=True))
                 continue
-            closed = abandoned(call.message, call.block, row, reason, at=at)
+            closed = abandoned(call, row, reason, at=at)
             rows[call_id] = closed
             content, is_error = recorded_result(closed) or (reason, True)
             blocks.append(result_block(call_id, content, is_error=is_error))

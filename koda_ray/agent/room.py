@@ -23,8 +23,10 @@ from pydantic import JsonValue
 
 from koda_ray.agent.alone import HELD, project_of
 from koda_ray.agent.claude import claude
+from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.loop import AgentLoop
+from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.purse import Purse
 from koda_ray.agent.questions import STUCK, Questions, extended, larger
 from koda_ray.agent.room_rules import (
@@ -42,6 +44,7 @@ from koda_ray.agent.room_rules import (
     unheard,
     woken,
 )
+from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.store_journal import StoreJournal
 from koda_ray.agent.toolkit import Toolkit
 from koda_ray.agent.transcript import merged
@@ -80,6 +83,8 @@ class RoomOutcome:
 
 class Room:
     """Agents and people in one conversation. Use it as a context manager, one `run` at a time.
+
+    Its options do not depend on each other: whoever needs one names it.
 
     Args:
         name: Its name in the store: the same name goes on with the same conversation.
@@ -175,21 +180,16 @@ class Room:
         purse = Purse(row.id, budget=lambda: self._budget, prices=self._prices)
         for name, member in self._members.items():
             others = [each for each in self._members.values() if each is not member]
+            policy = Policy(limits=member.limits, permissions=member.permissions or Permissions(), hooks=member.hooks)
+            system = (*((member.system,) if member.system else ()), etiquette(member, others))
             self._loops[name] = AgentLoop(
-                agent=name,
-                provider=self._provider,
-                model=member.model,
-                system=(*((member.system,) if member.system else ()), etiquette(member, others)),
+                AgentIdentity(agent=name, session_id=row.id, user_id=self._user, epoch=row.epoch),
+                access=ModelAccess(provider=self._provider, model=member.model, purse=purse),
+                prompt=Prompt(system=system),
                 toolkit=Toolkit(member.tools),
                 journal=StoreJournal(self._store, row),
-                session_id=row.id,
-                user_id=self._user,
-                epoch=row.epoch,
-                limits=member.limits,
-                permissions=member.permissions,
-                hooks=member.hooks,
-                purse=purse,
-                voice=Voice(name),
+                policy=policy,
+                observers=Observers(voice=Voice(name)),
             )
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from koda_ray.agent.delegation import Delegation, Subagent, SubagentStatus, subagents_among
+from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.loop import AgentLoop
 from koda_ray.agent.own_words import REPORTS, is_a_persons
@@ -51,13 +52,11 @@ class Subagents:
     """All subagents under one agent, whatever their depth. It is also the journal that all of them write to.
 
     Args:
-        journal: Where everything is kept, fenced.
         root: The agent that a person talks to.
+        journal: Where everything is kept, fenced.
         tools: What that one can do; subagents get some of it.
         delegation: What may be delegated.
         model: What subagents run on where neither they nor the delegation name a model.
-        session_id: Written into every row.
-        user_id: Written into every row.
         equip: Makes the tools with which one agent looks after its subagents; gets this, its id and its depth.
         make: Makes a subagent's loop; gets this, which is its journal too, the subagent and its tools.
 
@@ -67,14 +66,12 @@ class Subagents:
 
     def __init__(
         self,
+        root: AgentIdentity,
         *,
         journal: BeadJournal,
-        root: str,
         tools: Sequence[Tool],
         delegation: Delegation,
         model: str,
-        session_id: str,
-        user_id: str,
         equip: Callable[[Subagents, str, int], list[Tool]],
         make: Callable[[Subagents, Subagent, Toolkit], AgentLoop],
     ) -> None:
@@ -82,9 +79,9 @@ class Subagents:
         names = tuple(own) if delegation.tools is None else delegation.tools
         if unknown := [name for name in names if name not in own]:
             raise InvalidInput(f"{', '.join(unknown)} cannot be handed on: the agent's tools are {', '.join(own)}")
-        self.session_id = session_id
-        self.user_id = user_id
-        self.root = root
+        self.session_id = root.session_id
+        self.user_id = root.user_id
+        self.root = root.agent
         self.delegation = delegation
         self.models = delegation.models or (model,)
         """What subagents may run on, the first by default."""
@@ -399,7 +396,9 @@ class Subagents:
 
 
 def _report(ended: Sequence[Subagent]) -> str:
-    room = MAX_RESULT_CHARS // len(ended)
-    parts = [f'<subagent id="{each.id}" name="{each.name}" status="{each.status}">\n{each.result[:room]}\n</subagent>'
-             for each in ended]  # fmt: skip
+    most_chars = MAX_RESULT_CHARS // len(ended)
+    parts = [
+        f'<subagent id="{each.id}" name="{each.name}" status="{each.status}">\n{each.result[:most_chars]}\n</subagent>'
+        for each in ended
+    ]
     return "\n\n".join([REPORTS, *parts])

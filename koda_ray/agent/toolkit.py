@@ -206,7 +206,7 @@ class Toolkit:
         return self._specs
 
     @property
-    def asking(self) -> frozenset[str]:
+    def answered_by_people(self) -> frozenset[str]:
         """Names of the tools whose results are a person's words."""
         return frozenset(name for name, tool in self._tools.items() if tool.asks)
 

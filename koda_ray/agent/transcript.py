@@ -15,8 +15,10 @@ from typing import Literal, Protocol, cast
 
 from pydantic import JsonValue
 
+from koda_ray.agent.identity import AgentIdentity
+from koda_ray.agent.ledger import OpenCall
 from koda_ray.agent.memory import stream_of
-from koda_ray.agent.messages import OpenCall, from_records, open_calls, tool_results
+from koda_ray.agent.messages import from_records, open_calls, tool_results
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Block
 from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
@@ -46,16 +48,12 @@ class Transcript:
 
     Args:
         journal: Where it is kept.
-        agent: Whose messages.
-        session_id: Written into every row.
-        user_id: Written into every row.
+        identity: Whose messages; written into every row.
     """
 
-    def __init__(self, journal: Journal, *, agent: str, session_id: str, user_id: str) -> None:
+    def __init__(self, journal: Journal, identity: AgentIdentity) -> None:
         self._journal = journal
-        self._agent = agent
-        self._session_id = session_id
-        self._user_id = user_id
+        self._identity = identity
         self._lock = asyncio.Lock()
         self._current = False
         self._next = 1
@@ -69,6 +67,11 @@ class Transcript:
         """Another number after each change."""
         self.loaded = 0
         """Another number after everything was read again, or a summary was added."""
+
+    @property
+    def agent(self) -> str:
+        """Whose it is."""
+        return self._identity.agent
 
     async def load(self) -> None:
         """Read everything again."""
@@ -112,9 +115,9 @@ class Transcript:
         """Make a row for something said, at the next position or at one that was reserved."""
         return MessageRecord(
             id=message_id or new_id("msg"),
-            session_id=self._session_id,
-            user_id=self._user_id,
-            agent=self._agent,
+            session_id=self._identity.session_id,
+            user_id=self._identity.user_id,
+            agent=self._identity.agent,
             position=self.reserve() if position is None else position,
             role=role,
             content=cast("list[JsonValue]", list(content)),
@@ -125,9 +128,9 @@ class Transcript:
         """Make a row for a summary of the history, in the stream of the agent's summaries."""
         return MessageRecord(
             id=message_id,
-            session_id=self._session_id,
-            user_id=self._user_id,
-            agent=stream_of(self._agent),
+            session_id=self._identity.session_id,
+            user_id=self._identity.user_id,
+            agent=stream_of(self._identity.agent),
             position=self.summaries[-1].position + 1 if self.summaries else 1,
             role="assistant",
             content=cast("list[JsonValue]", list(content)),
@@ -167,21 +170,24 @@ class Transcript:
     def _apply(self, batch: Batch, was_current: bool, noted: int) -> None:
         del self._notes[:noted]
         for record in batch.messages:
-            if record.agent == self._agent:
+            if record.agent == self._identity.agent:
                 insort(self.history, record, key=lambda each: each.position)
                 if self.history[-1] is not record:
                     self._closed = 0
-            elif record.agent == stream_of(self._agent):
+            elif record.agent == stream_of(self._identity.agent):
                 self.summaries.append(record)
                 self.loaded += 1
         self.calls.update((record.id, record) for record in batch.tool_calls)
         self._current = was_current
         self.version += 1
 
+    async def _read(self, stream: str) -> list[MessageRecord]:
+        return sorted(await self._journal.messages(stream), key=lambda each: each.position)
+
     async def _load(self) -> None:
-        self.history = sorted(await self._journal.messages(self._agent), key=lambda each: each.position)
+        self.history = await self._read(self.agent)
         self.calls = {record.id: record for record in await self._journal.tool_calls()}
-        self.summaries = sorted(await self._journal.messages(stream_of(self._agent)), key=lambda each: each.position)
+        self.summaries = await self._read(stream_of(self.agent))
         self.version, self.loaded, self._closed = self.version + 1, self.loaded + 1, 0
         if self.history:
             self._next = max(self._next, self.history[-1].position + 1)

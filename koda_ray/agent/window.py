@@ -1,4 +1,4 @@
-"""What an agent's model is shown of its history, and room made in it before it is too long.
+"""What an agent's model is shown of its history, and how that is compressed before it is too long.
 
 Old turns are shortened by rule all the time (`koda_ray.agent.context`); where that is not enough, the model sums them
 up (`koda_ray.agent.memory`). Nothing that is stored is changed by either.
@@ -18,12 +18,12 @@ from koda_ray.agent.gauge import Gauge
 from koda_ray.agent.hooks import Hooks, Stop
 from koda_ray.agent.memory import WORDS_CHARS, Summary, boundary, content_of, read_summary, remembered, summary_request
 from koda_ray.agent.messages import Repaired, text_of
-from koda_ray.agent.purse import Purse
+from koda_ray.agent.spec import ModelAccess
 from koda_ray.agent.toolkit import Toolkit
 from koda_ray.agent.transcript import Transcript
 from koda_ray.errors import KodaError, ModelError
 from koda_ray.events import NewEvent
-from koda_ray.llm.base import Completed, ModelProvider, ModelRequest, TextBlock, substitutes_of
+from koda_ray.llm.base import Completed, ModelRequest, TextBlock, substitutes_of
 from koda_ray.logs import get_logger
 from koda_ray.state.store import Batch
 from koda_ray.types import new_id
@@ -34,7 +34,7 @@ _LEAST_NEW, _MANY_NEW = 10, 30
 """Messages since the last summary below which another one gains nothing, and little."""
 _FAR_TOO_LONG = 1.25
 _TIGHT_KEEP = 2
-_LEAST_ROOM_TOKENS = 2_000
+_LEAST_PROMPT_TOKENS = 2_000
 _log = get_logger(__name__)
 
 
@@ -44,43 +44,35 @@ class Window:
     Args:
         log: The history.
         toolkit: Says which results are a person's words, and which calls show files.
-        provider: Sums up, and counts tokens.
+        access: What sums up, counts tokens, and pays for summaries.
         hooks: Heard before and after the summary's model call as with any other.
-        agent: Whose it is.
-        model: Who sums up.
         limit_tokens: Length of a prompt from which on old turns are summed up.
-        asks: Stores that the model is asked, with what is reserved for that, before it is.
-        asked: Called once it was.
-        purse: Pays for summaries; nothing is counted when None.
+        before_call: Stores that the model is asked, with what is reserved for that, before it is.
+        after_call: Called once it was.
     """
 
     def __init__(
         self,
         log: Transcript,
         toolkit: Toolkit,
-        provider: ModelProvider,
+        access: ModelAccess,
         hooks: Hooks,
         *,
-        agent: str,
-        model: str,
         limit_tokens: int,
-        asks: Callable[[Batch | None], Awaitable[None]],
-        asked: Callable[[], None],
-        purse: Purse | None = None,
+        before_call: Callable[[Batch | None], Awaitable[None]],
+        after_call: Callable[[], None],
     ) -> None:
         self._log = log
         self._toolkit = toolkit
-        self._provider = provider
+        self._access = access
+        self._purse = access.purse
         self._hooks = hooks
-        self._agent = agent
-        self._model = model
         self._limit = limit_tokens
-        self._asks = asks
-        self._asked = asked
-        self._purse = purse
-        self.gauge = Gauge(provider)
+        self._before_call = before_call
+        self._after_call = after_call
+        self.gauge = Gauge(access.provider)
         self._repaired = Repaired()
-        self._pruning = Pruning(verbatim=toolkit.asking, files_of=toolkit.files_of)
+        self._pruning = Pruning(verbatim=toolkit.answered_by_people, files_of=toolkit.files_of)
         self._seen: tuple[int, Shown] | None = None
         self._summary: tuple[int, Summary | None, tuple[TextBlock, ...]] = (-1, None, ())
 
@@ -93,7 +85,7 @@ class Window:
             self._seen = version, self._pruning.shown(self._repaired.of(rest, self._log.calls), before)
         return self._seen[1]
 
-    async def make_room(self, request: Callable[[], ModelRequest]) -> bool | Stop:
+    async def compress(self, request: Callable[[], ModelRequest]) -> bool | Stop:
         """Sum old turns up if the next prompt would be too long. What cannot be summed up now is tried again later.
 
         Args:
@@ -112,7 +104,7 @@ class Window:
         try:
             return await self._sum_up(summary, boundary(self._log.history, KEEP_LAST))
         except ModelError as error:
-            _log.warning("not_summed_up", agent=self._agent, code=error.code)
+            _log.warning("not_summed_up", agent=self._log.agent, code=error.code)
             return False
 
     async def squeeze(self, refused: ModelRequest) -> bool | Stop:
@@ -128,7 +120,7 @@ class Window:
             ModelError: The summary could not be made.
         """
         tokens = await self.gauge.tokens(refused, limit=2**31)
-        self._limit = min(self._limit, max(_LEAST_ROOM_TOKENS, tokens * 7 // 10))
+        self._limit = min(self._limit, max(_LEAST_PROMPT_TOKENS, tokens * 7 // 10))
         summary, _ = self._remembered()
         history = self._log.history
         tail = sum(len(str(block)) for record in history[-_TIGHT_KEEP:] for block in record.content)
@@ -149,10 +141,10 @@ class Window:
                 summary_request(
                     history,
                     before,
-                    agent=self._agent,
-                    model=self._model,
-                    verbatim=self._toolkit.asking,
-                    room_tokens=self._limit,
+                    agent=self._log.agent,
+                    model=self._access.model,
+                    verbatim=self._toolkit.answered_by_people,
+                    most_tokens=self._limit,
                 )
             )
             if isinstance(request, Stop):
@@ -160,10 +152,10 @@ class Window:
             call_id = new_id("msg")
             if self._purse is not None:
                 request = await self._purse.begin(
-                    call_id, request, self._asks, substitutes=substitutes_of(self._provider)
+                    call_id, request, self._before_call, substitutes=substitutes_of(self._access.provider)
                 )
-            await self._asks(None)
-            answer = ModelAttempt(self._provider, request)
+            await self._before_call(None)
+            answer = ModelAttempt(self._access.provider, request)
             try:
                 completed = await answer.read()
                 break
@@ -175,11 +167,11 @@ class Window:
                         await self._log.commit(Batch(charges=moves))
                 if not isinstance(error, ModelError):
                     raise
-                if error.code != "MODEL_CONTEXT_OVERFLOW" or self._limit // 2 < _LEAST_ROOM_TOKENS:
+                if error.code != "MODEL_CONTEXT_OVERFLOW" or self._limit // 2 < _LEAST_PROMPT_TOKENS:
                     raise
                 self._limit //= 2
             finally:
-                self._asked()
+                self._after_call()
         batch, cost_usd = Batch(), None
         if self._purse is not None:
             settle, cost_usd = self._purse.settle(call_id, request, completed)
@@ -193,7 +185,7 @@ class Window:
         summary = Summary(covers=covers, text=text, words_chars=min(WORDS_CHARS, self._limit))
         record = self._log.summary(content_of(summary, self._log.history), call_id)
         data: dict[str, JsonValue] = {
-            "agent": self._agent,
+            "agent": self._log.agent,
             "messages": covers,
             "outputTokens": completed.usage.output_tokens,
         }
@@ -206,7 +198,7 @@ class Window:
         version = self._log.loaded
         if self._summary[0] != version:
             summary = read_summary(self._log.summaries, self._log.history)
-            verbatim, files_of = self._toolkit.asking, self._toolkit.files_of
+            verbatim, files_of = self._toolkit.answered_by_people, self._toolkit.files_of
             before = remembered(summary, self._log.history, verbatim=verbatim, files_of=files_of) if summary else ()
             self._summary = version, summary, before
         return self._summary[1], self._summary[2]

@@ -19,7 +19,7 @@ from koda_ray.events import LARGEST_SEQ, Channel, Envelope
 from koda_ray.logs import get_logger
 from koda_ray.serve.deps import ApiDeps, SessionDirectory
 from koda_ray.serve.ending import ended
-from koda_ray.state.stream import follow
+from koda_ray.state.stream import Pace, follow
 
 __all__ = ["REPEAT_S", "Watchers", "cursor", "job_events", "pieces_until", "session_events"]
 
@@ -28,7 +28,7 @@ REPEAT_S = 10.0
 
 _OVER = ("succeeded", "failed", "cancelled")
 _DIGITS = len(str(LARGEST_SEQ))
-_LOOK_S = 1.0
+_PACE = Pace(heartbeat_s=1.0)
 """How often a quiet stream looks whether its session is still there, in seconds."""
 
 _T = TypeVar("_T")
@@ -125,9 +125,7 @@ async def session_events(
 
     Who follows some ``channels`` is also told a number to come back with, once a while, where others have moved it on.
     """
-    events = follow(
-        deps.store, session_id, after, channels=channels, done=deps.draining.is_set, heartbeat_s=_LOOK_S
-    )  # fmt: skip
+    events = follow(deps.store, session_id, after, channels=channels, done=deps.draining.is_set, pace=_PACE)
     known = after
     with watchers.joined(session_id):
         async with aclosing(events):
@@ -154,7 +152,7 @@ async def job_events(
     def done() -> bool:
         return over or deps.draining.is_set()
 
-    events = follow(deps.store, job_id, after, channels=channels, until=_last, done=done, heartbeat_s=_LOOK_S)
+    events = follow(deps.store, job_id, after, channels=channels, until=_last, done=done, pace=_PACE)
     known = after
     async with aclosing(events):
         async for event in events:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -18,7 +19,7 @@ from koda_ray.errors import InvalidPath, NotFound, StorageError
 from koda_ray.state.storage import Storage, blob_key, manifest_key, sha256
 from koda_ray.types import Model, NodeState, new_id, now
 
-__all__ = ["Manifest", "StoredFile", "check_path", "load", "read_file", "read_files", "save"]
+__all__ = ["CheckpointTree", "Manifest", "StoredFile", "check_path", "load", "read_file", "read_files", "save"]
 
 DEFAULT_MODE = 0o644
 DEFAULT_FOLDER_MODE = 0o755
@@ -66,33 +67,38 @@ class Manifest(Model):
         return sum(entry.size for entry in self.files.values())
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckpointTree:
+    """What a project's folder holds.
+
+    Args:
+        files: All files by their path in the project.
+        modes: Permission bits of files that have others than 0o644, and of folders that have others than 0o755.
+        folders: Folders to keep though they are empty.
+    """
+
+    files: Mapping[str, bytes]
+    modes: Mapping[str, int] = field(default_factory=dict[str, int])
+    folders: Iterable[str] = ()
+
+
 async def save(
     storage: Storage,
+    tree: CheckpointTree,
     *,
-    user_id: str,
-    project_id: str,
-    session_id: str,
-    files: Mapping[str, bytes],
     state: NodeState,
     event_seq: int,
     previous: Manifest | None = None,
-    modes: Mapping[str, int] | None = None,
-    folders: Iterable[str] = (),
     kept: Callable[[str], bool] | None = None,
 ) -> tuple[Manifest, str]:
     """Store a project's files and state.
 
     Args:
         storage: Where to.
-        user_id: Whose.
-        project_id: Of which project.
-        session_id: Of which session.
-        files: All files by their path in the project; what is neither here nor ``kept`` does not exist.
-        state: The session's state with these files.
+        tree: The files; what is neither here nor ``kept`` does not exist.
+        state: The session's state with these files; it says whose they are.
         event_seq: The newest event that they include.
         previous: The checkpoint before: what it holds is not stored again.
-        modes: Permission bits of files that have others than 0o644, and of folders that have others than 0o755.
-        folders: Folders to keep though they are empty.
         kept: Says which paths of ``previous`` stay as they are there where nothing else is said of them: what could not
             be looked at this time.
 
@@ -104,7 +110,8 @@ async def save(
         InvalidPath: A path is not one of a file in a project; nothing was written.
         StorageError: Something could not be written; code DISK_FULL where that is why. Earlier checkpoints are whole.
     """
-    modes = modes or {}
+    files, modes = tree.files, tree.modes
+    user_id, project_id, session_id = owner = state.user_id, state.project_id, state.session_id
     for path in files:
         check_path(path)
     digests = await asyncio.to_thread(lambda: {path: sha256(data) for path, data in files.items()})
@@ -112,7 +119,7 @@ async def save(
         path: StoredFile(sha256=digests[path], size=len(files[path]), mode=modes.get(path, DEFAULT_MODE))
         for path in files
     }
-    empty = {check_path(folder) for folder in folders}
+    empty = {check_path(folder) for folder in tree.folders}
     if previous is not None and kept is not None and previous.user_id == user_id:
         entries = {path: entry for path, entry in previous.files.items() if kept(path)} | entries
         empty |= {folder for folder in previous.folders if kept(folder)}
@@ -120,7 +127,6 @@ async def save(
     entries, empty_folders = dict(sorted(entries.items())), tuple(sorted(empty))
     inside = _check_tree(entries, empty_folders)
     folder_modes = {path: modes[path] for path in sorted(inside & modes.keys()) if modes[path] != DEFAULT_FOLDER_MODE}
-    owner = (user_id, project_id, session_id)
     if previous is not None and _same(previous, owner, (entries, empty_folders, folder_modes), state):
         return previous, previous.key
     known = (

@@ -18,12 +18,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from koda_ray.events import Channel, Envelope, Resync, channels_named, resync
 from koda_ray.state.store import Store
 
-__all__ = ["BEHIND", "PAGE", "follow"]
+__all__ = ["BEHIND", "PAGE", "Pace", "follow"]
 
 PAGE = 500
 BEHIND = 1000
@@ -31,6 +32,26 @@ BEHIND = 1000
 POLL_MIN_S = 0.02
 POLL_MAX_S = 0.25
 POLL_GROWTH = 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How a log is followed in time.
+
+    Args:
+        heartbeat_s: After so many seconds in which nothing was yielded, the number that it has come to is; never when
+            None.
+        timeout_s: It ends after so many seconds without an event on any channel; not by itself when None.
+        behind: How many events a reader may be behind of those that came since it began, before it gets a `resync`.
+        poll_min_s: Pause between looks right after an event.
+        poll_max_s: Pause that it grows to.
+    """
+
+    heartbeat_s: float | None = None
+    timeout_s: float | None = None
+    behind: int = BEHIND
+    poll_min_s: float = POLL_MIN_S
+    poll_max_s: float = POLL_MAX_S
 
 
 async def follow(
@@ -41,11 +62,7 @@ async def follow(
     channels: Channel | Collection[Channel] | None = None,
     until: Callable[[Envelope], bool] | None = None,
     done: Callable[[], bool] | None = None,
-    heartbeat_s: float | None = None,
-    timeout_s: float | None = None,
-    behind: int = BEHIND,
-    poll_min_s: float = POLL_MIN_S,
-    poll_max_s: float = POLL_MAX_S,
+    pace: Pace | None = None,
 ) -> AsyncGenerator[Envelope | int]:
     """Yield a stream's events, and as a heartbeat the number that it has come to.
 
@@ -58,22 +75,18 @@ async def follow(
         channels: Yield only what is on these, and each `resync`; everything when None.
         until: Asked of every event, after it was yielded where it is: the stream ends with the first that is true.
         done: Asked whenever there is nothing new: the stream ends when it is true.
-        heartbeat_s: After so many seconds in which nothing was yielded, yield the number that it has come to.
-        timeout_s: End after so many seconds without an event on any channel.
-        behind: How many events it may be behind of those that came since it began, before it gets a `resync`.
-        poll_min_s: Pause between looks right after an event.
-        poll_max_s: Pause that it grows to.
+        pace: How often it looks, and when it says that it lives; without heartbeat or end when None.
 
     Raises:
         InvalidInput: There is no such channel.
     """
-    wanted = channels_named(channels)
+    wanted, pace = channels_named(channels), pace or Pace()
     with store.notifier.subscribe(stream_id) as changed:
-        pages = _Pages(store, stream_id, after, behind=behind)
+        pages = _Pages(store, stream_id, after, behind=pace.behind)
         told = await pages.begin()
         if told is not None:
             yield told
-        pause = poll_min_s
+        pause = pace.poll_min_s
         last_event = last_yield = time.monotonic()
         while True:
             changed.clear()  # before looking: a commit between the look and the wait sets it again
@@ -87,10 +100,10 @@ async def follow(
                     return
             at = time.monotonic()
             if page:
-                pause, last_event = poll_min_s, at
-            elif finished or (timeout_s is not None and at - last_event >= timeout_s):
+                pause, last_event = pace.poll_min_s, at
+            elif finished or (pace.timeout_s is not None and at - last_event >= pace.timeout_s):
                 return
-            if heartbeat_s is not None and at - last_yield >= heartbeat_s:
+            if pace.heartbeat_s is not None and at - last_yield >= pace.heartbeat_s:
                 last_yield = at
                 yield pages.reached
                 continue
@@ -99,9 +112,9 @@ async def follow(
             try:
                 async with asyncio.timeout(pause):
                     await changed.wait()
-                pause = poll_min_s
+                pause = pace.poll_min_s
             except TimeoutError:
-                pause = min(pause * POLL_GROWTH, poll_max_s)
+                pause = min(pause * POLL_GROWTH, pace.poll_max_s)
 
 
 class _Pages:

@@ -317,9 +317,11 @@ async def filled(house: House, bundle: str) -> SessionRecord:
     await house.storage.put(key, b"logo")
     await house.store.add_asset(replace(records.asset(of=session), id=asset_id, key=key))
     manifest, manifest_key = await checkpoint.save(
-        house.storage, user_id=session.user_id, project_id=session.project_id, session_id=session.id,
-        files={"src/App.tsx": b"shared", "src/own.ts": session.id.encode()}, state=session.state, event_seq=1,
-    )  # fmt: skip
+        house.storage,
+        checkpoint.CheckpointTree(files={"src/App.tsx": b"shared", "src/own.ts": session.id.encode()}),
+        state=session.state,
+        event_seq=1,
+    )
     pointer = replace(records.checkpoint(session, 1), id=manifest.id, manifest_key=manifest_key)
     job = replace(records.job(session.user_id, session), spec={"bundle": bundle})
     unit = unit_key(session.user_id, bundle[:32])

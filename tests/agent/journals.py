@@ -6,13 +6,17 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from koda_ray.agent.identity import AgentIdentity
 from koda_ray.events import NewEvent
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
 from koda_ray.types import NodeState
 from tests.books import Ledger
 
-__all__ = ["Crash", "Disk", "MemoryJournal", "SqlJournal", "state_of"]
+__all__ = ["ME", "Crash", "Disk", "MemoryJournal", "SqlJournal", "state_of"]
+
+ME = AgentIdentity(agent="orchestrator", session_id="ses_1", user_id="local")
+"""Who the agent is in tests that need only one."""
 
 
 class Crash(BaseException):

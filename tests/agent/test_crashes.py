@@ -14,9 +14,10 @@ from koda_ray.agent.breakpoints import Breakpoint, derive
 from koda_ray.agent.ledger import recorded_result
 from koda_ray.agent.loop import AgentLoop
 from koda_ray.agent.permissions import Mode, Permissions
+from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.voice import Voice
 from koda_ray.state.store import MessageRecord
-from tests.agent.journals import Crash, Disk, MemoryJournal
+from tests.agent.journals import ME, Crash, Disk, MemoryJournal
 from tests.agent.scripted import Provider
 from tests.agent.world import PUTS, MemoryWorld, job, toolkit
 
@@ -62,17 +63,14 @@ class Life:
         self.lives += 1
         provider = Provider(job, tick=self.clock.tick)
         loop = Watched(
-            agent="orchestrator",
-            provider=provider,
-            model="m",
-            system=("Do the job.",),
+            ME,
+            access=ModelAccess(provider=provider, model="m"),
+            prompt=Prompt(system=("Do the job.",), context=lambda: "<state>{}</state>"),
             toolkit=toolkit(self.world, self.clock.tick),
             journal=MemoryJournal(self.disk, self.clock.tick),
-            session_id="ses_1",
-            user_id="local",
-            context=lambda: "<state>{}</state>",
-            permissions=Permissions(mode=self.mode),
-            voice=Voice("orchestrator", piece_s=0),  # each piece, whenever it comes: the same instants each time
+            policy=Policy(permissions=Permissions(mode=self.mode)),
+            # each piece, whenever it comes: the same instants each time
+            observers=Observers(voice=Voice("orchestrator", piece_s=0)),
         )
         loop.tick = self.clock.tick
         if not self.disk.messages:

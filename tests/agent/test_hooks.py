@@ -15,12 +15,13 @@ from koda_ray.agent.breakpoints import Breakpoint
 from koda_ray.agent.hooks import Hook, Stop
 from koda_ray.agent.loop import AgentLoop, Limits
 from koda_ray.agent.permissions import Permissions, Rule
+from koda_ray.agent.spec import ModelAccess, Policy, Prompt
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.errors import Fenced, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Block, Completed, Message, ModelRequest
 from koda_ray.state.store import Batch, SideEffect
-from tests.agent.journals import Disk, MemoryJournal
+from tests.agent.journals import ME, Disk, MemoryJournal
 from tests.agent.scripted import Break, Given, Provider, calls, says
 from tests.llm.server import results
 
@@ -46,17 +47,12 @@ class Desk:
         self.ran: list[str] = []
         self.batch: Batch | None = None
         self.loop = AgentLoop(
-            agent="orchestrator",
-            provider=self.provider,
-            model="m",
-            system=("One.",),
+            ME,
+            access=ModelAccess(provider=self.provider, model="m"),
+            prompt=Prompt(system=("One.",)),
             toolkit=Toolkit([Tool(name="echo", description="Echo.", input_model=Text, effect=effect, run=self._echo)]),
             journal=MemoryJournal(self.disk, tick),
-            session_id="ses_1",
-            user_id="local",
-            limits=Limits(first_wait_s=0.001),
-            permissions=permissions,
-            hooks=hooks,
+            policy=Policy(limits=Limits(first_wait_s=0.001), permissions=permissions or Permissions(), hooks=hooks),
         )
 
     async def _echo(self, given: Text, call: ToolCall) -> ToolOutcome:

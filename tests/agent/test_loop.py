@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from koda_ray.agent.answer import LoopEvent, ModelRetry
 from koda_ray.agent.breakpoints import Breakpoint
 from koda_ray.agent.loop import AgentLoop, Limits
+from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.stuck import EMPTY
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.errors import (
@@ -27,10 +28,10 @@ from koda_ray.errors import (
     NotFound,
 )
 from koda_ray.events import NewEvent
-from koda_ray.llm.base import INVALID_INPUT, Block, TextDelta, ToolInputDelta
+from koda_ray.llm.base import INVALID_INPUT, Block, ModelProvider, TextDelta, ToolInputDelta
 from koda_ray.state.store import Batch, BeadRecord, SideEffect
 from koda_ray.types import now
-from tests.agent.journals import Crash, Disk, MemoryJournal
+from tests.agent.journals import ME, Crash, Disk, MemoryJournal
 from tests.agent.scripted import Break, Given, Provider, calls, says
 from tests.llm.server import results
 
@@ -69,18 +70,18 @@ class Desk:
         self.provider = Provider(model)
         self.seen: list[LoopEvent] = []
         self.loop = AgentLoop(
-            agent="orchestrator",
-            provider=self.provider,
-            model="m",
-            system=("One.", "Two."),
+            ME,
+            access=ModelAccess(provider=self.provider, model="m"),
+            prompt=Prompt(system=("One.", "Two."), context=lambda: state),
             toolkit=Toolkit(tools or [tool("echo", echo)]),
             journal=MemoryJournal(self.disk),
-            session_id="ses_1",
-            user_id="local",
-            context=lambda: state,
-            limits=Limits(first_wait_s=0.001, **limits),
-            on_event=self._see,
+            policy=Policy(limits=Limits(first_wait_s=0.001, **limits)),
+            observers=Observers(on_event=self._see),
         )
+
+    def is_answered_by(self, provider: ModelProvider) -> None:
+        """Have another provider answer from now on."""
+        self.loop._access = ModelAccess(provider=provider, model="m")
 
     async def _see(self, event: LoopEvent) -> None:
         self.seen.append(event)
@@ -370,7 +371,7 @@ async def test_words_said_while_the_model_answers_are_answered_next() -> None:
                 yield event
 
     desk = Desk([])
-    desk.loop._provider = Interrupted([[says("First.")], [says("Second.")]])  # type: ignore[attr-defined]
+    desk.is_answered_by(Interrupted([[says("First.")], [says("Second.")]]))
     loops.append(desk.loop)
     await desk.loop.add_user("Go")
     assert (await desk.loop.run()).text == "Second."
@@ -834,7 +835,7 @@ async def test_cancelling_the_model_closes_its_stream() -> None:
 
     desk = Desk([])
     endless = Endless([])
-    desk.loop._provider = endless  # type: ignore[attr-defined]
+    desk.is_answered_by(endless)
     await desk.loop.add_user("Go")
     task = asyncio.create_task(desk.loop.run())
     await began.wait()

@@ -22,11 +22,12 @@ from koda_ray.agent.ledger import recorded_result
 from koda_ray.agent.loop import AgentLoop
 from koda_ray.agent.messages import from_records, open_calls, repair
 from koda_ray.agent.permissions import Permissions, Rule
+from koda_ray.agent.spec import ModelAccess, Policy, Prompt
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.llm.base import Block
 from koda_ray.state.store import MessageRecord, SideEffect, ToolCallRecord
 from tests.agent.histories import pairs_hold
-from tests.agent.journals import Crash, Disk, MemoryJournal
+from tests.agent.journals import ME, Crash, Disk, MemoryJournal
 from tests.agent.scripted import Given, Provider, calls, says
 
 TOOLS = ["charge", "sign", "put", "look", "ask", "fail", "chat"]
@@ -115,15 +116,12 @@ class Lives(RuleBasedStateMachine):
         """Do something in the process that has the agent, or in a new one; return whether it lived."""
         if self.loop is None:
             self.loop = AgentLoop(
-                agent="orchestrator",
-                provider=Provider(self.model, tick=self.tick),
-                model="m",
-                system=("Work.",),
+                ME,
+                access=ModelAccess(provider=Provider(self.model, tick=self.tick), model="m"),
+                prompt=Prompt(system=("Work.",)),
                 toolkit=self.toolkit(),
                 journal=MemoryJournal(self.disk, self.tick),
-                session_id="ses_1",
-                user_id="local",
-                permissions=Permissions(rules=[Rule(decision="ask", tool="sign")]),
+                policy=Policy(permissions=Permissions(rules=[Rule(decision="ask", tool="sign")])),
             )
         loop, self.crash = self.loop, crash
 

@@ -16,6 +16,7 @@ from koda_ray.agent.gauge import Gauge
 from koda_ray.agent.hooks import Hook, Stop
 from koda_ray.agent.loop import AgentLoop, Limits
 from koda_ray.agent.memory import Summary, boundary, content_of, read_summary, remembered, stream_of, summary_request
+from koda_ray.agent.spec import ModelAccess, Policy, Prompt
 from koda_ray.agent.toolkit import Toolkit
 from koda_ray.errors import ModelError
 from koda_ray.llm.anthropic import AnthropicProvider
@@ -23,7 +24,7 @@ from koda_ray.llm.base import Block, Message, ModelRequest, Usage
 from koda_ray.model_names import Vendor
 from koda_ray.state.store import MessageRecord
 from koda_ray.types import now
-from tests.agent.journals import Crash, Disk, MemoryJournal
+from tests.agent.journals import ME, Crash, Disk, MemoryJournal
 from tests.agent.long_session import FILES, WISH, Session, cached_share, is_summary, sent
 from tests.agent.scripted import Provider, calls, says
 from tests.agent.test_vendors import APIS, loop_over, provider_of
@@ -107,15 +108,12 @@ def lived(*crashes: int) -> tuple[Disk, int, int]:
 
     async def live() -> str:
         loop = AgentLoop(
-            agent="orchestrator",
-            provider=Provider(model, tick=tick),
-            model="m",
-            system=("Talk.",),
+            ME,
+            access=ModelAccess(provider=Provider(model, tick=tick), model="m"),
+            prompt=Prompt(system=("Talk.",)),
             toolkit=Toolkit([]),
             journal=MemoryJournal(disk, tick),
-            session_id="ses_1",
-            user_id="local",
-            limits=Limits(context_tokens=1000),
+            policy=Policy(limits=Limits(context_tokens=1000)),
         )
         return (await loop.run()).text
 
@@ -150,15 +148,12 @@ def test_a_summary_that_fails_is_left_for_later() -> None:
         return [says("Done.")]
 
     loop = AgentLoop(
-        agent="orchestrator",
-        provider=Provider(model),
-        model="m",
-        system=(),
+        ME,
+        access=ModelAccess(provider=Provider(model), model="m"),
+        prompt=Prompt(),
         toolkit=Toolkit([]),
         journal=MemoryJournal(disk),
-        session_id="ses_1",
-        user_id="local",
-        limits=Limits(context_tokens=1000),
+        policy=Policy(limits=Limits(context_tokens=1000)),
     )
     assert asyncio.run(loop.run()).text == "Done."
     assert disk.history(stream_of("orchestrator")) == []
@@ -179,16 +174,15 @@ async def test_a_hook_that_stops_at_a_summary_ends_the_run(place: str, limit_tok
     with ModelServer(ScriptedModel(model), context_tokens=3_000) as server:
         provider = provider_of("anthropic", server)
         loop = AgentLoop(
-            agent="orchestrator",
-            provider=provider,
-            model="m",
-            system=("Talk.",),
+            ME,
+            access=ModelAccess(provider=provider, model="m"),
+            prompt=Prompt(system=("Talk.",)),
             toolkit=Toolkit([]),
             journal=MemoryJournal(disk),
-            session_id="ses_1",
-            user_id="local",
-            limits=Limits(context_tokens=limit_tokens),
-            hooks=[Hook(name="brake", **{place: once})],  # type: ignore[arg-type]
+            policy=Policy(
+                limits=Limits(context_tokens=limit_tokens),
+                hooks=[Hook(name="brake", **{place: once})],  # type: ignore[arg-type]
+            ),
         )
         outcome = await loop.run()
         assert (outcome.kind, outcome.text) == ("stopped", "enough for today")
@@ -241,9 +235,9 @@ def test_a_preference_far_into_long_words_stays_and_is_summed_up() -> None:
     many = [record(2 * n + 1, "user", says(f"{n} {long}")) for n in range(20)]
     (block,) = remembered(Summary(covers=20, text="sum"), many, verbatim=frozenset(), files_of=None)
     assert len(block["text"]) < 20_000 and '"19 I saw' in block["text"] and '"0 I saw' in block["text"]
-    for room_tokens in (100_000, 3_000):
+    for most_tokens in (100_000, 3_000):
         request = summary_request(
-            [*talk(60), *history], None, agent="a", model="m", verbatim=frozenset(), room_tokens=room_tokens
+            [*talk(60), *history], None, agent="a", model="m", verbatim=frozenset(), most_tokens=most_tokens
         )
         (told,) = request.messages[0].content
         assert told["type"] == "text" and "Never use green" in told["text"] and "Otto" in told["text"]
@@ -301,14 +295,11 @@ async def test_what_stays_too_long_is_an_error_and_is_not_tried_for_ever() -> No
         provider = provider_of("anthropic", server)
         system = tuple("Rules. " * 3000 for _ in range(1))
         loop = AgentLoop(
-            agent="orchestrator",
-            provider=provider,
-            model="m",
-            system=system,
+            ME,
+            access=ModelAccess(provider=provider, model="m"),
+            prompt=Prompt(system=system),
             toolkit=Toolkit([]),
             journal=MemoryJournal(disk),
-            session_id="ses_1",
-            user_id="local",
         )
         with pytest.raises(ModelError) as raised:
             await loop.run()

@@ -14,7 +14,7 @@ from koda_ray.llm.base import Message
 from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord, ToolCallStatus
 from koda_ray.types import now
 from tests.agent.histories import broken, pairs_hold, valid, words_of
-from tests.agent.journals import Disk, MemoryJournal
+from tests.agent.journals import ME, Disk, MemoryJournal
 
 STATUSES: list[ToolCallStatus] = ["started", "waiting", "approved", "succeeded", "failed", "interrupted"]
 
@@ -148,7 +148,7 @@ def test_what_was_repaired_once_is_not_made_anew(history: tuple[Message, ...]) -
 async def test_a_transcripts_open_calls_are_those_of_its_whole_history(
     history: tuple[Message, ...], places: list[int]
 ) -> None:
-    log = Transcript(MemoryJournal(Disk()), agent="orchestrator", session_id="s", user_id="u")
+    log = Transcript(MemoryJournal(Disk()), ME)
     await log.load()
     # some come before what is there already, as an answer does that began before somebody spoke
     order = [n - 1.5 * (place == 0) for n, place in itertools.zip_longest(range(len(history)), places[: len(history)])]

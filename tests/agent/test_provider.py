@@ -8,11 +8,12 @@ import pytest
 from pydantic import BaseModel
 
 from koda_ray.agent.loop import AgentLoop, Limits
+from koda_ray.agent.spec import ModelAccess, Policy, Prompt
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.errors import ModelOverloaded
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.retry import RetryPolicy
-from tests.agent.journals import Disk, MemoryJournal
+from tests.agent.journals import ME, Disk, MemoryJournal
 from tests.llm.server import ApiError, Call, ModelServer, Reply, ScriptedModel, call, last_text, reply, results
 
 
@@ -31,16 +32,12 @@ def over(server: ModelServer, disk: Disk, **options: Any) -> tuple[AgentLoop, An
     )
     tool = Tool(name="write", description="Write.", input_model=Written, effect="idempotent", run=write)
     loop = AgentLoop(
-        agent="orchestrator",
-        provider=provider,
-        model="claude-sonnet-5-5",
-        system=("You make animations. " * 600, "Tools are described below. " * 100),
+        ME,
+        access=ModelAccess(provider=provider, model="claude-sonnet-5-5"),
+        prompt=Prompt(system=("You make animations. " * 600, "Tools are described below. " * 100), **options),
         toolkit=Toolkit([tool]),
         journal=MemoryJournal(disk),
-        session_id="ses_1",
-        user_id="local",
-        limits=Limits(first_wait_s=0.001),
-        **options,
+        policy=Policy(limits=Limits(first_wait_s=0.001)),
     )
     return loop, provider
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koda_ray.agent import Agent, tool
-from koda_ray.agent.approvals import request
+from koda_ray.agent.approvals import ApprovalRequest, request
 from koda_ray.agent.delegation import Subagent, subagents_among
-from koda_ray.agent.ledger import recorded_result, started
+from koda_ray.agent.ledger import OpenCall, recorded_result, started
 from koda_ray.agent.messages import from_records, repair, tool_results, tool_uses
 from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.rewinding import open_at, settled_at
@@ -248,8 +248,8 @@ async def test_what_a_subagent_waited_for_waits_for_nobody_where_it_never_ends(s
         said = (await agent.messages())[-1]
         block: Any = {"type": "tool_use", "id": "cal_1", "name": "send", "input": {}}
         wants = replace(said, id=new_id("msg"), agent="sub_1", position=1, content=[block], created_at=now())
-        waits = request(started(wants, block, name="send", effect="unsafe", attempt=0, at=at), agent="sub_1",
-                        proposed={}, reason="", shown="", at=at)  # fmt: skip
+        made = started(OpenCall(message=wants, block=block), name="send", effect="unsafe", attempt=0, at=at)
+        waits = request(made, ApprovalRequest(agent="sub_1", proposed={}, reason=""), at=at)
         batch = merged(Batch(messages=[wants], beads=[busy.bead(row.id, row.user_id)]), waits)
         await agent._store.commit(row.id, row.epoch, batch)
         assert len(await agent.approvals()) == 1

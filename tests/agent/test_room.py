@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from koda_ray.agent import Member, Room, tool
-from koda_ray.agent.context import story, words_in
+from koda_ray.agent.context import LineLengths, story, words_in
 from koda_ray.agent.limits import Limits
 from koda_ray.agent.messages import from_records
 from koda_ray.agent.own_words import OTHERS
@@ -297,7 +297,7 @@ async def test_what_other_members_say_ends_no_circle_and_is_no_wish_of_a_persons
         history = from_records(await room.messages("ann"))
         said = words_in(history, frozenset())
         assert "never green" in said[0] and "@ann and now?" in said[-1] and "love green" not in str(said)
-        assert "love green" in story(history, frozenset(), result_chars=0, said_chars=400, person_chars=None)
+        assert "love green" in story(history, frozenset(), LineLengths(said=400, told=400))
 
 
 async def test_words_said_to_a_member_while_it_finds_out_that_it_is_stuck_are_the_answer(store: Store) -> None:

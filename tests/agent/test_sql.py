@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from koda_ray.agent.breakpoints import Breakpoint, derive
+from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.ledger import recorded_result
 from koda_ray.agent.loop import AgentLoop
+from koda_ray.agent.spec import ModelAccess, Prompt
 from koda_ray.errors import Fenced
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Batch
@@ -36,14 +38,11 @@ async def session(store: SqlStore) -> str:
 
 def loop_over(journal: Any, session_id: str, world: MemoryWorld, tick: Any = lambda _: None) -> AgentLoop:
     return AgentLoop(
-        agent="orchestrator",
-        provider=Provider(job, tick=tick),
-        model="m",
-        system=("Do the job.",),
+        AgentIdentity(agent="orchestrator", session_id=session_id, user_id="local"),
+        access=ModelAccess(provider=Provider(job, tick=tick), model="m"),
+        prompt=Prompt(system=("Do the job.",)),
         toolkit=toolkit(world, tick),
         journal=journal,
-        session_id=session_id,
-        user_id="local",
     )
 
 

@@ -19,13 +19,14 @@ from koda_ray.agent.ledger import interrupted_content
 from koda_ray.agent.limits import Limits, LoopOutcome
 from koda_ray.agent.loop import AgentLoop
 from koda_ray.agent.own_words import CUT_OFF, EMPTY, REPORTS, reminder
+from koda_ray.agent.spec import ModelAccess, Policy, Prompt
 from koda_ray.agent.stuck import Patience, going_in_circles, last_said
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.events import Envelope
 from koda_ray.llm.base import Message
 from koda_ray.state.store import MessageRecord, SideEffect
 from koda_ray.types import now
-from tests.agent.journals import Disk, MemoryJournal
+from tests.agent.journals import ME, Disk, MemoryJournal
 from tests.agent.lives import store_at
 from tests.agent.scripted import Provider, calls, says
 from tests.agent.stuck_victim import ANSWER
@@ -183,16 +184,12 @@ async def test_an_agent_whose_list_does_not_move_stops_and_says_what_is_open() -
     pages = itertools.count()
     provider = Provider(lambda _: [calls("look", {"what": str(next(pages))})])
     loop = AgentLoop(
-        agent="orchestrator",
-        provider=provider,
-        model="m",
-        system=(),
+        ME,
+        access=ModelAccess(provider=provider, model="m"),
+        prompt=Prompt(todo=lambda: "Scene 2"),
         toolkit=Toolkit([Tool(name="look", description="Look.", input_model=Page, effect="pure", run=look)]),
         journal=MemoryJournal(Disk()),
-        session_id="ses_1",
-        user_id="local",
-        todo=lambda: "Scene 2",
-        limits=Limits(patience=Patience(todos=6)),
+        policy=Policy(limits=Limits(patience=Patience(todos=6))),
     )
     await loop.add_user("Go")
     outcome = await loop.run()

@@ -14,6 +14,7 @@ pytest.importorskip("google.genai", reason="the extra gemini is not installed")
 
 from koda_ray.agent.answer import LoopEvent
 from koda_ray.agent.loop import AgentLoop, Limits
+from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.base import ModelProvider, ModelSwitched
@@ -23,7 +24,7 @@ from koda_ray.llm.openai import OpenAIProvider
 from koda_ray.llm.registry import ProviderOf
 from koda_ray.llm.retry import RetryPolicy
 from koda_ray.model_names import Vendor
-from tests.agent.journals import Disk, MemoryJournal
+from tests.agent.journals import ME, Disk, MemoryJournal
 from tests.llm.gemini_server import GeminiWire
 from tests.llm.openai_server import OpenAIWire
 from tests.llm.server import ApiError, Call, MessagesWire, ModelServer, ScriptedModel, Think, Wire, call, reply, results
@@ -61,17 +62,13 @@ def loop_over(provider: ModelProvider, model: str, disk: Disk, seen: list[LoopEv
 
     tool = Tool(name="write", description="Write.", input_model=Written, effect="idempotent", run=write)
     return AgentLoop(
-        agent="orchestrator",
-        provider=provider,
-        model=model,
-        system=("You make animations.",),
+        ME,
+        access=ModelAccess(provider=provider, model=model),
+        prompt=Prompt(system=("You make animations.",), context=lambda: "<state>now</state>"),
         toolkit=Toolkit([tool]),
         journal=MemoryJournal(disk),
-        session_id="ses_1",
-        user_id="local",
-        context=lambda: "<state>now</state>",
-        limits=Limits(first_wait_s=0.001),
-        on_event=see,
+        policy=Policy(limits=Limits(first_wait_s=0.001)),
+        observers=Observers(on_event=see),
     )
 
 

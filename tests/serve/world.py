@@ -226,13 +226,7 @@ class ScriptedDirectory:
         async with self._lock:
             row = await self._activated(session_id)
             manifest, key = await checkpoint.save(
-                self.storage,
-                user_id=row.user_id,
-                project_id=row.project_id,
-                session_id=row.id,
-                files=files,
-                state=row.state,
-                event_seq=row.seq,
+                self.storage, checkpoint.CheckpointTree(files=files), state=row.state, event_seq=row.seq
             )
             record = CheckpointRecord(
                 id=manifest.id,

@@ -152,12 +152,7 @@ async def checkpoint(path: str, folder: str, session_id: str, stop_at: str) -> N
     files |= {f"src/new{index}.tsx": f"new {index}".encode() for index in range(20)}
     manifest, key = await checkpoint.save(
         storage,
-        user_id=mine.user_id,
-        project_id=mine.project_id,
-        session_id=mine.id,
-        files=files,
-        modes=modes,
-        folders=folders,
+        checkpoint.CheckpointTree(files=files, modes=modes, folders=folders),
         state=mine.state,
         event_seq=mine.seq,
         previous=previous,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from koda_ray.errors import InvalidPath, NotFound, StorageError
 from koda_ray.state import checkpoint
-from koda_ray.state.checkpoint import Manifest
+from koda_ray.state.checkpoint import CheckpointTree, Manifest
 from koda_ray.state.storage import Storage, blob_key, project_prefix, sha256
 from koda_ray.types import NodeState, now
 from tests.state.records import WORDS
@@ -45,9 +45,11 @@ class Counting(Storage):
 
 
 async def save(storage: Storage, files: dict[str, bytes], previous: Manifest | None = None, **more: object) -> Manifest:
-    arguments: dict[str, object] = {"user_id": "ann", "project_id": "prj", "session_id": "ses", "state": STATE}
-    arguments |= {"event_seq": 7, **more}
-    manifest, key = await checkpoint.save(storage, files=files, previous=previous, **arguments)  # type: ignore[arg-type]
+    owner = {name: more.pop(name) for name in ("user_id", "session_id") if name in more}
+    parts = {name: more.pop(name) for name in ("modes", "folders") if name in more}
+    tree = CheckpointTree(files=files, **parts)  # type: ignore[arg-type]
+    arguments: dict[str, object] = {"state": STATE.model_copy(update=owner), "event_seq": 7, **more}
+    manifest, key = await checkpoint.save(storage, tree, previous=previous, **arguments)  # type: ignore[arg-type]
     assert key == manifest.key
     assert key.startswith(project_prefix(manifest.user_id, "prj"))
     return manifest
@@ -152,7 +154,7 @@ async def test_another_users_blobs_are_not_taken_for_ones_own(disk_storage: Stor
 
 async def test_a_fork_in_another_session_has_a_manifest_of_its_own(disk_storage: Storage) -> None:
     first = await save(disk_storage, FILES)
-    fork = await save(disk_storage, FILES, first, session_id="ses2", state=STATE)
+    fork = await save(disk_storage, FILES, first, session_id="ses2")
     assert fork.key != first.key
     assert await checkpoint.read_files(disk_storage, fork) == FILES
 

@@ -127,12 +127,7 @@ async def test_a_kill_inside_a_checkpoint_leaves_the_one_before(
     files = {"src/App.tsx": b"app", "src/old.tsx": b"old"}
     first, key = await checkpoint.save(
         storage,
-        user_id="ann",
-        project_id=mine.project_id,
-        session_id=mine.id,
-        files=files,
-        modes={"src/App.tsx": 0o755},
-        folders=["public/old"],
+        checkpoint.CheckpointTree(files=files, modes={"src/App.tsx": 0o755}, folders=["public/old"]),
         state=mine.state,
         event_seq=1,
     )
@@ -158,10 +153,7 @@ async def test_a_kill_inside_a_checkpoint_leaves_the_one_before(
         # and whoever takes over saves on top of what the killed one left
         second, _ = await checkpoint.save(
             storage,
-            user_id="ann",
-            project_id=mine.project_id,
-            session_id=mine.id,
-            files={f"src/new{index}.tsx": f"new {index}".encode() for index in range(20)},
+            checkpoint.CheckpointTree(files={f"src/new{n}.tsx": f"new {n}".encode() for n in range(20)}),
             state=mine.state,
             event_seq=2,
             previous=first,

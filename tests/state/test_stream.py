@@ -14,7 +14,7 @@ from koda_ray.events import Envelope, NewEvent
 from koda_ray.state import schema
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Batch, SessionRecord
-from koda_ray.state.stream import PAGE, follow
+from koda_ray.state.stream import PAGE, Pace, follow
 from koda_ray.types import now
 from tests.state.child import start
 from tests.state.records import active_session, say
@@ -69,7 +69,10 @@ async def test_another_processs_events_arrive(store: SqlStore, mine: SessionReco
 
 
 async def test_a_commit_here_wakes_at_once(store: SqlStore, mine: SessionRecord) -> None:
-    async with asyncio.timeout(60), aclosing(follow(store, mine.id, 1, poll_min_s=20, poll_max_s=20)) as events:
+    async with (
+        asyncio.timeout(60),
+        aclosing(follow(store, mine.id, 1, pace=Pace(poll_min_s=20, poll_max_s=20))) as events,
+    ):
         for count in range(20):
             waiting = asyncio.ensure_future(anext(events))
             await asyncio.sleep(0)
@@ -93,9 +96,8 @@ async def test_it_ends_when_cancelled_and_leaves_nothing(store: SqlStore, mine: 
 
 async def test_it_ends_on_its_conditions(store: SqlStore, mine: SessionRecord) -> None:
     async with asyncio.timeout(60):
-        assert [event.seq async for event in follow(store, mine.id, timeout_s=0.1) if isinstance(event, Envelope)] == [
-            1
-        ]
+        events = follow(store, mine.id, pace=Pace(timeout_s=0.1))
+        assert [event.seq async for event in events if isinstance(event, Envelope)] == [1]
         assert [event async for event in follow(store, mine.id, 1, done=lambda: True)] == []
     over = False
 
@@ -113,7 +115,7 @@ async def test_it_ends_on_its_conditions(store: SqlStore, mine: SessionRecord) -
 
 async def test_heartbeats_come_between_events(store: SqlStore, mine: SessionRecord) -> None:
     kinds: list[str] = []
-    async with asyncio.timeout(60), aclosing(follow(store, mine.id, 1, heartbeat_s=0.02)) as events:
+    async with asyncio.timeout(60), aclosing(follow(store, mine.id, 1, pace=Pace(heartbeat_s=0.02))) as events:
         async for event in events:
             kinds.append("event" if isinstance(event, Envelope) else "beat")
             if kinds == ["beat", "beat"]:
@@ -135,7 +137,7 @@ async def test_it_looks_seldom_when_nothing_happens(store: SqlStore, mine: Sessi
     store.events = counted  # type: ignore[method-assign]
     began = time.monotonic()
     async with asyncio.timeout(60):
-        assert [event async for event in follow(store, mine.id, 1, timeout_s=0.6)] == []
+        assert [event async for event in follow(store, mine.id, 1, pace=Pace(timeout_s=0.6))] == []
     assert looks <= 6 + (time.monotonic() - began) / 0.25, "as often as it takes, and no more"
 
 
@@ -207,7 +209,7 @@ async def test_a_log_that_ends_before_the_readers_number_is_another_one(store: S
 async def test_a_reader_too_far_behind_gets_everything_but_progress(store: SqlStore, mine: SessionRecord) -> None:
     behind, lasting, left_out = PAGE * 2, [*range(1, PAGE + 2)], 0
     got: list[Envelope] = []
-    async with asyncio.timeout(60), aclosing(follow(store, mine.id, until=is_last, behind=behind)) as events:
+    async with asyncio.timeout(60), aclosing(follow(store, mine.id, until=is_last, pace=Pace(behind=behind))) as events:
         await store.commit(mine.id, 1, Batch(events=[CHUNK] * PAGE))  # before it began: replayed in full
         for _ in range(PAGE + 1):
             event = await anext(events)
@@ -230,7 +232,7 @@ async def test_a_reader_too_far_behind_gets_everything_but_progress(store: SqlSt
 
 
 async def test_a_slow_reader_of_what_must_not_be_lost_gets_all_of_it(store: SqlStore, mine: SessionRecord) -> None:
-    async with asyncio.timeout(60), aclosing(follow(store, mine.id, until=is_last, behind=PAGE)) as events:
+    async with asyncio.timeout(60), aclosing(follow(store, mine.id, until=is_last, pace=Pace(behind=PAGE))) as events:
         assert (await anext(events)) is not None
         await store.commit(mine.id, 1, Batch(events=[*[say("x")] * PAGE * 3, say("last")]))
         assert [event.seq async for event in events if isinstance(event, Envelope)] == [*range(2, PAGE * 3 + 3)]
@@ -264,7 +266,10 @@ async def test_what_is_on_other_channels_moves_the_number_on(store: SqlStore, mi
     reached: list[int] = []
     chatting = asyncio.create_task(chatter())
     try:
-        async with asyncio.timeout(60), aclosing(follow(store, mine.id, 1, channels="control", heartbeat_s=0.05)) as it:
+        async with (
+            asyncio.timeout(60),
+            aclosing(follow(store, mine.id, 1, channels="control", pace=Pace(heartbeat_s=0.05))) as it,
+        ):
             async for number in it:
                 assert isinstance(number, int)
                 reached.append(number)

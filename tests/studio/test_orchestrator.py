@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from koda_ray.agent.loop import AgentLoop, Limits
+from koda_ray.agent.spec import ModelAccess, Policy, Prompt
 from koda_ray.agent.toolkit import ToolCall, Toolkit, ToolOutcome
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.base import Message
@@ -16,7 +17,7 @@ from koda_ray.tools.workbench import Workbench
 from koda_ray.tools.written import told
 from koda_ray.types import NodeState
 from tests.actors.script import plan_of
-from tests.agent.journals import Disk, MemoryJournal
+from tests.agent.journals import ME, Disk, MemoryJournal
 from tests.agent.long_session import cached_share
 from tests.llm.server import Call, ModelServer, ScriptedModel, reply
 
@@ -67,17 +68,16 @@ async def test_a_session_of_many_changes_reads_nine_tenths_of_its_prompts_from_t
     with ModelServer(ScriptedModel(model)) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
         loop = AgentLoop(
-            agent="orchestrator",
-            provider=provider,
-            model="claude-sonnet-5-5",
-            system=instructions("orchestrator"),
+            ME,
+            access=ModelAccess(provider=provider, model="claude-sonnet-5-5"),
+            prompt=Prompt(
+                system=instructions("orchestrator"),
+                context=lambda: state_block(state_after(changes)),
+                briefing=lambda: session_block(state_after(changes), []),
+            ),
             toolkit=Toolkit(replace(tool, run=run) for tool in orchestrator_tools(cast("Workbench", None))),
             journal=MemoryJournal(Disk()),
-            session_id="ses_1",
-            user_id="local",
-            context=lambda: state_block(state_after(changes)),
-            briefing=lambda: session_block(state_after(changes), []),
-            limits=Limits(turns=500),
+            policy=Policy(limits=Limits(turns=500)),
         )
         for change in range(TURNS):
             changes = change + 1
