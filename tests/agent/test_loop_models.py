@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from koda_ray.agent.answer import ModelRetry
+from koda_ray.agent.stuck import EMPTY
+from koda_ray.errors import (
+    ModelAuth,
+    ModelOverloaded,
+    ModelRefused,
+    ModelStreamBroken,
+)
+from tests.agent.desk import Desk
+from tests.agent.scripted import Break, calls, says
+
+CUT = ModelStreamBroken("cut")
+
+
+async def test_a_broken_stream_is_asked_again_and_nothing_half_is_kept() -> None:
+    desk = Desk([Break(CUT, says("Hal")), [says("Whole.")]])
+    await desk.loop.add_user("Go")
+    assert (await desk.loop.run()).text == "Whole."
+    assert [message.role for message in desk.disk.history()] == ["user", "assistant"]
+    assert desk.types() == ["model_retry", "usage"]
+    assert isinstance(desk.seen[1], ModelRetry) and desk.seen[1].code == "MODEL_STREAM_BROKEN"
+    assert desk.provider.requests[0] == desk.provider.requests[1]
+
+
+async def test_a_stream_that_always_breaks_ends_in_the_error_and_can_go_on_later() -> None:
+    desk = Desk([Break(CUT, calls("echo", {"path": "a"}))] * 3 + [[says("Back.")]], model_attempts=3)
+    await desk.loop.add_user("Go")
+    with pytest.raises(ModelStreamBroken):
+        await desk.loop.run()
+    assert not desk.disk.calls
+    assert (await desk.loop.run()).text == "Back."
+
+
+async def test_an_overload_in_the_middle_is_asked_again_one_at_the_start_is_not() -> None:
+    overloaded = ModelOverloaded("busy")
+    desk = Desk([Break(overloaded, says("Hal")), [says("Whole.")]])
+    await desk.loop.add_user("Go")
+    assert (await desk.loop.run()).text == "Whole."
+    desk = Desk([Break(overloaded)])
+    await desk.loop.add_user("Go")
+    with pytest.raises(ModelOverloaded):
+        await desk.loop.run()
+    assert len(desk.provider.requests) == 1
+
+
+async def test_a_wrong_key_is_not_tried_again() -> None:
+    desk = Desk([Break(ModelAuth("no"))])
+    await desk.loop.add_user("Go")
+    with pytest.raises(ModelAuth):
+        await desk.loop.run()
+    assert len(desk.provider.requests) == 1
+
+
+async def test_a_refusal_is_an_error_and_stays_out_of_the_history() -> None:
+    desk = Desk([[says("I can't help with that.")]])
+    desk.provider._stop = "refusal"  # type: ignore[attr-defined]
+    await desk.loop.add_user("Go")
+    with pytest.raises(ModelRefused, match="can't help"):
+        await desk.loop.run()
+    assert [message.role for message in desk.disk.history()] == ["user"]
+    assert desk.types() == ["usage"]
+
+
+async def test_an_answer_cut_at_the_token_limit_is_continued_a_few_times() -> None:
+    desk = Desk([[says("word " * 5)]] * 3, model_attempts=3)
+    desk.provider._stop = "max_tokens"  # type: ignore[attr-defined]
+    await desk.loop.add_user("Go")
+    assert (await desk.loop.run()).kind == "limit"
+    assert len(desk.provider.requests) == 3
+    assert "cut off" in desk.provider.requests[1]["messages"][-1]["content"][-1]["text"]
+
+
+async def test_an_empty_answer_is_asked_about_and_the_history_stays_valid() -> None:
+    desk = Desk([[says(" ")], [says("Here.")]])
+    await desk.loop.add_user("Go")
+    assert (await desk.loop.run()).text == "Here."
+    (message,) = desk.provider.requests[1]["messages"]
+    assert [block["text"] for block in message["content"]] == ["Go", EMPTY]
