@@ -12,7 +12,7 @@ from koda_ray.state.storage import Storage
 from tests import services
 from tests.disks import small
 
-pytest.register_assert_rewrite("tests.state.store_conformance", "tests.state.history_conformance")
+pytest.register_assert_rewrite("tests.state.conformance")
 
 BUCKET = "koda-test"
 

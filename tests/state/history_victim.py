@@ -22,7 +22,7 @@ from koda_ray.state.json_store import JSONStore
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Store
 from koda_ray.types import now
-from tests.state.history_conformance import back, forked
+from tests.state.conformance.history import back, forked
 from tests.state.records import SOON
 
 

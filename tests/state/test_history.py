@@ -19,7 +19,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Batch, SessionRecord, Store
 from koda_ray.types import new_id
 from tests.state import records
-from tests.state.history_conformance import back, forked
+from tests.state.conformance.history import back, forked
 from tests.state.records import SOON, active_session, say
 
 _MEMORY = Path("/dev/shm")

@@ -19,7 +19,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Batch, Store
 from tests.state import records
 from tests.state.child import REPOSITORY
-from tests.state.history_conformance import back, forked, saved, told
+from tests.state.conformance.history import back, forked, saved, told
 from tests.state.records import SOON, active_session
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -13,11 +12,10 @@ from koda_ray.state.past import UNDO, Change, ForkedSession, Past
 from koda_ray.state.store import Batch, CheckpointRecord, CommandRecord, MessageRecord, SessionRecord, Store
 from koda_ray.types import NodeState, new_id
 from tests.state import records
+from tests.state.conformance.connecting import Connect
 from tests.state.records import active_session, say
 
 __all__ = ["HistoryConformance", "back", "forked", "told"]
-
-Connect = Callable[[], Awaitable[Store]]
 
 
 def back(past: Past, command: CommandRecord | None = None) -> Change:

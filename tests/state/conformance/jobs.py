@@ -1,0 +1,137 @@
+"""What every Store must do with render jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from koda_ray.errors import Conflict, Fenced, NotFound
+from koda_ray.events import NewEvent
+from koda_ray.state.store import Batch, Store
+from koda_ray.types import new_id, now
+from tests.state import records
+from tests.state.records import SOON, active_session, say
+
+__all__ = ["JobConformance"]
+
+
+class JobConformance:
+    async def test_a_job_is_made_once(self, store: Store) -> None:
+        job = records.job()
+        assert await store.create_job(job) == job
+        again = dataclasses.replace(job, spec={"fps": 1})
+        assert await store.create_job(again) == job == await store.get_job(job.id, user_id="ann")
+        for call in (store.get_job(job.id, user_id="bob"), store.get_job(new_id("job"))):
+            with pytest.raises(NotFound):
+                await call
+        with pytest.raises(NotFound):
+            await store.create_job(dataclasses.replace(job, user_id="bob", project_id="prj-bob"))
+        later = await store.create_job(records.job())
+        assert await store.list_jobs(user_id="ann") == [later, job]
+        assert await store.list_jobs(user_id="bob") == []
+
+    async def test_jobs_are_made_together_or_not_at_all(self, store: Store) -> None:
+        jobs = [dataclasses.replace(records.job(), spec={"row": row}) for row in range(3)]
+        assert await store.create_jobs(jobs[:2]) == jobs[:2]
+        claimed = await store.claim_job(jobs[0].id, lease_until=now() + SOON)
+        planned = dataclasses.replace(claimed, spec={**claimed.spec, "planned": True})
+        await store.update_job(planned)
+        assert await store.create_jobs(jobs) == [planned, *jobs[1:]]  # what was added to a row since is no difference
+        assert await store.create_jobs([]) == []
+        fresh = records.job()
+        with pytest.raises(Conflict, match=jobs[1].id):
+            await store.create_jobs([fresh, dataclasses.replace(jobs[1], spec={"row": 9})])
+        with pytest.raises(NotFound):
+            await store.create_jobs([fresh, dataclasses.replace(jobs[2], user_id="bob", project_id="prj-bob")])
+        with pytest.raises(NotFound):
+            await store.get_job(fresh.id)
+
+    async def test_renders_come_a_page_at_a_time_and_go_with_everything(self, store: Store) -> None:
+        mine = await active_session(store)
+        await store.commit(mine.id, mine.epoch, Batch(jobs=[records.job(of=mine)]))
+        at = now()
+        made = [
+            await store.create_job(dataclasses.replace(records.job(), kind="render", id=f"job_{name}", created_at=at))
+            for name in ("a_1", "axb", "a_2")  # made at one moment
+        ]
+        await store.create_job(dataclasses.replace(records.job("bob"), kind="render"))
+        await store.cancel_job("job_axb", user_id="ann")
+        assert [row.id for row in await store.list_renders("ann", limit=2)] == ["job_axb", "job_a_2"]
+        assert [row.id for row in await store.list_renders("ann", before=(at, "job_a_2"))] == ["job_a_1"]
+        assert [row.id for row in await store.list_renders("ann", statuses=["cancelled"])] == ["job_axb"]
+        assert [row.id for row in await store.list_renders("ann", id_prefix="job_a_")] == ["job_a_2", "job_a_1"]
+        job = await store.claim_job("job_a_1", lease_until=now() + SOON)
+        await store.update_job(job, chunks=[records.chunk(job, 0)], events=[say("x")])
+        await store.delete_job(job.id, user_id="bob")
+        assert await store.get_job(job.id) == job
+        for _ in range(2):
+            await store.delete_job(job.id, user_id="ann")
+        assert await store.chunks(job.id) == [] and await store.events(job.id) == []
+        with pytest.raises(NotFound):
+            await store.update_job(job)
+        assert [row.id for row in await store.list_renders("ann")] == [made[1].id, made[2].id]
+
+    @pytest.mark.quick
+    async def test_a_job_is_worked_on_by_one(self, store: Store) -> None:
+        job = await store.create_job(records.job())
+        first = await store.claim_job(job.id, lease_until=now() + SOON)
+        assert (first.epoch, first.status) == (1, "running")
+        moved = dataclasses.replace(first, progress={"percent": 50}, lease_until=now() + SOON * 2)
+        chunks = [records.chunk(job, unit) for unit in (1, 0)]
+        await store.update_job(moved, chunks=chunks)
+        assert await store.get_job(job.id) == moved
+        second = await store.claim_job(job.id, lease_until=now() + SOON)
+        with pytest.raises(Fenced, match="epoch 2"):
+            await store.update_job(moved, chunks=[records.chunk(job, 7)])
+        with pytest.raises(Fenced):
+            await store.append_job_events(job.id, 1, [say("late")])
+        assert await store.chunks(job.id) == chunks[::-1]
+        again = dataclasses.replace(chunks[0], attempts=2)
+        done = dataclasses.replace(second, status="succeeded", result={"key": "v"}, lease_until=None)
+        await store.update_job(done, chunks=[again])
+        assert await store.get_job(job.id) == done
+        assert await store.chunks(job.id) == [chunks[1], again]
+        with pytest.raises(Conflict, match="succeeded"):
+            await store.claim_job(job.id, lease_until=now() + SOON)
+        for call in (
+            store.claim_job("job_none", lease_until=now()),
+            store.update_job(dataclasses.replace(done, id="job_none")),
+        ):
+            with pytest.raises(NotFound):
+                await call
+
+    async def test_a_job_has_a_stream_of_its_own(self, store: Store) -> None:
+        job = await store.create_job(records.job())
+        await store.claim_job(job.id, lease_until=now() + SOON)
+        event = NewEvent(type="render_progress", data={"percent": 1})
+        made = await asyncio.gather(*(store.append_job_events(job.id, 1, [event, event]) for _ in range(5)))
+        assert sorted(item.seq for events in made for item in events) == list(range(1, 11))
+        assert [item.seq for item in await store.events(job.id)] == list(range(1, 11))
+
+    async def test_cancelling_fences_the_worker(self, store: Store) -> None:
+        job = await store.create_job(records.job())
+        mine = await store.claim_job(job.id, lease_until=now() + SOON)
+        with pytest.raises(NotFound):
+            await store.cancel_job(job.id, user_id="bob")
+        cancelled = await store.cancel_job(job.id, user_id="ann")
+        assert (cancelled.status, cancelled.lease_until) == ("cancelled", None)
+        with pytest.raises(Fenced):
+            await store.update_job(mine)
+        assert await store.cancel_job(job.id, user_id="ann") == cancelled
+        with pytest.raises(Conflict):
+            await store.claim_job(job.id, lease_until=now())
+
+    async def test_a_sessions_commit_does_not_undo_a_claimed_job(self, store: Store) -> None:
+        mine = await active_session(store)
+        job = records.job(of=mine)
+        await store.commit(mine.id, 1, Batch(jobs=[job]))
+        await store.commit(mine.id, 1, Batch(jobs=[dataclasses.replace(job, progress={"n": 1})]))
+        assert (await store.get_job(job.id)).progress == {"n": 1}
+        claimed = await store.claim_job(job.id, lease_until=now() + SOON)
+        await store.commit(mine.id, 1, Batch(jobs=[job]))
+        assert await store.get_job(job.id) == claimed
+        with pytest.raises(Fenced):
+            await store.commit(mine.id, 1, Batch(jobs=[dataclasses.replace(job, status="failed")], events=[say("x")]))
+        assert len(await store.events(mine.id)) == 1

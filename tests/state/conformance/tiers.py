@@ -1,0 +1,194 @@
+"""What every Store must answer about what it holds and how it is, and do about locks and closing."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+
+import pytest
+
+from koda_ray.errors import Fenced, Unavailable
+from koda_ray.state.locks import locked
+from koda_ray.state.store import Batch, Store
+from koda_ray.state.tiers import SessionStats, TimeWindow
+from koda_ray.types import new_id, now
+from tests.state import records
+from tests.state.conformance.connecting import Connect
+from tests.state.records import SOON, active_session, say
+
+__all__ = ["TierConformance"]
+
+
+class TierConformance:
+    async def test_sessions_are_found_by_when_they_were_used(self, store: Store) -> None:
+        made = [await active_session(store) for _ in range(4)]
+        await active_session(store, "bob")
+        await store.commit(made[0].id, 1, Batch(touch=True))
+        await store.release(made[1].id, 1)
+        await store.close_session(made[2].id, user_id="ann")
+        expected = [made[0].id, made[3].id, made[1].id]
+        assert [row.id for row in await store.query_sessions("ann")] == expected
+        assert [row.id for row in await store.query_sessions("ann", window=TimeWindow(limit=2))] == expected[:2]
+        assert [row.id for row in await store.query_sessions("ann", statuses=["suspended"])] == [made[1].id]
+        since = (await store.get_session(made[3].id)).last_activity
+        assert [row.id for row in await store.query_sessions("ann", window=TimeWindow(since=since))] == expected[:2]
+        assert [row.id for row in await store.query_sessions("ann", window=TimeWindow(until=since))] == [made[1].id]
+        assert await store.query_sessions("nobody") == []
+
+    async def test_messages_and_calls_are_found_by_what_they_are(self, store: Store) -> None:
+        mine, other, foreign = [await active_session(store, user) for user in ("ann", "ann", "bob")]
+        messages = [records.message(mine, 0), records.message(mine, 1, "codegen"), records.message(mine, 2, "critic")]
+        messages[2] = dataclasses.replace(messages[2], role="assistant")
+        calls = [records.tool_call(mine), records.tool_call(mine), records.tool_call(other), records.tool_call(foreign)]
+        calls[1] = dataclasses.replace(calls[1], name="render", status="failed")
+        for session in (mine, other, foreign):
+            batch = Batch(tool_calls=[call for call in calls if call.session_id == session.id])
+            batch.messages = [message for message in messages if message.session_id == session.id]
+            await store.commit(session.id, 1, batch)
+        newest = messages[::-1]
+        assert await store.query_messages(mine.id) == newest
+        assert await store.query_messages(mine.id, agents=["codegen", "critic"]) == newest[:2]
+        assert await store.query_messages(mine.id, role="user") == newest[1:]
+        at = messages[1].created_at
+        assert await store.query_messages(mine.id, window=TimeWindow(since=at)) == newest[:2]
+        assert await store.query_messages(mine.id, window=TimeWindow(until=at)) == newest[2:]
+        assert await store.query_messages(mine.id, window=TimeWindow(limit=1)) == newest[:1]
+        assert await store.query_tool_calls("ann") == calls[2::-1]
+        assert await store.query_tool_calls("ann", session_id=mine.id) == calls[1::-1]
+        assert await store.query_tool_calls("ann", session_id=foreign.id) == []
+        assert await store.query_tool_calls("ann", names=["render"]) == [calls[1]]
+        assert await store.query_tool_calls("ann", statuses=["started"]) == [calls[2], calls[0]]
+
+    async def test_a_session_is_counted(self, store: Store) -> None:
+        mine = await active_session(store)
+        done = dataclasses.replace(records.approval(mine), status="approved")
+        batch = Batch(
+            events=[say("a"), say("b")],
+            messages=[records.message(mine, 0), records.message(mine, 1), records.message(mine, 2, "codegen")],
+            tool_calls=[records.tool_call(mine), dataclasses.replace(records.tool_call(mine), status="succeeded")],
+            approvals=[records.approval(mine), done],
+            checkpoint=records.checkpoint(mine, 1),
+        )
+        await store.commit(mine.id, 1, batch)
+        assert await store.session_stats(mine.id) == SessionStats(
+            messages={"orchestrator": 2, "codegen": 1},
+            tool_calls={"started": 1, "succeeded": 1},
+            pending_approvals=1,
+            checkpoints=1,
+            events=3,
+        )
+        assert await store.session_stats(new_id("ses")) == SessionStats()
+
+    async def test_health_and_figures(self, store: Store) -> None:
+        before = await store.metrics()
+        mine = await active_session(store)
+        with pytest.raises(Fenced):
+            await store.commit(mine.id, 9, Batch(events=[say("x")]))
+        await store.get_session(mine.id)
+        health = await store.health()
+        assert health.ok and not health.detail and health.schema and health.latency_ms > 0
+        after = await store.metrics()
+        assert after.backend == health.backend
+        assert (after.rows["sessions"], after.rows["events"], after.rows["users"]) == (1, 1, 1)
+        assert after.writes - before.writes >= 3 and after.reads > before.reads
+        assert after.failures == 0 and after.slowest_write_ms >= after.write_ms > 0
+        assert after.size_bytes is not None and after.size_bytes > 1000
+        assert after.rows.keys() == before.rows.keys() >= {"messages", "jobs", "locks"}
+
+    async def test_a_closed_store_says_that_it_is_not_well(self, store: Store) -> None:
+        assert (await store.health()).ok
+        await store.close()
+        health = await store.health()
+        assert not health.ok and "not open" in health.detail
+
+    # --- locks
+
+    async def test_a_lock_is_held_by_one(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        taken = await asyncio.gather(
+            *(stores[i % 2].take_lock("sweep", holder=f"h{i}", lease_until=now() + SOON) for i in range(8))
+        )
+        (lock,) = [each for each in taken if each is not None]
+        assert (lock.name, lock.epoch) == ("sweep", 1)
+        assert await stores[0].take_lock("other", holder="x", lease_until=now() + SOON) is not None
+        kept = await stores[1].renew_lock(lock, lease_until=lock.lease_until + SOON)
+        assert kept == dataclasses.replace(lock, lease_until=lock.lease_until + SOON)
+        assert await stores[0].take_lock("sweep", holder="y", lease_until=now() + SOON) is None
+        await stores[1].release_lock(lock)
+        again = await stores[0].take_lock("sweep", holder="y", lease_until=now() + SOON)
+        assert again is not None and (again.holder, again.epoch) == ("y", 2)
+
+    async def test_a_lock_whose_lease_ran_out_is_taken_and_its_holder_told(self, store: Store) -> None:
+        late = await store.take_lock("sweep", holder="late", lease_until=now())
+        assert late is not None
+        new = await store.take_lock("sweep", holder="new", lease_until=now() + SOON)
+        assert new is not None and new.epoch == 2
+        with pytest.raises(Fenced, match="late"):
+            await store.renew_lock(late, lease_until=now() + SOON)
+        await store.release_lock(late)
+        assert await store.take_lock("sweep", holder="third", lease_until=now() + SOON) is None
+        await store.release_lock(new)
+        with pytest.raises(Fenced):
+            await store.renew_lock(new, lease_until=now() + SOON)
+
+    @pytest.mark.full
+    async def test_who_waits_for_a_lock_gets_it(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        inside = most = 0
+
+        async def work(turn: int) -> int:
+            nonlocal inside, most
+            async with locked(stores[turn % 2], "build", holder=f"worker-{turn}", lease_s=60) as held:
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0.002)
+                held.check()
+                inside -= 1
+                return held.record.epoch
+
+        assert sorted(await asyncio.gather(*map(work, range(12)))) == list(range(1, 13))
+        assert most == 1
+
+    async def test_a_held_lock_is_renewed_until_it_is_lost(self, store: Store) -> None:
+        async with locked(store, "build", holder="one", lease_s=3) as held:
+            first = held.record.lease_until
+            async with asyncio.timeout(60):
+                while held.record.lease_until == first:
+                    await asyncio.sleep(0.01)
+            with pytest.raises(Unavailable, match="'build' was not free for 0 s"):
+                async with locked(store, "build", holder="two", timeout_s=0):
+                    pass
+            await store.release_lock(held.record)  # as if another had taken it
+            assert await store.take_lock("build", holder="two", lease_until=now() + SOON) is not None
+            async with asyncio.timeout(60):
+                await held.lost.wait()
+            with pytest.raises(Fenced, match="'one' no longer"):
+                held.check()
+        assert await store.take_lock("build", holder="three", lease_until=now() + SOON) is None
+
+    async def test_what_was_committed_is_there_for_the_next(self, connect: Connect) -> None:
+        first = await connect()
+        mine = await active_session(first)
+        await first.commit(mine.id, 1, Batch(events=[say("x")]))
+        await first.close()
+        await first.close()
+        second = await connect()
+        assert (await second.get_session(mine.id)).seq == 2
+        await second.close()
+        await first.open()
+        assert (await first.get_session(mine.id)).seq == 2
+        await first.open()
+
+    async def test_what_a_reader_does_with_what_it_read_changes_nothing(self, store: Store) -> None:
+        mine = await active_session(store)
+        event = say("x", deep={"a": [1]})
+        message = records.message(mine, 0)
+        whole = copy.deepcopy(message)
+        (made,) = await store.commit(mine.id, 1, Batch(events=[event], messages=[message]))
+        for data in (event.data, made.data, (await store.events(mine.id, after=1))[0].data):
+            data["deep"]["a"].append(2)  # type: ignore[index, union-attr, call-overload]
+        for read in (message, (await store.messages(mine.id))[0]):
+            read.content.clear()
+        assert (await store.events(mine.id, after=1))[0].data["deep"] == {"a": [1]}
+        assert await store.messages(mine.id) == [whole]
