@@ -79,6 +79,7 @@ _X86_64 = {
     "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250, "unshare": 272, "perf_event_open": 298,
     "fanotify_init": 300, "name_to_handle_at": 303, "open_by_handle_at": 304, "setns": 308, "process_vm_readv": 310,
     "process_vm_writev": 311, "kcmp": 312, "finit_module": 313, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323,
+    "sched_setaffinity": 203,
 }  # fmt: skip
 _AARCH64 = {
     "lookup_dcookie": 18, "umount2": 39, "mount": 40, "pivot_root": 41, "chroot": 51, "vhangup": 58, "quotactl": 60,
@@ -88,11 +89,13 @@ _AARCH64 = {
     "swapoff": 225, "perf_event_open": 241, "fanotify_init": 262, "name_to_handle_at": 264, "open_by_handle_at": 265,
     "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "bpf": 280,
     "userfaultfd": 282, "kexec_file_load": 294,
+    "sched_setaffinity": 122,
 }  # fmt: skip
 _CLONE3 = 435
 _NESTING = frozenset({"unshare", "chroot"})
 _QUIET = frozenset({  # what ordinary programs try, and do without
     "io_uring_setup", "io_uring_enter", "io_uring_register", "personality", "kcmp", "name_to_handle_at", "adjtimex",
+    "sched_setaffinity",
 })  # fmt: skip
 
 

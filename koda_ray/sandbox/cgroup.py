@@ -21,6 +21,7 @@ __all__ = [
     "CgroupRoot",
     "enter_files",
     "find",
+    "holds_processors",
     "kill_all",
     "make",
     "oom_kills",
@@ -143,6 +144,11 @@ def usage_bytes(groups: tuple[Path, ...]) -> int | None:
             with suppress(OSError):
                 return int((group / file).read_text())
     return None
+
+
+def holds_processors(groups: tuple[Path, ...]) -> bool:
+    """Whether the groups bound how much processor time is used."""
+    return any((group / file).exists() for group in groups for file in ("cpu.max", "cpu.cfs_quota_us"))
 
 
 def kill_all(groups: tuple[Path, ...]) -> bool:

@@ -62,6 +62,7 @@ _LAUNCH = (
     'echo "$1" 2>/dev/null >/proc/$$/oom_score_adj; shift; '
     'while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done; shift; exec "$@"'
 )
+_JOINING = 'exec {namespace}<"$1" || exit 125; shift; exec "$@"'
 _ENDED_FIRST, _ENDED_LAST = "700", "0"
 _PERL = "/usr/bin/perl"
 # stays as the namespace's first process, reaps what is orphaned in it, and ends as the command does. What it would say
@@ -139,6 +140,7 @@ class Jail:
         egress: str | None = None,
         pass_fds: Sequence[int] = (),
         telling: bool = False,
+        users: str | None = None,
     ) -> list[str]:
         """Build the whole ``bwrap`` command line around a command.
 
@@ -152,13 +154,18 @@ class Jail:
             egress: The egress proxy's socket, for a command that may use the way out.
             pass_fds: Further descriptors that the command is given.
             telling: Whether its input is where the number of daemons is written that it leaves; its own is empty then.
+            users: The user namespace that it is to be in; one of its own when None. Only without a user to drop to.
         """
         size = str(self.limits.scratch_bytes)
-        line = ["bwrap", "--as-pid-1", "--die-with-parent", "--new-session", "--info-fd", str(info_fd)]
+        # the shells in between take descriptors of one digit
+        spare, told, namespace, *_ = (fd for fd in range(3, 10) if fd not in (info_fd, seccomp_fd, door_fd, *pass_fds))
+        line = [] if users is None else ["/bin/sh", "-c", _JOINING.format(namespace=namespace), "koda-join", users]
+        line += ["bwrap", "--as-pid-1", "--die-with-parent", "--new-session", "--info-fd", str(info_fd)]
         line += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
         line += ["--hostname", "koda", "--cap-drop", "ALL"]
         if self.user is None:
-            line += ["--unshare-user", "--uid", str(_INSIDE_USER), "--gid", str(_INSIDE_USER)]
+            line += ["--unshare-user"] if users is None else ["--userns", str(namespace)]
+            line += ["--uid", str(_INSIDE_USER), "--gid", str(_INSIDE_USER)]
         else:
             line += [word for cap in ("SETUID", "SETGID", "SETPCAP") for word in ("--cap-add", f"CAP_{cap}")]
         # parents that bubblewrap makes by itself are closed to everyone but root
@@ -188,8 +195,9 @@ class Jail:
             line += ["--seccomp", str(seccomp_fd)]
         # bubblewrap waits for the first process that it is given, and reaps it. It does not wait for one of its own, so
         # each command would leave a zombie, a process of this sandbox until whoever adopts it looks
-        spare, told, *_ = (fd for fd in range(3, 10) if fd not in (info_fd, seccomp_fd, door_fd, *pass_fds))
         first = (_TELLING if telling else _FIRST).format(spare=spare, told=told)
+        if users is not None:
+            first = f"exec {namespace}<&-; {first}"
         line += ["--", "/bin/sh", "-c", first, "koda-first"]
         if self.user is not None:
             user = str(self.user)
@@ -290,7 +298,13 @@ def system_binds() -> tuple[str, ...]:
 
 
 def launcher(
-    command: Sequence[str], *, groups: Sequence[Path], limits: ResourceLimits, hard_disk: bool, ended_last: bool = False
+    command: Sequence[str],
+    *,
+    groups: Sequence[Path],
+    limits: ResourceLimits,
+    hard_disk: bool,
+    ended_last: bool = False,
+    processors: Sequence[int] = (),
 ) -> list[str]:
     """Wrap a command line so that it first joins its control groups and takes its resource limits.
 
@@ -301,11 +315,14 @@ def launcher(
         groups: The files by which the control groups are entered.
         limits: The resource limits.
         hard_disk: Whether the disk has a size of its own.
+        processors: Those that it may use; any when empty.
         ended_last: Whether the kernel, where memory is short, ends what else is in those groups before it.
     """
     rlimits = ["prlimit", "--core=0", f"--nofile={limits.open_files}"]
     if not hard_disk:
         rlimits.append(f"--fsize={limits.disk_bytes}")
+    if processors:
+        rlimits = ["taskset", "--cpu-list", ",".join(map(str, processors)), *rlimits]
     words = [_ENDED_LAST if ended_last else _ENDED_FIRST, *map(str, groups), "--", *rlimits, "--", *command]
     return ["/bin/sh", "-c", _LAUNCH, "koda-launch", *words]
 

@@ -1,8 +1,10 @@
 """What one sandbox may use, and how firmly this machine can hold it to that.
 
 A limit is *hard* when the kernel enforces it, *soft* when a watchdog looks every quarter of a second and ends the
-sandbox's processes. Hard memory, process and CPU limits need a cgroup that this user may write to; a hard disk limit
-needs the right to mount (a tmpfs of fixed size). ``limit_report`` says which is which, for ``koda doctor``.
+sandbox's processes. A hard memory limit needs a cgroup that this user may write to, a hard disk limit the right to
+mount (a tmpfs of fixed size). Without a cgroup processes are counted by user (root's sandboxes have one each) or by
+user namespace, and a sandbox is kept on as many processors as its limit. ``limit_report`` says which is which, for
+``koda doctor``.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from koda_ray.sandbox import cgroup
 from koda_ray.sandbox.disk import can_mount
+from koda_ray.sandbox.processors import are_firm, processors_of
 
 if TYPE_CHECKING:
     from koda_ray.config import Settings
@@ -111,16 +114,10 @@ def limit_report(limits: ResourceLimits, *, root: Path) -> tuple[LimitLine, ...]
                 kind="hard",
                 how="RLIMIT_NPROC of the sandbox's own user"
                 if os.geteuid() == 0
-                else "RLIMIT_NPROC in each command's user namespace",
+                else "RLIMIT_NPROC in the sandbox's user namespace, one for each program that uses it",
             ),
         ),
-        line(
-            "cpu",
-            f"{limits.cpus:g} processors",
-            LimitLine(
-                name="cpu", value="shared", kind="none", how="no writable cgroup; commands only have time limits"
-            ),
-        ),
+        line("cpu", f"{limits.cpus:g} processors", _by_processors(limits)),
         LimitLine(name="disk", value=disk, kind="hard", how="tmpfs of fixed size, charged to the memory limit")
         if mounts
         else LimitLine(name="disk", value=disk, kind="soft", how="watchdog that counts bytes; no right to mount"),
@@ -131,3 +128,12 @@ def limit_report(limits: ResourceLimits, *, root: Path) -> tuple[LimitLine, ...]
             how="a network namespace with nothing but loopback; the way out is a proxy's Unix socket",
         ),
     )
+
+
+def _by_processors(limits: ResourceLimits) -> LimitLine:
+    """Say how processors are bounded without a control group."""
+    some = len(processors_of("", limits.cpus))
+    if not some:
+        return LimitLine(name="cpu", value="all processors", kind="hard", how="it may use as many as there are")
+    how = "the sandbox's processors (sched_setaffinity), whoever else uses them; no writable cgroup"
+    return LimitLine(name="cpu", value=f"{some} processors", kind="hard" if are_firm() else "soft", how=how)

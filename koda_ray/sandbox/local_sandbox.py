@@ -39,6 +39,7 @@ from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.outcome import out_of_memory, passed, timed_out
 from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, ended, forwarded, late, listen
 from koda_ray.sandbox.process import Confined
+from koda_ray.sandbox.processors import processors_of
 from koda_ray.sandbox.reading import TreeReader
 from koda_ray.sandbox.record import Record
 from koda_ray.sandbox.refused import LinksOut, note, note_end, noted
@@ -46,6 +47,7 @@ from koda_ray.sandbox.strays import kill_marked
 from koda_ray.sandbox.taken import family, nameless
 from koda_ray.sandbox.terminal import CONTROLLING, LocalTerminal, open_terminal
 from koda_ray.sandbox.tree import ProjectTree
+from koda_ray.sandbox.user_namespace import UserNamespace
 from koda_ray.sandbox.watchdog import Watchdog
 from koda_ray.sandbox.watching import watch
 from koda_ray.sandbox.way_out import WayOut
@@ -117,6 +119,14 @@ class LocalSandbox:
             most_bytes=limits.disk_size(record.disk),
         )
         self._terminals = TreeReader(disk / TERMINALS)
+        self._launched = partial(
+            launcher,
+            groups=cgroup.enter_files(self._groups),
+            limits=limits,
+            hard_disk=record.disk == "tmpfs",
+            processors=() if cgroup.holds_processors(self._groups) else processors_of(record.id, limits.cpus),
+        )
+        self._users: UserNamespace | None = None
         self._walls: Jail | Bare
         if isolated:
             self._walls = Jail(
@@ -128,6 +138,8 @@ class LocalSandbox:
                 limits=limits,
                 user=record.user,
             )
+            if record.user is None:
+                self._users = UserNamespace(self._walls.inside_user)
         else:
             self._walls = Bare(project=disk / "project", node=node, limits=limits)
         self._watchdog = Watchdog(
@@ -430,6 +442,8 @@ class LocalSandbox:
             self._forget(process)
         self._note_counts()
         self._denials.close()
+        if self._users is not None:
+            self._users.close()
 
     def forget_socket(self) -> None:
         """Remove the folder of the preview's socket, where that lies elsewhere."""
@@ -490,13 +504,9 @@ class LocalSandbox:
     ) -> Confined:
         await self._check_open()
         walls = self._walls
-        hard_disk = self._record.disk == "tmpfs"
-        enter = cgroup.enter_files(self._groups)
         if isinstance(walls, Bare):
             mark = new_mark()
-            line = launcher(
-                walls.command(argv, cwd=cwd, env=env, mark=mark), groups=enter, limits=self._limits, hard_disk=hard_disk
-            )
+            line = self._launched(walls.command(argv, cwd=cwd, env=env, mark=mark))
             process = Confined.start(
                 lambda _: line,
                 pass_fds=pass_fds,
@@ -510,14 +520,15 @@ class LocalSandbox:
             egress = None
             if network and self._way_out is not None:
                 egress = await self._way_out.open()
-                await self._check_open()
+            users = None if self._users is None else await self._users.path()
+            await self._check_open()
             heard = can_be_heard()
             seccomp_fd = seccomp.filter_fd(heard=heard)
             door = self._denials.door() if heard and seccomp_fd is not None else None
             door_fd = None if door is None else door.fileno()
             try:
                 process = Confined.start(
-                    lambda info_fd: launcher(
+                    lambda info_fd: self._launched(
                         walls.command(
                             argv,
                             cwd=cwd,
@@ -528,10 +539,8 @@ class LocalSandbox:
                             egress=egress,
                             pass_fds=pass_fds,
                             telling=terminal is None,
+                            users=users,
                         ),
-                        groups=enter,
-                        limits=self._limits,
-                        hard_disk=hard_disk,
                     ),
                     pass_fds=(*pass_fds, *(fd for fd in (seccomp_fd, door_fd) if fd is not None)),
                     merge=merge,

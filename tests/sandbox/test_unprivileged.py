@@ -45,7 +45,7 @@ def test_an_ordinary_user_is_as_safe(drop: list[str], home: Path) -> None:
         "PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1",
         leaks.MARK: os.environ.get(leaks.MARK, ""),
     }  # fmt: skip
-    suites = ["attacks", "test_local_conformance.py::TestLocal", "test_weighing.py"]
+    suites = ["attacks", "test_local_conformance.py::TestLocal", "test_weighing.py", "test_without_groups.py"]
     # pure rules, the same for everybody; and a real Ray, which is not started as somebody else
     left_out = "not cannot_be_written and not are_refused and not beside_ray"
     again = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"
