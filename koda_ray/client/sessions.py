@@ -12,8 +12,10 @@ from urllib.parse import quote
 from pydantic import JsonValue
 
 from koda_ray import errors
+from koda_ray.client.boxes import OwnSandboxes
+from koda_ray.client.processes import OwnProcesses
 from koda_ray.client.renders import PageRenders
-from koda_ray.client.transport import parse
+from koda_ray.client.transport import escaped_path, parse
 from koda_ray.errors import NotFound
 from koda_ray.events import Channel, Envelope
 from koda_ray.types import Budget, Model, RenderOptions, SessionOptions, SessionPermissions
@@ -48,7 +50,7 @@ from koda_ray.wire import (
 __all__ = ["KodaClient"]
 
 
-class KodaClient(PageRenders):
+class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
     """Talks to a server.
 
     Args:
@@ -258,7 +260,7 @@ class KodaClient(PageRenders):
 
     async def read_file(self, session_id: str, path: str) -> bytes:
         """Read one of the project's files. Raises NotFound and InvalidPath."""
-        return (await self._send("GET", f"{_session(session_id)}/files/{_escaped(path)}")).content
+        return (await self._send("GET", f"{_session(session_id)}/files/{escaped_path(path)}")).content
 
     async def download(
         self,
@@ -339,9 +341,3 @@ def _session(session_id: str) -> str:
 
 def _approval(session_id: str, approval_id: str) -> str:
     return f"{_session(session_id)}/approvals/{quote(approval_id, safe='')}"
-
-
-def _escaped(path: str) -> str:
-    """Escape a file's path for an address; dots too, where they would be tidied away instead of refused."""
-    parts = [part.replace(".", "%2E") if part in (".", "..") else quote(part, safe="") for part in path.split("/")]
-    return "/".join(parts)

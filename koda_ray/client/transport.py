@@ -6,9 +6,10 @@ import asyncio
 import os
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Self, TypeAlias, TypedDict, TypeVar, Unpack
+from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -19,7 +20,7 @@ from koda_ray.events import Channel, Envelope, channels_named
 from koda_ray.sse import SseDecoder
 from koda_ray.types import Model, new_id
 
-__all__ = ["ATTEMPTS", "DEFAULT_URL", "Transport", "Unreachable", "parse"]
+__all__ = ["ATTEMPTS", "DEFAULT_URL", "Transport", "Unreachable", "backoff_s", "escaped_path", "parse"]
 
 DEFAULT_URL = "http://127.0.0.1:8420"
 ATTEMPTS = 4
@@ -51,6 +52,7 @@ class _Parts(TypedDict, total=False):
     headers: Mapping[str, str] | None
     files: Mapping[str, tuple[str, bytes, str]] | None
     data: Mapping[str, str] | None
+    content: bytes | None
 
 
 class Unreachable(KodaError):
@@ -125,26 +127,46 @@ class Transport:
                 if loop.time() - last_contact > give_up_s:
                     raise self._unreachable(error) from error
                 failures += 1
-            await asyncio.sleep(_pause(failures))
+            await asyncio.sleep(backoff_s(failures))
 
     async def _stream(
         self, path: str, after: int, channels: Sequence[Channel]
     ) -> AsyncGenerator[tuple[int, Envelope | None]]:
         decoder = SseDecoder()
-        timeout = httpx.Timeout(_HEARTBEATS_MISSED_S, connect=5.0)
-        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
-        asked = {"channels": list(channels)}
-        async with self._http.stream("GET", path, params=asked, headers=headers, timeout=timeout) as response:
-            if response.status_code in _RETRY_STATUSES:
-                raise Unreachable(f"{self.url} answers {response.status_code}")
-            if response.is_error:
-                await response.aread()
-                raise _error(response)
+        asked: Params = {"channels": [str(channel) for channel in channels]}
+        async with self._streaming(path, params=asked, headers={"Last-Event-ID": str(after)}) as response:
             yield after, None  # connected
             async for block in response.aiter_raw():
                 for name, _, data in decoder.feed(block):
                     yield int(name or 0), _envelope(data)
                 yield int(decoder.last_id or 0), None  # it may have come further than the last event
+
+    async def _told(
+        self, path: str, *, params: Params | None = None, headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[tuple[str, str, str]]:
+        """Yield the events of one stream, to its end: number, kind and text of each."""
+        decoder = SseDecoder()
+        try:
+            async with self._streaming(path, params=params, headers=headers or {}) as response:
+                async for block in response.aiter_raw():
+                    for event in decoder.feed(block):
+                        yield event
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+
+    @asynccontextmanager
+    async def _streaming(
+        self, path: str, *, params: Params | None, headers: Mapping[str, str]
+    ) -> AsyncGenerator[httpx.Response]:
+        timeout = httpx.Timeout(_HEARTBEATS_MISSED_S, connect=5.0)
+        given = {"Accept": "text/event-stream", **headers}
+        async with self._http.stream("GET", path, params=params, headers=given, timeout=timeout) as response:
+            if response.status_code in _RETRY_STATUSES:
+                raise Unreachable(f"{self.url} answers {response.status_code}")
+            if response.is_error:
+                await response.aread()
+                raise _error(response)
+            yield response
 
     async def _fetch(
         self,
@@ -180,7 +202,7 @@ class Transport:
                     except httpx.TransportError as error:
                         if attempt == ATTEMPTS - 1:
                             raise self._unreachable(error) from error
-                        await asyncio.sleep(_pause(attempt + 1))
+                        await asyncio.sleep(backoff_s(attempt + 1))
                 size = file.tell()
             part.replace(target)
             return size
@@ -190,10 +212,20 @@ class Transport:
     async def _get(self, path: str, model: type[M], *, params: Params | None = None) -> M:
         return parse(model, await self._send("GET", path, params=params))
 
-    async def _post(self, path: str, body: Model | None, model: type[M], *, key: str | None = None) -> M:
+    async def _post(
+        self,
+        path: str,
+        body: Model | None,
+        model: type[M],
+        *,
+        key: str | None = None,
+        attempts: int = ATTEMPTS,
+        timeout_s: float | None = None,
+    ) -> M:
         sent = None if body is None else body.model_dump(mode="json", exclude_none=True)
         headers = {"Idempotency-Key": key or new_id("cmd")}
-        return parse(model, await self._send("POST", path, json=sent, headers=headers))
+        answer = await self._send("POST", path, json=sent, headers=headers, attempts=attempts, timeout_s=timeout_s)
+        return parse(model, answer)
 
     async def _send(
         self,
@@ -201,13 +233,15 @@ class Transport:
         path: str,
         *,
         attempts: int = ATTEMPTS,
+        timeout_s: float | None = None,
         **parts: Unpack[_Parts],
     ) -> httpx.Response:
+        longer = self._http.timeout if timeout_s is None else httpx.Timeout(timeout_s, connect=5.0)
         attempt = 0
         while True:
             attempt += 1
             try:
-                response = await self._http.request(method, path, **parts)
+                response = await self._http.request(method, path, timeout=longer, **parts)
             except httpx.TransportError as error:
                 if attempt >= attempts:
                     raise self._unreachable(error) from error
@@ -219,17 +253,23 @@ class Transport:
                     found.context["attempt"] = attempt
                 if attempt >= attempts or not (response.status_code in _RETRY_STATUSES and found.retryable):
                     raise found
-            await asyncio.sleep(_pause(attempt))
+            await asyncio.sleep(backoff_s(attempt))
 
     def _unreachable(self, error: Exception) -> Unreachable:
         why = "nothing listens there" if isinstance(error, httpx.ConnectError) else str(error) or type(error).__name__
         return Unreachable(f"no server answers at {self.url} ({why}); start one with: koda serve")
 
 
-def _pause(failures: int) -> float:
+def backoff_s(failures: int) -> float:
     """Seconds to wait before trying again: doubling, with a spread so that clients do not come back together."""
     longest = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** max(0, failures - 1))
     return longest * (0.5 + random.random() / 2)
+
+
+def escaped_path(path: str) -> str:
+    """Escape a file's path for an address; dots too, where they would be tidied away instead of refused."""
+    parts = [part.replace(".", "%2E") if part in (".", "..") else quote(part, safe="") for part in path.split("/")]
+    return "/".join(parts)
 
 
 def parse(model: type[M], response: httpx.Response) -> M:
