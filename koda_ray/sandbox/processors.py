@@ -12,7 +12,7 @@ import platform
 import zlib
 from collections.abc import Collection
 
-from koda_ray.sandbox.seccomp import filter_program
+from koda_ray.seccomp import filter_program
 
 __all__ = ["are_firm", "processors_of"]
 
