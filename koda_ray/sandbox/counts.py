@@ -12,7 +12,7 @@ from typing import Literal
 
 __all__ = ["Counted", "Counts"]
 
-Counted = Literal["memory", "processes", "disk", "network", "listen", "daemon"]
+Counted = Literal["memory", "processes", "disk", "network", "listen", "daemon", "bait"]
 
 
 class Counts:
@@ -23,6 +23,7 @@ class Counts:
         processes: How often it has refused a process, ever.
         network: How often something was not reached, ever.
         daemons: How often a process was ended that had left its command's session and outlived it, ever.
+        baits: How often a file was read that only those read who look for other people's keys, ever.
         offered: The ports that are offered to everybody now.
         disks: Folders on what has an end: one for each file system that bounds what is written.
     """
@@ -34,11 +35,12 @@ class Counts:
         processes: Callable[[], int],
         network: Callable[[], int],
         daemons: Callable[[], int],
+        baits: Callable[[], int],
         offered: Callable[[], Set[Hashable]],
         disks: Sequence[str],
     ) -> None:
         self._counters: Mapping[Counted, Callable[[], int]] = {
-            "memory": memory, "processes": processes, "network": network, "daemon": daemons,
+            "memory": memory, "processes": processes, "network": network, "daemon": daemons, "bait": baits,
         }  # fmt: skip
         self._seen = {refused: count() for refused, count in self._counters.items()}
         self._states: Mapping[Counted, Callable[[], Set[Hashable]]] = {

@@ -31,6 +31,7 @@ from typing import TypeVar, cast
 from koda_ray import seccomp
 from koda_ray.errors import KodaError, NotFound, SandboxError
 from koda_ray.sandbox import policy
+from koda_ray.sandbox.baits import BAITED, Baits, lay_baits
 from koda_ray.sandbox.base import FileStamp, ProcessInfo
 from koda_ray.sandbox.counts import Counts
 from koda_ray.sandbox.deaf import ignore_signals
@@ -52,7 +53,8 @@ __all__ = ["main"]
 _PR_SET_DUMPABLE = 4
 _THREADS = 3
 _BACKGROUND_BYTES = 256 * 1024
-_SCRATCH = ("/home/user", "/tmp", "/dev/shm")
+_HOME = Path("/home/user")
+_SCRATCH = (str(_HOME), "/tmp", "/dev/shm")
 _NOT_COPIED = ("node_modules", "dist", ".vite", ".git")
 
 T = TypeVar("T")
@@ -94,7 +96,9 @@ class _Inside:
         self._disk_bytes = disk_bytes
         self._tree = ProjectTree(project, stage=self._stage, owner=None, limit_note=note, most_bytes=disk_bytes)
         self._offspring = Offspring()
+        lay_baits(_HOME / BAITED)
         self._counts = Counts(
+            baits=Baits(_HOME / BAITED).total,
             memory=_oom_kills,
             processes=_pids_refused,
             network=unreached,

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from koda_ray import seccomp
 from koda_ray.errors import InvalidInput, Missing, SandboxError
+from koda_ray.sandbox.baits import BAITED
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.policy import PROJECT_ROOT
@@ -109,6 +110,7 @@ class Jail:
         project: The project on this machine.
         etc: A directory with ``passwd``, ``group`` and ``hosts`` for the inside.
         terminals: What the inside sees as ``TERMINALS`` in its home.
+        baits: What it sees as ``BAITED`` there.
         node_modules: Installed packages, shown read-only in the project; None where the project has its own.
         node: The node to run.
         limits: Sizes of what is writable, and the process limit.
@@ -117,6 +119,7 @@ class Jail:
 
     project: Path
     terminals: Path
+    baits: Path
     etc: Path
     node_modules: Path | None
     node: NodeRuntime
@@ -177,6 +180,7 @@ class Jail:
         line += ["--perms", "0777", "--size", size, "--tmpfs", _HOME]
         line += ["--bind", str(self.project), PROJECT_ROOT]
         line += ["--bind-try", str(self.terminals), f"{_HOME}/{TERMINALS}"]
+        line += ["--bind-try", str(self.baits), f"{_HOME}/{BAITED}"]  # read-only, nobody would keep when one is read
         if self.node_modules is not None:
             line += ["--ro-bind", str(self.node_modules), f"{PROJECT_ROOT}/node_modules"]
         for name in ("passwd", "group", "hosts"):

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, cast
 from koda_ray.cancellation import finish, see_through
 from koda_ray.errors import InvalidInput, Missing, QuotaExceeded, SandboxError, SandboxNotFound, TemplateNotFound
 from koda_ray.sandbox import cgroup
+from koda_ray.sandbox.baits import BAITED, lay_baits
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.copying import copy_folder
 from koda_ray.sandbox.deployment import Place, local_place
@@ -357,6 +358,7 @@ class LocalProvider:
         (disk / TERMINALS).mkdir(mode=0o700)
         if user is not None:
             os.chown(disk / TERMINALS, user, user)
+        lay_baits(disk / BAITED)
         if record.image:
             copy_folder(Path(record.image), disk / "project", user=user)
         else:

@@ -13,6 +13,7 @@ from typing import TypeVar
 from koda_ray import seccomp
 from koda_ray.errors import KodaError, NotFound, SandboxNotFound
 from koda_ray.sandbox import cgroup, policy
+from koda_ray.sandbox.baits import BAITED, Baits
 from koda_ray.sandbox.bare import MARKER, Bare, free_port, new_mark
 from koda_ray.sandbox.base import (
     CommandResult,
@@ -105,6 +106,7 @@ class LocalSandbox:
             memory=lambda: cgroup.oom_kills(self._groups),
             processes=lambda: cgroup.pids_refused(self._groups),
             network=self._denials.not_reached,
+            baits=Baits(disk / BAITED).total,
             daemons=lambda: self._daemons + sum(process.daemons for process in self._running),
             offered=lambda: {(process, port) for process in self._running for port in process.offered()},
             disks=[str(disk)] if record.disk == "tmpfs" else [],
@@ -118,7 +120,7 @@ class LocalSandbox:
             filled=self._filled,
             most_bytes=limits.disk_size(record.disk),
         )
-        self._terminals = TreeReader(disk / TERMINALS)
+        self._besides = TreeReader(disk / TERMINALS), TreeReader(disk / BAITED)
         self._launched = partial(
             launcher,
             groups=cgroup.enter_files(self._groups),
@@ -132,6 +134,7 @@ class LocalSandbox:
             self._walls = Jail(
                 project=disk / "project",
                 terminals=disk / TERMINALS,
+                baits=disk / BAITED,
                 etc=directory / "etc",
                 node_modules=node_modules,
                 node=node,
@@ -580,9 +583,10 @@ class LocalSandbox:
         """Count the bytes and the files on disk of all that it may fill; blocks."""
         held = nameless(family(self._pids()), self._tree.device)  # first: what loses its name meanwhile counts once
         size, entries = self._tree.usage()
-        with suppress(SandboxNotFound):  # one that an older koda_ray made has no place for terminals
-            more = self._terminals.usage()
-            size, entries = size + more[0], entries + more[1]
+        for beside in self._besides:
+            with suppress(SandboxNotFound):  # one that an older koda_ray made has no such place
+                more = beside.usage()
+                size, entries = size + more[0], entries + more[1]
         return size + sum(held.values()), entries + len(held)
 
     async def _end_exceeding(self, limit: str, words: str) -> None:

@@ -11,6 +11,8 @@ something about it at no cost to those that try nothing:
 - ``memory``, ``processes``, ``disk``: counters of the control group, and file systems that are full (``counts``);
 - ``listen``: ports that are offered to everybody, such as a server's on 0.0.0.0, which only the sandbox itself reaches
   (``offered``). Many servers that are told no address do so, node's among them: this alone is no attack;
+- ``bait``: keys in the home's ``.ssh`` that are none, and were read (``baits``): who does looks for somebody else's, as
+  an install script may;
 - ``daemon``: processes that left their command's session to outlive it, and were ended with it;
 - ``time``, ``output``: commands that did not end, or did not end to write.
 

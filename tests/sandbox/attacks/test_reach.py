@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import threading
@@ -48,6 +49,22 @@ async def test_files_of_the_machine_are_not_there(sandbox: AnySandbox, kind: str
         assert code != 0, f"{path}: {text[:200]}"
     _, text = await sh(sandbox, "cat /etc/passwd")
     assert "user:" in text and text != Path("/etc/passwd").read_text()
+
+
+@gvisor_too
+async def test_an_install_script_that_looks_for_keys_finds_none_and_is_told_of(
+    sandbox: AnySandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    look = "cat ~/.ssh/* ~/.aws/* ~/.netrc /root/.ssh/* /etc/shadow > src/loot 2>/dev/null; true"
+    await sandbox.write_files({"package.json": json.dumps({"scripts": {"postinstall": look}}).encode()})
+    npm = "sh -c \"$(node -p 'require(`./package.json`).scripts.postinstall')\""  # as an installer runs it
+    for _ in range(2):
+        assert (await sh(sandbox, npm))[0] == 0
+        loot = (await sandbox.read_file("src/loot")).decode()
+        assert set(loot.splitlines()) == {"This is no key. That it was read is written down."}
+        assert refusals(capsys, sandbox.id) == {"bait"}
+    await sh(sandbox, "ls -la ~ ~/.ssh; find / -name 'id_*' >/dev/null 2>&1; echo x > ~/.ssh/id_rsa")
+    assert refusals(capsys, sandbox.id) == set(), "to look what is there, or to write, is to read none"
 
 
 @gvisor_too

@@ -1,0 +1,51 @@
+"""Keys that open nothing, where whoever looks for other people's finds them first: that one was read is told.
+
+Nothing that is built or served has a use for them. The kernel keeps when a file was last read, at no cost to those that
+read others; where a file system does not (``noatime``), nothing is told.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["BAITED", "Baits", "lay_baits"]
+
+BAITED = ".ssh"
+"""The folder in a sandbox's home."""
+
+_NAMES = ("id_ed25519", "id_rsa")
+_TEXT = "This is no key. That it was read is written down.\n"
+_NEVER_NS = 0
+
+
+def lay_baits(folder: Path) -> None:
+    """Make the folder with its files, where it is not there yet."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o755)
+        for name in _NAMES:
+            (folder / name).write_text(_TEXT)
+            os.utime(folder / name, ns=(_NEVER_NS, 1))
+
+
+class Baits:
+    """Those of one sandbox.
+
+    Args:
+        folder: Where they were laid; one that has none has never been looked for.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._files = [folder / name for name in _NAMES]
+        self._total = 0
+
+    def total(self) -> int:
+        """Say how often one was found to have been read, ever."""
+        for file in self._files:
+            with suppress(OSError):  # who may write there may have taken it away
+                found = os.lstat(file)
+                if found.st_atime_ns != _NEVER_NS:
+                    os.utime(file, ns=(_NEVER_NS, found.st_mtime_ns), follow_symlinks=False)
+                    self._total += 1
+        return self._total
