@@ -43,10 +43,11 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.held_port import hold_port
 from koda_ray.serve.preview import create_preview_app, reaching
 from koda_ray.serve.signing import Signer, signing_key
+from koda_ray.state.many_nodes import refuse_own_disk
 from koda_ray.state.storage import Storage
 from koda_ray.state.stores import store_from
 
-__all__ = ["application", "build", "check_replica", "main", "run"]
+__all__ = ["application", "build", "check_replica", "checked_settings", "main", "run"]
 
 APP_NAME = "koda"
 REPLICA_OPTIONS: dict[str, Any] = {
@@ -164,9 +165,10 @@ def run(settings: Settings) -> None:
     On a cluster that runs already, ``KODA_SIGNING_KEY`` has to be in its nodes' environments as other secrets are.
 
     Raises:
-        InvalidInput: A port is in use, a hook cannot be found, or the settings would expose a server without keys.
+        InvalidInput: A port is in use, a hook cannot be found, the settings would expose a server without keys, or the
+            cluster has several nodes and the database or the storage is one machine's.
     """
-    settings = asyncio.run(_checked(settings))
+    settings = asyncio.run(checked_settings(settings))
     if os.environ.get("KODA_ENV_FILE"):  # Ray's processes stand in another folder
         os.environ["KODA_ENV_FILE"] = str(env_file())
     # one key for the API, which signs, and the preview, which checks: Ray's processes inherit what is set before it
@@ -212,7 +214,12 @@ def _deploy(application: Any) -> Any:
         raise Unavailable(f"the API does not start: {lines[-1] if lines else error}") from error
 
 
-async def _checked(settings: Settings) -> Settings:
+async def checked_settings(settings: Settings) -> Settings:
+    """Refuse settings with which nothing should be served, and decide whether keys are required.
+
+    Raises:
+        InvalidInput: A hook cannot be found, or the server would be exposed without keys.
+    """
     NamedHooks(settings.hook_names)
     store = store_from(settings, processes="many")
     await store.open()
@@ -227,6 +234,11 @@ def _start_ray(settings: Settings) -> str | None:
     init = _RAY.init
     if settings.ray_address is not None:
         init(address=settings.ray_address, namespace=NAMESPACE, log_to_driver=False)
+        refuse_own_disk(
+            database=settings.database_provider,
+            storage=settings.storage_provider,
+            nodes=sum(bool(node["Alive"]) for node in _RAY.nodes()),
+        )
         return None
     cpus = len(os.sched_getaffinity(0))
     browsers = settings.render_workers or usual_browsers()
