@@ -123,7 +123,9 @@ def test_one_version() -> None:
     assert f"## [{project['version']}]" in (REPO_ROOT / "CHANGELOG.md").read_text()
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock", "requirements-node.lock"])
+@pytest.mark.parametrize(
+    "lock", ["requirements.lock", "requirements-dev.lock", "requirements-launcher.lock", "requirements-node.lock"]
+)
 def test_locks_hold_hashes_and_no_address(lock: str) -> None:
     text = (REPO_ROOT / lock).read_text()
     assert "://" not in text and "--index" not in text and "--find-links" not in text
@@ -138,6 +140,9 @@ def test_the_locks_agree_and_hold_every_dependency() -> None:
     extras = project["optional-dependencies"]
     assert {_name(entry) for entry in (*project["dependencies"], *extras["s3"])} <= set(plain)
     assert {_name(entry) for entry in extras["dev"]} <= set(dev)
+    launcher = _versions("requirements-launcher.lock")
+    assert {_name(entry) for entry in extras["launcher"]} <= set(launcher)
+    assert not launcher.keys() & plain.keys() and all(dev.get(name, held) == held for name, held in launcher.items())
 
 
 def test_the_lock_lacks_nothing() -> None:
