@@ -155,6 +155,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "gvisor": _program("runsc"),
     "headless_shell": _headless_shell,
     "interposer": _interposer,
+    "kubernetes": _package("kubernetes_validate", "kubernetes"),
     "libsql": sqld.why_missing,
     "mount": _mount,
     "netns": _netns,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from koda_ray.cli import machine, renders, sandboxes, sessions, usage
+from koda_ray.cli import cluster, machine, renders, sandboxes, sessions, usage
 from koda_ray.cli.shapes import Listing
 from koda_ray.console import keys
 from koda_ray.console.exits import EXITS, reported
@@ -32,6 +32,7 @@ app.add_typer(sandboxes.image_app, name="image")
 app.add_typer(sandboxes.sandbox_app, name="sandbox")
 app.add_typer(sandboxes.process_app, name="process")
 app.add_typer(keys.app, name="keys")
+app.add_typer(cluster.app, name="cluster")
 
 
 def main() -> None:

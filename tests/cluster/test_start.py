@@ -28,6 +28,7 @@ from koda_ray.actors.host import NAMESPACE
 from koda_ray.actors.janitor_host import JANITOR
 from koda_ray.config import REPO_ROOT
 from koda_ray.errors import InvalidInput
+from koda_ray.resources import SESSION_RESOURCE
 from koda_ray.serve import ray_folder
 from koda_ray.state.many_nodes import refuse_own_disk
 
@@ -75,8 +76,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
         monkeypatch.setenv(name, value)
     made = Cluster(
         initialize_head=True,
-        head_node_args={"num_cpus": 1, "temp_dir": folder, "include_dashboard": False, "object_store_memory": 10**8},
-    )
+        head_node_args={
+            "num_cpus": 1, "resources": {SESSION_RESOURCE: 2}, "temp_dir": folder, "include_dashboard": False,
+            "object_store_memory": 10**8,
+        },
+    )  # fmt: skip
     yield made
     made.shutdown()
     ray_folder.remove(folder)

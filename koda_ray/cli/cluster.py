@@ -1,0 +1,70 @@
+"""Commands on clusters of many machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from koda_ray.cli.options import Json
+from koda_ray.console.exits import Exit, Left
+
+if TYPE_CHECKING:
+    from koda_ray.deploy import Checked
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Clusters of many machines: check what one is started with.")
+
+
+@app.callback()
+def _group() -> None:
+    """Clusters of many machines: check what one is started with."""
+
+
+@app.command()
+def check(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="A launcher's, Kubernetes', Compose or Serve file.")
+    ],
+    json: Json = False,
+) -> None:
+    """Say what is wrong with a file that a cluster is started with, line by line, before anything is started."""
+    from koda_ray.deploy import check_file
+
+    found: list[Checked] = []
+    for path in files:
+        found.append(check_file(path))
+        if not json:
+            _tell(found[-1])
+    if json:
+        typer.echo(_as_json(found))
+    if not all(checked.works for checked in found):
+        raise Left(Exit.FAILED)
+
+
+def _tell(checked: Checked) -> None:
+    for defect in checked.defects:
+        place = f"{checked.path}:{defect.line}" if defect.line is not None else str(checked.path)
+        advised = "advice, " if defect.advice else ""
+        typer.echo(f"{place}: {defect.what} ({advised}{defect.rule})\n    {defect.remedy}")
+    wrong = sum(not defect.advice for defect in checked.defects)
+    verdict = "nothing is wrong with it" if wrong == 0 else "1 thing is wrong" if wrong == 1 else f"{wrong} are wrong"
+    typer.echo(f"{checked.path} ({checked.kind}): {verdict}")
+
+
+def _as_json(found: list[Checked]) -> str:
+    import json
+    from dataclasses import asdict
+
+    report = [
+        {
+            "path": str(checked.path),
+            "kind": checked.kind,
+            "works": checked.works,
+            "defects": [asdict(defect) for defect in checked.defects],
+        }
+        for checked in found
+    ]
+    return json.dumps(report, indent=2)
