@@ -151,6 +151,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "openai": _package("openai", "openai"),
     "debootstrap": _debootstrap,
     "docker": _docker,
+    "docker_compose": _program("docker-compose"),
     "ffmpeg": _program("ffmpeg", "ffprobe"),
     "gvisor": _program("runsc"),
     "headless_shell": _headless_shell,
