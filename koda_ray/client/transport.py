@@ -52,7 +52,7 @@ class _Parts(TypedDict, total=False):
     headers: Mapping[str, str] | None
     files: Mapping[str, tuple[str, bytes, str]] | None
     data: Mapping[str, str] | None
-    content: bytes | None
+    content: bytes
 
 
 class Unreachable(KodaError):
