@@ -16,7 +16,7 @@ from tests.faults.kernel.runs import each_nth
 ROOT = Path(__file__).parents[2]
 POSTGRES = pytest.param("postgres", marks=pytest.mark.needs("postgres"))
 LIBSQL = pytest.param("libsql", marks=pytest.mark.needs("libsql"))
-EVERY = {"sqlite": 20, "json": 21, "postgres": 22}
+EVERY = {"sqlite": 6, "json": 7, "postgres": 8}
 NOTHING = ("repeated_effects", "missing_effects", "lost_events", "lost_outcomes", "invalid_histories", "unfinished")
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(1800)]
@@ -52,7 +52,7 @@ def test_killed_where_it_is_paid_for_delegated_or_put_back_the_job_is_done_once(
     done = faults(tmp_path, "--store", store, "--points", "--wide", "--every", EVERY[store])
     assert clean(done)
     # its agents are not in lockstep: the last points may not come
-    assert done["kills"] + done["missed"] == done["jobs"] > 15 and done["missed"] < done["jobs"] / 5
+    assert done["kills"] + done["missed"] == done["jobs"] > 45 and done["missed"] < done["jobs"] / 5
 
 
 @pytest.mark.parametrize("point", ["put done#1", "put begins#1", "TOOL_EXECUTING#1"])
@@ -102,7 +102,7 @@ def test_killed_at_random_instants_the_job_is_done_once(tmp_path: Path, store: s
 @pytest.mark.parametrize("store", ["sqlite", POSTGRES])
 @pytest.mark.full
 def test_two_processes_that_take_a_session_from_each_other_do_the_job_once(tmp_path: Path, store: str) -> None:
-    seeds = 10
+    seeds = 16  # half of them wide: with budget, subagent, way back and fork
     done = faults(tmp_path, "--store", store, "--twins", "--seeds", seeds)
     assert clean(done)
     assert done["takeovers"] > 0 and done["kills"] > 0

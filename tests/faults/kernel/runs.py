@@ -30,7 +30,7 @@ _SHARED_WRITES = 3
 _POINTS, _POINTS_WIDE = 110, 420  # a few more than a job has
 _DELAY_S = 0.015
 _EMPTY = 0.1
-_WIDE = 0.75
+_WIDE, _WIDE_TWINS = 0.75, 0.5
 _OPENING_S = 0.5
 
 
@@ -65,10 +65,10 @@ class Plan:
 def random_plan(seed: int, *, twins: bool = False) -> Plan:
     """Kill one to three processes at random instants; now and then while they make the tables.
 
-    Three of four jobs are wide; twins have the plain one, whose every step the one may take from the other.
+    Three of four jobs are wide, and of twins' every second.
     """
     dice = random.Random(seed)
-    wide = not twins and dice.random() < _WIDE
+    wide = dice.random() < (_WIDE_TWINS if twins else _WIDE)
     most = _POINTS_WIDE if wide else _POINTS
     deaths = [Death(points=dice.randrange(most), delay_s=dice.uniform(0, _DELAY_S)) for _ in range(dice.randint(1, 3))]
     if empty := dice.random() < _EMPTY:
