@@ -243,7 +243,9 @@ class _Capture:
         spec = self._task.spec
         await page.go(frame, spec.fps, mode=mode)
         image = await page.picture(image=self._image, quality=self._quality)
-        if spec.strict and (fatal := page.problems.fatal) is not None:
+        if spec.strict and page.problems.fatal is not None:
+            await page.problems.place()
+            fatal = page.problems.fatal
             where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal.file else ""
             raise PageError(
                 f"frame {frame}: {fatal.message}{where}{page.problems.because(fatal.message)}",

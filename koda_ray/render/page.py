@@ -217,15 +217,15 @@ class LoadedPage:
                 if deadline - asked > min(_BUSY_S, timeout_s / 2):
                     self._browser.spoilt = True
                     pending = ["the page's script, which does not let go (an endless loop?)"]
-                raise self._not_ready(timeout_s, pending) from None
+                raise await self._not_ready(timeout_s, pending) from None
             pending = self._pending(status.get("pending"))
             if not status:
                 pending = ["the document"]
             if self._journeys > _MAX_JOURNEYS:
-                raise self._page_error("the page loads itself anew, or goes to another, again and again")
+                raise await self._page_error("the page loads itself anew, or goes to another, again and again")
             if status.get("failed"):
                 self.problems.add("contract", str(status["failed"]), stack=str(status.get("stack") or ""))
-                raise self._page_error(str(status["failed"]))
+                raise await self._page_error(str(status["failed"]))
             quiet = 0 if pending else quiet + 1
             if quiet >= _QUIET_ROUNDS:
                 break
@@ -233,10 +233,10 @@ class LoadedPage:
                 fatal = self.problems.fatal
                 threw_at = threw_at or (loop.time() if fatal else None)
                 if fatal and threw_at and loop.time() - threw_at > _GRACE_AFTER_ERROR_S:
-                    raise self._page_error(f"{fatal.message} (and the page did not become ready)")
+                    raise await self._page_error(f"{fatal.message} (and the page did not become ready)")
                 await self._before(deadline, "window.__kodaRender.bootTick()", timeout_s)
             if loop.time() > deadline:
-                raise self._not_ready(timeout_s, pending)
+                raise await self._not_ready(timeout_s, pending)
             await asyncio.sleep(_POLL_S)
         deadline = max(deadline, loop.time() + _BUSY_S)
         facts = cast("dict[str, object]", await self._before(deadline, "window.__kodaRender.begin()", timeout_s) or {})
@@ -270,7 +270,7 @@ class LoadedPage:
         except TimeoutError:
             self._browser.spoilt = True
             loops = "the page's script, or a worker's, which does not let go (an endless loop?)"
-            raise self._not_ready(timeout_s, [loops]) from None
+            raise await self._not_ready(timeout_s, [loops]) from None
 
     async def go(self, frame: int, fps: Fraction | float, *, mode: Literal["seek", "replay"] = "seek") -> None:
         """Show a frame: by one seek, or through every frame in between without painting.
@@ -404,7 +404,7 @@ class LoadedPage:
             async with asyncio.timeout(_BUSY_S):
                 if await self.evaluate("document.body === null", frame=self._frame):
                     why = "the page stopped its own loading, or left, before it had a body"
-                    raise self._page_error(why, frame=self._frame)
+                    raise await self._page_error(why, frame=self._frame)
 
     async def _step(self, frame: int, fps: Fraction | float) -> None:
         self._now_ms = float(frame * 1000 / fps)
@@ -493,10 +493,11 @@ class LoadedPage:
         request = {"expression": expression, "awaitPromise": True, "returnByValue": True}
         answer = await self._session.send("Runtime.evaluate", request)
         if "exceptionDetails" in answer:
-            raise self._page_error(self.problems.take_exception(answer).message, frame=frame)
+            raise await self._page_error(self.problems.take_exception(answer), frame=frame)
         return answer["result"].get("value")
 
-    def _page_error(self, message: str, *, frame: int | None = None) -> PageError:
+    async def _page_error(self, message: str, *, frame: int | None = None) -> PageError:
+        await self.problems.place()
         fatal = self.problems.to_mend
         where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal and fatal.file else ""
         when = "" if frame is None else f"frame {frame}: "
@@ -517,7 +518,8 @@ class LoadedPage:
             context={"frame": frame},
         )
 
-    def _not_ready(self, timeout_s: float, pending: Sequence[str]) -> PageNotReady:
+    async def _not_ready(self, timeout_s: float, pending: Sequence[str]) -> PageNotReady:
+        await self.problems.place()
         names = ", ".join(pending) or "nothing that it names"
         fatal = self.problems.fatal
         because = f"; it threw: {fatal.message} ({fatal.file}:{fatal.line})" if fatal else ""

@@ -63,6 +63,7 @@ async def probe_page(task: ProbeTask, browser: Browser, bundle: Bundle) -> Probe
             page.problems.add("exception", error.message)
     finally:
         await page.close()
+    await page.problems.place()
     return ProbeReport(
         ready=facts is not None,
         problems=page.problems.all,

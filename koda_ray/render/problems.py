@@ -1,9 +1,15 @@
-"""What goes wrong in a page, gathered from the browser's own reports and placed in the original source."""
+"""What goes wrong in a page, gathered from the browser's own reports and placed in the original source.
+
+A report names places of the built files, and is kept so. Where those come from is told once their source maps were
+read, which takes a moment and is done in a thread (`Problems.place`).
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
@@ -15,6 +21,7 @@ __all__ = ["Problems", "clean"]
 MAX_PROBLEMS = 50
 MAX_MESSAGE_CHARS = 4000
 MAX_STACK_LINES = 30
+_NAME_CHARS = 200
 _MAX_READ_CHARS = 100_000
 _CAUSES, _CAUSE_CHARS, _WARNINGS = 2, 200, 5
 _STACK_LINE = re.compile(
@@ -30,6 +37,26 @@ def clean(text: str) -> str:
     return _UNSPEAKABLE.sub("\ufffd", text[:MAX_MESSAGE_CHARS])
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A place in a built file, and the function that it lies in."""
+
+    path: str
+    line: int
+    column: int
+    function: str
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """A problem as it was reported: where it happened, or its stack in words."""
+
+    kind: ProblemKind
+    message: str
+    places: tuple[_Place, ...] = ()
+    stack: str = ""
+
+
 class Problems:
     """Takes the protocol's events and keeps the first fifty problems, without repeats.
 
@@ -42,27 +69,34 @@ class Problems:
         self._maps = SourceMaps(files)
         self._files = files
         self._origin = origin
-        self._found: list[PageProblem] = []
-        self._fatal: PageProblem | None = None
+        self._found: list[_Noted] = []
+        self._fatal: _Noted | None = None
+
+    async def place(self) -> None:
+        """Find out where what was reported so far comes from; until then it is said to lie in the built files."""
+        noted = [*self._found, *([self._fatal] if self._fatal else [])]
+        paths = dict.fromkeys(place.path for one in noted for place in one.places)
+        await asyncio.to_thread(self._maps.read, paths)
 
     @property
     def all(self) -> tuple[PageProblem, ...]:
         """Everything so far, in order."""
-        return tuple(self._found)
+        return tuple(dict.fromkeys(map(self._placed, self._found)))
 
     @property
     def fatal(self) -> PageProblem | None:
         """The first uncaught exception, if any."""
-        return self._fatal
+        return None if self._fatal is None else self._placed(self._fatal)
 
     @property
     def to_mend(self) -> PageProblem | None:
         """What failed, as near to the project's own files as it is known: a runtime throws again what it caught."""
-        errors = [problem for problem in self._found if problem.kind in ("exception", "console")]
+        problems, fatal = self.all, self.fatal
+        errors = [problem for problem in problems if problem.kind in ("exception", "console")]
         own = [problem for problem in errors if problem.file is not None and _is_own(problem.file)]
-        if self._fatal is not None and self._fatal.file is not None and (_is_own(self._fatal.file) or not own):
-            return self._fatal
-        return own[-1] if own else self._fatal or (self._found[-1] if self._found else None)
+        if fatal is not None and fatal.file is not None and (_is_own(fatal.file) or not own):
+            return fatal
+        return own[-1] if own else fatal or (problems[-1] if problems else None)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -78,15 +112,15 @@ class Problems:
 
     def add(self, kind: ProblemKind, message: str, *, stack: str = "") -> None:
         """Note a problem that the browser did not report itself."""
-        self._keep(PageProblem(kind=kind, message=clean(message), stack=clean(stack)))
+        self._keep(_Noted(kind, clean(message), stack=clean(stack)))
 
     def on_exception(self, event: Mapping[str, object]) -> None:
         """Take ``Runtime.exceptionThrown``."""
         if not self._full or self._fatal is None:
             self.take_exception(event)
 
-    def take_exception(self, event: Mapping[str, object]) -> PageProblem:
-        """Note what the browser says was thrown, and return it."""
+    def take_exception(self, event: Mapping[str, object]) -> str:
+        """Note what the browser says was thrown, and return its message."""
         details = _mapping(event.get("exceptionDetails"))
         exception = _mapping(details.get("exception"))
         description = str(exception.get("description") or exception.get("value") or details.get("text") or "error")
@@ -112,46 +146,50 @@ class Problems:
         if entry.get("level") == "error" and entry.get("source") in ("javascript", "security") and not self._full:
             self._report("console", str(entry.get("text") or ""), [entry] if entry.get("url") else [])
 
-    def _report(self, kind: ProblemKind, message: str, frames: Sequence[Mapping[str, object]]) -> PageProblem:
+    def _report(self, kind: ProblemKind, message: str, frames: Sequence[Mapping[str, object]]) -> str:
+        places = [place for frame in frames[:MAX_STACK_LINES] if (place := self._place(frame)) is not None]
+        noted = _Noted(kind, clean(message), tuple(places))
+        if not any(word in message[:200] for word in _HARMLESS):
+            self._keep(noted)
+        return noted.message
+
+    def _place(self, frame: Mapping[str, object]) -> _Place | None:
+        url = str(frame.get("url") or "")
+        if not url.startswith(self._origin):
+            return None
+        path = unquote(urlsplit(url).path).lstrip("/") or "index.html"
+        line, column = _number(frame.get("lineNumber")) + 1, _number(frame.get("columnNumber")) + 1
+        return _Place(path, line, column, str(frame.get("functionName") or "(anonymous)")[:_NAME_CHARS])
+
+    def _placed(self, noted: _Noted) -> PageProblem:
         lines: list[str] = []
         first: tuple[str | None, int | None, int | None] = (None, None, None)
-        for frame in frames[:MAX_STACK_LINES]:
-            file, line, column, own = self._place(frame)
-            if file is None:
-                continue
-            name = str(frame.get("functionName") or "(anonymous)")
-            lines.append(f"{name} ({file}:{line}:{column})")
+        for place in noted.places:
+            original = self._maps.original(place.path, place.line, place.column)
+            file, line, column = (
+                (place.path, place.line, place.column)
+                if original is None
+                else (original.file, original.line, original.column)
+            )
+            lines.append(f"{place.function} ({file}:{line}:{column})")
             # the place to mend is in the project, not in a library that was handed something wrong
-            if first[0] is None or (own and not _is_own(str(first[0]))):
+            own = original is None or _is_own(file)
+            if first[0] is None or (own and not _is_own(first[0])):
                 first = (file, line, column)
-        problem = PageProblem(
-            kind=kind,
-            message=clean(message),
+        return PageProblem(
+            kind=noted.kind,
+            message=noted.message,
             file=first[0],
             line=first[1],
             column=first[2],
-            stack=clean("\n".join(lines)),
+            stack=clean("\n".join(lines)) if lines else noted.stack,
         )
-        if not any(word in message[:200] for word in _HARMLESS):
-            self._keep(problem)
-        return problem
-
-    def _place(self, frame: Mapping[str, object]) -> tuple[str | None, int, int, bool]:
-        url = str(frame.get("url") or "")
-        line, column = _number(frame.get("lineNumber")) + 1, _number(frame.get("columnNumber")) + 1
-        if not url.startswith(self._origin):
-            return None, line, column, False
-        path = unquote(urlsplit(url).path).lstrip("/") or "index.html"
-        original = self._maps.original(path, line, column)
-        if original is not None:
-            return original.file, original.line, original.column, _is_own(original.file)
-        return path, line, column, True
 
     @property
     def _full(self) -> bool:
         return len(self._found) >= MAX_PROBLEMS
 
-    def _keep(self, problem: PageProblem) -> None:
+    def _keep(self, problem: _Noted) -> None:
         if problem.kind == "exception" and self._fatal is None:
             self._fatal = problem
         if problem not in self._found and not self._full:

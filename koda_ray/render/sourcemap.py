@@ -1,5 +1,8 @@
 """Places in a built script, said in the words of its source: source maps read, nothing more.
 
+A map is as hostile as the page that brings it: what is read of one, and of all maps of a bundle, has an end, its
+numbers are of 32 bits, and what is kept takes four of them a segment. Reading blocks, for seconds where a map is large.
+
 Source: Source Map format, revision 3 (ECMA-426).
 """
 
@@ -11,18 +14,26 @@ import bisect
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+import threading
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-__all__ = ["Position", "SourceMaps"]
+__all__ = ["MAX_MAP_BYTES", "Position", "SourceMaps"]
+
+MAX_MAP_BYTES = 16 * 1024 * 1024
+_MAX_MAPS_BYTES = 2 * MAX_MAP_BYTES
 
 _BASE64 = {
     character: value
     for value, character in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 }
 _COMMENT = re.compile(rb"//[#@] sourceMappingURL=(\S+)\s*$")
-_TAIL_BYTES = 64 * 1024 * 1024
+_TAIL_BYTES = MAX_MAP_BYTES * 4 // 3 + 1024  # a map that lies in its script, in base64
+_MAX_SHIFT = 30
+_MAX_VALUE = 2**31 - 1
+_MAX_NAME_CHARS = 1000
 
 
 @dataclass(frozen=True)
@@ -44,18 +55,29 @@ class SourceMaps:
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self._files = files
         self._maps: dict[str, _Map | None] = {}
+        self._left_bytes = _MAX_MAPS_BYTES
+        self._reading = threading.Lock()
+
+    def read(self, paths: Iterable[str]) -> None:
+        """Read the maps of built files that were not read yet; blocks.
+
+        Args:
+            paths: The built files' paths in the bundle.
+        """
+        with self._reading:
+            for path in paths:
+                if path not in self._maps:
+                    self._maps[path] = self._read(path)
 
     def original(self, path: str, line: int, column: int) -> Position | None:
-        """Return where a place of a built file comes from, or None where no map says.
+        """Return where a place of a built file comes from, or None where no map that was read says.
 
         Args:
             path: The built file's path in the bundle.
             line: From 1.
             column: From 1.
         """
-        if path not in self._maps:
-            self._maps[path] = self._read(path)
-        found = self._maps[path]
+        found = self._maps.get(path)
         return None if found is None else found.lookup(line - 1, column - 1)
 
     def _read(self, path: str) -> _Map | None:
@@ -74,49 +96,70 @@ class SourceMaps:
             else:
                 data = self._files.get(posixpath.normpath(posixpath.join(posixpath.dirname(path), url)))
         data = data if data is not None else self._files.get(path + ".map")
-        if data is None:
+        if data is None or len(data) > min(MAX_MAP_BYTES, self._left_bytes):
             return None
+        self._left_bytes -= len(data)
         try:
             return _Map(cast("dict[str, object]", json.loads(data)), posixpath.dirname(path))
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError):
             return None
 
 
 class _Map:
-    """One parsed map: for each built line, sorted columns and where they come from."""
+    """One parsed map: for each built line, sorted columns and where they come from, in four arrays of all lines."""
 
     def __init__(self, data: dict[str, object], folder: str) -> None:
-        root = str(data.get("sourceRoot") or "")
-        self._sources = [_clean(root, str(source), folder) for source in cast("list[object]", data["sources"])]
-        self._columns: list[list[int]] = []
-        self._targets: list[list[tuple[int, int, int]]] = []
-        source = line = column = 0
-        for text in str(data["mappings"]).split(";"):
-            columns: list[int] = []
-            targets: list[tuple[int, int, int]] = []
-            built = 0
-            for segment in filter(None, text.split(",")):
-                values = _decode(segment)
-                built += values[0]
+        self._root = str(data.get("sourceRoot") or "")[:_MAX_NAME_CHARS]
+        mappings, sources = data["mappings"], data["sources"]
+        if not isinstance(mappings, str) or not isinstance(sources, list):
+            raise TypeError("not a map")
+        self._sources = cast("list[object]", sources)
+        self._folder = folder
+        self._starts = array("i", [0])
+        self._columns, self._source, self._line, self._column = (array("i") for _ in range(4))
+        self._parse(mappings)
+
+    def _parse(self, mappings: str) -> None:
+        built = source = line = column = 0
+        values: list[int] = []
+        value = shift = 0
+        for character in f"{mappings};":
+            if character in ",;":
+                if shift:
+                    raise ValueError("half a number")
+                if values:
+                    built += values[0]
                 if len(values) >= 4:
-                    source += values[1]
-                    line += values[2]
-                    column += values[3]
-                    columns.append(built)
-                    targets.append((source, line, column))
-            self._columns.append(columns)
-            self._targets.append(targets)
+                    source, line, column = source + values[1], line + values[2], column + values[3]
+                    self._columns.append(built)
+                    self._source.append(source)
+                    self._line.append(line)
+                    self._column.append(column)
+                values.clear()
+                if character == ";":
+                    self._starts.append(len(self._columns))
+                    built = 0
+                continue
+            digit = _BASE64[character]
+            value |= (digit & 31) << shift
+            shift += 5
+            if shift > _MAX_SHIFT + 5 or value > 2 * _MAX_VALUE + 1:
+                raise ValueError("a number of more than 32 bits")
+            if not digit & 32:
+                values.append(-(value >> 1) if value & 1 else value >> 1)
+                if len(values) > 5:
+                    raise ValueError("a segment of more than five numbers")
+                value = shift = 0
 
     def lookup(self, line: int, column: int) -> Position | None:
-        if not 0 <= line < len(self._columns):
+        if not 0 <= line < len(self._starts) - 1:
             return None
-        index = bisect.bisect_right(self._columns[line], column) - 1
-        if index < 0:
+        start, stop = self._starts[line], self._starts[line + 1]
+        index = bisect.bisect_right(self._columns, column, start, stop) - 1
+        if index < start or not 0 <= self._source[index] < len(self._sources):
             return None
-        source, at_line, at_column = self._targets[line][index]
-        if not 0 <= source < len(self._sources):
-            return None
-        return Position(self._sources[source], at_line + 1, at_column + 1)
+        name = str(self._sources[self._source[index]])[:_MAX_NAME_CHARS]
+        return Position(_clean(self._root, name, self._folder), self._line[index] + 1, self._column[index] + 1)
 
 
 def _clean(root: str, source: str, folder: str) -> str:
@@ -126,16 +169,3 @@ def _clean(root: str, source: str, folder: str) -> str:
     while path.startswith("../"):
         path = path[3:]
     return path
-
-
-def _decode(segment: str) -> list[int]:
-    values: list[int] = []
-    value = shift = 0
-    for character in segment:
-        digit = _BASE64[character]
-        value |= (digit & 31) << shift
-        shift += 5
-        if not digit & 32:
-            values.append(-(value >> 1) if value & 1 else value >> 1)
-            value = shift = 0
-    return values

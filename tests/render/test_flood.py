@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from koda_ray.errors import RenderError
+from koda_ray.errors import PageError, RenderError
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.cdp import BrowserConnection
@@ -103,3 +103,20 @@ async def test_a_page_that_asks_for_much_again_and_again_fills_its_browser_alone
     grown = most_bytes() - before
     await page.close()
     assert grown < 150 * MIB, f"{grown >> 20} MiB"
+
+
+@pytest.mark.browser
+@pytest.mark.full
+async def test_a_page_with_an_endless_source_map_is_said_to_fail_where_it_was_built(small_browser: Browser) -> None:
+    script = b"throw new Error('on purpose')\n//# sourceMappingURL=a.js.map"
+    mapped = b'{"version":3,"sources":["a.ts"],"mappings":"' + b"AAAA," * (12 * MIB) + b'"}'
+    never = b"window.__koda = { ready: new Promise(() => 0), seek() {} }"
+    html = b"<!doctype html><script>" + never + b"</script><script src=a.js></script>"
+    bundle = Bundle({"index.html": html, "a.js": script, "a.js.map": mapped})
+    most_bytes()
+    before = most_bytes()
+    page = await LoadedPage.open(small_browser, bundle, SETUP)
+    with pytest.raises(PageError, match=r"on purpose .* at a.js:1:7"):
+        await page.wait_ready(60.0)
+    await page.close()
+    assert most_bytes() - before < 150 * MIB

@@ -1,8 +1,16 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import tracemalloc
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koda_ray.render import sourcemap
+from koda_ray.render.problems import Problems
 from koda_ray.render.sourcemap import Position, SourceMaps
 
 # built line 1: column 0 from App.tsx 1:1, column 10 from App.tsx 3:5; built line 2: column 4 from lib.js 41:2
@@ -16,6 +24,8 @@ def test_places_are_those_of_the_source() -> None:
             "assets/a.js.map": json.dumps(MAP).encode(),
         }
     )
+    assert maps.original("assets/a.js", 1, 1) is None, "it was not read yet"
+    maps.read(["assets/a.js"])
     assert maps.original("assets/a.js", 1, 1) == Position("src/App.tsx", 1, 1)
     assert maps.original("assets/a.js", 1, 10) == Position("src/App.tsx", 1, 1)
     assert maps.original("assets/a.js", 1, 11) == Position("src/App.tsx", 3, 5)
@@ -27,11 +37,107 @@ def test_places_are_those_of_the_source() -> None:
 def test_a_map_may_lie_in_the_script() -> None:
     data = base64.b64encode(json.dumps(MAP | {"sources": ["webpack:///src/b.ts"]}).encode())
     maps = SourceMaps({"b.js": b"x\n//# sourceMappingURL=data:application/json;base64," + data})
+    maps.read(["b.js"])
     assert maps.original("b.js", 1, 1) == Position("src/b.ts", 1, 1)
 
 
 def test_a_missing_or_broken_map_says_nothing() -> None:
     maps = SourceMaps({"a.js": b"//# sourceMappingURL=gone.map", "b.js": b"", "b.js.map": b'{"mappings": "!!"}'})
+    maps.read(["a.js", "b.js", "c.js"])
     assert maps.original("a.js", 1, 1) is None
     assert maps.original("b.js", 1, 1) is None
     assert maps.original("c.js", 1, 1) is None
+
+
+def peak_bytes(files: dict[str, bytes]) -> int:
+    """What reading the map of ``a.js`` takes at its height."""
+    maps = SourceMaps(files)
+    tracemalloc.start()
+    try:
+        maps.read(["a.js"])
+        assert maps.original("a.js", 1, 1) is None
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def named(mappings: bytes, sources: bytes = b'["a.ts"]') -> dict[str, bytes]:
+    return {"a.js": b"", "a.js.map": b'{"version":3,"sources":%s,"mappings":"%s"}' % (sources, mappings)}
+
+
+def test_a_map_that_is_too_large_is_not_read() -> None:
+    assert peak_bytes(named(b"AAAA," * 4_000_000)) < 1 << 20
+
+
+@pytest.mark.parametrize(
+    "mappings",
+    [b"g" * 100_000, b"AAAAAA", b"AAAAg", b"+++++/D,", b"A A"],
+    ids=["a number without an end", "too many numbers", "half a number", "more than 32 bits", "a space"],
+)
+def test_numbers_that_are_none_end_a_map(mappings: bytes) -> None:
+    assert peak_bytes(named(mappings)) < 1 << 21
+
+
+def test_what_is_nested_without_end_is_no_map() -> None:
+    assert peak_bytes(named(b"", b"[" * 100_000)) < 1 << 22
+
+
+def test_all_maps_of_a_bundle_have_an_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sourcemap, "_MAX_MAPS_BYTES", 2 * len(json.dumps(MAP)) + 10)
+    maps = SourceMaps({f"{name}.js{end}": json.dumps(MAP).encode() for name in "abcd" for end in ("", ".map")})
+    maps.read(["a.js", "b.js", "c.js", "d.js"])
+    known = [name for name in "abcd" if maps.original(f"{name}.js", 1, 1)]
+    assert known == ["a", "b"]
+
+
+def test_names_have_an_end_whatever_they_are_joined_with() -> None:
+    files = {"a.js.map": json.dumps({"sourceRoot": "r" * 9_000, "sources": ["s" * 9_000], "mappings": "AAAA"}).encode()}
+    maps = SourceMaps({"a.js": b"", **files})
+    maps.read(["a.js"])
+    found = maps.original("a.js", 1, 1)
+    assert found is not None and len(found.file) == 2_001
+
+
+@given(st.lists(st.lists(st.tuples(*[st.integers(0, 2000)] * 4), max_size=6), max_size=6))
+def test_what_is_written_as_the_format_says_is_read(lines: list[list[tuple[int, int, int, int]]]) -> None:
+    lines = [sorted({segment[0]: segment for segment in line}.values()) for line in lines]
+    before = [0, 0, 0, 0]
+    texts: list[str] = []
+    for line in lines:
+        before[0] = 0
+        segments: list[str] = []
+        for segment in line:
+            segments.append("".join(vlq(now - last) for now, last in zip(segment, before, strict=True)))
+            before = list(segment)
+        texts.append(",".join(segments))
+    data = {"sources": [f"{number}.ts" for number in range(2001)], "mappings": ";".join(texts)}
+    maps = SourceMaps({"a.js": b"", "a.js.map": json.dumps(data).encode()})
+    maps.read(["a.js"])
+    for number, line in enumerate(lines):
+        for built, source, at, column in line:
+            found = maps.original("a.js", number + 1, built + 1)
+            assert found == Position(f"{source}.ts", at + 1, column + 1)
+
+
+def vlq(value: int) -> str:
+    value, text = (-value << 1 | 1 if value < 0 else value << 1), ""
+    while True:
+        digit, value = value & 31, value >> 5
+        text += "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[digit | (32 if value else 0)]
+        if not value:
+            return text
+
+
+async def test_a_large_map_is_read_beside_what_else_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is placed is read, and whoever waits for that lets others work."""
+    problems = Problems(named(b"AAAA," * 200_000), "https://x")
+    frame = {"url": "https://x/a.js", "lineNumber": 0, "columnNumber": 3, "functionName": "f"}
+    details = {"text": "oops", "stackTrace": {"callFrames": [frame]}}
+    problems.on_exception({"exceptionDetails": details})
+    assert problems.fatal is not None and (problems.fatal.file, problems.fatal.line) == ("a.js", 1)
+    placing, turns = asyncio.ensure_future(problems.place()), 0
+    while not placing.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 10
+    assert (problems.fatal.file, problems.all[0].stack) == ("a.ts", "f (a.ts:1:1)")
