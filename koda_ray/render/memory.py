@@ -3,6 +3,9 @@
 A page may allocate without end, and the kernel would end whatever it likes best. So each browser has a cap, a share of
 the machine, and is looked at so often that memory filled as fast as memory can be is caught soon after it passes it.
 Control groups would need rights that an ordinary user in a container has not; what a process holds can be read by all.
+
+The process that works with the browser is looked at too: what it keeps for a page is bounded piece by piece, and this
+is the wall behind that.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ _ROOM_BYTES = 1 << 30
 _MOST_BYTES = 8 << 30
 # V8 keeps a page's objects within 4 GiB; near that it collects garbage for minutes before it gives up
 _MOST_PRIVATE_BYTES = 3 << 30
+_LEAST_WORKER_BYTES = 1 << 30
 _KEEP_SHARE = 0.25
 _KEEP_LEAST_BYTES = 512 * _MIB
 _FASTEST_BYTES_S = 4 << 30
@@ -87,13 +91,18 @@ class MemoryLimit:
         return self.cap_bytes if self.megabytes is not None else min(_MOST_PRIVATE_BYTES, self.cap_bytes)
 
     @property
+    def worker_bytes(self) -> int:
+        """By how much the process that works with the browser may grow meanwhile, its kept bundles included."""
+        return max(_LEAST_WORKER_BYTES, self.cap_bytes)
+
+    @property
     def keep_bytes(self) -> int:
         """What a browser without a page may use; one that uses more is not used again."""
         return max(_KEEP_LEAST_BYTES, int(self.cap_bytes * _KEEP_SHARE))
 
 
 class MemoryWatch:
-    """Looks at a process and everything under it, until it is closed or they use too much.
+    """Looks at a process and everything under it, and at this one, until it is closed or they use too much.
 
     Args:
         pid: The process.
@@ -105,6 +114,7 @@ class MemoryWatch:
         self._pid = pid
         self._cap, self._private_cap = limit.cap_bytes, limit.private_bytes
         self._keep = limit.keep_bytes
+        self._worker_cap, self._worker_before = limit.worker_bytes, _held(os.getpid())[0]
         self._over = over
         self._looking = asyncio.create_task(self._look())
 
@@ -120,20 +130,26 @@ class MemoryWatch:
     async def _look(self) -> None:
         while True:
             held = _look_at(self._pid)
+            grown = _held(os.getpid())[0] - self._worker_before
             used, cap = (held.private, self._private_cap) if held.private > self._private_cap else (held.all, self._cap)
             if used > cap:
+                words = (
+                    f"the page used {_shown(used)} of memory and may use {_shown(cap)}: does it make canvases, "
+                    "textures or arrays anew at each frame? Make them once, render it smaller, or allow more with "
+                    "KODA_RENDER_MEMORY_MB"
+                )
                 break
-            left = min(self._cap - held.all, self._private_cap - held.private)
+            if grown > self._worker_cap:
+                used, cap = grown, self._worker_cap
+                words = (
+                    f"what serves the page grew by {_shown(used)} of memory and may grow by {_shown(cap)}: does it ask "
+                    "for files or log messages without end? Ask once, make files smaller, or allow more with "
+                    "KODA_RENDER_MEMORY_MB"
+                )
+                break
+            left = min(self._cap - held.all, self._private_cap - held.private, self._worker_cap - grown)
             await asyncio.sleep(min(_LONGEST_S, max(_SHORTEST_S, left / _FASTEST_BYTES_S)))
-        self._over(
-            PageError(
-                f"the page used {_shown(used)} of memory and may use {_shown(cap)}: does it make canvases, "
-                "textures or arrays anew at each frame? Make them once, render it smaller, or allow more with "
-                "KODA_RENDER_MEMORY_MB",
-                code=PAGE_MEMORY,
-                context={"used_bytes": used, "cap_bytes": cap},
-            )
-        )
+        self._over(PageError(words, code=PAGE_MEMORY, context={"used_bytes": used, "cap_bytes": cap}))
 
 
 def tree_bytes(pid: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.memory import PAGE_MEMORY, MemoryLimit, machine_bytes, tree_bytes
+from koda_ray.render.memory import PAGE_MEMORY, MemoryLimit, MemoryWatch, machine_bytes, tree_bytes
 from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.protocol import CaptureTask, Hear, JobContext, ProbeTask
 from koda_ray.state.storage import Storage
@@ -63,6 +64,19 @@ def test_what_a_family_holds_counts_once(monkeypatch: pytest.MonkeyPatch, *, ker
     with family() as pid:
         assert 170 * MIB < tree_bytes(pid) < 215 * MIB
     assert tree_bytes(pid) == 0
+
+
+async def test_what_works_with_a_browser_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_LEAST_WORKER_BYTES", 0)
+    said: asyncio.Queue[PageError] = asyncio.Queue()
+    with family() as pid:
+        watch = MemoryWatch(pid, MemoryLimit(256), said.put_nowait)
+        kept = bytearray(b"x" * (300 * MIB))
+        async with asyncio.timeout(60):
+            error = await said.get()
+        await watch.close()
+    assert error.code == PAGE_MEMORY and "may grow by 256 MiB" in error.message
+    assert int(str(error.context["used_bytes"])) > len(kept) - 44 * MIB
 
 
 def test_a_browsers_share_follows_from_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
