@@ -225,6 +225,29 @@ async def test_sandboxes_that_nobody_needs_go_and_the_others_stay(house: House) 
 
 
 @pytest.mark.sandbox
+async def test_janitors_of_two_databases_below_one_folder_leave_each_others_sandboxes_alone(tmp_path: Path) -> None:
+    houses: list[House] = []
+    try:
+        for name in ("one", "two"):
+            await asyncio.to_thread((tmp_path / name).mkdir)
+            houses.append(House(tmp_path / name))
+            await houses[-1].store.open()
+            settings = houses[-1].settings.model_copy(update={"sandbox_path": tmp_path / "shared"})
+            houses[-1].sandboxes = sandbox_provider(settings, deployment=await houses[-1].store.deployment())
+        one, two = houses
+        held = await one.sandbox(await one.session(owes=False, lease=SOON))
+        asleep = await one.sandbox(await one.session(owes=False, lease=-timedelta(days=1)))
+        for _ in range(2):
+            assert await two.janitor().clear() == []
+        assert await two.sandboxes.list() == [] and two.woken == []
+        assert await held.is_alive() and await asleep.is_alive()
+        assert await held.read_file("package.json") == await asleep.read_file("package.json")
+    finally:
+        for house in houses:
+            await house.close()
+
+
+@pytest.mark.sandbox
 async def test_a_sandbox_waits_for_a_session_that_cannot_be_woken(house: House) -> None:
     asleep = await house.session(owes=False, lease=-timedelta(days=1))
     box = await house.sandbox(asleep)
