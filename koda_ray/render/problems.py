@@ -157,7 +157,7 @@ class Problems:
         url = str(frame.get("url") or "")
         if not url.startswith(self._origin):
             return None
-        path = unquote(urlsplit(url).path).lstrip("/") or "index.html"
+        path = clean(unquote(urlsplit(url).path).lstrip("/") or "index.html")
         line, column = _number(frame.get("lineNumber")) + 1, _number(frame.get("columnNumber")) + 1
         return _Place(path, line, column, str(frame.get("functionName") or "(anonymous)")[:_NAME_CHARS])
 
@@ -169,7 +169,7 @@ class Problems:
             file, line, column = (
                 (place.path, place.line, place.column)
                 if original is None
-                else (original.file, original.line, original.column)
+                else (clean(original.file), original.line, original.column)
             )
             lines.append(f"{place.function} ({file}:{line}:{column})")
             # the place to mend is in the project, not in a library that was handed something wrong

@@ -109,7 +109,8 @@ class _Map:
     """One parsed map: for each built line, sorted columns and where they come from, in four arrays of all lines."""
 
     def __init__(self, data: dict[str, object], folder: str) -> None:
-        self._root = str(data.get("sourceRoot") or "")[:_MAX_NAME_CHARS]
+        root = data.get("sourceRoot")
+        self._root = root[:_MAX_NAME_CHARS] if isinstance(root, str) else ""
         mappings, sources = data["mappings"], data["sources"]
         if not isinstance(mappings, str) or not isinstance(sources, list):
             raise TypeError("not a map")
@@ -158,8 +159,11 @@ class _Map:
         index = bisect.bisect_right(self._columns, column, start, stop) - 1
         if index < start or not 0 <= self._source[index] < len(self._sources):
             return None
-        name = str(self._sources[self._source[index]])[:_MAX_NAME_CHARS]
-        return Position(_clean(self._root, name, self._folder), self._line[index] + 1, self._column[index] + 1)
+        name = self._sources[self._source[index]]
+        if not isinstance(name, str):
+            return None
+        file = _clean(self._root, name[:_MAX_NAME_CHARS], self._folder)
+        return Position(file, self._line[index] + 1, self._column[index] + 1)
 
 
 def _clean(root: str, source: str, folder: str) -> str:

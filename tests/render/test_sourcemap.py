@@ -4,13 +4,14 @@ import asyncio
 import base64
 import json
 import tracemalloc
+from dataclasses import asdict
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from koda_ray.render import sourcemap
-from koda_ray.render.problems import Problems
+from koda_ray.render.problems import MAX_MESSAGE_CHARS, Problems
 from koda_ray.render.sourcemap import Position, SourceMaps
 
 # built line 1: column 0 from App.tsx 1:1, column 10 from App.tsx 3:5; built line 2: column 4 from lib.js 41:2
@@ -117,6 +118,29 @@ def test_what_is_written_as_the_format_says_is_read(lines: list[list[tuple[int, 
         for built, source, at, column in line:
             found = maps.original("a.js", number + 1, built + 1)
             assert found == Position(f"{source}.ts", at + 1, column + 1)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+HOSTILE = st.fixed_dictionaries(
+    {"mappings": st.text("ADCgx/+,;9 é", max_size=60) | JSON, "sources": st.lists(JSON, max_size=3) | JSON},
+    optional={"sourceRoot": JSON, "sections": JSON},
+).map(lambda value: json.dumps(value).encode())
+
+
+@example(b'{"mappings":"AAAA","sources":["half a character: \\ud800"]}')
+@given(st.binary(max_size=200) | HOSTILE | JSON.map(lambda value: json.dumps(value).encode()))
+def test_whatever_a_map_says_a_problem_can_be_told(data: bytes) -> None:
+    problems = Problems({"a.js": b"", "a.js.map": data}, "https://x")
+    frames = [{"url": "https://x/a.js", "lineNumber": line, "columnNumber": at} for line in (0, 1) for at in (0, 40)]
+    problems.on_exception({"exceptionDetails": {"text": "oops", "stackTrace": {"callFrames": frames}}})
+    problems._maps.read(["a.js"])
+    for problem in problems.all:
+        json.dumps(asdict(problem), ensure_ascii=False).encode()
+        assert problem.file is not None and len(problem.file) <= MAX_MESSAGE_CHARS
 
 
 def vlq(value: int) -> str:
