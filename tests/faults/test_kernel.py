@@ -89,6 +89,12 @@ def test_each_nth_point_is_another_from_run_to_run_and_the_same_when_run_again(t
     assert faults(tmp_path, "--store", "json", "--seeds", 1, "--first", seeded["first"])["first"] == seeded["first"]
 
 
+@pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES])
+def test_killed_at_a_few_random_instants_the_job_is_done_once(tmp_path: Path, store: str) -> None:
+    done = faults(tmp_path, "--store", store, "--seeds", 5)
+    assert clean(done) and done["jobs"] == 5
+
+
 @pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES, LIBSQL])
 @pytest.mark.full
 @pytest.mark.timeout(1800)
