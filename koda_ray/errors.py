@@ -19,6 +19,7 @@ Every error survives pickle, because errors cross Ray's process boundaries.
     |  |- ModelOverloaded | ModelStreamBroken | ModelRefused | ModelAuth
     |- Missing                 a program, package or setting that the work needs
     |- Unavailable             whoever holds a session did not answer in time
+    |- LimitReached            a user has as much at once as one may have
     |- Cancelled               a person stopped the work
     |- BudgetExceeded          more is wanted than a person or an operator allowed
     |- HookStopped             a hook ended an agent's run
@@ -43,6 +44,7 @@ __all__ = [
     "InvalidPath",
     "InvalidTransition",
     "KodaError",
+    "LimitReached",
     "Missing",
     "ModelAuth",
     "ModelError",
@@ -286,6 +288,32 @@ class Unavailable(KodaError):
     code = "UNAVAILABLE"
     status = 503
     default_retryable = True
+
+
+class LimitReached(KodaError):
+    """A user has as much of something as one may have at once; nothing was begun.
+
+    Args:
+        message: How much there is, how much may be, and the way out.
+        retry_after_s: When the same call may succeed, in seconds.
+        context: As every error's.
+    """
+
+    code = "LIMIT_REACHED"
+    status = 429
+    default_retryable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_s: float = 30.0,
+        code: str | None = None,
+        context: Mapping[str, str | int | float | bool | None] | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        context = {"retryAfterS": retry_after_s, **(context or {})}
+        super().__init__(message, code=code, context=context, retryable=retryable)
 
 
 class Cancelled(KodaError):

@@ -13,14 +13,26 @@ import mimetypes
 import re
 import zipfile
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import IO
 
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound, StorageError
 from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.zips import open_zip
 
-__all__ = ["MAX_BUNDLE_BYTES", "MAX_FILES", "Bundle", "load_bundle", "read_folder", "store_bundle"]
+__all__ = [
+    "MAX_BUNDLE_BYTES",
+    "MAX_FILES",
+    "Bundle",
+    "load_bundle",
+    "read_folder",
+    "store_bundle",
+    "stored_bundle",
+    "unpacked_bytes",
+]
 
 MAX_BUNDLE_BYTES = 256 * 1024 * 1024
 MAX_FILES = 4096
@@ -120,32 +132,27 @@ class Bundle:
         return buffer.getvalue()
 
     @classmethod
-    def unpack(cls, data: bytes) -> Bundle:
-        """Read what `pack` wrote, or another zip of a built page.
+    def unpack(cls, data: bytes | IO[bytes]) -> Bundle:
+        """Read what `pack` wrote, or another zip of a built page, which may lie in an open file.
 
         Raises:
             InvalidInput: Not a zip, or over a limit; nothing is unpacked beyond one.
             InvalidPath: As the constructor.
         """
-        try:
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-                if len(entries) > MAX_FILES:
-                    raise InvalidInput(f"the zip has {len(entries)} files; at most {MAX_FILES} can be rendered")
-                files: dict[str, bytes] = {}
-                left = MAX_BUNDLE_BYTES
-                for entry in entries:
-                    # the sizes in a zip's directory are claims: read one byte beyond what is left and see
-                    with archive.open(entry) as file:
-                        content = file.read(left + 1)
-                    left -= len(content)
-                    if left < 0:
-                        raise InvalidInput(f"the zip unpacks to over {MAX_BUNDLE_BYTES} bytes")
-                    files[entry.filename] = content
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-            raise InvalidInput(
-                f"the bundle is not a readable zip ({error}): make one of the folder of a built page"
-            ) from error
+        with _reading(data) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            if len(entries) > MAX_FILES:
+                raise InvalidInput(f"the zip has {len(entries)} files; at most {MAX_FILES} can be rendered")
+            files: dict[str, bytes] = {}
+            left = MAX_BUNDLE_BYTES
+            for entry in entries:
+                # the sizes in a zip's directory are claims: read one byte beyond what is left and see
+                with archive.open(entry) as file:
+                    content = file.read(left + 1)
+                left -= len(content)
+                if left < 0:
+                    raise InvalidInput(f"the zip unpacks to over {MAX_BUNDLE_BYTES} bytes")
+                files[entry.filename] = content
         return cls(files)
 
     @staticmethod
@@ -153,6 +160,18 @@ class Bundle:
         """Return the media type to serve a file with."""
         suffix = Path(path).suffix.lower()
         return _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
+
+
+def unpacked_bytes(data: bytes | IO[bytes]) -> int:
+    """Return how many bytes `Bundle.unpack` will hold of a zip at most. Raises InvalidInput as that."""
+    with _reading(data) as archive:
+        # more than an entry says of itself is never unpacked
+        return min(MAX_BUNDLE_BYTES, sum(entry.file_size for entry in archive.infolist()))
+
+
+def _reading(data: bytes | IO[bytes]) -> AbstractContextManager[zipfile.ZipFile]:
+    """Open a page's zip: as many folders as files may be in it."""
+    return open_zip(io.BytesIO(data) if isinstance(data, bytes) else data, most_entries=2 * MAX_FILES)
 
 
 def _moves(path: str, data: bytes) -> bool:
@@ -219,11 +238,16 @@ async def load_bundle(storage: Storage, user_id: str, content_hash: str) -> Bund
         StorageError: Its bytes are not those that were stored.
     """
     data = await storage.get(bundle_key(user_id, content_hash))
+    return await asyncio.to_thread(stored_bundle, data, content_hash)
 
-    def check() -> Bundle:
-        bundle = Bundle.unpack(data)
-        if bundle.hash != content_hash:
-            raise StorageError(f"bundle {content_hash} in storage is damaged: store it again", retryable=False)
-        return bundle
 
-    return await asyncio.to_thread(check)
+def stored_bundle(data: bytes, content_hash: str) -> Bundle:
+    """Unpack a bundle as it lies in storage, and check that it is what its name says; blocks.
+
+    Raises:
+        StorageError: Its bytes are not those that were stored.
+    """
+    bundle = Bundle.unpack(data)
+    if bundle.hash != content_hash:
+        raise StorageError(f"bundle {content_hash} in storage is damaged: store it again", retryable=False)
+    return bundle

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import IO
 from urllib.parse import unquote
 
 from koda_ray.errors import InvalidInput, NotFound
@@ -69,8 +70,8 @@ def read_page(path: Path, *, entry: str | None = None) -> Page:
     return unpack_page(path.read_bytes(), entry=entry, what=str(path))
 
 
-def unpack_page(data: bytes, *, entry: str | None = None, what: str = "the zip") -> Page:
-    """Read a zip; one that has everything in one folder is taken as that folder.
+def unpack_page(data: bytes | IO[bytes], *, entry: str | None = None, what: str = "the zip") -> Page:
+    """Read a zip, in memory or in an open file; one that has everything in one folder is taken as that folder.
 
     Raises:
         InvalidInput: As `read_page`.

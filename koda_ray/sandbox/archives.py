@@ -13,8 +13,18 @@ from typing import IO
 
 from koda_ray.errors import InvalidInput
 from koda_ray.sandbox.policy import PLAIN_FOLDER_MODE, PLAIN_MODE
+from koda_ray.zips import open_zip
 
-__all__ = ["MAX_FILES", "MAX_PROJECT_BYTES", "MAX_UNPACKED_BYTES", "ProjectFiles", "pack", "read_project", "unpack"]
+__all__ = [
+    "MAX_FILES",
+    "MAX_PROJECT_BYTES",
+    "MAX_UNPACKED_BYTES",
+    "ProjectFiles",
+    "pack",
+    "read_project",
+    "unpack",
+    "unpacked_bytes",
+]
 
 MAX_FILES = 50_000
 MAX_UNPACKED_BYTES = 2 * 1024**3
@@ -48,6 +58,12 @@ def pack(project: ProjectFiles, file: IO[bytes]) -> None:
                 info = zipfile.ZipInfo(f"{path}/")
                 info.external_attr = (stat.S_IFDIR | project.modes.get(path, PLAIN_FOLDER_MODE)) << 16
                 archive.writestr(info, b"")
+
+
+def unpacked_bytes(archive: Path) -> int:
+    """Return how many bytes `read_project` will hold of a zip at most; blocks. Raises InvalidInput as that."""
+    with _reading(archive) as opened:
+        return min(MAX_PROJECT_BYTES, sum(entry.file_size for entry in opened.infolist()))
 
 
 def read_project(archive: Path) -> ProjectFiles:
@@ -89,16 +105,8 @@ def read_project(archive: Path) -> ProjectFiles:
 
 @contextmanager
 def _reading(archive: Path) -> Generator[zipfile.ZipFile]:
-    try:
-        with zipfile.ZipFile(archive) as opened:
-            count = len(opened.infolist())
-            if count > MAX_FILES:
-                raise InvalidInput(
-                    f"the zip holds {count} files; {MAX_FILES} are taken: leave out what sandboxes do not need"
-                )
-            yield opened
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise InvalidInput(f"this is not a zip that can be read ({error}); send one made of the folder") from None
+    with archive.open("rb") as file, open_zip(file, most_entries=MAX_FILES) as opened:
+        yield opened
 
 
 def unpack(archive: Path, folder: Path) -> None:

@@ -43,6 +43,7 @@ from koda_ray.serve.routes import (
     usage,
 )
 from koda_ray.serve.streams import Watchers
+from koda_ray.serve.unpacking import Unpacking
 from koda_ray.wire import CreateBatch, CreateRender, FileChanges, ProcessOutput
 
 __all__ = ["MAX_JSON_BYTES", "create_app"]
@@ -113,6 +114,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
     app.state.deps = deps
     app.state.background = background
     app.state.watchers = watchers
+    app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
     app.state.providers = providers
     problem.install(app)
     for module in (

@@ -18,6 +18,7 @@ from koda_ray.sandbox.workshop import Workshop
 from koda_ray.serve.background import Background
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.streams import Watchers
+from koda_ray.serve.unpacking import Unpacking
 from koda_ray.state.store import SessionRecord
 from koda_ray.types import new_id
 
@@ -31,6 +32,7 @@ __all__ = [
     "User",
     "background_of",
     "deps_of",
+    "unpacking_of",
     "watchers_of",
     "workshop_of",
 ]
@@ -54,6 +56,11 @@ def background_of(connection: HTTPConnection) -> Background:
 def watchers_of(connection: HTTPConnection) -> Watchers:
     """Return the count of who follows what."""
     return cast(Watchers, connection.app.state.watchers)
+
+
+def unpacking_of(connection: HTTPConnection) -> Unpacking:
+    """Return the count of what is held unpacked."""
+    return cast(Unpacking, connection.app.state.unpacking)
 
 
 def workshop_of(connection: HTTPConnection, user_id: str) -> Workshop:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -19,15 +21,16 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from koda_ray.errors import InvalidInput, NotFound
-from koda_ray.render.bundle import load_bundle
+from koda_ray.render.bundle import stored_bundle, unpacked_bytes
 from koda_ray.render.options import JobOptions
 from koda_ray.render.sources import Page, page_of, unpack_page
 from koda_ray.render.spec import AudioTrack
+from koda_ray.serve.context import unpacking_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.state.storage import bundle_key
 from koda_ray.wire import CreateBatch, CreateRender, PageRender, Rows
 
-__all__ = ["MAX_JSON_BYTES", "Asked", "body_of", "read_request"]
+__all__ = ["MAX_JSON_BYTES", "Asked", "body_of", "requested"]
 
 MAX_JSON_BYTES = 2 * 1024 * 1024
 """Limit of what is not the zip: options, and the rows of a batch."""
@@ -68,10 +71,12 @@ def body_of(model: str) -> dict[str, Any]:
     }
 
 
-async def read_request(request: Request, deps: ApiDeps, user: str, *, batch: bool = False) -> Asked:
-    """Read a request; ``batch`` says that it must have rows.
+@asynccontextmanager
+async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool = False) -> AsyncGenerator[Asked]:
+    """Read a request, and hold what it unpacked for as long as the block runs; ``batch`` says that it must have rows.
 
     Raises:
+        LimitReached: Too much of the user's, or of everybody's, is held at once.
         InvalidInput: Something of it is not valid.
         RequestValidationError: As `InvalidInput`, with the fields that are not.
         InvalidPath: A path in the zip leaves it.
@@ -79,7 +84,7 @@ async def read_request(request: Request, deps: ApiDeps, user: str, *, batch: boo
         HTTPException: 413 or 415, as a problem document.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    rows: tuple[dict[str, JsonValue], ...] = ()
+    unpacking = unpacking_of(request)
     if kind == "multipart/form-data":
         names = {"file", "options", "rows"} if batch else {"file", "options"}
         async with request.form(max_files=1, max_fields=4, max_part_size=MAX_JSON_BYTES) as form:
@@ -87,31 +92,37 @@ async def read_request(request: Request, deps: ApiDeps, user: str, *, batch: boo
             if set(form) - names or not isinstance(file, UploadFile) or isinstance(text, UploadFile):
                 raise InvalidInput(_misfit(form, names))
             options = _valid(TypeAdapter(PageRender), text.encode(), what="options")
-            if batch:
-                rows = _valid(TypeAdapter(Rows), str(given).encode(), what="rows").root
-            data = await file.read()
-        page = await asyncio.to_thread(unpack_page, data, entry=options.entry)
+            rows = _valid(TypeAdapter(Rows), str(given).encode(), what="rows").root if batch else ()
+            size = await asyncio.to_thread(unpacked_bytes, file.file)
+            async with unpacking.holding(user, size):
+                page = await asyncio.to_thread(unpack_page, file.file, entry=options.entry)
+                yield _asked(deps, page, options, rows)
     elif kind == "application/json":
         sent = await request.body()
         if len(sent) > MAX_JSON_BYTES:
             raise HTTPException(413, f"the JSON has {len(sent)} bytes; at most {MAX_JSON_BYTES} are taken")
         adapter: TypeAdapter[CreateBatch | CreateRender] = TypeAdapter(CreateBatch if batch else CreateRender)
         body = _valid(adapter, sent, what="body")
-        options = body.options
-        if isinstance(body, CreateBatch):
-            rows = body.rows.root
+        rows = body.rows.root if isinstance(body, CreateBatch) else ()
+        key = bundle_key(user, body.bundle)
         try:
-            await deps.storage.touch(bundle_key(user, body.bundle))
-            bundle = await load_bundle(deps.storage, user, body.bundle)
+            await deps.storage.touch(key)
+            packed = await deps.storage.get(key)
         except NotFound:
             raise NotFound(f"there is no bundle {body.bundle}; upload the page as a zip") from None
-        page = page_of(bundle.files, options.entry, what="the bundle")
+        async with unpacking.holding(user, await asyncio.to_thread(unpacked_bytes, packed)):
+            bundle = await asyncio.to_thread(stored_bundle, packed, body.bundle)
+            page = page_of(bundle.files, body.options.entry, what="the bundle")
+            yield _asked(deps, page, body.options, rows)
     else:
         raise HTTPException(
             415,
             "send a form (multipart/form-data) with a zip of the page as 'file', or application/json with the bundle "
             f"of one that was uploaded before; this is {kind[:80]!r}",
         )
+
+
+def _asked(deps: ApiDeps, page: Page, options: PageRender, rows: tuple[dict[str, JsonValue], ...]) -> Asked:
     wanted = replace(_job_options(options, page), ready_timeout_s=deps.settings.page_ready_timeout_s)
     return Asked(page=page, options=wanted, rows=rows)
 

@@ -5,6 +5,7 @@ Source: RFC 9457, Problem Details for HTTP APIs.
 
 from __future__ import annotations
 
+import math
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -117,8 +118,16 @@ def error_response(error: KodaError, path: str) -> JSONResponse:
         instance=path,
         retryable=error.retryable,
         context=error.context,
-        headers={"WWW-Authenticate": "Bearer"} if status == 401 else None,
+        headers=_headers(error, status),
     )
+
+
+def _headers(error: KodaError, status: int) -> dict[str, str] | None:
+    """Say what to do about it as HTTP has it. Source: RFC 9110, sections 10.2.3 and 11.6.1."""
+    if status == 401:
+        return {"WWW-Authenticate": "Bearer"}
+    after = error.context.get("retryAfterS")
+    return None if after is None else {"Retry-After": str(math.ceil(float(after)))}
 
 
 async def _validation_error(request: Request, error: Exception) -> JSONResponse:

@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 from pydantic import JsonValue
 from starlette.types import ASGIApp
 
@@ -379,6 +380,7 @@ class World:
     storage: Storage
     directory: ScriptedDirectory
     deps: ApiDeps
+    app: FastAPI
     url: str = ""
 
 
@@ -406,10 +408,10 @@ async def world(folder: Path, *, serve: bool = True, **settings: object) -> Asyn
         signer=Signer.from_settings(made),
         preview_port=made.preview_port,
     )
-    found = World(made, store, storage, directory, deps)
+    found = World(made, store, storage, directory, deps, create_app(deps))
     try:
         if serve:
-            async with serving(create_app(deps)) as url:
+            async with serving(found.app) as url:
                 found.url = url
                 yield found
         else:

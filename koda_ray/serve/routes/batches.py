@@ -18,7 +18,7 @@ from koda_ray.render.options import check_options
 from koda_ray.serve.batches import BATCH_ID, batch_jobs, batch_name, batch_prefix
 from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.pages import body_of, read_request
+from koda_ray.serve.pages import Asked, body_of, requested
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.state.store import JobRecord, JobStatus
@@ -41,7 +41,7 @@ BatchId = Annotated[str, Path(pattern=BATCH_ID, description="A batch's id")]
     summary="Render a page once for each row of data",
     status_code=202,
     response_model=BatchCreated,
-    responses=responses(401, 404, 409, 413, 415, 422, 503),
+    responses=responses(401, 404, 409, 413, 415, 422, 429, 503),
     openapi_extra={"requestBody": body_of("CreateBatch")},
 )
 async def create_batch(
@@ -51,18 +51,9 @@ async def create_batch(
 
     Where a row cannot be rendered, none is. Each render is one of its own: follow, cancel and delete it by its id.
     """
-    asked = await read_request(request, deps, user, batch=True)
-    if json.loads(asked.options.props):
-        raise InvalidInput("options.props: a batch has its data in rows; leave props out")
-    bundle = await store_bundle(deps.storage, user, asked.page.bundle)
-    requests: list[dict[str, JsonValue]] = []
-    for index, row in enumerate(asked.rows, 1):
-        options = replace(asked.options, props=json.dumps(row))
-        try:
-            check_options(options, bundle=bundle, entry=asked.page.entry)
-        except InvalidInput as error:
-            raise InvalidInput(f"row {index}: {error.message}", context={"row": index}) from None
-        requests.append(job_request(bundle=bundle, entry=asked.page.entry, options=options))
+    async with requested(request, deps, user, batch=True) as asked:
+        bundle = await store_bundle(deps.storage, user, asked.page.bundle)
+        requests = _requests(asked, bundle)
     await deps.store.ensure_user(user)
     at, batch_id = now(), batch_name(user, key)
     like = JobRecord(
@@ -119,6 +110,21 @@ async def cancel_batch(batch_id: BatchId, user: User, deps: Deps, request: Reque
     await _view(deps, user, batch_id)  # a 404 where there is none
     await background_of(request).finish(_cancel_all(deps, user, batch_id))
     return await _view(deps, user, batch_id)
+
+
+def _requests(asked: Asked, bundle: str) -> list[dict[str, JsonValue]]:
+    """Return what each render's row says of what is wanted; raises InvalidInput with the row that cannot be."""
+    if json.loads(asked.options.props):
+        raise InvalidInput("options.props: a batch has its data in rows; leave props out")
+    requests: list[dict[str, JsonValue]] = []
+    for index, row in enumerate(asked.rows, 1):
+        options = replace(asked.options, props=json.dumps(row))
+        try:
+            check_options(options, bundle=bundle, entry=asked.page.entry)
+        except InvalidInput as error:
+            raise InvalidInput(f"row {index}: {error.message}", context={"row": index}) from None
+        requests.append(job_request(bundle=bundle, entry=asked.page.entry, options=options))
+    return requests
 
 
 async def _view(deps: ApiDeps, user: str, batch_id: str) -> BatchView:

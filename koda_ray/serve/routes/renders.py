@@ -24,7 +24,7 @@ from koda_ray.serve.batches import BATCH_ID, batch_prefix
 from koda_ray.serve.context import Closing, Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import Representation, blob_response
-from koda_ray.serve.pages import body_of, read_request
+from koda_ray.serve.pages import body_of, requested
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.events import Channels, Start, sse
 from koda_ray.serve.routes.sessions import default_project
@@ -72,7 +72,7 @@ Download = Annotated[bool, Query(description="Have a browser save it rather than
     summary="Render a page to a video",
     status_code=202,
     response_model=RenderView,
-    responses=responses(401, 404, 409, 413, 415, 422, 503),
+    responses=responses(401, 404, 409, 413, 415, 422, 429, 503),
     openapi_extra={"requestBody": body_of("CreateRender")},
 )
 async def create_render(
@@ -82,12 +82,12 @@ async def create_render(
 
     The page needs no contract: any web animation is rendered frame by frame. Follow `eventsUrl`, or read `stateUrl`.
     """
-    asked = await read_request(request, deps, user)
-    page, options = asked.page, asked.options
-    bundle = await store_bundle(deps.storage, user, page.bundle)
-    # what can be refused without opening the page is refused now
-    check_options(options, bundle=bundle, entry=page.entry)
-    wanted = job_request(bundle=bundle, entry=page.entry, options=options)
+    async with requested(request, deps, user) as asked:
+        page, options = asked.page, asked.options
+        bundle = await store_bundle(deps.storage, user, page.bundle)
+        # what can be refused without opening the page is refused now
+        check_options(options, bundle=bundle, entry=page.entry)
+        wanted = job_request(bundle=bundle, entry=page.entry, options=options)
     await deps.store.ensure_user(user)
     at = now()
     named = hashlib.sha256(f"{user}\0{key}".encode()).hexdigest()

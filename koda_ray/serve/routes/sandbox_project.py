@@ -10,12 +10,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
-from koda_ray.sandbox.archives import ProjectFiles, pack, read_project
+from koda_ray.sandbox.archives import ProjectFiles, pack, read_project, unpacked_bytes
 from koda_ray.sandbox.build import build, export
 from koda_ray.sandbox.own_project import put_back, start_preview, take_out
 from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.screenshot import screenshot
-from koda_ray.serve.context import Closing, Deps, OwnWorkshop, User
+from koda_ray.serve.context import Closing, Deps, OwnWorkshop, User, unpacking_of
 from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.images import receive
 from koda_ray.serve.routes.preview import MayEdit, preview_origin
@@ -63,15 +63,16 @@ async def snapshot_sandbox(sandbox_id: SandboxId, workshop: OwnWorkshop, closing
     responses=responses(*USED, 413),
     openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": _BYTES}}},
 )
-async def restore_sandbox(sandbox_id: SandboxId, request: Request, workshop: OwnWorkshop) -> Response:
+async def restore_sandbox(sandbox_id: SandboxId, request: Request, user: User, workshop: OwnWorkshop) -> Response:
     """Send a zip as `snapshotSandbox` gives one: other files are removed, equal ones are left alone.
 
     What is built or installed stays, and so does what no snapshot holds.
     """
     with scratch() as made:
         await receive(request, made / "sent.zip")
-        project = await asyncio.to_thread(read_project, made / "sent.zip")
-    await put_back(workshop, sandbox_id, project)
+        size = await asyncio.to_thread(unpacked_bytes, made / "sent.zip")
+        async with unpacking_of(request).holding(user, size):
+            await put_back(workshop, sandbox_id, await asyncio.to_thread(read_project, made / "sent.zip"))
     return Response(status_code=204)
 
 

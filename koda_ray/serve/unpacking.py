@@ -1,0 +1,100 @@
+"""How much of what people send is held unpacked at once, by all of them and by each.
+
+A zip of a few megabytes may hold a quarter of a gigabyte, and a form's limit says nothing of that. So whoever unpacks
+one takes room for what its table of contents admits to (more is never unpacked) and gives it back when the files are
+stored. Who finds no room waits in turn, behind others of the same user first: one user's uploads have half of all the
+room at most, and keep nobody else's waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from koda_ray.errors import LimitReached
+
+__all__ = ["Unpacking"]
+
+_WAIT_S = 30.0
+_WAITING = 32
+"""How many uploads of one user may wait."""
+
+
+@dataclass
+class _Share:
+    """What one user holds; ``waiting`` are those that hold or want to."""
+
+    held_bytes: int = 0
+    waiting: int = 0
+    first: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Unpacking:
+    """Counts what is held in this process.
+
+    Args:
+        total_bytes: What all may hold together; each user may hold half.
+        wait_s: How long to wait for room, in seconds.
+    """
+
+    def __init__(self, total_bytes: int, *, wait_s: float = _WAIT_S) -> None:
+        self._total = total_bytes
+        self._most = total_bytes // 2
+        self._wait_s = wait_s
+        self._taken = 0
+        self._shares: dict[str, _Share] = {}
+        self._first = asyncio.Lock()
+        self._changed = asyncio.Condition()
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held now."""
+        return self._taken
+
+    @asynccontextmanager
+    async def holding(self, user_id: str, size_bytes: int) -> AsyncGenerator[None]:
+        """Hold so much for as long as the block runs; what is larger than a user's share takes all of that.
+
+        Raises:
+            LimitReached: LIMIT_REACHED, too many of the user's wait, or there was no room in time.
+        """
+        size = min(size_bytes, self._most)
+        share = self._shares.setdefault(user_id, _Share())
+        if share.waiting >= _WAITING:
+            raise LimitReached(
+                f"{share.waiting} uploads of yours wait to be unpacked, and no more may: send one after the other",
+                retry_after_s=self._wait_s,
+            )
+        share.waiting += 1
+        try:
+            await self._take(share, size)
+            try:
+                yield
+            finally:
+                share.held_bytes -= size
+                self._taken -= size
+                async with self._changed:
+                    self._changed.notify_all()
+        finally:
+            share.waiting -= 1
+            if not share.waiting:
+                self._shares.pop(user_id, None)
+
+    async def _take(self, share: _Share, size: int) -> None:
+        """Wait for room: who waits longest has the lock, so that small ones never overtake a large one for ever."""
+        try:
+            async with asyncio.timeout(self._wait_s), share.first:
+                async with self._changed:
+                    await self._changed.wait_for(lambda: share.held_bytes + size <= self._most)
+                async with self._first, self._changed:
+                    await self._changed.wait_for(lambda: self._taken + size <= self._total)
+                    share.held_bytes += size
+                    self._taken += size
+        except TimeoutError:
+            raise LimitReached(
+                f"there was no room to unpack {size:,} bytes for {self._wait_s:g} s: others' uploads, or yours, "
+                "have it; send it again, or have KODA_UNPACKED_MB raised",
+                retry_after_s=self._wait_s,
+            ) from None

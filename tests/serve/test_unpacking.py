@@ -1,0 +1,103 @@
+"""What uploads hold unpacked: bounded for each user and for all, in turns."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import zipfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from koda_ray.errors import LimitReached
+from koda_ray.serve.unpacking import Unpacking
+
+from .world import reached, world
+
+KEYS = "ada=" + "a" * 32 + ",bob=" + "b" * 32
+MB = 1 << 20
+
+
+async def test_a_user_holds_half_at_most_and_keeps_nobody_else_waiting() -> None:
+    room = Unpacking(100, wait_s=0.2)
+    async with room.holding("ada", 40):
+        with pytest.raises(LimitReached, match="no room to unpack 20 bytes"):
+            await room.holding("ada", 20).__aenter__()
+        async with room.holding("bob", 50), room.holding("ada", 10):
+            assert room.held_bytes == 100
+            with pytest.raises(LimitReached) as found:
+                await room.holding("cleo", 1).__aenter__()
+            assert found.value.context["retryAfterS"] == 0.2
+        async with room.holding("bob", 10_000):  # larger than everything: all of one's own
+            assert room.held_bytes == 90
+    assert room.held_bytes == 0
+
+
+async def test_a_large_one_is_not_overtaken_for_ever() -> None:
+    room, order = Unpacking(100), list[str]()
+
+    async def hold(user: str, size: int) -> None:
+        async with room.holding(user, size):
+            order.append(user)
+
+    async with AsyncExitStack() as held:
+        for user in ("ada", "bob"):
+            await held.enter_async_context(room.holding(user, 45))
+        large = asyncio.create_task(hold("large", 50))
+        await asyncio.sleep(0)
+        small = [asyncio.create_task(hold(f"small{index}", 5)) for index in range(5)]
+        await asyncio.sleep(0.01)
+        assert order == []
+    await asyncio.gather(large, *small)
+    assert order[0] == "large"
+
+
+async def test_whoever_goes_away_while_waiting_leaves_nothing() -> None:
+    room = Unpacking(100)
+    async with room.holding("ada", 50):
+        waiting = [asyncio.create_task(room.holding("ada", 50).__aenter__()) for _ in range(31)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(LimitReached, match="32 uploads of yours wait"):
+            await room.holding("ada", 1).__aenter__()
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+    async with room.holding("ada", 50), room.holding("bob", 50):
+        assert room.held_bytes == 100
+
+
+def bomb(files: int) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("index.html", b"<p>")
+        for index in range(files):
+            archive.writestr(f"{index}.bin", bytes(4 * MB))
+    return data.getvalue()
+
+
+async def test_uploads_that_unpack_to_much_are_unpacked_one_after_the_other(tmp_path: Path) -> None:
+    """Six small zips of 24 MB each, sent at once: no more than a user's share is ever held."""
+    sent, most = bomb(6), list[int]()
+    async with world(tmp_path, KODA_API_KEYS=KEYS, KODA_UNPACKED_MB=64) as koda:
+        unpacking: Unpacking = koda.app.state.unpacking
+
+        async def watch() -> None:
+            while True:
+                most.append(unpacking.held_bytes)
+                await asyncio.sleep(0.001)
+
+        watching = asyncio.create_task(watch())
+        async with httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http:
+
+            async def send(key: str) -> int:
+                files = {"file": ("page.zip", sent, "application/zip")}
+                head = {"Authorization": f"Bearer {key * 32}"}
+                return (await http.post("/v1/renders", files=files, data={"options": "{}"}, headers=head)).status_code
+
+            statuses = await asyncio.gather(*(send(key) for key in "aaabbb"))
+        watching.cancel()
+        await reached(lambda: unpacking.held_bytes == 0)
+    assert statuses == [202] * 6
+    assert 24 * MB <= max(most) <= 64 * MB
