@@ -3,8 +3,11 @@
 What comes out of the sandbox is hostile. So it is never served by the API's origin, every response puts the page in
 an opaque origin (CSP ``sandbox``) where it can neither read cookies nor reach another session's preview, and it may
 talk to nothing but this proxy. In an opaque origin cookies do not work either, which is why the token is part of the
-path: ``/p/<token>/...``. The dev server runs under a base path that occurs nowhere else, and in texts that base is
-replaced by the token's path, so Vite's absolute module addresses and its HMR socket come back here.
+path: ``/p/<token>/...``. A browser that opens it gets a page of ours, in whose frame the hostile one is shown under a
+passing address, ``/v/<address>/...`` (`showing`): it never learns the token. Programs are answered directly.
+
+The dev server runs under a base path that occurs nowhere else, and in texts that base is replaced by the path that was
+asked for, so Vite's absolute module addresses and its HMR socket come back here.
 
 A port of a person's own sandbox is shown in the same way, but what listens there knows of no base path. Its addresses
 that begin with a slash come here without a token; the page's own address, which the browser sends along, tells where
@@ -20,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import html
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -29,7 +32,7 @@ import httpx
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
@@ -46,6 +49,7 @@ from koda_ray.serve.deps import SessionDirectory
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.problem import problem_response
+from koda_ray.serve.showing import GRACE_S, REFUSED, Showing, around
 from koda_ray.serve.signing import DEV_SERVER, Forbidden, Grant, Signer
 from koda_ray.serve.streams import Watchers
 from koda_ray.state.store import Store
@@ -94,6 +98,7 @@ class _Proxy:
     watchers: Watchers | None
     reach: Reach | None
     origin: str | None
+    showing: Showing
     upstreams: dict[_Key, _Upstream] = field(default_factory=dict["_Key", _Upstream])
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -151,6 +156,7 @@ def create_preview_app(
     api_port: int,
     reach: Reach | None = None,
     origin: str | None = None,
+    grace_s: float = GRACE_S,
 ) -> Starlette:
     """Build the preview's application.
 
@@ -160,8 +166,10 @@ def create_preview_app(
         api_port: The API's port: pages of that port on the same host may show the preview in a frame.
         reach: Says where ports of people's own sandboxes answer; None where they are not shown.
         origin: Where browsers find this application, if not where it is asked: somebody may stand in front of it.
+        grace_s: How long a page is shown that nobody is known to look at, in seconds.
     """
-    proxy = _Proxy(directory, signer, api_port, None if directory is None else Watchers(directory), reach, origin)
+    watchers = None if directory is None else Watchers(directory)
+    proxy = _Proxy(directory, signer, api_port, watchers, reach, origin, Showing(grace_s=grace_s))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -170,11 +178,25 @@ def create_preview_app(
         finally:
             await proxy.close()
 
-    async def http(request: Request) -> Response:
-        return await _http(proxy, request)
+    app = Starlette(routes=_routes(proxy), exception_handlers={KodaError: _refused}, lifespan=lifespan)
+    app.add_middleware(BodyLimit, limit_bytes=lambda _: MAX_BODY_BYTES)
+    return app
 
+
+def _routes(proxy: _Proxy) -> Sequence[BaseRoute]:
     async def socket(websocket: WebSocket) -> None:
         await _socket(proxy, websocket)
+
+    async def opened(request: Request) -> Response:
+        return _around(proxy, request) if _is_opened(request) else await _http(proxy, request)
+
+    async def framed(request: Request) -> Response:
+        if request.headers.get("sec-fetch-dest") == "document":
+            raise Forbidden("this is the inside of a preview; open the preview's own address", code="NOT_SHOWN")
+        return await _http(proxy, request)
+
+    async def hold(websocket: WebSocket) -> None:
+        await _hold(proxy, websocket)
 
     async def bare(request: Request) -> Response:
         return RedirectResponse(f"/p/{request.path_params['token']}/")
@@ -183,18 +205,15 @@ def create_preview_app(
         return _belongs(proxy, request)
 
     methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-    app = Starlette(
-        routes=[
-            Route("/p/{token}", bare, methods=["GET"]),
-            Route("/p/{token}/{path:path}", http, methods=methods),
-            WebSocketRoute("/p/{token}/{path:path}", socket),
-            Route("/{path:path}", lost, methods=methods),
-        ],
-        exception_handlers={KodaError: _refused},
-        lifespan=lifespan,
-    )
-    app.add_middleware(BodyLimit, limit_bytes=lambda _: MAX_BODY_BYTES)
-    return app
+    return [
+        Route("/p/{token}", bare, methods=["GET"]),
+        Route("/p/{token}/{path:path}", opened, methods=methods),
+        WebSocketRoute("/p/{token}/{path:path}", socket),
+        Route("/v/{shown}/{path:path}", framed, methods=methods),
+        WebSocketRoute("/v/{shown}/{path:path}", socket),
+        WebSocketRoute("/h/{token}/{shown}", hold),
+        Route("/{path:path}", lost, methods=methods),
+    ]
 
 
 def reaching(store: Store, providers: Providers) -> Reach:
@@ -208,7 +227,56 @@ def reaching(store: Store, providers: Providers) -> Reach:
 
 
 def _grant(proxy: _Proxy, connection: HTTPConnection) -> Grant:
-    return proxy.signer.check(str(connection.path_params["token"]))
+    given = connection.path_params
+    return proxy.showing.grant(given["shown"]) if "shown" in given else proxy.signer.check(given["token"])
+
+
+def _home(connection: HTTPConnection) -> str:
+    """Return the path that everything of a page lies below, as it was asked for."""
+    given = connection.path_params
+    return f"/v/{given['shown']}/" if "shown" in given else f"/p/{given['token']}/"
+
+
+def _is_opened(request: Request) -> bool:
+    """Whether somebody opens a page, in a browser: programs ask for no page, or for anything."""
+    return request.method == "GET" and "text/html" in request.headers.get("accept", "")
+
+
+def _around(proxy: _Proxy, request: Request) -> Response:
+    """Answer with the page of ours in whose frame the page that was asked for is shown."""
+    token, grant = str(request.path_params["token"]), _grant(proxy, request)
+    address = proxy.showing.begin(grant)
+    # a desktop's page is told in its query where its socket is
+    inside = _target(request, f"/v/{address}/").replace(f"p/{token}/", f"v/{address}/")
+    page, headers = around(
+        shown=inside, hold=f"/h/{token}/{address}", sockets=_sockets(proxy, request), parents=_parents(proxy, request)
+    )
+    return HTMLResponse(page, headers=headers)
+
+
+async def _hold(proxy: _Proxy, websocket: WebSocket) -> None:
+    """Keep what is shown in a page's frame there for as long as the page is open."""
+    await websocket.accept()
+    why = "TOKEN_EXPIRED"
+    try:
+        grant = proxy.signer.check(websocket.path_params["token"])
+        with proxy.showing.held(websocket.path_params["shown"], grant):
+            async with asyncio.timeout(max(0.0, grant.expires_at.timestamp() - time.time())):
+                while (await websocket.receive())["type"] != "websocket.disconnect":
+                    pass  # it has nothing to say
+        return
+    except KodaError as error:
+        why = error.code
+    except TimeoutError:
+        pass
+    with suppress(RuntimeError, WebSocketDisconnect):
+        await websocket.close(REFUSED, why)
+
+
+_GRANTED: Mapping[str, Callable[[_Proxy, str], Grant]] = {
+    "p": lambda proxy, token: proxy.signer.check(token),
+    "v": lambda proxy, address: proxy.showing.grant(address),
+}
 
 
 def _belongs(proxy: _Proxy, request: Request) -> Response:
@@ -217,13 +285,12 @@ def _belongs(proxy: _Proxy, request: Request) -> Response:
     start, _, rest = found.path.removeprefix("/").partition("/")
     token = rest.partition("/")[0]
     ours = urlsplit(proxy.origin).netloc if proxy.origin is not None else request.headers.get("host")
-    if start != "p" or found.netloc != ours or proxy.signer.check(token).port is None:
+    if start not in _GRANTED or found.netloc != ours or _GRANTED[start](proxy, token).port is None:
         raise NotFound("there is no page at this address")
     raw = (request.scope.get("raw_path") or request.scope["path"].encode()).decode("latin-1")
     query = request.scope["query_string"].decode("latin-1")
-    return RedirectResponse(
-        f"/p/{token}{raw}{'?' if query else ''}{query}", status_code=307, headers=_guard(proxy, request, port=True)
-    )
+    address = f"/{start}/{token}{raw}{'?' if query else ''}{query}"
+    return RedirectResponse(address, status_code=307, headers=_guard(proxy, request, port=True))
 
 
 def _target(connection: HTTPConnection, base: str) -> str:
@@ -272,7 +339,7 @@ async def _ask(upstream: _Upstream, request: Request, body: bytes) -> httpx.Resp
 
 
 async def _respond(proxy: _Proxy, request: Request, upstream: _Upstream, answer: httpx.Response) -> Response:
-    base, ours = upstream.endpoint.base, f"/p/{request.path_params['token']}/"
+    base, ours = upstream.endpoint.base, _home(request)
     guard = _guard(proxy, request, port=base == "/")
     headers = {name: value for name, value in answer.headers.items() if name in _RESPONSE_HEADERS}
     headers |= guard
@@ -312,18 +379,28 @@ async def _stream(answer: httpx.Response) -> AsyncIterator[bytes]:
         await answer.aclose()
 
 
-def _guard(proxy: _Proxy, connection: HTTPConnection, *, port: bool) -> dict[str, str]:
-    """Return the headers that keep the page where it is; one of a port tells this proxy, and nobody else, its own."""
+def _sockets(proxy: _Proxy, connection: HTTPConnection) -> str:
+    """Return the sources of this proxy's sockets; older browsers do not take them for 'self'."""
     url = connection.url if proxy.origin is None else urlsplit(proxy.origin)
     own = f"{url.hostname}:{url.port}" if url.port else str(url.hostname)
+    return f"ws://{own} wss://{own}"
+
+
+def _parents(proxy: _Proxy, connection: HTTPConnection) -> str:
+    """Return the sources of pages that may show the preview in a frame: the API's, on the same host."""
+    url = connection.url if proxy.origin is None else urlsplit(proxy.origin)
     names = (
         {str(url.hostname), "127.0.0.1", "localhost"} if url.hostname in ("127.0.0.1", "localhost") else {url.hostname}
     )
-    parents = " ".join(f"{url.scheme}://{name}:{proxy.api_port}" for name in sorted(map(str, names)))
+    return " ".join(f"{url.scheme}://{name}:{proxy.api_port}" for name in sorted(map(str, names)))
+
+
+def _guard(proxy: _Proxy, connection: HTTPConnection, *, port: bool) -> dict[str, str]:
+    """Return the headers that keep the page where it is; one of a port tells this proxy, and nobody else, its own."""
     policy = (
         "sandbox allow-scripts; default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval'; "
-        f"connect-src 'self' ws://{own} wss://{own} data: blob:; worker-src 'self' blob:; object-src 'none'; "
-        f"base-uri 'self'; form-action 'none'; frame-ancestors {parents}"
+        f"connect-src 'self' {_sockets(proxy, connection)} data: blob:; worker-src 'self' blob:; object-src 'none'; "
+        f"base-uri 'self'; form-action 'none'; frame-ancestors 'self' {_parents(proxy, connection)}"
     )
     methods = {"access-control-allow-methods": "*"} if port else {}
     return {
@@ -331,6 +408,7 @@ def _guard(proxy: _Proxy, connection: HTTPConnection, *, port: bool) -> dict[str
         "content-security-policy": policy,
         "referrer-policy": "same-origin" if port else "no-referrer",
         "x-content-type-options": "nosniff",
+        "x-dns-prefetch-control": "off",
         # an opaque origin is nobody's, so its own modules need this; the address is the secret
         "access-control-allow-origin": "*",
         "access-control-allow-headers": "content-type",
@@ -367,6 +445,8 @@ async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
     try:
         await websocket.accept(server.subprotocol)
         tasks = [asyncio.create_task(_inwards(websocket, server)), asyncio.create_task(_outwards(websocket, server))]
+        if "shown" in websocket.path_params:
+            tasks.append(asyncio.create_task(proxy.showing.over(websocket.path_params["shown"])))
         watched = proxy.watchers if grant.port is None else None
         with watched.joined(grant.session_id) if watched is not None else nullcontext():
             await asyncio.wait(tasks, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED)

@@ -27,6 +27,7 @@ from koda_ray.sse import SseDecoder
 from koda_ray.types import RenderOptions
 from tests.actors.script import studio_model
 from tests.faults.conftest import Rig, until
+from tests.serve.framed import framed
 
 pytestmark = [
     pytest.mark.full,
@@ -73,17 +74,17 @@ async def test_whoever_hangs_up_stops_nothing_and_an_open_page_shows_what_is_wri
         page = await browser.new_page()
         link = (await rig.client.preview(session_id)).url
         assert urlsplit(link).hostname == "localhost" != urlsplit(rig.server.url).hostname
-        await page.goto(link)
-        await page.wait_for_function("window.__koda !== undefined", timeout=60_000)
-        await page.evaluate("window.__koda.ready")
-        assert not await page.evaluate(RED)
+        frame = await framed(page, link)
+        await frame.wait_for_function("window.__koda !== undefined", timeout=60_000)
+        await frame.evaluate("window.__koda.ready")
+        assert not await frame.evaluate(RED)
         await rig.client.changes(session_id, "make it red")
-        await page.wait_for_function(RED, timeout=60_000)  # reloaded by itself
+        await frame.wait_for_function(RED, timeout=60_000)  # reloaded by itself
         await rig.rests(session_id, "preview")
-        await page.evaluate("window.loaded = 1")
+        await frame.evaluate("window.loaded = 1")
         await ended(watching)
         await still_awake(rig, session_id, for_s=7)  # longer than an idle session lives: somebody looks at it
-        assert await page.evaluate("window.loaded") == 1
+        assert await frame.evaluate("window.loaded") == 1
         await browser.close()
     await until(lambda: not rig.workers("_SessionHost"), "asleep")
     await rig.client.delete(session_id)

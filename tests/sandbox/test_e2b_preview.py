@@ -25,6 +25,7 @@ from koda_ray.types import new_id
 from tests.sandbox.e2b import provider_of
 from tests.sandbox.e2b_server import E2BServer
 from tests.sandbox.e2b_server.machine import Image
+from tests.serve.framed import framed
 from tests.serve.test_preview import CHROMIUM, PROMPT
 from tests.serve.world import serving, world
 
@@ -76,7 +77,7 @@ async def test_the_page_is_shown_by_the_proxy_and_reloads(
         app = create_preview_app(koda.directory, koda.deps.signer, api_port=urlsplit(koda.url).port or 0)
         async with serving(app) as url, async_playwright() as driver:
             async with httpx.AsyncClient(timeout=60) as http:
-                shown = await http.get(f"{url}/p/{token}/", headers={"Accept": "text/html"})
+                shown = await http.get(f"{url}/p/{token}/")
                 assert shown.status_code == 200 and PREVIEW_BASE not in shown.text
                 assert not any(secret in str(shown.headers) + shown.text for secret in endpoint.headers.values())
             browser = await driver.chromium.launch(
@@ -84,13 +85,14 @@ async def test_the_page_is_shown_by_the_proxy_and_reloads(
             )
             page = await browser.new_page()
             async with page.expect_console_message(lambda message: "[vite] connected" in message.text, timeout=60_000):
-                await page.goto(f"{url}/p/{token}/")  # what is written before it listens, it does not hear of
-            await page.wait_for_function("window.__koda !== undefined", timeout=60_000)
+                # what is written before it listens, it does not hear of
+                frame = await framed(page, f"{url}/p/{token}/")
+            await frame.wait_for_function("window.__koda !== undefined", timeout=60_000)
             source = (await studio.read_file("src/App.tsx")).decode()
             for turn in range(10):  # a server that answers may still be on its way through the files it is to watch
                 await studio.write_files({"src/App.tsx": f"document.title = 'changed {turn}';\n{source}".encode()})
                 with suppress(PlaywrightTimeoutError):
-                    await page.wait_for_function("document.title.startsWith('changed')", timeout=6_000)
+                    await frame.wait_for_function("document.title.startsWith('changed')", timeout=6_000)
                     break
             else:
                 pytest.fail("the page did not follow the files")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from playwright.async_api import Page, async_playwright
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from websockets.asyncio.client import connect
 
 from koda_ray.client import KodaClient
 from koda_ray.config import Settings
@@ -23,6 +26,7 @@ from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.signing import Forbidden, Signer, signing_key
 from koda_ray.types import new_id, now
 
+from .framed import framed
 from .test_sessions import PROMPT
 from .world import World, free_port, serving, serving_on, world
 
@@ -100,6 +104,25 @@ async def test_an_address_for_looking_cannot_write(tmp_path: Path) -> None:
         assert said == ["POST", "PUT", "PATCH", "DELETE", "GET", "GET"]
 
 
+async def test_what_a_browser_shows_in_our_frame_is_never_told_the_token(koda: World) -> None:
+    app = create_preview_app(koda.directory, koda.deps.signer, api_port=1)
+    token, _ = koda.deps.signer.sign(session_id="sbx_1", user_id="local", port=6080, edit=True)
+    async with serving(app) as url, httpx.AsyncClient(trust_env=False, timeout=60) as http:
+        asked = f"{url}/p/{token}/a%20%22%3Cb/vnc.html?x=%3C&path=p/{token}/websockify"
+        opened = await http.get(asked, headers={"Accept": "text/html,*/*"})
+        (line,) = re.findall(r"JSON\.parse\((.*)\);", opened.text)
+        given = json.loads(json.loads(line))
+        address = given["shown"].split("/")[2]
+        assert given["shown"] == f"/v/{address}/a%20%22%3Cb/vnc.html?x=%3C&path=v/{address}/websockify"
+        assert given["hold"] == f"/h/{token}/{address}" and opened.text.count(token) == 1
+        assert opened.headers["cache-control"] == "no-store"
+        other, _ = koda.deps.signer.sign(session_id="sbx_2", user_id="eve", port=6080, edit=True)
+        for held, code in ((f"/h/{other}/{address}", 4403), (f"/h/nonsense/{address}", 4403), (f"/h/{token}/x", 4403)):
+            async with connect(url.replace("http", "ws") + held) as socket:
+                await socket.wait_closed()
+                assert socket.close_code == code
+
+
 def test_an_installation_keeps_its_key(tmp_path: Path) -> None:
     settings = Settings.model_validate({"DATABASE_PATH": tmp_path / "koda.db"})
     key = signing_key(settings)
@@ -173,19 +196,19 @@ async def test_the_page_runs_and_reloads_as_files_change(shown: Shown, page: Pag
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    await page.goto(shown.url)
-    await page.wait_for_function("window.__koda !== undefined", timeout=60_000)
-    await page.evaluate("window.__koda.ready")
-    assert await page.evaluate("window.origin") == "null"
+    frame = await framed(page, shown.url)
+    await frame.wait_for_function("window.__koda !== undefined", timeout=60_000)
+    await frame.evaluate("window.__koda.ready")
+    assert await frame.evaluate("window.origin") == "null"
     assert problems == []
     source = (await shown.sandbox.read_file("src/App.tsx")).decode()
     marked = f"document.title = 'changed by the agent';\n{source}"
     await shown.sandbox.write_files({"src/App.tsx": marked.encode()})
-    await page.wait_for_function("document.title === 'changed by the agent'", timeout=60_000)
+    await frame.wait_for_function("document.title === 'changed by the agent'", timeout=60_000)
     await told(shown, 1)
     assert page.context.browser is not None
     other = await page.context.browser.new_page()
-    await other.goto(shown.url)
+    await framed(other, shown.url)
     await told(shown, 2)
     await other.close()
     await told(shown, 1)
@@ -197,9 +220,9 @@ async def test_the_page_runs_and_reloads_as_files_change(shown: Shown, page: Pag
 @pytest.mark.browser
 @pytest.mark.full
 async def test_an_open_page_does_not_wake_a_session_that_sleeps(shown: Shown, page: Page) -> None:
-    await page.goto(shown.url)
-    await page.wait_for_function("window.__koda !== undefined", timeout=60_000)
-    await page.evaluate("window.__koda.ready")
+    frame = await framed(page, shown.url)
+    await frame.wait_for_function("window.__koda !== undefined", timeout=60_000)
+    await frame.evaluate("window.__koda.ready")
     await told(shown, 1)
     directory = shown.koda.directory
     directory.asleep = True
@@ -209,7 +232,7 @@ async def test_an_open_page_does_not_wake_a_session_that_sleeps(shown: Shown, pa
         while directory.pings < 3:
             await asyncio.sleep(0.05)
     assert directory.previews == asked
-    assert await page.evaluate("window.__koda !== undefined")  # what was loaded is still shown
+    assert await frame.evaluate("window.__koda !== undefined")  # what was loaded is still shown
     provider = provider_from(shown.koda.settings, deployment=await shown.koda.store.deployment())
     again = await provider.create(sandbox_id=new_id("sbx"), session_id=shown.session_id, user_id="local")
     try:
@@ -217,7 +240,7 @@ async def test_an_open_page_does_not_wake_a_session_that_sleeps(shown: Shown, pa
         await again.write_files({"src/App.tsx": f"document.title = 'awake';\n{source}".encode()})
         directory.socket_path = (await again.start_preview()).socket_path
         directory.asleep = False
-        await page.wait_for_function("document.title === 'awake'", timeout=60_000)
+        await frame.wait_for_function("document.title === 'awake'", timeout=60_000)
     finally:
         await page.close()
         await again.destroy()
@@ -233,7 +256,10 @@ async def told(shown: Shown, watchers: int) -> None:
 @pytest.mark.sandbox
 async def test_what_comes_through_and_what_does_not(shown: Shown) -> None:
     async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
-        response = await http.get(shown.url, headers={"Accept": "text/html"})
+        opened = await http.get(shown.url, headers={"Accept": "text/html"})  # as a browser does
+        assert opened.status_code == 200 and "frame-src 'self';" in opened.headers["content-security-policy"]
+        assert opened.headers["referrer-policy"] == "no-referrer" and "src/main.tsx" not in opened.text
+        response = await http.get(shown.url)
         assert response.status_code == 200
         assert PREVIEW_BASE not in response.text and f"/p/{shown.token}/@vite/client" in response.text
         policy = response.headers["content-security-policy"]

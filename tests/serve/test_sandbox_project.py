@@ -19,6 +19,7 @@ from koda_ray.sandbox.providers import Providers
 from koda_ray.serve.preview import create_preview_app, reaching
 from tests.sandbox.test_archives import LINK, zip_of
 
+from .framed import framed
 from .test_preview import CHROMIUM
 from .test_sandboxes import ADA, BOB, MAX_BODY_MB, client
 from .world import free_port, serving, world
@@ -161,13 +162,13 @@ async def test_the_page_is_seen_and_reloads_as_files_are_written(ada: httpx.Asyn
         )
         page = await browser.new_page()
         async with page.expect_console_message(lambda message: "[vite] connected" in message.text, timeout=60_000):
-            await page.goto(opened.json()["url"])
-        await page.wait_for_function("window.__koda !== undefined", timeout=60_000)
+            frame = await framed(page, opened.json()["url"])
+        await frame.wait_for_function("window.__koda !== undefined", timeout=60_000)
         for turn in range(10):  # a server that answers may still be on its way through the files it is to watch
             text = f"document.title = 'changed {turn}';\n{source}"
             await ada.put(f"{box}/files/src/App.tsx", content=text.encode())
             with suppress(PlaywrightTimeoutError):
-                await page.wait_for_function("document.title.startsWith('changed')", timeout=6_000)
+                await frame.wait_for_function("document.title.startsWith('changed')", timeout=6_000)
                 break
         else:
             pytest.fail("the page did not follow the files")
