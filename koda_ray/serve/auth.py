@@ -153,7 +153,8 @@ async def decide(settings: Settings, store: Store) -> Settings:
         )
     if settings.keys_required and not usable:
         raise InvalidInput(
-            "KODA_KEYS_REQUIRED is set and there are no keys: make one with koda keys create USER, or set KODA_API_KEYS"
+            "requests need a key here (KODA_KEYS_REQUIRED is set, or Serve's own file says where to listen), and there "
+            "are none: make one with koda keys create USER, or set KODA_API_KEYS"
         )
     required = exposed or usable or settings.keys_required or await store.has_api_keys(revoked=True)
     return settings.model_copy(update={"keys_required": required})

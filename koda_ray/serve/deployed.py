@@ -21,7 +21,7 @@ from koda_ray.errors import InvalidInput
 from koda_ray.serve.app import build, checked_settings
 from koda_ray.state.many_nodes import refuse_own_disk
 
-__all__ = ["api", "janitor"]
+__all__ = ["api", "described", "janitor"]
 
 _CARETAKER: dict[str, Any] = {
     "name": "caretaker",
@@ -41,13 +41,19 @@ def api(_arguments: Mapping[str, str]) -> Any:
     Raises:
         InvalidInput: As `koda_ray.serve.app.run`, or there is no ``KODA_SIGNING_KEY``.
     """
-    settings = _settings()
+    return described(_settings())
+
+
+def described(settings: Settings) -> Any:
+    """Describe the HTTP application with given settings. Raises as `api`."""
     if settings.signing_key is None:
         raise InvalidInput(
             "several processes sign and check links here, so all need one key: set KODA_SIGNING_KEY in the environment "
             "of every node, from a secret (openssl rand -hex 32)"
         )
-    return build(asyncio.run(checked_settings(settings)), preview_port=None)
+    # where it listens stands in Serve's file and not in KODA_HOST, so nobody is taken for whoever sits at the machine
+    closed = settings.model_copy(update={"keys_required": True})
+    return build(asyncio.run(checked_settings(closed)), preview_port=None)
 
 
 def janitor(_arguments: Mapping[str, str]) -> Any:

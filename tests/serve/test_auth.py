@@ -12,6 +12,7 @@ import pytest
 from koda_ray.actors.directory import public_settings
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput
+from koda_ray.serve import deployed
 from koda_ray.serve.app import application, check_replica
 from koda_ray.serve.auth import KeyRing, decide, is_loopback
 
@@ -124,6 +125,15 @@ async def test_whether_keys_are_required_is_decided_at_start(tmp_path: Path) -> 
     assert await decided()  # nobody is let in whom a key would have kept out
     with pytest.raises(InvalidInput, match="koda keys create"):
         await decided(KODA_HOST="0.0.0.0")
+
+
+def test_where_serve_says_where_it_listens_keys_are_required_whatever_our_host_is(tmp_path: Path) -> None:
+    values = {"DATABASE_PATH": tmp_path / "koda.db", "STORAGE_PATH": tmp_path / "storage", "KODA_SIGNING_KEY": KEY}
+    with pytest.raises(InvalidInput, match="koda keys create"):
+        deployed.described(Settings.model_validate(values))  # KODA_HOST is loopback, and Serve's file may say another
+    with pytest.raises(InvalidInput, match="KODA_SIGNING_KEY"):
+        deployed.described(Settings.model_validate({**values, "KODA_SIGNING_KEY": None, "KODA_API_KEYS": KEY}))
+    assert deployed.described(Settings.model_validate({**values, "KODA_API_KEYS": KEY})) is not None
 
 
 async def test_a_replica_without_the_keys_of_its_server_does_not_start(tmp_path: Path) -> None:
