@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from koda_ray.config import REPO_ROOT
+from koda_ray.resources import ASKED
 from tests.cluster.files import FOLDER
 
 
@@ -60,3 +64,26 @@ def test_compose_starts_nothing_without_secrets(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False, env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode != 0 and "run cluster/make-secrets" in done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.alone
+@pytest.mark.ray
+@pytest.mark.needs("docker_compose", "netns", "postgres", "s3")
+def test_head_and_worker_by_their_own_commands(tmp_path: Path) -> None:
+    """The head offers no processor; the worker comes whenever the head is there, and drains before it ends."""
+    services = tmp_path / "services.json"
+    services.write_text(json.dumps(read_by_compose("compose.yaml", tmp_path, KODA_BROWSERS="2")))
+    command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-P"]
+    done = subprocess.run(
+        [*command, "-m", "tests.cluster.stack", str(services)],
+        cwd=REPO_ROOT, env={**os.environ, "PYTHONPATH": str(REPO_ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    (head,) = (node for node in seen["nodes"] if "node:__internal_head__" in node)
+    (worker,) = (node for node in seen["nodes"] if "node:__internal_head__" not in node)
+    assert "CPU" not in head and not {asked.name for asked in ASKED} & head.keys()
+    assert (worker["chromium"], worker["chromium_urgent"], worker["session"]) == (2, 2, 8)
+    assert seen["phase"] in ("question", "plan") and seen["alive"] == "success"
+    assert seen["drained"]
