@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 import koda_ray
 from koda_ray.config import REPO_ROOT
@@ -47,6 +48,12 @@ def test_the_shipped_image_is_this_release() -> None:
     texts = [path.read_text() for path in FOLDER.iterdir() if path.is_file()]
     tags = {tag for text in texts for tag in re.findall(r"koda-node:([\w.-]+)", text) if tag[0].isdigit()}
     assert tags == {f"{koda_ray.__version__}-ray{locked_ray()}"}
+
+
+def test_kubernetes_serves_what_the_serve_config_says() -> None:
+    objects = yaml.safe_load_all((FOLDER / K8S).read_text())
+    (service,) = (each for each in objects if each["kind"] == "RayService")
+    assert yaml.safe_load(service["spec"]["serveConfigV2"]) == yaml.safe_load((FOLDER / SERVE).read_text())
 
 
 class Broken(NamedTuple):
