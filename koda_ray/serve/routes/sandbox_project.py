@@ -15,10 +15,10 @@ from koda_ray.sandbox.build import build, export
 from koda_ray.sandbox.own_project import put_back, start_preview, take_out
 from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.screenshot import screenshot
-from koda_ray.serve.context import Closing, Deps, OwnWorkshop, User, unpacking_of
+from koda_ray.serve.context import Closing, OwnWorkshop, User, unpacking_of
+from koda_ray.serve.links import Links, MayEdit
 from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.images import receive
-from koda_ray.serve.routes.preview import MayEdit, preview_origin
 from koda_ray.serve.routes.sandboxes import SandboxId
 from koda_ray.serve.signing import DEV_SERVER
 from koda_ray.wire import BuildProblemView, BuildView, PreviewLink, SandboxFile, TakePicture
@@ -128,17 +128,15 @@ async def take_picture(sandbox_id: SandboxId, asked: TakePicture, workshop: OwnW
     responses=responses(*USED),
 )
 async def preview_sandbox(
-    request: Request, sandbox_id: SandboxId, workshop: OwnWorkshop, user: User, deps: Deps, edit: MayEdit = False
+    sandbox_id: SandboxId, workshop: OwnWorkshop, links: Links, edit: MayEdit = False
 ) -> PreviewLink:
     """Start the template's dev server as the process `preview`, where it does not run, and say where it is seen.
 
     The address is good for an hour, for whoever has it, to look or, with `edit`, to change the project, too. The page
     reloads itself as files are written. In E2B and Modal it takes a sandbox with the network.
     """
-    origin = preview_origin(request, deps)
     await start_preview(workshop, sandbox_id)
-    token, expires_at = deps.signer.sign(session_id=sandbox_id, user_id=user, port=DEV_SERVER, edit=edit)
-    return PreviewLink(url=f"{origin}/p/{token}/", expires_at=expires_at, edit=edit)
+    return links.to(sandbox_id, port=DEV_SERVER, edit=edit)
 
 
 async def _zip(project: ProjectFiles, name: str, closing: AsyncExitStack, headers: dict[str, str]) -> Response:

@@ -7,15 +7,15 @@ from contextlib import aclosing
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from koda_ray.errors import NotFound, SandboxNotFound
 from koda_ray.sandbox.preview import DESKTOP_PORT
 from koda_ray.sandbox.standing import SandboxStanding
-from koda_ray.serve.context import Closing, Deps, OwnWorkshop, User
+from koda_ray.serve.context import Closing, Deps, OwnWorkshop
+from koda_ray.serve.links import Links
 from koda_ray.serve.problem import READ, USED, responses
-from koda_ray.serve.routes.preview import preview_origin
 from koda_ray.serve.streams import pieces_until
 from koda_ray.wire import (
     CreateSandbox,
@@ -126,22 +126,18 @@ async def watch_sandbox(
     responses=responses(*USED),
 )
 async def open_port(
-    request: Request,
     sandbox_id: SandboxId,
     port: Annotated[int, Path(ge=1, le=65_535, description="Where a process of the sandbox listens")],
     workshop: OwnWorkshop,
-    user: User,
-    deps: Deps,
+    links: Links,
 ) -> PreviewLink:
     """Return where what answers on a port inside can be seen for an hour: HTTP and WebSocket, on an origin of its own.
 
     Whoever has the address may use what listens there. A page's addresses that begin with a slash are found as well,
     but for those of WebSockets: give these as they stand beside the page.
     """
-    origin = preview_origin(request, deps)
     await workshop.reach(sandbox_id, port)
-    token, expires_at = deps.signer.sign(session_id=sandbox_id, user_id=user, port=port, edit=True)
-    return PreviewLink(url=f"{origin}/p/{token}/", expires_at=expires_at, edit=True)
+    return links.to(sandbox_id, port=port, edit=True)
 
 
 @router.post(
@@ -150,14 +146,12 @@ async def open_port(
     summary="See a sandbox's desktop",
     responses=responses(*USED),
 )
-async def open_desktop(
-    request: Request, sandbox_id: SandboxId, workshop: OwnWorkshop, user: User, deps: Deps
-) -> PreviewLink:
+async def open_desktop(sandbox_id: SandboxId, workshop: OwnWorkshop, links: Links) -> PreviewLink:
     """Return where the desktop that its template streams (E2B's does) is seen and used for an hour.
 
     Refused with PORT_UNAVAILABLE where nothing is streamed.
     """
-    link = await open_port(request, sandbox_id, DESKTOP_PORT, workshop, user, deps)
+    link = await open_port(sandbox_id, DESKTOP_PORT, workshop, links)
     stream = f"{urlsplit(link.url).path[1:]}websockify"
     return link.model_copy(update={"url": f"{link.url}vnc.html?autoconnect=true&resize=scale&path={stream}"})
 
