@@ -69,8 +69,10 @@ async def test_what_changes_between_the_two_is_not_left_so(elsewhere: _Elsewhere
 
 async def test_a_liar_harms_its_own_files_and_is_read_as_what_it_is(elsewhere: _Elsewhere) -> None:
     (elsewhere.root / "src/a.ts").write_text("hostile")
-    while not all(stamp.changed_ns for stamp in (before := elsewhere.tree.snapshot()).stamps.values()):
-        await asyncio.sleep(0.005)  # a file that was just written has no stamp to go by yet
+    before = elsewhere.tree.snapshot()
+    while not all(stamp.changed_ns for stamp in before.stamps.values()):  # what was just written has none to go by yet
+        await asyncio.sleep(0.005)
+        before = elsewhere.tree.snapshot()
 
     async def nothing_is_missing(files: Mapping[str, bytes], there: Mapping[str, str]) -> object:
         return []
