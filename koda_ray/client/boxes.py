@@ -211,9 +211,13 @@ class OwnSandboxes(Transport):
         path = f"{sandbox_path(sandbox_id)}/screenshot"
         return (await self._send("POST", path, json=sent, timeout_s=_BUILD_S)).content
 
-    async def preview_sandbox(self, sandbox_id: str) -> PreviewLink:
-        """Start a sandbox's dev server where it does not run, and get its page's address, good for an hour."""
-        return await self._post(f"{sandbox_path(sandbox_id)}/preview", None, PreviewLink)
+    async def preview_sandbox(self, sandbox_id: str, *, edit: bool = False) -> PreviewLink:
+        """Start a sandbox's dev server where it does not run, and get its page's address, good for an hour.
+
+        It is for looking, or with ``edit`` for writing, too.
+        """
+        query = "?edit=true" if edit else ""
+        return await self._post(f"{sandbox_path(sandbox_id)}/preview{query}", None, PreviewLink)
 
     async def _end(self, path: str, *, forget: bool) -> None:
         try:

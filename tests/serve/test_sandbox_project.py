@@ -151,8 +151,8 @@ async def test_the_page_is_seen_and_reloads_as_files_are_written(ada: httpx.Asyn
     box = await make(ada)
     opened = await ada.post(f"{box}/preview")
     assert opened.status_code == 200, opened.text
-    again = await ada.post(f"{box}/preview")  # one server serves all
-    assert again.status_code == 200
+    again = await ada.post(f"{box}/preview", params={"edit": "true"})  # one server serves all
+    assert again.status_code == 200 and (opened.json()["edit"], again.json()["edit"]) == (False, True)
     (process,) = (await ada.get(f"{box}/processes")).json()["processes"]
     assert (process["name"], process["state"]) == ("preview", "running")
     source = (await ada.get(f"{box}/files/src/App.tsx")).text
