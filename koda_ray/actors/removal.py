@@ -7,20 +7,27 @@ The session's row is closed first, and its rows go last: until then they say wha
 leaves a closed session, which nobody sees, and which the janitor finishes.
 
 What is stored by its content is shared between a user's sessions. Bundles, and the units rendered from them, go when
-no job of another session names them. Blobs (the files of checkpoints) and bundles that no job was ever made of stay
-until the user's last session is deleted: whether a session that is being worked on is about to name one cannot be
-known.
+no job of another session names them, and nobody came to use them since this began: whoever stores one that is there
+touches it. Blobs (the files of checkpoints) and bundles that no job was ever made of stay until the user's last session
+is deleted: whether a session that is being worked on is about to name one cannot be known. That it is the last is
+made sure of under a lock, and none is begun while they go (`state/content.py`).
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from koda_ray.sandbox.base import SandboxProvider
+from koda_ray.state.content import after_removal
+from koda_ray.state.locks import holding
 from koda_ray.state.storage import Storage, bundle_prefix, render_prefix, session_prefix, shared_prefixes
 from koda_ray.state.store import JobRecord, SessionRecord, Store
+from koda_ray.types import now
 
 __all__ = ["Removal", "remove_render", "results_of"]
 
 _MANY = 10_000
+_LEASE = timedelta(seconds=60)
 
 
 def results_of(job: JobRecord) -> set[str]:
@@ -64,7 +71,7 @@ class Removal:
         """
         for box in await self._store.sandboxes(session_id=closed.id, live=False):
             await self._sandboxes.destroy(box.id)
-        alone = await self._renders(closed)
+        await self._renders(closed)
         named = await self._store.named_keys(closed.id)
         own = session_prefix(closed.user_id, closed.project_id, closed.id)
         shared = {key for key, is_shared in named.items() if is_shared}
@@ -77,25 +84,40 @@ class Removal:
                     await self._storage.delete(stored.key)
         else:
             await self._storage.delete_prefix(own)
-        if alone and not await self._store.list_sessions(closed.user_id, limit=1):
-            for prefix in shared_prefixes(closed.user_id):
-                await self._storage.delete_prefix(prefix)
+        await self._last(closed)
         await self._store.delete_session(closed.id, user_id=closed.user_id)
 
-    async def _renders(self, closed: SessionRecord) -> bool:
-        """Remove its jobs' results, and what only they are made of; return whether the user has no other jobs."""
-        leaving = {row.id for row in await self._store.closed_sessions(limit=_MANY)}
-        jobs = await self._store.list_jobs(user_id=closed.user_id)
-        others = {str(job.spec.get("bundle")) for job in jobs if job.session_id not in leaving}
-        shown = {prefix for job in jobs if job.session_id not in leaving for prefix in results_of(job)}
-        for job in jobs:
-            if job.session_id != closed.id:
-                continue
+    async def _last(self, closed: SessionRecord) -> None:
+        """Remove what the user stored by its content, where nobody works with it, and have nobody begin meanwhile."""
+        lock = await after_removal(
+            lambda: self._store.take_content(closed.user_id, holder=closed.id, lease_until=now() + _LEASE)
+        )
+        if lock is None:
+            return
+        async with holding(self._store, lock, lease_s=_LEASE.total_seconds()) as held:
+            for prefix in shared_prefixes(closed.user_id):
+                for folder in await self._storage.folders(prefix):  # a piece after the other: a lost lock is seen soon
+                    held.check()
+                    await self._storage.delete_prefix(f"{prefix}/{folder}")
+                held.check()
+                await self._storage.delete_prefix(prefix)
+
+    async def _renders(self, closed: SessionRecord) -> None:
+        """Remove its jobs' results, and what only they are made of."""
+        began = now()
+        for job in await self._store.list_jobs(session_id=closed.id):
+            others = await self._others(closed.user_id)
+            shown = {prefix for other in others for prefix in results_of(other)}
             for prefix in results_of(job) - shown:
                 await self._storage.delete_prefix(prefix)
             bundle = job.spec.get("bundle")
-            if isinstance(bundle, str) and bundle not in others:
-                for chunk in await self._store.chunks(job.id):
-                    await self._storage.delete_prefix(chunk.key.rpartition("/")[0])
-                await self._storage.delete_prefix(bundle_prefix(closed.user_id, bundle))
-        return not others
+            if isinstance(bundle, str) and all(other.spec.get("bundle") != bundle for other in others):
+                units = {chunk.key.rpartition("/")[0] for chunk in await self._store.chunks(job.id)}
+                for prefix in (*sorted(units), bundle_prefix(closed.user_id, bundle)):
+                    if all(stored.at < began for stored in await self._storage.look_below(prefix)):
+                        await self._storage.delete_prefix(prefix)
+
+    async def _others(self, user_id: str) -> list[JobRecord]:
+        """Return the user's jobs that stay."""
+        leaving = {row.id for row in await self._store.closed_sessions(limit=_MANY)}
+        return [job for job in await self._store.list_jobs(user_id=user_id) if job.session_id not in leaving]

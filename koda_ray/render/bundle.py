@@ -27,6 +27,7 @@ __all__ = [
     "MAX_BUNDLE_BYTES",
     "MAX_FILES",
     "Bundle",
+    "keep_bundle",
     "load_bundle",
     "read_folder",
     "store_bundle",
@@ -222,12 +223,17 @@ async def store_bundle(storage: Storage, user_id: str, bundle: Bundle) -> str:
         Its content hash.
     """
     content_hash = await asyncio.to_thread(lambda: bundle.hash)
+    await keep_bundle(storage, user_id, content_hash, bundle)
+    return content_hash
+
+
+async def keep_bundle(storage: Storage, user_id: str, content_hash: str, bundle: Bundle) -> None:
+    """Make sure that a bundle is in storage, under the hash that is known of it; it counts as used now."""
     key = bundle_key(user_id, content_hash)
     try:
         await storage.touch(key)
     except NotFound:
         await storage.put(key, await asyncio.to_thread(bundle.pack))
-    return content_hash
 
 
 async def load_bundle(storage: Storage, user_id: str, content_hash: str) -> Bundle:

@@ -15,9 +15,11 @@ from pydantic import JsonValue
 
 from koda_ray.state.store import JobRecord
 
-__all__ = ["BATCH_ID", "batch_jobs", "batch_name", "batch_prefix"]
+__all__ = ["BATCH_ID", "MADE_SURE", "batch_jobs", "batch_name", "batch_prefix"]
 
 BATCH_ID = r"^bat_[0-9a-f]{27}$"
+MADE_SURE = timedelta(seconds=5)
+"""How long a new render is left alone by who looks for work: until its bundle is known to be there."""
 _TICK = timedelta(microseconds=1)
 
 

@@ -11,8 +11,10 @@ from pydantic import JsonValue
 
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope
+from koda_ray.state.content import after_removal
 from koda_ray.state.heads import KeptPast, head_now, onwards, parts_json, parts_of, past_of
 from koda_ray.state.json_commit import put_command, save_state
+from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_jobs import put_job
 from koda_ray.state.json_parts import JsonParts, put_events
@@ -94,12 +96,15 @@ class JsonHistory(JsonParts):
                     if row["create_hash"] != digest:
                         raise used_for_another("request", key)
                     return decode(SessionRecord, row), False
+            may_begin(change, user_id)
             kept = _kept(change.tables, _row(change.tables, session_id, user_id))
             past = past_of(kept, point, with_states=True)
             fork = plan(_with_belongings(change.tables, past))
             return _insert(change, fork, key=key, digest=digest), True
 
-        return await self._database.write(work, lambda result: self._notifier.notify(result[0].id))
+        return await after_removal(
+            lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))
+        )
 
     async def checkpoints(self, session_id: str) -> list[CheckpointRecord]:
         """Read the pointers that count now, oldest first."""

@@ -10,8 +10,10 @@ from typing import cast
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.charges import Move
+from koda_ray.state.content import after_removal
 from koda_ray.state.json_accounts import ensure_project
 from koda_ray.state.json_charges import close_charges, enter_moves, remove_charges
+from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, moment, words
@@ -38,7 +40,7 @@ class JsonJobs:
 
     async def create_job(self, job: JobRecord) -> JobRecord:
         """Insert a job, or return the row that is there; NotFound where that is another user's."""
-        return await self._database.write(lambda change: _make(change, job))
+        return await after_removal(lambda: self._database.write(lambda change: _make(change, job)))
 
     async def create_jobs(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
         """Insert jobs, all or none, or return the rows that are there; Conflict where one is of something else."""
@@ -50,7 +52,7 @@ class JsonJobs:
                     raise Conflict(f"job {row.id} was made for something else; make it under another id")
             return rows
 
-        return await self._database.write(work) if jobs else []
+        return await after_removal(lambda: self._database.write(work)) if jobs else []
 
     async def get_job(self, job_id: str, *, user_id: str | None = None) -> JobRecord:
         """Read a job; NotFound when it is missing or another user's."""
@@ -218,6 +220,7 @@ def remove_job(change: Transaction, job_id: str) -> None:
 
 def _make(change: Transaction, job: JobRecord) -> JobRecord:
     ensure_project(change, job.user_id, job.project_id, job.project_id)
+    may_begin(change, job.user_id)
     if change.tables.get("jobs", job.id) is None:
         change.put("jobs", encode(job, seq=0))
     return decode(JobRecord, _job(change.tables, job.id, job.user_id))

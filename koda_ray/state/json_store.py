@@ -16,10 +16,12 @@ from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, InvalidInput
 from koda_ray.events import Envelope, NewEvent
+from koda_ray.state.content import after_removal
 from koda_ray.state.json_accounts import JsonAccounts, ensure_project, give_assets
 from koda_ray.state.json_boxes import JsonBoxes
 from koda_ray.state.json_charges import JsonCharges, remove_charges
 from koda_ray.state.json_commit import apply_batch
+from koda_ray.state.json_content import JsonContent, may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_files import Files
 from koda_ray.state.json_history import JsonHistory
@@ -45,7 +47,7 @@ __all__ = ["JSONStore"]
 _CHILDREN = ("commands", "messages", "tool_calls", "approvals", "beads", "checkpoints", "states", "heads")
 
 
-class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, JsonTiers):
+class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, JsonContent, JsonTiers):
     """A Store in a folder, for one process.
 
     Args:
@@ -96,6 +98,7 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
 
         def work(change: Transaction) -> tuple[SessionRecord, bool]:
             ensure_project(change, state.user_id, state.project_id, state.project_id)
+            may_begin(change, state.user_id)
             same = (words(state.user_id), words(key))
             for row in change.tables.of("sessions"):
                 if (row["user_id"], row["create_key"]) == same:
@@ -132,7 +135,9 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
                 give_assets(change, state.asset_ids, user_id=state.user_id, session_id=session_id)
             return _session(change.tables, session_id), True
 
-        return await self._database.write(work, lambda result: self._notifier.notify(result[0].id))
+        return await after_removal(
+            lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))
+        )
 
     async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
         """Read a row; NotFound when it is missing, closed, or another user's."""

@@ -17,7 +17,7 @@ from koda_ray.errors import Fenced, StorageError, Unavailable
 from koda_ray.state.tiers import LockRecord, OperatedStore
 from koda_ray.types import now
 
-__all__ = ["HeldLock", "locked"]
+__all__ = ["HeldLock", "holding", "locked"]
 
 _PAUSE_MIN_S, _PAUSE_MAX_S = 0.01, 0.25
 _RENEWALS = 3
@@ -53,7 +53,15 @@ async def locked(
         Unavailable: Somebody else had it all the time.
     """
     lease = timedelta(seconds=lease_s)
-    held = HeldLock(await _take(store, name, holder, lease, timeout_s))
+    record = await _take(store, name, holder, lease, timeout_s)
+    async with holding(store, record, lease_s=lease_s) as held:
+        yield held
+
+
+@asynccontextmanager
+async def holding(store: OperatedStore, record: LockRecord, *, lease_s: float) -> AsyncGenerator[HeldLock]:
+    """Hold a lock that was taken for as long as the block runs, then give it up."""
+    lease, held = timedelta(seconds=lease_s), HeldLock(record)
     renewing = asyncio.create_task(_renew(store, held, lease))
     try:
         yield held

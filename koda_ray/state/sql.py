@@ -19,6 +19,7 @@ from sqlalchemy.engine import URL, make_url
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state import schema
+from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
 from koda_ray.state.notify import Notifier
 from koda_ray.state.refusals import Repeated, belongs, no_such, used_for_another
@@ -26,6 +27,7 @@ from koda_ray.state.rows import body_hash, columns, number, session
 from koda_ray.state.sql_accounts import SqlAccounts, ensure_project, give_assets
 from koda_ray.state.sql_boxes import SqlBoxes
 from koda_ray.state.sql_charges import SqlCharges, enter_moves, remove_charges
+from koda_ray.state.sql_content import SqlContent, may_begin
 from koda_ray.state.sql_history import SqlHistory, save_state
 from koda_ray.state.sql_jobs import OWED_STATUSES, SqlJobs, put_chunks, put_job
 from koda_ray.state.sql_parts import add_events, fenced, put_command
@@ -57,7 +59,7 @@ _S = schema.sessions.c
 _E = schema.events.c
 
 
-class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlTiers):
+class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlContent, SqlTiers):
     """A Store on SQLite (also libSQL and Postgres, where their drivers are installed).
 
     It is its URL and nothing more until it is opened, so it can be sent to another process, which opens its own.
@@ -118,6 +120,7 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlTiers)
 
         def work(connection: Connection) -> tuple[SessionRecord, bool]:
             ensure_project(self._database, connection, state.user_id, state.project_id, state.project_id)
+            may_begin(connection, state.user_id)
             at = now()
             values: dict[str, object] = {
                 "id": state.session_id,
@@ -156,8 +159,9 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlTiers)
                 raise used_for_another("request", key)
             return session(row), False
 
-        made = await self._database.write(work, lambda result: self._notifier.notify(result[0].id))
-        return made
+        return await after_removal(
+            lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))
+        )
 
     async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
         """Read a row; NotFound when it is missing, closed, or another user's."""

@@ -16,12 +16,14 @@ from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, fals
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope
 from koda_ray.state import schema
+from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
 from koda_ray.state.heads import KeptPast, head_now, onwards, parts_json, parts_of, past_of
 from koda_ray.state.notify import Notifier
 from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, Span, spans_of
 from koda_ray.state.refusals import Repeated, belongs, no_such, used_for_another
 from koda_ray.state.rows import body_hash, columns, number, record, session
+from koda_ray.state.sql_content import may_begin
 from koda_ray.state.sql_jobs import put_job
 from koda_ray.state.sql_parts import SqlParts, add_events, envelope_rows, fenced, put_command
 from koda_ray.state.store import (
@@ -138,13 +140,16 @@ class SqlHistory(SqlParts):
                 if made.create_hash != digest:
                     raise used_for_another("request", key)
                 return session(made), False
+            may_begin(connection, user_id)
             connection.execute(update(schema.sessions).where(_S.id == session_id).values(rev=_S.rev))  # its lock
             row = _row(connection, session_id, user_id)
             past = past_of(_kept(connection, row), point, with_states=True)
             fork = plan(_with_belongings(connection, past))
             return self._insert_fork(connection, fork, key=key, digest=digest), True
 
-        return await self._database.write(work, lambda result: self._notifier.notify(result[0].id))
+        return await after_removal(
+            lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))
+        )
 
     def _insert_fork(self, connection: Connection, fork: ForkedSession, *, key: str, digest: str) -> SessionRecord:
         state, at = fork.state, now()

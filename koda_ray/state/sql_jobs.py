@@ -11,12 +11,14 @@ from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state import schema
 from koda_ray.state.charges import Move
+from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
 from koda_ray.state.notify import Notifier
 from koda_ray.state.refusals import no_such
 from koda_ray.state.rows import columns, number, record
 from koda_ray.state.sql_accounts import ensure_project
 from koda_ray.state.sql_charges import close_charges, enter_moves, remove_charges
+from koda_ray.state.sql_content import may_begin
 from koda_ray.state.sql_parts import add_events, fenced
 from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus
 from koda_ray.types import now
@@ -38,7 +40,7 @@ class SqlJobs:
 
     async def create_job(self, job: JobRecord) -> JobRecord:
         """Insert a job, or return the row that is there; NotFound where that is another user's."""
-        (row,) = await self._database.write(lambda connection: self._put_jobs(connection, [job]))
+        (row,) = await after_removal(lambda: self._database.write(lambda connection: self._put_jobs(connection, [job])))
         return row
 
     async def create_jobs(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
@@ -51,11 +53,12 @@ class SqlJobs:
                     raise Conflict(f"job {row.id} was made for something else; make it under another id")
             return rows
 
-        return await self._database.write(work) if jobs else []
+        return await after_removal(lambda: self._database.write(work)) if jobs else []
 
     def _put_jobs(self, connection: Connection, jobs: Sequence[JobRecord]) -> list[JobRecord]:
         for user_id, project_id in {(job.user_id, job.project_id) for job in jobs}:
             ensure_project(self._database, connection, user_id, project_id, project_id)
+            may_begin(connection, user_id)
         values = [columns(job) | {"seq": 0} for job in jobs]
         connection.execute(self._database.insert(schema.jobs).on_conflict_do_nothing(), values)
         found: list[JobRecord] = []

@@ -430,7 +430,7 @@ def content_prefix(user_id: str, kind: ContentKind) -> str:
 
 def shared_prefixes(user_id: str) -> tuple[str, ...]:
     """What is stored by its content, for all of a user's sessions: blobs, bundles, units and films."""
-    return (f"{user_prefix(user_id)}/blobs", *(content_prefix(user_id, kind) for kind in CONTENT_KINDS))
+    return (f"{user_prefix(user_id)}/blobs/sha256", *(content_prefix(user_id, kind) for kind in CONTENT_KINDS))
 
 
 def asset_key(user_id: str, project_id: str, asset_id: str, name: str) -> str:

@@ -19,6 +19,7 @@ from koda_ray.commands import Command as PhaseCommand
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.boxes import BoxStore, SandboxRecord
 from koda_ray.state.charges import AccountRecord, ChargeRecord, Move
+from koda_ray.state.content import ContentStore
 from koda_ray.state.notify import Notifier
 from koda_ray.state.past import HistoryStore
 from koda_ray.state.tiers import OperatedStore, QueryStore
@@ -302,7 +303,7 @@ class Batch:
     charges: list[Move] = field(default_factory=list[Move])
 
 
-class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, Protocol):
+class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, ContentStore, Protocol):
     """The database, as the rest of koda_ray sees it. Every method is safe to call from any process that opened it."""
 
     @property

@@ -20,6 +20,7 @@ from koda_ray.actors.removal import Removal
 from koda_ray.actors.sweep import Sweep
 from koda_ray.config import Settings
 from koda_ray.errors import NotFound, StorageError
+from koda_ray.render.bundle import Bundle, keep_bundle, load_bundle, store_bundle
 from koda_ray.sandbox.base import Sandbox, SandboxProvider
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.providers import Providers
@@ -392,6 +393,35 @@ async def test_a_deletion_that_was_cut_off_is_finished(house: House) -> None:
     assert await house.store.closed_sessions() == [] and await house.storage.list() == []
     with pytest.raises(NotFound):
         await house.store.close_session(session.id, user_id=session.user_id)
+
+
+@pytest.mark.parametrize("what", ["session", "render"])
+async def test_what_begins_while_the_last_session_is_removed_loses_nothing(house: House, what: str) -> None:
+    """Begun in the moment between "is it the last" and the removal of what all sessions share."""
+    last, bundle = await filled(house, "a" * 64), Bundle({"index.html": b"<p>"})
+    begun: list[asyncio.Task[Awaitable[object]]] = []
+
+    async def begin() -> Awaitable[object]:
+        if what == "session":
+            new = await records.new_session(house.store)
+            tree = checkpoint.CheckpointTree(files={"src/App.tsx": b"shared"})  # as the one that goes has it
+            made, _ = await checkpoint.save(house.storage, tree, state=new.state, event_seq=1)
+            return checkpoint.read_files(house.storage, made)
+        name = await store_bundle(house.storage, "ann", bundle)
+        await house.store.create_job(replace(records.job(), kind="render", spec={"bundle": name}))
+        await keep_bundle(house.storage, "ann", name, bundle)
+        return load_bundle(house.storage, "ann", name)
+
+    class Watched(Storage):
+        async def delete_prefix(self, prefix: str) -> None:
+            if not begun and "/blobs" in prefix:
+                begun.append(asyncio.create_task(begin()))
+                await asyncio.wait(begun, timeout=1)  # it comes to an end, or waits
+            await super().delete_prefix(prefix)
+
+    removal = Removal(store=house.store, storage=Watched(house.storage.url), sandboxes=house.sandboxes)
+    await removal.finish(await house.store.close_session(last.id, user_id=last.user_id))
+    assert await (await begun[0])
 
 
 async def test_storage_is_swept_with_each_clearing(house: House) -> None:

@@ -14,6 +14,7 @@ import pytest
 from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, InvalidInput, NotFound
 from koda_ray.render.local import LocalExecutor
+from koda_ray.serve.batches import MADE_SURE
 from koda_ray.types import now
 from koda_ray.wire import MAX_BATCH_ROWS, PageRender
 
@@ -81,7 +82,7 @@ async def test_a_batch_is_recorded_in_the_order_of_its_rows(koda: World, client:
     first = await client.page_renders(batch=made.id, limit=200)
     second = await client.page_renders(batch=made.id, limit=200, before=first.next)
     assert [one.row for one in (*first.renders, *second.renders)] == list(range(1, 401))
-    owed = await koda.store.owed(now(), limit=10)  # the render of the page came first
+    owed = await koda.store.owed(now() + MADE_SURE, limit=10)  # the render of the page came first
     assert [work.id for work in owed[1:]] == list(made.render_ids[:9])
     await client.cancel_page_render(made.render_ids[3])
     assert [one.row for one in (await client.page_renders(batch=made.id, status=["cancelled"])).renders] == [4]

@@ -19,6 +19,7 @@ from tests.state.conformance.history import HistoryConformance
 from tests.state.conformance.jobs import JobConformance
 from tests.state.conformance.sandboxes import SandboxConformance
 from tests.state.conformance.sessions import SessionConformance
+from tests.state.conformance.shares import ShareConformance
 from tests.state.conformance.tiers import TierConformance
 from tests.state.records import active_session
 
@@ -32,6 +33,7 @@ class StoreConformance(
     JobConformance,
     SandboxConformance,
     DeletionConformance,
+    ShareConformance,
     TierConformance,
     ChargeConformance,
     HistoryConformance,

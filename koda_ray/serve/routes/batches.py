@@ -13,9 +13,9 @@ from pydantic import JsonValue
 
 from koda_ray.actors.leased_job import OVER, job_request
 from koda_ray.errors import Conflict, InvalidInput, NotFound
-from koda_ray.render.bundle import store_bundle
+from koda_ray.render.bundle import keep_bundle, store_bundle
 from koda_ray.render.options import check_options
-from koda_ray.serve.batches import BATCH_ID, batch_jobs, batch_name, batch_prefix
+from koda_ray.serve.batches import BATCH_ID, MADE_SURE, batch_jobs, batch_name, batch_prefix
 from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.pages import Asked, body_of, requested
@@ -53,27 +53,10 @@ async def create_batch(
     """
     async with requested(request, deps, user, batch=True) as asked:
         bundle = await store_bundle(deps.storage, user, asked.page.bundle)
-        requests = _requests(asked, bundle)
-    await deps.store.ensure_user(user)
-    at, batch_id = now(), batch_name(user, key)
-    like = JobRecord(
-        id="",
-        user_id=user,
-        project_id=default_project(user),
-        session_id=None,
-        kind="render",
-        spec={},
-        status="queued",
-        created_at=at,
-        updated_at=at,
-    )
-    try:
-        jobs = await deps.store.create_jobs(batch_jobs(batch_id, like, requests, at))
-    except Conflict:
-        raise Conflict(
-            f"the idempotency key {key!r} was used for another batch ({batch_id}); use a new key",
-            context={"batch": batch_id},
-        ) from None
+        jobs = await _recorded(deps, user, key, _requests(asked, bundle))
+        # what they are made of may have been removed until there were rows that name it
+        await keep_bundle(deps.storage, user, bundle, asked.page.bundle)
+    batch_id = batch_name(user, key)
     for job in [job for job in jobs if job.status not in OVER][:_WOKEN]:
         background_of(request).spawn(deps.directory.wake_render(job.id), what="wake a render")
     made = BatchCreated(
@@ -110,6 +93,29 @@ async def cancel_batch(batch_id: BatchId, user: User, deps: Deps, request: Reque
     await _view(deps, user, batch_id)  # a 404 where there is none
     await background_of(request).finish(_cancel_all(deps, user, batch_id))
     return await _view(deps, user, batch_id)
+
+
+async def _recorded(deps: ApiDeps, user: str, key: str, requests: Sequence[dict[str, JsonValue]]) -> list[JobRecord]:
+    at, batch_id = now(), batch_name(user, key)
+    like = JobRecord(
+        id="",
+        user_id=user,
+        project_id=default_project(user),
+        session_id=None,
+        kind="render",
+        spec={},
+        status="queued",
+        lease_until=at + MADE_SURE,
+        created_at=at,
+        updated_at=at,
+    )
+    try:
+        return await deps.store.create_jobs(batch_jobs(batch_id, like, requests, at))
+    except Conflict:
+        raise Conflict(
+            f"the idempotency key {key!r} was used for another batch ({batch_id}); use a new key",
+            context={"batch": batch_id},
+        ) from None
 
 
 def _requests(asked: Asked, bundle: str) -> list[dict[str, JsonValue]]:

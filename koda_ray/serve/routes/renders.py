@@ -18,9 +18,9 @@ from pydantic import JsonValue
 from koda_ray.actors.leased_job import OVER, job_request
 from koda_ray.actors.removal import remove_render
 from koda_ray.errors import Conflict, NotFound
-from koda_ray.render.bundle import store_bundle
+from koda_ray.render.bundle import keep_bundle, store_bundle
 from koda_ray.render.options import check_options
-from koda_ray.serve.batches import BATCH_ID, batch_prefix
+from koda_ray.serve.batches import BATCH_ID, MADE_SURE, batch_prefix
 from koda_ray.serve.context import Closing, Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import Representation, blob_response
@@ -88,23 +88,9 @@ async def create_render(
         # what can be refused without opening the page is refused now
         check_options(options, bundle=bundle, entry=page.entry)
         wanted = job_request(bundle=bundle, entry=page.entry, options=options)
-    await deps.store.ensure_user(user)
-    at = now()
-    named = hashlib.sha256(f"{user}\0{key}".encode()).hexdigest()
-    job = await deps.store.create_job(
-        JobRecord(
-            # one render for a key, however often it is asked for
-            id=f"job_{named[:32]}",
-            user_id=user,
-            project_id=default_project(user),
-            session_id=None,
-            kind="render",
-            spec=wanted,
-            status="queued",
-            created_at=at,
-            updated_at=at,
-        )
-    )
+        job = await deps.store.create_job(_new_render(user, key, wanted))
+        # what it is made of may have been removed until there was a row that names it
+        await keep_bundle(deps.storage, user, bundle, page.bundle)
     if any(job.spec.get(name) != wanted[name] for name in wanted):
         raise Conflict(
             f"the idempotency key {key!r} was used for another render ({job.id}); use a new key",
@@ -293,6 +279,24 @@ async def render_report(
     # it quotes a page that is not trusted: whatever slipped through may not run on this origin
     page.headers["Content-Security-Policy"] = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     return page
+
+
+def _new_render(user: str, key: str, wanted: dict[str, JsonValue]) -> JobRecord:
+    at = now()
+    named = hashlib.sha256(f"{user}\0{key}".encode()).hexdigest()
+    return JobRecord(
+        # one render for a key, however often it is asked for
+        id=f"job_{named[:32]}",
+        user_id=user,
+        project_id=default_project(user),
+        session_id=None,
+        kind="render",
+        spec=wanted,
+        status="queued",
+        lease_until=at + MADE_SURE,
+        created_at=at,
+        updated_at=at,
+    )
 
 
 async def _part(request: Request, job: JobRecord, deps: ApiDeps, key: str, media_type: str, extension: str) -> Response:
