@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Generator
+from collections.abc import AsyncGenerator, Callable, Collection, Generator
 from contextlib import aclosing, contextmanager, suppress
 from typing import TypeVar
 
-from koda_ray.errors import InvalidInput, NotFound
+from koda_ray.errors import InvalidInput
 from koda_ray.events import LARGEST_SEQ, Channel, Envelope
 from koda_ray.logs import get_logger
 from koda_ray.serve.deps import ApiDeps, SessionDirectory
@@ -29,7 +29,7 @@ REPEAT_S = 10.0
 _OVER = ("succeeded", "failed", "cancelled")
 _DIGITS = len(str(LARGEST_SEQ))
 _PACE = Pace(heartbeat_s=1.0)
-"""How often a quiet stream looks whether its session is still there, in seconds."""
+"""How often a quiet stream tells how far it has come."""
 
 _T = TypeVar("_T")
 _log = get_logger(__name__)
@@ -125,19 +125,10 @@ async def session_events(
 
     Who follows some ``channels`` is also told a number to come back with, once a while, where others have moved it on.
     """
-    events = follow(deps.store, session_id, after, channels=channels, done=deps.draining.is_set, pace=_PACE)
-    known = after
     with watchers.joined(session_id):
-        async with aclosing(events):
+        async with aclosing(_stream(deps, session_id, after, channels)) as events:
             async for event in events:
-                if isinstance(event, Envelope):
-                    known = event.seq
-                    yield event
-                elif await _deleted(deps, session_id):
-                    return
-                elif event > known:
-                    known = event
-                    yield event
+                yield event
 
 
 async def job_events(
@@ -147,39 +138,36 @@ async def job_events(
 
     Who follows some ``channels`` is told numbers as by `session_events`.
     """
-    over = (await deps.store.get_job(job_id)).status in _OVER
+    async with aclosing(_stream(deps, job_id, after, channels, until=_last)) as events:
+        async for event in events:
+            yield event
 
-    def done() -> bool:
-        return over or deps.draining.is_set()
 
-    events = follow(deps.store, job_id, after, channels=channels, until=_last, done=done, pace=_PACE)
+async def _stream(
+    deps: ApiDeps,
+    stream_id: str,
+    after: int,
+    channels: Collection[Channel] | None,
+    *,
+    until: Callable[[Envelope], bool] | None = None,
+) -> AsyncGenerator[Envelope | int]:
+    """Follow until what is followed is over, with a number where only other channels had anything to say."""
+    done = deps.draining.is_set
     known = after
-    async with aclosing(events):
+    async with aclosing(
+        follow(deps.store, stream_id, after, channels=channels, until=until, done=done, pace=_PACE)
+    ) as events:
         async for event in events:
             if isinstance(event, Envelope):
                 known = event.seq
                 yield event
-                continue
-            if not over:  # looked at before the log is read once more: nothing of it is missed
-                try:
-                    over = (await deps.store.get_job(job_id)).status in _OVER
-                except NotFound:  # deleted meanwhile
-                    return
-            if event > known:
+            elif event > known:
                 known = event
                 yield event
 
 
 def _last(envelope: Envelope) -> bool:
     return envelope.type == "state_change" and envelope.data.get("status") in _OVER
-
-
-async def _deleted(deps: ApiDeps, session_id: str) -> bool:
-    try:
-        await deps.store.get_session(session_id)
-    except NotFound:
-        return True
-    return False
 
 
 async def pieces_until(over: asyncio.Event, pieces: AsyncGenerator[_T]) -> AsyncGenerator[_T]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -12,6 +12,7 @@ from koda_ray.state.json_charges import close_charges
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_rows import decode, encode_event, event, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
+from koda_ray.state.lookout import Newest
 from koda_ray.state.refusals import Repeated
 from koda_ray.state.store import (
     ApprovalRecord,
@@ -106,6 +107,20 @@ class JsonParts:
         def work(tables: Tables) -> list[Envelope]:
             rows = (row for row in tables.after(stream_id, after) if not (lasting and row["type"] in EPHEMERAL))
             return [event(row) for row in islice(rows, limit)]
+
+        return await self._database.read(work)
+
+    async def newest(self, stream_ids: Collection[str]) -> dict[str, Newest]:
+        """Read the newest numbers of streams."""
+        ends = {"sessions": ("closed",), "jobs": ("succeeded", "failed", "cancelled")}
+
+        def work(tables: Tables) -> dict[str, Newest]:
+            return {
+                stream: Newest(cast("int", row["seq"]), row["status"] in over)
+                for table, over in ends.items()
+                for stream in stream_ids
+                if (row := tables.get(table, stream)) is not None
+            }
 
         return await self._database.read(work)
 

@@ -31,6 +31,7 @@ from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.json_tiers import JsonTiers
+from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
 from koda_ray.state.refusals import Repeated, no_such, used_for_another
 from koda_ray.state.rows import body_hash, number
@@ -60,6 +61,7 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
         path = Path(folder).expanduser().absolute()
         self._database = JsonDatabase(path, files or Files(), compact_bytes=compact_bytes)
         self._notifier = Notifier()
+        self._lookout = Lookout(self.newest, self._notifier)
 
     def __repr__(self) -> str:
         return f"JSONStore({str(self._database.folder)!r})"
@@ -79,6 +81,11 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
     def recovery(self) -> Recovery | None:
         """What was found when it was opened last."""
         return self._database.recovery
+
+    @property
+    def lookout(self) -> Lookout:
+        """Who looks for commits of other processes, for everybody who follows something in this one."""
+        return self._lookout
 
     async def open(self) -> None:
         """Take the folder's lock and read everything; see `JsonDatabase.open`."""

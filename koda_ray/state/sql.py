@@ -21,6 +21,7 @@ from koda_ray.events import Envelope, NewEvent
 from koda_ray.state import schema
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
+from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
 from koda_ray.state.refusals import Repeated, belongs, no_such, used_for_another
 from koda_ray.state.rows import body_hash, columns, number, session
@@ -75,6 +76,7 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
         self._url = text
         self._database = Database(text)
         self._notifier = Notifier()
+        self._lookout = Lookout(self.newest, self._notifier)
 
     @classmethod
     def from_settings(cls, settings: Settings) -> SqlStore:
@@ -101,6 +103,11 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
     def notifier(self) -> Notifier:
         """Who is woken by this process's commits."""
         return self._notifier
+
+    @property
+    def lookout(self) -> Lookout:
+        """Who looks for commits of other processes, for everybody who follows something in this one."""
+        return self._lookout
 
     async def open(self) -> None:
         """Connect and bring the schema up to date; see `Database.open`."""

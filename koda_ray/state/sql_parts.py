@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +12,7 @@ from koda_ray.errors import KodaError
 from koda_ray.events import EPHEMERAL, Envelope
 from koda_ray.state import schema
 from koda_ray.state.database import Database
+from koda_ray.state.lookout import Newest
 from koda_ray.state.refusals import Repeated, replaced, used_for_another
 from koda_ray.state.rows import body_hash, columns, envelope
 from koda_ray.state.sql_charges import close_charges
@@ -30,6 +31,8 @@ from koda_ray.state.store import (
 __all__ = ["SqlParts", "add_events", "envelope_rows", "fenced", "put_command"]
 
 _E = schema.events.c
+_STREAMS = 500
+_ENDED = ("succeeded", "failed", "cancelled")
 
 
 class SqlParts:
@@ -112,6 +115,22 @@ class SqlParts:
             query = query.where(_E.type.not_in(EPHEMERAL))
         query = query.order_by(_E.seq).limit(limit)
         return await self._database.read(lambda connection: envelope_rows(connection, query))
+
+    async def newest(self, stream_ids: Collection[str]) -> dict[str, Newest]:
+        """Read the newest numbers of streams, some hundreds with a question."""
+        sessions, jobs = schema.sessions.c, schema.jobs.c
+        ids = list(stream_ids)
+        shares = [ids[start : start + _STREAMS] for start in range(0, len(ids), _STREAMS)]
+
+        def work(connection: Connection) -> dict[str, Newest]:
+            found: dict[str, Newest] = {}
+            for share in shares:
+                for table, over in ((sessions, ("closed",)), (jobs, _ENDED)):
+                    query = select(table.id, table.seq, table.status).where(table.id.in_(share))
+                    found |= {row.id: Newest(row.seq, row.status in over) for row in connection.execute(query)}
+            return found
+
+        return await self._database.read(work)
 
     async def log_rest(self, stream_id: str, after: int) -> LogRest:
         """Say what there is of a stream after a number; see `Store.log_rest`."""

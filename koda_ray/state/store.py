@@ -8,7 +8,7 @@ the events that announce it are seen together or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
@@ -20,6 +20,7 @@ from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.boxes import BoxStore, SandboxRecord
 from koda_ray.state.charges import AccountRecord, ChargeRecord, Move
 from koda_ray.state.content import ContentStore
+from koda_ray.state.lookout import Lookout, Newest
 from koda_ray.state.notify import Notifier
 from koda_ray.state.past import HistoryStore
 from koda_ray.state.tiers import OperatedStore, QueryStore
@@ -308,7 +309,12 @@ class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, ContentStore, Pro
 
     @property
     def notifier(self) -> Notifier:
-        """Who is woken at once by this process's commits; `stream.follow` uses it."""
+        """Who is woken at once by this process's commits."""
+        ...
+
+    @property
+    def lookout(self) -> Lookout:
+        """Who looks for commits of other processes, and wakes `stream.follow`."""
         ...
 
     async def open(self) -> None:
@@ -474,6 +480,10 @@ class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, ContentStore, Pro
         self, stream_id: str, *, after: int = 0, limit: int = 500, lasting: bool = False
     ) -> list[Envelope]:
         """Read events with ``seq > after`` in order, or only those not EPHEMERAL; returns at once, also with none."""
+        ...
+
+    async def newest(self, stream_ids: Collection[str]) -> dict[str, Newest]:
+        """Read the newest numbers of streams, of sessions and jobs alike; those that are not there are left out."""
         ...
 
     async def log_rest(self, stream_id: str, after: int) -> LogRest:

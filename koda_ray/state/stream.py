@@ -2,8 +2,8 @@
 
 There is one source, the store. A reader asks for what comes after the last number it has, so there is no seam between
 replay and live at which an event could be lost or doubled, and a reader that reconnects anywhere says its number and
-goes on. Commits of this process wake it at once; those of others are found by looking, often while things happen and
-seldom while they do not.
+goes on. Commits of this process wake it at once; those of others are found by one look for all readers (`lookout`), so
+that a reader to whom nothing happens asks nothing.
 
 A reader holds one page of events and no more, however slow it is: the store is its queue. One that falls too far behind
 what happened since it came is brought near again without what a later event makes worthless anyway, and is told so by
@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -29,9 +30,8 @@ __all__ = ["BEHIND", "PAGE", "Pace", "follow"]
 PAGE = 500
 BEHIND = 1000
 """How many events a reader may be behind of those that came while it followed."""
-POLL_MIN_S = 0.02
-POLL_MAX_S = 0.25
-POLL_GROWTH = 1.5
+_DONE_S = 1.0
+"""How often ``done`` is asked while nothing happens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +43,11 @@ class Pace:
             None.
         timeout_s: It ends after so many seconds without an event on any channel; not by itself when None.
         behind: How many events a reader may be behind of those that came since it began, before it gets a `resync`.
-        poll_min_s: Pause between looks right after an event.
-        poll_max_s: Pause that it grows to.
     """
 
     heartbeat_s: float | None = None
     timeout_s: float | None = None
     behind: int = BEHIND
-    poll_min_s: float = POLL_MIN_S
-    poll_max_s: float = POLL_MAX_S
 
 
 async def follow(
@@ -74,24 +70,28 @@ async def follow(
         after: The last number the reader has; 0 for none.
         channels: Yield only what is on these, and each `resync`; everything when None.
         until: Asked of every event, after it was yielded where it is: the stream ends with the first that is true.
-        done: Asked whenever there is nothing new: the stream ends when it is true.
-        pace: How often it looks, and when it says that it lives; without heartbeat or end when None.
+        done: Asked whenever there is nothing new: the stream ends when it is true, or when nothing new can come because
+            its session was closed, its job has ended, or there is no such stream.
+        pace: When it says that it lives, and when it ends; without heartbeat or end when None.
 
     Raises:
         InvalidInput: There is no such channel.
     """
     wanted, pace = channels_named(channels), pace or Pace()
-    with store.notifier.subscribe(stream_id) as changed:
+    async with store.lookout.watching(stream_id) as watch:
         pages = _Pages(store, stream_id, after, behind=pace.behind)
         told = await pages.begin()
         if told is not None:
             yield told
-        pause = pace.poll_min_s
         last_event = last_yield = time.monotonic()
+        is_due = True
         while True:
-            changed.clear()  # before looking: a commit between the look and the wait sets it again
-            finished = done is not None and done()  # before looking too: what came before the end is still read
-            page = await pages.read()
+            watch.check()
+            # before looking: a commit between the look and the wait sets it again, and what came before the end is read
+            finished = done is not None and (done() or watch.is_over)
+            is_due = is_due or finished or watch.changed.is_set()
+            watch.changed.clear()
+            page = await pages.read() if is_due else []
             for event in page:
                 if event.channel in wanted or event.type == "resync":
                     yield event
@@ -100,21 +100,22 @@ async def follow(
                     return
             at = time.monotonic()
             if page:
-                pause, last_event = pace.poll_min_s, at
+                last_event = at
             elif finished or (pace.timeout_s is not None and at - last_event >= pace.timeout_s):
                 return
+            is_due = bool(page)
             if pace.heartbeat_s is not None and at - last_yield >= pace.heartbeat_s:
                 last_yield = at
                 yield pages.reached
                 continue
-            if page:
+            if is_due:
                 continue
-            try:
-                async with asyncio.timeout(pause):
-                    await changed.wait()
-                pause = pace.poll_min_s
-            except TimeoutError:
-                pause = min(pause * POLL_GROWTH, pace.poll_max_s)
+            ends = [_DONE_S]
+            ends += [] if pace.heartbeat_s is None else [last_yield + pace.heartbeat_s - at]
+            ends += [] if pace.timeout_s is None else [last_event + pace.timeout_s - at]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, min(ends))):
+                    await watch.changed.wait()
 
 
 class _Pages:

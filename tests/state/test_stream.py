@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
@@ -9,13 +10,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from koda_ray.errors import InvalidInput
+from koda_ray.errors import InvalidInput, StorageError
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state import schema
+from koda_ray.state.lookout import Lookout, Newest
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Batch, SessionRecord
 from koda_ray.state.stream import PAGE, Pace, follow
 from koda_ray.types import now
+from tests.state import records
 from tests.state.child import start
 from tests.state.records import active_session, say
 
@@ -69,10 +72,8 @@ async def test_another_processs_events_arrive(store: SqlStore, mine: SessionReco
 
 
 async def test_a_commit_here_wakes_at_once(store: SqlStore, mine: SessionRecord) -> None:
-    async with (
-        asyncio.timeout(60),
-        aclosing(follow(store, mine.id, 1, pace=Pace(poll_min_s=20, poll_max_s=20))) as events,
-    ):
+    store._lookout = Lookout(store.newest, store.notifier, pause_min_s=20, pause_max_s=20)
+    async with asyncio.timeout(60), aclosing(follow(store, mine.id, 1)) as events:
         for count in range(20):
             waiting = asyncio.ensure_future(anext(events))
             await asyncio.sleep(0)
@@ -125,20 +126,49 @@ async def test_heartbeats_come_between_events(store: SqlStore, mine: SessionReco
     assert kinds.count("event") == 1
 
 
-async def test_it_looks_seldom_when_nothing_happens(store: SqlStore, mine: SessionRecord) -> None:
-    looks = 0
-    read = store.events
+async def test_many_who_follow_ask_one_question(store: SqlStore, mine: SessionRecord) -> None:
+    """As many as there are, followers to whom nothing happens ask the database no more than one does."""
+    others = [await active_session(store) for _ in range(20)]
 
-    async def counted(stream_id: str, *, after: int = 0, limit: int = 500, lasting: bool = False) -> list[Envelope]:
-        nonlocal looks
-        looks += 1
-        return await read(stream_id, after=after, limit=limit, lasting=lasting)
+    async def quiet(stream_id: str) -> None:
+        assert [event async for event in follow(store, stream_id, 1, pace=Pace(timeout_s=0.6, heartbeat_s=60))] == []
 
-    store.events = counted  # type: ignore[method-assign]
+    before = (await store.metrics()).reads
     began = time.monotonic()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for session in [mine, *others] * 5:
+            group.create_task(quiet(session.id))
+    beginning = 3 * 5 * 21  # each looks once how much there is, and then reads it
+    assert (await store.metrics()).reads - before <= beginning + 10 + (time.monotonic() - began) / 0.02
+
+
+async def test_what_is_over_ends_who_asks_for_that(store: SqlStore, mine: SessionRecord) -> None:
+    job = await store.create_job(records.job())
+    ids = [mine.id, job.id, "ses_none"]
+    readers = [asyncio.create_task(_all(follow(store, each, done=lambda: False))) for each in ids]
+    await asyncio.sleep(0.05)
+    await store.commit(mine.id, 1, Batch(events=[say("x")]))
+    await store.close_session(mine.id, user_id=mine.user_id)
+    await store.cancel_job(job.id, user_id="ann")
     async with asyncio.timeout(60):
-        assert [event async for event in follow(store, mine.id, 1, pace=Pace(timeout_s=0.6))] == []
-    assert looks <= 6 + (time.monotonic() - began) / 0.25, "as often as it takes, and no more"
+        seen = await asyncio.gather(*readers)
+    assert [len(each) for each in seen] == [2, 0, 0]
+
+
+async def test_a_database_that_fails_is_told_to_everybody(store: SqlStore, mine: SessionRecord) -> None:
+    async def away(_: Collection[str]) -> dict[str, Newest]:
+        raise StorageError("the database is away")
+
+    store._lookout = Lookout(away, store.notifier)
+    for _ in range(2):
+        readers = [_all(follow(store, mine.id, 1)) for _ in range(3)]
+        async with asyncio.timeout(60):
+            failed = await asyncio.gather(*readers, return_exceptions=True)
+        assert [type(each) for each in failed] == [StorageError] * 3
+
+
+async def _all(events: AsyncGenerator[Envelope | int]) -> list[int]:
+    return [event.seq async for event in events if isinstance(event, Envelope)]
 
 
 async def test_a_slow_reader_loses_nothing(store: SqlStore, mine: SessionRecord) -> None:

@@ -9,11 +9,12 @@ from datetime import timedelta
 import pytest
 
 from koda_ray.errors import Unavailable
-from koda_ray.state.store import Store
+from koda_ray.state.lookout import Newest
+from koda_ray.state.store import Batch, Store
 from koda_ray.types import new_id, now
 from tests.state import records
 from tests.state.conformance.connecting import Connect
-from tests.state.records import SOON, active_session, new_session
+from tests.state.records import SOON, active_session, new_session, say
 
 __all__ = ["ShareConformance"]
 
@@ -68,3 +69,20 @@ class ShareConformance:
             assert made[1]
             if lock is not None:  # the session waited until the lease was over
                 assert made[0].created_at >= lock.lease_until
+
+    async def test_the_newest_numbers_of_many_streams_are_read_at_once(self, store: Store) -> None:
+        sessions = [await active_session(store) for _ in range(3)]
+        jobs = [await store.create_job(records.job()) for _ in range(2)]
+        await store.commit(sessions[0].id, 1, Batch(events=[say("x")] * 4))
+        await store.close_session(sessions[1].id, user_id="ann")
+        await store.close_session(sessions[2].id, user_id="ann")
+        await store.delete_session(sessions[2].id, user_id="ann")
+        await store.cancel_job(jobs[1].id, user_id="ann")
+        asked = [each.id for each in (*sessions, *jobs)]
+        assert await store.newest([*asked, "ses_none", *(f"ses_{number}" for number in range(600))]) == {
+            sessions[0].id: Newest(5, over=False),
+            sessions[1].id: Newest(1, over=True),
+            jobs[0].id: Newest(0, over=False),
+            jobs[1].id: Newest(0, over=True),
+        }
+        assert await store.newest([]) == {}
