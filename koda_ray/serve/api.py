@@ -22,6 +22,7 @@ from koda_ray.serve.gate import Gate
 from koda_ray.serve.hangups import HangUps
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.openapi import describe
+from koda_ray.serve.quotas import Streams
 from koda_ray.serve.routes import (
     assets,
     batches,
@@ -114,6 +115,7 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
     app.state.deps = deps
     app.state.background = background
     app.state.watchers = watchers
+    app.state.streams = Streams(deps.settings.user_streams)
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
     app.state.providers = providers
     problem.install(app)

@@ -17,6 +17,7 @@ from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.workshop import Workshop
 from koda_ray.serve.background import Background
 from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.quotas import Streams
 from koda_ray.serve.streams import Watchers
 from koda_ray.serve.unpacking import Unpacking
 from koda_ray.state.store import SessionRecord
@@ -25,6 +26,7 @@ from koda_ray.types import new_id
 __all__ = [
     "Closing",
     "Deps",
+    "Following",
     "IdempotencyKey",
     "OwnSession",
     "OwnWorkshop",
@@ -32,6 +34,7 @@ __all__ = [
     "User",
     "background_of",
     "deps_of",
+    "streams_of",
     "unpacking_of",
     "watchers_of",
     "workshop_of",
@@ -56,6 +59,11 @@ def background_of(connection: HTTPConnection) -> Background:
 def watchers_of(connection: HTTPConnection) -> Watchers:
     """Return the count of who follows what."""
     return cast(Watchers, connection.app.state.watchers)
+
+
+def streams_of(connection: HTTPConnection) -> Streams:
+    """Return the count of streams that are open."""
+    return cast(Streams, connection.app.state.streams)
 
 
 def unpacking_of(connection: HTTPConnection) -> Unpacking:
@@ -87,6 +95,15 @@ async def _user(connection: HTTPConnection, deps: Deps) -> str:
 
 
 User = Annotated[str, Depends(_user)]
+
+
+async def _following(connection: HTTPConnection, user: User) -> AsyncIterator[None]:
+    with streams_of(connection).joined(user):
+        yield
+
+
+Following = Annotated[None, Depends(_following)]
+"""A stream's place among its user's, from before its first byte to the end of its request."""
 
 
 async def _own_session(session_id: SessionId, user: User, deps: Deps) -> SessionRecord:

@@ -5,7 +5,7 @@ import gc
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
@@ -18,9 +18,10 @@ from websockets.exceptions import InvalidStatus
 
 from koda_ray import commands
 from koda_ray.client import KodaClient, transport
-from koda_ray.errors import InvalidInput
+from koda_ray.errors import InvalidInput, LimitReached
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.serve.api import create_app
+from koda_ray.serve.quotas import Streams
 from koda_ray.serve.streams import Watchers
 from koda_ray.sse import SseDecoder
 from koda_ray.state.store import LogRest
@@ -229,6 +230,46 @@ async def test_open_streams_do_not_hold_up_a_shutdown(tmp_path: Path) -> None:
             assert await anext(blocks)
         async for _ in blocks:  # it came to its end
             pass
+
+
+async def test_a_user_has_so_many_streams_open_and_no_more(tmp_path: Path) -> None:
+    keys = f"ada={'a' * 32},bob={'b' * 32}"
+    async with (
+        world(tmp_path, KODA_API_KEYS=keys, KODA_USER_STREAMS=3) as koda,
+        KodaClient(koda.url, key="a" * 32) as ada,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
+    ):
+        made = await ada.create("a red ball", style="minimal")
+        head, address = {"Authorization": f"Bearer {'a' * 32}"}, f"/v1/sessions/{made.session_id}"
+        paths = (f"{address}/events", f"/api/nodes/{made.node_id}/events")
+        streams = koda.app.state.streams
+        async with AsyncExitStack() as opened:
+            for path in (*paths, paths[0]):
+                response = await opened.enter_async_context(http.stream("GET", path, headers=head))
+                assert response.status_code == 200
+            for path in paths:
+                refused = await http.get(path, headers=head)
+                assert (refused.status_code, refused.json()["code"]) == (429, "LIMIT_REACHED")
+                assert refused.headers["Retry-After"] == "10" and "3 streams of yours" in refused.json()["detail"]
+            with pytest.raises(InvalidStatus) as caught:
+                await opened.enter_async_context(connect(f"ws{koda.url[4:]}{address}/ws", additional_headers=head))
+            assert caught.value.response.status_code == 429
+            other = {"Authorization": f"Bearer {'b' * 32}"}
+            assert (await http.get(paths[0], headers=other)).status_code == 404, "others are not kept out"
+        await reached(lambda: streams.count("ada") == 0)
+        async with connect(f"ws{koda.url[4:]}{address}/ws", additional_headers=head):
+            assert streams.count("ada") == 1
+        await reached(lambda: streams.count("ada") == 0)
+
+
+def test_all_together_leave_room_for_requests() -> None:
+    streams = Streams(3, total=4)
+    with ExitStack() as opened:
+        for user in ("ada", "ada", "ada", "bob"):
+            opened.enter_context(streams.joined(user))
+        with pytest.raises(LimitReached, match="4 streams are open on this server"):
+            opened.enter_context(streams.joined("bob"))
+    assert streams.count("ada") == 0
 
 
 async def test_a_node_id_is_an_alias(koda: World, client: KodaClient, http: httpx.AsyncClient) -> None:

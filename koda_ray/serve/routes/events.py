@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
-from contextlib import aclosing, suppress
+from contextlib import ExitStack, aclosing, suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, WebSocket, WebSocketDisconnect
@@ -18,7 +18,17 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from koda_ray.errors import KodaError
 from koda_ray.events import LARGEST_SEQ, Channel, Envelope, channels_named
-from koda_ray.serve.context import Closing, Deps, OwnSession, SessionId, User, deps_of, watchers_of
+from koda_ray.serve.context import (
+    Closing,
+    Deps,
+    Following,
+    OwnSession,
+    SessionId,
+    User,
+    deps_of,
+    streams_of,
+    watchers_of,
+)
 from koda_ray.serve.ending import ended
 from koda_ray.serve.problem import problem_response, responses
 from koda_ray.serve.routes.sessions import session_of
@@ -67,11 +77,17 @@ NodeSession = Annotated[str, Depends(_node_session)]
             "Ends when the session is deleted or the server stops.",
             "content": {"text/event-stream": {"itemSchema": {"$ref": "#/components/schemas/Envelope"}}},
         },
-        **responses(401, 404, 422),
+        **responses(401, 404, 422, 429),
     },
 )
 async def follow_events(
-    request: Request, row: OwnSession, deps: Deps, closing: Closing, start: Start, channels: Channels = None
+    request: Request,
+    row: OwnSession,
+    deps: Deps,
+    closing: Closing,
+    start: Start,
+    following: Following,
+    channels: Channels = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what happened since `after`, then what happens. This wakes nothing; a comment comes every 15 s."""
     events = session_events(deps, watchers_of(request), row.id, after=start, channels=channels)
@@ -84,10 +100,16 @@ async def follow_events(
     operation_id="followNodeEvents",
     summary="Follow what happens, by node id",
     response_class=EventSourceResponse,
-    responses=responses(401, 404, 422),
+    responses=responses(401, 404, 422, 429),
 )
 async def follow_node_events(
-    request: Request, node_session: NodeSession, deps: Deps, closing: Closing, start: Start, channels: Channels = None
+    request: Request,
+    node_session: NodeSession,
+    deps: Deps,
+    closing: Closing,
+    start: Start,
+    following: Following,
+    channels: Channels = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """The same stream under the address that animation nodes use."""
     events = session_events(deps, watchers_of(request), node_session, after=start, channels=channels)
@@ -108,16 +130,24 @@ async def follow_socket(
     A frame of the type ``cursor`` has nothing but the number to come back with: other channels have moved it on.
     """
     deps = deps_of(websocket)
-    try:
-        user = await deps.auth.user(websocket.headers.get("authorization"))
-        row = await deps.store.get_session(session_id, user_id=user)
-        start = cursor(last_event_id, after)
-        wanted = channels_named(channels)
-    except KodaError as error:
-        await deny(websocket, error)
-        return
-    await websocket.accept()
-    sending = asyncio.create_task(_send(websocket, row.id, start, wanted))
+    with ExitStack() as following:
+        try:
+            user = await deps.auth.user(websocket.headers.get("authorization"))
+            row = await deps.store.get_session(session_id, user_id=user)
+            start = cursor(last_event_id, after)
+            wanted = channels_named(channels)
+            following.enter_context(streams_of(websocket).joined(user))
+        except KodaError as error:
+            await deny(websocket, error)
+            return
+        await websocket.accept()
+        await _follow(websocket, row.id, start, wanted)
+
+
+async def _follow(websocket: WebSocket, session_id: str, start: int, wanted: Collection[Channel]) -> None:
+    """Send events and listen, until either ends."""
+    deps = deps_of(websocket)
+    sending = asyncio.create_task(_send(websocket, session_id, start, wanted))
     listening = asyncio.create_task(_listen(websocket))
     try:
         await asyncio.wait({sending, listening}, return_when=asyncio.FIRST_COMPLETED)

@@ -22,7 +22,7 @@ from koda_ray.sandbox.base import Terminal
 from koda_ray.sandbox.standing import ProcessState
 from koda_ray.sandbox.tmux import MAX_OUTPUT_BYTES
 from koda_ray.sandbox.workshop import Workshop
-from koda_ray.serve.context import Closing, Deps, OwnWorkshop, deps_of, workshop_of
+from koda_ray.serve.context import Closing, Deps, Following, OwnWorkshop, deps_of, workshop_of
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.events import Start, deny
@@ -120,7 +120,13 @@ async def read_output(
     },
 )
 async def follow_process(
-    sandbox_id: SandboxId, name: OwnName, workshop: OwnWorkshop, deps: Deps, closing: Closing, start: Start
+    sandbox_id: SandboxId,
+    name: OwnName,
+    workshop: OwnWorkshop,
+    deps: Deps,
+    closing: Closing,
+    start: Start,
+    following: Following,
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what it wrote since `after`, then what it writes. Hanging up leaves it running."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

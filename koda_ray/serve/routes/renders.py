@@ -21,7 +21,7 @@ from koda_ray.errors import Conflict, NotFound
 from koda_ray.render.bundle import keep_bundle, store_bundle
 from koda_ray.render.options import check_options
 from koda_ray.serve.batches import BATCH_ID, MADE_SURE, batch_prefix
-from koda_ray.serve.context import Closing, Deps, IdempotencyKey, User, background_of
+from koda_ray.serve.context import Closing, Deps, Following, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import Representation, blob_response
 from koda_ray.serve.pages import body_of, requested
@@ -181,11 +181,11 @@ async def delete_render(job: OwnRender, user: User, deps: Deps, request: Request
             "description": "As a session's events; ends when the render is over.",
             "content": {"text/event-stream": {"itemSchema": {"$ref": "#/components/schemas/Envelope"}}},
         },
-        **responses(401, 404, 422),
+        **responses(401, 404, 422, 429),
     },
 )
 async def follow_render(
-    job: OwnRender, deps: Deps, closing: Closing, start: Start, channels: Channels = None
+    job: OwnRender, deps: Deps, closing: Closing, start: Start, following: Following, channels: Channels = None
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what happened since `after`, then what happens, until the render is over."""
     events = job_events(deps, job.id, after=start, channels=channels)

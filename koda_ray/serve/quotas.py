@@ -1,0 +1,65 @@
+"""How much one user may have at once of what all share: streams here, and sessions that are awake.
+
+What is kept in rows (files, renders) is counted by the write that inserts a row; what is said here is for what lives in
+processes. Whoever has as much as one may have is answered 429 with the time after which to come back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from koda_ray.errors import LimitReached
+
+__all__ = ["MAX_STREAMS", "Streams"]
+
+MAX_STREAMS = 800
+"""How many streams are open in this process at once: a replica takes 1,000 requests, and some are no streams."""
+_AGAIN_S = 10.0
+
+
+class Streams:
+    """Counts who follows something here, of which a user has so many at most.
+
+    Args:
+        per_user: How many.
+        total: How many all users have together.
+    """
+
+    def __init__(self, per_user: int, *, total: int = MAX_STREAMS) -> None:
+        self._per_user = per_user
+        self._total = total
+        self._open: Counter[str] = Counter()
+
+    def count(self, user_id: str) -> int:
+        """How many a user has open here."""
+        return self._open[user_id]
+
+    @contextmanager
+    def joined(self, user_id: str) -> Generator[None]:
+        """Have one open for as long as the block runs.
+
+        Raises:
+            LimitReached: LIMIT_REACHED, the user has as many as one may, or all together have.
+        """
+        if self._open[user_id] >= self._per_user:
+            raise LimitReached(
+                f"{self._open[user_id]} streams of yours are open, and no more may be: close some, or have "
+                "KODA_USER_STREAMS raised",
+                retry_after_s=_AGAIN_S,
+                context={"limit": self._per_user},
+            )
+        if self._open.total() >= self._total:
+            raise LimitReached(
+                f"{self._total} streams are open on this server, as many as it takes: read the state instead, and come "
+                "back in a moment",
+                retry_after_s=_AGAIN_S,
+            )
+        self._open[user_id] += 1
+        try:
+            yield
+        finally:
+            self._open[user_id] -= 1
+            if not self._open[user_id]:
+                del self._open[user_id]
