@@ -171,6 +171,8 @@ class Settings(BaseSettings):
     keys_required: bool = Field(False, validation_alias="KODA_KEYS_REQUIRED")
     signing_key: SecretStr | None = Field(None, validation_alias="KODA_SIGNING_KEY")
     max_body_mb: int = Field(64, ge=1, validation_alias="KODA_MAX_BODY_MB")
+    user_sessions: int = Field(200, ge=1, validation_alias="KODA_USER_SESSIONS")
+    user_renders: int = Field(2000, ge=1, validation_alias="KODA_USER_RENDERS")
     user_streams: int = Field(300, ge=1, validation_alias="KODA_USER_STREAMS")
     unpacked_mb: int = Field(1024, ge=64, validation_alias="KODA_UNPACKED_MB")
 

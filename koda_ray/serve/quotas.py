@@ -11,8 +11,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from koda_ray.errors import LimitReached
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.state.refusals import too_many_awake
+from koda_ray.state.store import SessionRecord
+from koda_ray.types import now
 
-__all__ = ["MAX_STREAMS", "Streams"]
+__all__ = ["MAX_STREAMS", "Streams", "may_wake"]
 
 MAX_STREAMS = 800
 """How many streams are open in this process at once: a replica takes 1,000 requests, and some are no streams."""
@@ -63,3 +67,16 @@ class Streams:
             self._open[user_id] -= 1
             if not self._open[user_id]:
                 del self._open[user_id]
+
+
+async def may_wake(deps: ApiDeps, row: SessionRecord) -> None:
+    """Make sure that a session may be awake: it is, or its user has fewer awake than one may have.
+
+    Raises:
+        LimitReached: LIMIT_REACHED, the user has as many.
+    """
+    if row.owes is not None or (row.lease_until is not None and row.lease_until > now()):
+        return
+    most = deps.settings.user_sessions
+    if await deps.store.awake_sessions(row.user_id) >= most:
+        raise too_many_awake(most)

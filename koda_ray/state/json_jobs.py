@@ -19,12 +19,12 @@ from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
-from koda_ray.state.refusals import no_such, replaced
+from koda_ray.state.refusals import no_such, replaced, too_many_renders
 from koda_ray.state.rows import number
 from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus
 from koda_ray.types import now
 
-__all__ = ["OWED_STATUSES", "JsonJobs", "put_chunks", "put_job", "remove_job"]
+__all__ = ["OWED_STATUSES", "JsonJobs", "put_chunks", "put_job", "remove_job", "renders_in_turn"]
 
 OWED_STATUSES = ("queued", "running")
 """A job in one of these still has to be worked on."""
@@ -38,15 +38,16 @@ class JsonJobs:
     _database: JsonDatabase
     _notifier: Notifier
 
-    async def create_job(self, job: JobRecord) -> JobRecord:
+    async def create_job(self, job: JobRecord, *, most: int | None = None) -> JobRecord:
         """Insert a job, or return the row that is there; NotFound where that is another user's."""
-        return await after_removal(lambda: self._database.write(lambda change: _make(change, job)))
+        (row,) = await after_removal(lambda: self._database.write(lambda change: _make_all(change, [job], most)))
+        return row
 
-    async def create_jobs(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+    async def create_jobs(self, jobs: Sequence[JobRecord], *, most: int | None = None) -> list[JobRecord]:
         """Insert jobs, all or none, or return the rows that are there; Conflict where one is of something else."""
 
         def work(change: Transaction) -> list[JobRecord]:
-            rows = [_make(change, job) for job in jobs]
+            rows = _make_all(change, jobs, most)
             for given, row in zip(jobs, rows, strict=True):
                 if any(row.spec.get(name) != value for name, value in given.spec.items()):
                     raise Conflict(f"job {row.id} was made for something else; make it under another id")
@@ -216,6 +217,35 @@ def remove_job(change: Transaction, job_id: str) -> None:
     change.drop("events", job_id)
     change.drop("chunks", job_id)
     change.remove("jobs", job_id)
+
+
+def renders_in_turn(tables: Tables, at: str) -> list[TableRow]:
+    """Read renders of people's own that nobody holds, by turns: each user's first one, then the second ones."""
+    owed = [row for row in tables.of("jobs") if row["status"] in OWED_STATUSES and row["session_id"] is None]
+    turns = Counter[str]()
+    waiting: list[tuple[int, str, str, TableRow]] = []
+    for row in sorted(owed, key=lambda row: (row["status"] != "running", str(row["updated_at"]), str(row["id"]))):
+        turns[str(row["user_id"])] += 1  # what is under way counts as a turn that was had
+        if _is_unheld(row, at):
+            waiting.append((turns[str(row["user_id"])], str(row["updated_at"]), str(row["id"]), row))
+    return [row for *_, row in sorted(waiting, key=lambda each: each[:3])]
+
+
+def _is_unheld(row: TableRow, at: str) -> bool:
+    return row["lease_until"] is None or str(row["lease_until"]) < at
+
+
+def _make_all(change: Transaction, jobs: Sequence[JobRecord], most: int | None) -> list[JobRecord]:
+    before = _queued(change.tables, jobs[0].user_id)
+    rows = [_make(change, job) for job in jobs]
+    if most is not None and before < (after := _queued(change.tables, jobs[0].user_id)) and after > most:
+        raise too_many_renders(most)
+    return rows
+
+
+def _queued(tables: Tables, user_id: str) -> int:
+    """Count a user's renders of their own that wait or are under way."""
+    return sum(row["status"] in OWED_STATUSES for row in _own_renders(tables, user_id, ""))
 
 
 def _make(change: Transaction, job: JobRecord) -> JobRecord:

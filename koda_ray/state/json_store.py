@@ -25,7 +25,7 @@ from koda_ray.state.json_content import JsonContent, may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_files import Files
 from koda_ray.state.json_history import JsonHistory
-from koda_ray.state.json_jobs import OWED_STATUSES, JsonJobs, remove_job
+from koda_ray.state.json_jobs import JsonJobs, remove_job, renders_in_turn
 from koda_ray.state.json_log import COMPACT_BYTES, Recovery
 from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, moment, words
@@ -33,7 +33,7 @@ from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.json_tiers import JsonTiers
 from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
-from koda_ray.state.refusals import Repeated, no_such, used_for_another
+from koda_ray.state.refusals import Repeated, no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, number
 from koda_ray.state.store import (
     Batch,
@@ -98,7 +98,7 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     async def create_session(
-        self, state: NodeState, *, key: str, body: dict[str, JsonValue]
+        self, state: NodeState, *, key: str, body: dict[str, JsonValue], most_awake: int | None = None
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first event, its user and its project, and give it the assets that it names."""
         digest, session_id = body_hash(body), state.session_id
@@ -140,11 +140,17 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
             put_events(change, state.user_id, number(session_id, 1, 0, [NewEvent(type="state_change", data=data)]))
             if state.asset_ids:
                 give_assets(change, state.asset_ids, user_id=state.user_id, session_id=session_id)
+            if most_awake is not None and _awake(change.tables, state.user_id) > most_awake:
+                raise too_many_awake(most_awake)
             return _session(change.tables, session_id), True
 
         return await after_removal(
             lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))
         )
+
+    async def awake_sessions(self, user_id: str) -> int:
+        """Count a user's sessions that are held, or owe work."""
+        return await self._database.read(lambda tables: _awake(tables, user_id))
 
     async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
         """Read a row; NotFound when it is missing, closed, or another user's."""
@@ -270,7 +276,7 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
         await self._database.write(work, lambda _: self._notifier.notify(session_id))
 
     async def owed(self, now: datetime, *, limit: int = 100) -> list[OwedWork]:
-        """List work that nobody holds, longest unheld first."""
+        """List work that nobody holds: sessions longest unheld first, renders by turns of their users."""
         at = moment(now)
 
         def is_unheld(row: TableRow) -> bool:
@@ -282,12 +288,8 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
                 for row in tables.of("sessions")
                 if row["owes"] is not None and row["status"] != "closed" and is_unheld(row)
             ]
-            jobs = [
-                row
-                for row in tables.of("jobs")
-                if row["status"] in OWED_STATUSES and row["session_id"] is None and is_unheld(row)
-            ]
-            return [*_owed("session", sessions), *_owed("job", jobs)][:limit]
+            sessions.sort(key=lambda row: str(row["updated_at"]))
+            return [*_owed("session", sessions), *_owed("job", renders_in_turn(tables, at))][:limit]
 
         return await self._database.read(work)
 
@@ -308,5 +310,15 @@ def _session(tables: Tables, session_id: str) -> SessionRecord:
 
 
 def _owed(kind: Literal["session", "job"], rows: list[TableRow]) -> list[OwedWork]:
-    rows.sort(key=lambda row: str(row["updated_at"]))
     return [OwedWork(kind=kind, id=str(row["id"]), user_id=str(row["user_id"]), epoch=epoch_of(row)) for row in rows]
+
+
+def _awake(tables: Tables, user_id: str) -> int:
+    """Count a user's sessions that are held, or owe work."""
+    mine, at = words(user_id), moment(now())
+    return sum(
+        row["user_id"] == mine
+        and row["status"] != "closed"
+        and (row["owes"] is not None or (row["lease_until"] is not None and str(row["lease_until"]) > at))
+        for row in tables.of("sessions")
+    )

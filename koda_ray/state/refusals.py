@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from koda_ray.errors import Conflict, Fenced, KodaError, NotFound
+from koda_ray.errors import Conflict, Fenced, KodaError, LimitReached, NotFound
 
-__all__ = ["Repeated", "belongs", "no_such", "replaced", "used_for_another"]
+__all__ = [
+    "Repeated",
+    "belongs",
+    "no_such",
+    "replaced",
+    "too_many",
+    "too_many_awake",
+    "too_many_renders",
+    "used_for_another",
+]
 
 _SHOWN = 80
 
@@ -49,6 +58,34 @@ def replaced(kind: str, item_id: str, *, epoch: int, current: int | None) -> Kod
 def used_for_another(what: str, key: str) -> Conflict:
     """Refuse an idempotency key that stands for something else."""
     return Conflict(f"idempotency key {key!r} was used for another {what}; use a new key")
+
+
+def too_many(what: str, *, most: int, setting: str, way_out: str) -> LimitReached:
+    """Refuse what would be more than a user may have at once."""
+    return LimitReached(
+        f"this would be more than {most:,} {what}, and no more may be yours: {way_out}, or have {setting} raised",
+        context={"limit": most},
+    )
+
+
+def too_many_awake(most: int) -> LimitReached:
+    """Refuse to wake or make another session."""
+    return too_many(
+        "sessions that are awake",
+        most=most,
+        setting="KODA_USER_SESSIONS",
+        way_out="wait until one sleeps (a while after its work is done), cancel or delete one",
+    )
+
+
+def too_many_renders(most: int) -> LimitReached:
+    """Refuse to queue more renders."""
+    return too_many(
+        "renders waiting or under way",
+        most=most,
+        setting="KODA_USER_RENDERS",
+        way_out="wait until some are over, or cancel some",
+    )
 
 
 def belongs(item: _Part, session_id: str, user_id: str) -> None:

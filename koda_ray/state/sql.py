@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Table, and_, delete, or_, select, update
+from sqlalchemy import Connection, Table, and_, delete, func, or_, select, update
 from sqlalchemy.engine import URL, make_url
 
 from koda_ray.errors import Conflict
@@ -23,14 +23,14 @@ from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
 from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
-from koda_ray.state.refusals import Repeated, belongs, no_such, used_for_another
+from koda_ray.state.refusals import Repeated, belongs, no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, columns, number, session
 from koda_ray.state.sql_accounts import SqlAccounts, ensure_project, give_assets
 from koda_ray.state.sql_boxes import SqlBoxes
 from koda_ray.state.sql_charges import SqlCharges, enter_moves, remove_charges
 from koda_ray.state.sql_content import SqlContent, may_begin
 from koda_ray.state.sql_history import SqlHistory, save_state
-from koda_ray.state.sql_jobs import OWED_STATUSES, SqlJobs, put_chunks, put_job
+from koda_ray.state.sql_jobs import SqlJobs, put_chunks, put_job, renders_in_turn
 from koda_ray.state.sql_parts import add_events, fenced, put_command
 from koda_ray.state.sql_tiers import SqlTiers
 from koda_ray.state.store import (
@@ -120,7 +120,7 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     async def create_session(
-        self, state: NodeState, *, key: str, body: dict[str, JsonValue]
+        self, state: NodeState, *, key: str, body: dict[str, JsonValue], most_awake: int | None = None
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first event, its user and its project, and give it the assets that it names."""
         digest = body_hash(body)
@@ -157,6 +157,8 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
                 add_events(connection, state.user_id, number(state.session_id, 1, 0, [first]))
                 if state.asset_ids:
                     give_assets(connection, state.asset_ids, user_id=state.user_id, session_id=state.session_id)
+                if most_awake is not None and _awake(connection, state.user_id) > most_awake:
+                    raise too_many_awake(most_awake)
                 return session(made), True
             same = and_(_S.user_id == state.user_id, _S.create_key == key)
             row = connection.execute(select(schema.sessions).where(same)).one_or_none()
@@ -169,6 +171,10 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
         return await after_removal(
             lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))
         )
+
+    async def awake_sessions(self, user_id: str) -> int:
+        """Count a user's sessions that are held, or owe work."""
+        return await self._database.read(lambda connection: _awake(connection, user_id))
 
     async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
         """Read a row; NotFound when it is missing, closed, or another user's."""
@@ -353,8 +359,7 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
         await self._database.write(work, lambda _: self._notifier.notify(session_id))
 
     async def owed(self, now: datetime, *, limit: int = 100) -> list[OwedWork]:
-        """List work that nobody holds, longest unheld first."""
-        jobs = schema.jobs.c
+        """List work that nobody holds: sessions longest unheld first, renders by turns of their users."""
 
         def work(connection: Connection) -> list[OwedWork]:
             unheld = or_(_S.lease_until.is_(None), _S.lease_until < now)
@@ -363,13 +368,9 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
                 OwedWork(kind="session", id=row.id, user_id=row.user_id, epoch=row.epoch)
                 for row in connection.execute(waiting.order_by(_S.updated_at).limit(limit))
             ]
-            unheld = or_(jobs.lease_until.is_(None), jobs.lease_until < now)
-            waiting = select(jobs.id, jobs.user_id, jobs.epoch).where(
-                jobs.status.in_(OWED_STATUSES), jobs.session_id.is_(None), unheld
-            )
             found += [
                 OwedWork(kind="job", id=row.id, user_id=row.user_id, epoch=row.epoch)
-                for row in connection.execute(waiting.order_by(jobs.updated_at).limit(limit - len(found)))
+                for row in connection.execute(renders_in_turn(now).limit(limit - len(found)))
             ]
             return found
 
@@ -381,3 +382,10 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
         query = select(schema.commands).where(table.session_id == session_id, table.key == key)
         found = await self._database.records(CommandRecord, query)
         return found[0] if found else None
+
+
+def _awake(connection: Connection, user_id: str) -> int:
+    """Count a user's sessions that are held, or owe work."""
+    awake = or_(_S.owes.is_not(None), _S.lease_until > now())
+    mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, _S.status != "closed", awake)
+    return connection.execute(mine).scalar_one()

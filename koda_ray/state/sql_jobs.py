@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, or_, select, update
 
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
@@ -14,7 +15,7 @@ from koda_ray.state.charges import Move
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
 from koda_ray.state.notify import Notifier
-from koda_ray.state.refusals import no_such
+from koda_ray.state.refusals import no_such, too_many_renders
 from koda_ray.state.rows import columns, number, record
 from koda_ray.state.sql_accounts import ensure_project
 from koda_ray.state.sql_charges import close_charges, enter_moves, remove_charges
@@ -23,7 +24,7 @@ from koda_ray.state.sql_parts import add_events, fenced
 from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus
 from koda_ray.types import now
 
-__all__ = ["OWED_STATUSES", "SqlJobs", "put_chunks", "put_job"]
+__all__ = ["OWED_STATUSES", "SqlJobs", "put_chunks", "put_job", "renders_in_turn"]
 
 OWED_STATUSES = ("queued", "running")
 """A job in one of these still has to be worked on."""
@@ -38,16 +39,18 @@ class SqlJobs:
     _database: Database
     _notifier: Notifier
 
-    async def create_job(self, job: JobRecord) -> JobRecord:
+    async def create_job(self, job: JobRecord, *, most: int | None = None) -> JobRecord:
         """Insert a job, or return the row that is there; NotFound where that is another user's."""
-        (row,) = await after_removal(lambda: self._database.write(lambda connection: self._put_jobs(connection, [job])))
+        (row,) = await after_removal(
+            lambda: self._database.write(lambda connection: self._put_jobs(connection, [job], most))
+        )
         return row
 
-    async def create_jobs(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+    async def create_jobs(self, jobs: Sequence[JobRecord], *, most: int | None = None) -> list[JobRecord]:
         """Insert jobs, all or none, or return the rows that are there; Conflict where one is of something else."""
 
         def work(connection: Connection) -> list[JobRecord]:
-            rows = self._put_jobs(connection, jobs)
+            rows = self._put_jobs(connection, jobs, most)
             for given, row in zip(jobs, rows, strict=True):
                 if any(row.spec.get(name) != value for name, value in given.spec.items()):
                     raise Conflict(f"job {row.id} was made for something else; make it under another id")
@@ -55,10 +58,12 @@ class SqlJobs:
 
         return await after_removal(lambda: self._database.write(work)) if jobs else []
 
-    def _put_jobs(self, connection: Connection, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+    def _put_jobs(self, connection: Connection, jobs: Sequence[JobRecord], most: int | None) -> list[JobRecord]:
         for user_id, project_id in {(job.user_id, job.project_id) for job in jobs}:
             ensure_project(self._database, connection, user_id, project_id, project_id)
             may_begin(connection, user_id)
+        user_id = jobs[0].user_id
+        before = 0 if most is None else _queued(connection, user_id)
         values = [columns(job) | {"seq": 0} for job in jobs]
         connection.execute(self._database.insert(schema.jobs).on_conflict_do_nothing(), values)
         found: list[JobRecord] = []
@@ -68,6 +73,9 @@ class SqlJobs:
             if row is None:
                 raise no_such("job", job.id)
             found.append(record(JobRecord, row))
+        # not where all of them were there
+        if most is not None and before < (after := _queued(connection, user_id)) and after > most:
+            raise too_many_renders(most)
         return found
 
     async def get_job(self, job_id: str, *, user_id: str | None = None) -> JobRecord:
@@ -221,6 +229,24 @@ class SqlJobs:
             return made
 
         return await self._database.write(work, lambda _: self._notifier.notify(job_id))
+
+
+def renders_in_turn(at: datetime) -> Select[Any, Any, Any]:
+    """Select renders of people's own that nobody holds, by turns: each user's first one, then the second ones."""
+    unheld = or_(_J.lease_until.is_(None), _J.lease_until < at)
+    # what is under way counts as a turn that was had
+    order = (case((_J.status == "running", 0), else_=1), _J.updated_at, _J.id)
+    turn = func.row_number().over(partition_by=_J.user_id, order_by=order).label("turn")
+    owed = select(_J.id, _J.user_id, _J.epoch, _J.updated_at, unheld.label("unheld"), turn)
+    rows = owed.where(_J.status.in_(OWED_STATUSES), _J.session_id.is_(None)).subquery().c
+    chosen = select(rows.id, rows.user_id, rows.epoch).where(rows.unheld)
+    return chosen.order_by(rows.turn, rows.updated_at, rows.id)
+
+
+def _queued(connection: Connection, user_id: str) -> int:
+    """Count a user's renders of their own that wait or are under way."""
+    mine = select(func.count()).select_from(schema.jobs)
+    return connection.execute(mine.where(*_own_renders(user_id, ""), _J.status.in_(OWED_STATUSES))).scalar_one()
 
 
 def _own_renders(user_id: str, id_prefix: str) -> list[ColumnElement[bool]]:

@@ -356,7 +356,7 @@ class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, ContentStore, Pro
 
     # sessions: reads never activate
     async def create_session(
-        self, state: NodeState, *, key: str, body: dict[str, JsonValue]
+        self, state: NodeState, *, key: str, body: dict[str, JsonValue], most_awake: int | None = None
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first ``state_change`` event, and give it the assets that its state names.
 
@@ -369,7 +369,13 @@ class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, ContentStore, Pro
         Raises:
             NotFound: One of the assets is not there or another user's; nothing was made.
             Conflict: The key, or one of the assets, belongs to another session; nothing was made.
+            LimitReached: ``most_awake`` of the user's sessions are awake (see `awake_sessions`); nothing was made. It
+                holds however many are made at once.
         """
+        ...
+
+    async def awake_sessions(self, user_id: str) -> int:
+        """Count a user's sessions that have a process, or will have one because they owe work."""
         ...
 
     async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
@@ -427,7 +433,8 @@ class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, ContentStore, Pro
     async def owed(self, now: datetime, *, limit: int = 100) -> list[OwedWork]:
         """List sessions (``owes`` not null) and jobs (queued or running) whose lease is null or has run out.
 
-        A session's jobs are its own to finish: only jobs that stand on their own are listed.
+        A session's jobs are its own to finish: only jobs that stand on their own are listed. Users take turns: first
+        come those who have the fewest under way, each with the job that waits longest; then their second ones.
         """
         ...
 
@@ -499,16 +506,18 @@ class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, ContentStore, Pro
         ...
 
     # jobs
-    async def create_job(self, job: JobRecord) -> JobRecord:
-        """Insert a job, or return the row that is there."""
+    async def create_job(self, job: JobRecord, *, most: int | None = None) -> JobRecord:
+        """Insert a job, or return the row that is there; ``most`` as in `create_jobs`."""
         ...
 
-    async def create_jobs(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+    async def create_jobs(self, jobs: Sequence[JobRecord], *, most: int | None = None) -> list[JobRecord]:
         """Insert jobs of one user and project, all or none, or return the rows that are there, in the order given.
 
         Raises:
             NotFound: One of the rows that are there is another user's; nothing was inserted.
             Conflict: One of them was made for something else: what the given ``spec`` says is not in its own.
+            LimitReached: With them, more than ``most`` renders of the user's own would wait or be under way; nothing
+                was inserted. It holds however many are made at once.
         """
         ...
 

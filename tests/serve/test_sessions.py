@@ -86,9 +86,11 @@ async def test_whoever_finds_the_new_session_finds_its_picture(
     asset_id = upload.json()["id"]
     usual, found = koda.store.create_session, dict[str, list[str]]()
 
-    async def seen_at_once(state: NodeState, *, key: str, body: dict[str, JsonValue]) -> tuple[SessionRecord, bool]:
+    async def seen_at_once(
+        state: NodeState, *, key: str, body: dict[str, JsonValue], most_awake: int | None = None
+    ) -> tuple[SessionRecord, bool]:
         """What a janitor finds in the moment in which the row is there."""
-        made = await usual(state, key=key, body=body)
+        made = await usual(state, key=key, body=body, most_awake=most_awake)
         janitor = SqlStore(koda.settings.database_path)
         await janitor.open()
         for work in await janitor.owed(now(), limit=10):

@@ -21,6 +21,7 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.pages import Asked, body_of, requested
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import default_project
+from koda_ray.serve.turns import wake_in_turn
 from koda_ray.state.store import JobRecord, JobStatus
 from koda_ray.types import now
 from koda_ray.wire import MAX_BATCH_ROWS, BatchCreated, BatchView
@@ -57,8 +58,8 @@ async def create_batch(
         # what they are made of may have been removed until there were rows that name it
         await keep_bundle(deps.storage, user, bundle, asked.page.bundle)
     batch_id = batch_name(user, key)
-    for job in [job for job in jobs if job.status not in OVER][:_WOKEN]:
-        background_of(request).spawn(deps.directory.wake_render(job.id), what="wake a render")
+    waiting = [job for job in jobs if job.status not in OVER]
+    background_of(request).spawn(wake_in_turn(deps, waiting[:_WOKEN]), what="wake renders")
     made = BatchCreated(
         id=batch_id,
         bundle=bundle,
@@ -110,7 +111,8 @@ async def _recorded(deps: ApiDeps, user: str, key: str, requests: Sequence[dict[
         updated_at=at,
     )
     try:
-        return await deps.store.create_jobs(batch_jobs(batch_id, like, requests, at))
+        jobs = batch_jobs(batch_id, like, requests, at)
+        return await deps.store.create_jobs(jobs, most=deps.settings.user_renders)
     except Conflict:
         raise Conflict(
             f"the idempotency key {key!r} was used for another batch ({batch_id}); use a new key",

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from koda_ray.errors import Conflict, InvalidInput
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
 from koda_ray.serve.problem import responses
+from koda_ray.serve.quotas import may_wake
 from koda_ray.serve.views import approval_view
 from koda_ray.state.store import CommandRecord
 from koda_ray.types import Budget, RenderOptions, SessionPermissions
@@ -36,7 +37,7 @@ __all__ = ["router"]
 router = APIRouter(
     prefix="/v1/sessions/{session_id}",
     tags=["commands"],
-    responses=responses(401, 404, 409, 413, 422, 503),
+    responses=responses(401, 404, 409, 413, 422, 429, 503),
 )
 
 
@@ -58,6 +59,7 @@ class _Submitter:
                     context={"command": known.name},
                 )
             return _accepted(known)
+        await may_wake(self._deps, await self._deps.store.get_session(session_id, user_id=user))
         sent = self._deps.directory.submit(session_id=session_id, user_id=user, name=name, body=body, key=key)
         return _accepted(await self._background.finish(sent))
 

@@ -29,6 +29,7 @@ from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.events import Channels, Start, sse
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
+from koda_ray.serve.turns import wake_in_turn
 from koda_ray.serve.views import render_place, render_view, renders_page
 from koda_ray.state.storage import report_key, report_page_key, sheet_key, thumbnail_key, video_key
 from koda_ray.state.store import JobRecord
@@ -88,7 +89,7 @@ async def create_render(
         # what can be refused without opening the page is refused now
         check_options(options, bundle=bundle, entry=page.entry)
         wanted = job_request(bundle=bundle, entry=page.entry, options=options)
-        job = await deps.store.create_job(_new_render(user, key, wanted))
+        job = await deps.store.create_job(_new_render(user, key, wanted), most=deps.settings.user_renders)
         # what it is made of may have been removed until there was a row that names it
         await keep_bundle(deps.storage, user, bundle, page.bundle)
     if any(job.spec.get(name) != wanted[name] for name in wanted):
@@ -97,7 +98,7 @@ async def create_render(
             context={"render": job.id},
         )
     if job.status not in OVER:
-        background_of(request).spawn(deps.directory.wake_render(job.id), what="wake a render")
+        background_of(request).spawn(wake_in_turn(deps, [job]), what="wake a render")
     view = render_view(job)
     response.headers["Location"] = view.state_url
     return view

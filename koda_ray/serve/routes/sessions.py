@@ -31,7 +31,7 @@ def default_project(user_id: str) -> str:
     summary="Make a video from a prompt",
     status_code=202,
     response_model=SessionCreated,
-    responses=responses(401, 404, 409, 413, 422, 503),
+    responses=responses(401, 404, 409, 413, 422, 429, 503),
 )
 async def create_session(
     body: CreateSession, user: User, key: IdempotencyKey, deps: Deps, request: Request, response: Response
@@ -60,7 +60,9 @@ async def create_session(
         permissions=body.permissions,
         budget=body.budget,
     )
-    row, _ = await deps.store.create_session(state, key=key, body=body.model_dump(mode="json"))
+    row, _ = await deps.store.create_session(
+        state, key=key, body=body.model_dump(mode="json"), most_awake=deps.settings.user_sessions
+    )
     if row.owes is not None:
         background_of(request).spawn(deps.directory.wake(row.id), what="wake")
     return created(row, response)

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from koda_ray.errors import Unavailable
+from koda_ray.errors import LimitReached, Unavailable
 from koda_ray.state.lookout import Newest
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.store import Batch, SessionRecord, Store
 from koda_ray.types import new_id, now
 from tests.state import records
 from tests.state.conformance.connecting import Connect
@@ -86,3 +86,64 @@ class ShareConformance:
             jobs[1].id: Newest(0, over=True),
         }
         assert await store.newest([]) == {}
+
+    async def test_users_take_turns_with_their_renders(self, store: Store) -> None:
+        at = now() - timedelta(hours=1)
+
+        async def queue(user_id: str, minutes: int) -> str:
+            early = at + timedelta(minutes=minutes)
+            job = dataclasses.replace(records.job(user_id), created_at=early, updated_at=early)
+            return (await store.create_job(job)).id
+
+        ann = [await queue("ann", minute) for minute in range(4)]
+        bob = [await queue("bob", 10 + minute) for minute in range(2)]
+        cleo = [await queue("cleo", 20)]
+        in_turn = [work.id for work in await store.owed(now())]
+        assert in_turn == [ann[0], bob[0], cleo[0], ann[1], bob[1], ann[2], ann[3]]
+        for job_id in (ann[0], ann[1]):
+            await store.claim_job(job_id, lease_until=now() + SOON)
+        # what is under way is a turn that was had
+        assert [work.id for work in await store.owed(now())] == [bob[0], cleo[0], bob[1], ann[2], ann[3]]
+        assert [work.id for work in await store.owed(now(), limit=2)] == [bob[0], cleo[0]]
+        assert [work.id for work in await store.owed(now() + SOON * 2)][:3] == [bob[0], cleo[0], ann[0]], "a lease over"
+
+    async def test_a_user_has_so_many_renders_and_no_more(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        old = dataclasses.replace(records.job(), kind="render")
+        assert await stores[0].create_job(old, most=1) == old
+        many = [dataclasses.replace(records.job(), kind="render") for _ in range(6)]
+        made = await asyncio.gather(
+            *(stores[index % 2].create_job(job, most=4) for index, job in enumerate(many)), return_exceptions=True
+        )
+        refused = [each for each in made if isinstance(each, LimitReached)]
+        assert len(refused) == 3 and refused[0].status == 429 and "KODA_USER_RENDERS" in refused[0].message
+        assert await stores[0].create_job(old, most=1) == old, "one that is there is no new one"
+        with pytest.raises(LimitReached):
+            await stores[0].create_jobs([many[0], many[1], dataclasses.replace(many[2], id=new_id("job"))], most=4)
+        assert sum((await stores[0].count_renders("ann")).values()) == 4, "all or none"
+        other = dataclasses.replace(records.job("bob"), kind="render")
+        assert await stores[1].create_jobs([other], most=1) == [other]
+        await stores[0].cancel_job(old.id, user_id="ann")
+        assert await stores[0].create_job(dataclasses.replace(records.job(), kind="render"), most=4)
+
+    async def test_a_user_has_so_many_sessions_awake_and_no_more(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+
+        async def make(index: int) -> SessionRecord:
+            state = records.state(owes="analyze")
+            return (await stores[index % 2].create_session(state, key=f"k{index}", body={}, most_awake=3))[0]
+
+        made = await asyncio.gather(*(make(index) for index in range(6)), return_exceptions=True)
+        awake = [each for each in made if not isinstance(each, BaseException)]
+        assert len(awake) == 3 and all(isinstance(each, LimitReached) for each in made if each not in awake)
+        assert await stores[0].awake_sessions("ann") == 3 and await stores[0].awake_sessions("bob") == 0
+        there, fresh = await stores[0].create_session(
+            awake[0].state, key=f"k{made.index(awake[0])}", body={}, most_awake=1
+        )
+        assert not fresh and there.id == awake[0].id
+        await stores[0].close_session(awake[0].id, user_id="ann")
+        asleep = await new_session(stores[0])
+        held = await active_session(stores[0])
+        assert await stores[1].awake_sessions("ann") == 3 and asleep.id != held.id
+        await stores[0].release(held.id, held.epoch)
+        assert await stores[1].awake_sessions("ann") == 2

@@ -1,0 +1,113 @@
+"""How much one user may have at once, over HTTP: 429 with the time to come back, and nobody else is kept out."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from koda_ray.client import KodaClient
+from koda_ray.errors import LimitReached
+from koda_ray.types import now
+
+from .test_batches import PAGE
+from .test_renders import SMALL, zipped
+from .test_sessions import PROMPT
+from .world import reached, world
+
+KEYS = f"ada={'a' * 32},bob={'b' * 32}"
+
+
+def head(user: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {user[0] * 32}"}
+
+
+def is_refused(response: httpx.Response) -> bool:
+    problem = response.json()
+    assert response.status_code != 429 or int(response.headers["Retry-After"]) > 0
+    return (response.status_code, problem.get("code"), problem.get("retryable")) == (429, "LIMIT_REACHED", True)
+
+
+async def test_sessions_awake(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, KODA_API_KEYS=KEYS, KODA_USER_SESSIONS=2) as koda,
+        KodaClient(koda.url, key="a" * 32) as ada,
+        KodaClient(koda.url, key="b" * 32) as bob,
+    ):
+        koda.directory.hold = {"analyze"}
+        made = [await ada.create(PROMPT, key=f"k{index}") for index in range(2)]
+        with pytest.raises(LimitReached, match=r"more than 2 sessions that are awake.*KODA_USER_SESSIONS"):
+            await ada.create(PROMPT)
+        assert (await ada.create(PROMPT, key="k0")).session_id == made[0].session_id, "a repeat is no other"
+        await bob.create(PROMPT)
+        await ada.delete(made[0].session_id)
+        await ada.create(PROMPT)
+        await ada.cancel(made[1].session_id)  # one that is awake is spoken to
+        row = await koda.store.get_session(made[1].session_id)
+        await koda.store.release(row.id, row.epoch)
+        await bob.say(next(iter(await sessions_of(bob))), "hello")
+        await ada.create(PROMPT)
+        with pytest.raises(LimitReached):
+            await ada.say(row.id, "go on")
+        with pytest.raises(LimitReached):
+            await ada.preview(row.id)
+
+
+async def sessions_of(client: KodaClient) -> list[str]:
+    return [session.id for session in (await client.sessions()).sessions]
+
+
+async def test_renders_waiting(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, KODA_API_KEYS=KEYS, KODA_USER_RENDERS=5) as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
+    ):
+
+        async def batch(user: str, rows: int, key: str) -> httpx.Response:
+            form = {"rows": json.dumps([{"row": index} for index in range(rows)]), "options": json.dumps(SMALL)}
+            files = {"file": ("page.zip", zipped({"index.html": PAGE}), "application/zip")}
+            headers = {**head(user), "Idempotency-Key": key}
+            return await http.post("/v1/renders/batches", files=files, data=form, headers=headers)
+
+        assert (await batch("ada", 4, "one")).status_code == 202
+        assert is_refused(await batch("ada", 2, "two"))
+        assert (await batch("ada", 4, "one")).status_code == 202, "a repeat is no other"
+        made = await batch("ada", 1, "three")
+        assert made.status_code == 202
+        bundle = {"bundle": made.json()["bundle"], "options": SMALL}
+        assert is_refused(await http.post("/v1/renders", json=bundle, headers=head("ada")))
+        assert (await batch("bob", 2, "one")).status_code == 202
+        later = now() + timedelta(seconds=60)
+        users = [work.user_id for work in await koda.store.owed(later)]
+        assert users == ["ada", "bob", "ada", "bob", "ada", "ada", "ada"], "bob came last and does not wait for all"
+
+
+async def test_a_new_render_does_not_overtake_one_that_waits(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, KODA_API_KEYS=KEYS) as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
+    ):
+        woken: list[str] = []
+
+        async def wake(job_id: str) -> bool:
+            woken.append((await koda.store.get_job(job_id)).user_id)
+            return False
+
+        koda.directory.wake_render = wake  # type: ignore[method-assign]
+
+        async def render(user: str) -> str:
+            files = {"file": ("page.zip", zipped({"index.html": PAGE}), "application/zip")}
+            data = {"options": json.dumps(SMALL)}
+            return (await http.post("/v1/renders", files=files, data=data, headers=head(user))).json()["id"]
+
+        waits = await render("ada")
+        await reached(lambda: woken == ["ada"])
+        row = await koda.store.claim_job(waits, lease_until=now() - timedelta(seconds=1))
+        assert row.status == "running", "its process is gone, so it waits for another"
+        await render("bob")
+        await render("ada")
+        await reached(lambda: len(woken) == 2)
+        assert woken == ["ada", "ada"]
