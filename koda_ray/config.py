@@ -171,6 +171,8 @@ class Settings(BaseSettings):
     keys_required: bool = Field(False, validation_alias="KODA_KEYS_REQUIRED")
     signing_key: SecretStr | None = Field(None, validation_alias="KODA_SIGNING_KEY")
     max_body_mb: int = Field(64, ge=1, validation_alias="KODA_MAX_BODY_MB")
+    user_assets: int = Field(1000, ge=1, validation_alias="KODA_USER_ASSETS")
+    user_asset_mb: int = Field(4096, ge=1, validation_alias="KODA_USER_ASSET_MB")
     user_sessions: int = Field(200, ge=1, validation_alias="KODA_USER_SESSIONS")
     user_renders: int = Field(2000, ge=1, validation_alias="KODA_USER_RENDERS")
     user_streams: int = Field(300, ge=1, validation_alias="KODA_USER_STREAMS")
@@ -190,6 +192,7 @@ class Settings(BaseSettings):
     janitor_s: float = Field(1.0, gt=0, validation_alias="KODA_JANITOR_S")
     keep_units_days: float = Field(7.0, ge=1, validation_alias="KODA_KEEP_UNITS_DAYS")
     keep_pages_days: float = Field(30.0, ge=1, validation_alias="KODA_KEEP_PAGES_DAYS")
+    keep_assets_days: float = Field(7.0, ge=1, validation_alias="KODA_KEEP_ASSETS_DAYS")
 
     def __init__(self, **values: Any) -> None:
         named = os.environ.get("KODA_ENV_FILE")

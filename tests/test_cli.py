@@ -98,6 +98,17 @@ async def client(koda: World) -> AsyncIterator[KodaClient]:
 # --- the whole job --------------------------------------------------------------------------------------------------
 
 
+async def test_uploads_are_listed_and_removed(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "cat.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
+    asset = (await shell("asset", "upload", str(tmp_path / "cat.png"))).out.strip()
+    listed = await shell("asset", "list")
+    assert listed.out.split("\t") == [asset, "image/png", "72", "-", "cat.png\n"]
+    assert (await shell("asset", "remove", asset)).out == f"{asset}\n"
+    gone = await shell("asset", "remove", asset)
+    assert gone.status != 0 and asset in gone.err
+    assert json.loads((await shell("asset", "list", "--json")).out) == {"assets": [], "next": None}
+
+
 async def test_create_yes_makes_and_saves_everything(shell: Shell) -> None:
     ran = await shell("create", PROMPT, "--yes", "--out", "made", "--resolution", "720p", "--fps", "30")
     assert ran.status == Exit.DONE, ran.err

@@ -76,6 +76,7 @@ class _JanitorHost(Frugal):
             storage=storage,
             units_kept=timedelta(days=settings.keep_units_days),
             pages_kept=timedelta(days=settings.keep_pages_days),
+            assets_kept=timedelta(days=settings.keep_assets_days),
         )
         janitor = Janitor(
             store=store,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -42,6 +42,7 @@ _SKIPS_TOLD = 20
 """How many of the files that a checkpoint left out are named in its event."""
 _PATH_TOLD = 200
 _SAID_CHARS = 200
+_PLACED_BYTES = 8 * 1024 * 1024
 T = TypeVar("T")
 _log = get_logger()
 
@@ -229,12 +230,10 @@ class Project:
         return None if pointer is None else await checkpoint.load(self._storage, pointer.manifest_key)
 
     async def _place(self, sandbox: Sandbox) -> None:
-        """Write uploaded files that are not in the sandbox yet."""
-        new = [asset for asset in await self.assets() if asset.id not in self._placed]
-        if new:
-            data = [await self._storage.get(asset.key) for asset in new]
-            await sandbox.write_files({a.project_path: d for a, d in zip(new, data, strict=True)})
-            self._placed.update(asset.id for asset in new)
+        """Write uploaded files that are not in the sandbox yet, some megabytes at a time."""
+        for some in _shares([asset for asset in await self.assets() if asset.id not in self._placed]):
+            await sandbox.write_files({asset.project_path: await self._storage.get(asset.key) for asset in some})
+            self._placed.update(asset.id for asset in some)
 
     async def place_assets(self) -> list[AssetRecord]:
         """Bring the sandbox up to date with what the person uploaded; returns all of it."""
@@ -454,6 +453,18 @@ class Project:
             ),
             patch={"sandbox_id": None, "sandbox_status": "destroyed"},
         )
+
+
+def _shares(assets: Sequence[AssetRecord]) -> Iterator[list[AssetRecord]]:
+    """Share files out, in order, so that those of one share are held in memory together: few bytes, or one file."""
+    share: list[AssetRecord] = []
+    for asset in assets:
+        if share and sum(each.size_bytes for each in share) + asset.size_bytes > _PLACED_BYTES:
+            yield share
+            share = []
+        share.append(asset)
+    if share:
+        yield share
 
 
 def _checkpoint_event(data: dict[str, JsonValue]) -> NewEvent:

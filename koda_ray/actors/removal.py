@@ -24,7 +24,7 @@ from koda_ray.state.storage import Storage, bundle_prefix, render_prefix, sessio
 from koda_ray.state.store import JobRecord, SessionRecord, Store
 from koda_ray.types import now
 
-__all__ = ["Removal", "remove_render", "results_of"]
+__all__ = ["Removal", "remove_asset", "remove_render", "results_of"]
 
 _MANY = 10_000
 _LEASE = timedelta(seconds=60)
@@ -47,6 +47,18 @@ async def remove_render(job: JobRecord, *, store: Store, storage: Storage) -> No
     """
     await storage.delete_prefix(render_prefix(job.user_id, job.id))
     await store.delete_job(job.id, user_id=job.user_id)
+
+
+async def remove_asset(asset_id: str, user_id: str, *, store: Store, storage: Storage) -> None:
+    """Remove an uploaded file that no session has: its row, then its bytes, which the sweep finds if this is cut off.
+
+    Raises:
+        NotFound: There is no such file of this user.
+        Conflict: A session has it.
+    """
+    removed = await store.remove_asset(asset_id, user_id=user_id)
+    if removed.key not in await store.asset_keys(user_id):
+        await storage.delete(removed.key)
 
 
 class Removal:

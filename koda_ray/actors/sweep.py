@@ -6,7 +6,8 @@ otherwise. Each counts as used when it was last written or touched, which whoeve
 the same in the middle of a job, the join misses it and it is captured again.
 
 A pass looks at so much and no more, and the next goes on where it ended: a bucket of millions of objects costs the same
-minute by minute as a small one. Files of sessions (their checkpoints) go with their sessions and are not touched here.
+minute by minute as a small one. Files of sessions (their checkpoints, and what was uploaded for them) go with their
+sessions and are not touched here.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from koda_ray.actors.removal import results_of
-from koda_ray.errors import InvalidPath, KodaError, NotFound
+from koda_ray.actors.removal import remove_asset, results_of
+from koda_ray.errors import Conflict, InvalidPath, KodaError, NotFound
 from koda_ray.logs import get_logger
 from koda_ray.state.storage import (
     CONTENT_KINDS,
@@ -43,6 +44,7 @@ REST = timedelta(hours=6)
 _LISTING = 20
 """What a listing costs, in objects; a removal costs the same, and a row one."""
 _MANY = 100_000
+_SOME = 100
 _log = get_logger()
 
 
@@ -54,6 +56,7 @@ class Sweep:
         storage: What is swept.
         units_kept: How long units are kept that nobody uses.
         pages_kept: The same for bundles, notes of videos, and results without a row.
+        assets_kept: How long uploaded files are kept that no session has.
         size: How many objects a step looks at, about.
         clock: Says what time it is.
     """
@@ -65,6 +68,7 @@ class Sweep:
         storage: Storage,
         units_kept: timedelta,
         pages_kept: timedelta,
+        assets_kept: timedelta,
         size: int = PASS_SIZE,
         clock: Callable[[], datetime] = now,
     ) -> None:
@@ -72,6 +76,7 @@ class Sweep:
         self._storage = storage
         self._units_kept = units_kept
         self._pages_kept = pages_kept
+        self._assets_kept = assets_kept
         self._size = size
         self._clock = clock
         self._round: AsyncGenerator[int] | None = None
@@ -114,6 +119,9 @@ class Sweep:
         """Walk through everything once; yields what each piece cost."""
         self._kept = {}
         await self._storage.sweep()
+        async with aclosing(self._loose()) as pieces:
+            async for cost in pieces:
+                yield cost
         for user_id in await self._storage.folders(users_prefix()):
             try:
                 user_prefix(user_id)
@@ -135,6 +143,33 @@ class Sweep:
                     yield await self._result(user_id, job_id)
                 except KodaError as error:
                     _left(f"the result of {job_id}", error)
+            async with aclosing(self._lost(user_id)) as pieces:
+                async for cost in pieces:
+                    yield cost
+
+    async def _loose(self) -> AsyncGenerator[int]:
+        """Remove uploaded files that no session came to have."""
+        while found := await self._store.loose_assets(self._clock() - self._assets_kept, limit=_SOME):
+            for asset in found:
+                try:
+                    await remove_asset(asset.id, asset.user_id, store=self._store, storage=self._storage)
+                    self._gone.append(asset.key)
+                except (Conflict, NotFound):  # somebody came for it meanwhile
+                    continue
+                yield 2 * _LISTING
+
+    async def _lost(self, user_id: str) -> AsyncGenerator[int]:
+        """Remove uploaded files that no row names: of an upload or a removal that was cut off."""
+        limit, named = self._clock() - self._assets_kept, await self._store.asset_keys(user_id)
+        for project in await self._storage.folders(f"{user_prefix(user_id)}/projects"):
+            prefix = f"{user_prefix(user_id)}/projects/{project}/assets"
+            yield _LISTING
+            found = await self._storage.look_below(prefix)
+            for stored in found:
+                if stored.key not in named and stored.at < limit:
+                    await self._storage.delete(stored.key)
+                    self._gone.append(stored.key)
+            yield len(found)
 
     async def _shard(self, user_id: str, kind: ContentKind, prefix: str) -> AsyncGenerator[int]:
         found = await self._storage.look_below(prefix)

@@ -124,6 +124,8 @@ class Koda:
     job = _once(KodaClient.job)
     jobs = _once(KodaClient.jobs)
     upload = _once(KodaClient.upload)
+    uploads = _once(KodaClient.uploads)
+    remove_upload = _once(KodaClient.remove_upload)
     assets = _once(KodaClient.assets)
     health = _once(KodaClient.health)
 

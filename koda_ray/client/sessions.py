@@ -36,6 +36,7 @@ from koda_ray.wire import (
     JobPage,
     JobView,
     Message,
+    OwnAssetPage,
     PreviewLink,
     Refuse,
     Reject,
@@ -317,6 +318,20 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         files = {"file": (path.name, data, media_type or "application/octet-stream")}
         form = {"sessionId": session_id} if session_id else None
         return parse(AssetView, await self._send("POST", "/v1/assets", files=files, data=form, attempts=1))
+
+    async def uploads(self, *, limit: int = 50, before: str | None = None) -> OwnAssetPage:
+        """List all files that you uploaded, newest first; go on with ``before=page.next`` until that is None."""
+        params = {"limit": str(limit)} | ({} if before is None else {"before": before})
+        return await self._get("/v1/assets", OwnAssetPage, params=params)
+
+    async def remove_upload(self, asset_id: str) -> None:
+        """Remove a file that you uploaded and that no session has.
+
+        Raises:
+            NotFound: There is no such file.
+            Conflict: A session has it, and it goes with that.
+        """
+        await self._send("DELETE", f"/v1/assets/{quote(asset_id, safe='')}")
 
     async def assets(self, session_id: str) -> AssetPage:
         """List a session's uploaded files."""

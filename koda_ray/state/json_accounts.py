@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from datetime import datetime
+from typing import cast
 
 from koda_ray.errors import Conflict
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_rows import decode, encode, moment, words
-from koda_ray.state.json_tables import Tables, Transaction
-from koda_ray.state.refusals import no_such
+from koda_ray.state.json_tables import TableRow, Tables, Transaction
+from koda_ray.state.refusals import attached, no_such, too_many_assets
 from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, key_hash
 from koda_ray.state.store import ApiKeyRecord, AssetRecord
 from koda_ray.types import now
@@ -86,13 +88,16 @@ class JsonAccounts:
 
         return await self._database.write(work)
 
-    async def add_asset(self, asset: AssetRecord) -> None:
+    async def add_asset(self, asset: AssetRecord, *, most: int | None = None, most_bytes: int | None = None) -> None:
         """Insert an asset's row; its user and project are made with it."""
 
         def work(change: Transaction) -> None:
             ensure_project(change, asset.user_id, asset.project_id, asset.project_id)
             if change.tables.get("assets", asset.id) is None:
                 change.put("assets", encode(asset))
+            sizes = [cast("int", row["size_bytes"]) for row in _assets(change.tables, asset.user_id)]
+            if most is not None and most_bytes is not None and (len(sizes) > most or sum(sizes) > most_bytes):
+                raise too_many_assets(most=most, most_bytes=most_bytes, size=sum(sizes))
 
         await self._database.write(work)
 
@@ -106,6 +111,46 @@ class JsonAccounts:
             return [decode(AssetRecord, row) for row in mine]
 
         return await self._database.read(work)
+
+    async def own_assets(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[AssetRecord]:
+        """Read all of a user's assets, newest first (ids sort by time)."""
+
+        def work(tables: Tables) -> list[AssetRecord]:
+            mine = [row for row in _assets(tables, user_id) if before is None or str(row["id"]) < before]
+            mine.sort(key=lambda row: str(row["id"]), reverse=True)
+            return [decode(AssetRecord, row) for row in mine[:limit]]
+
+        return await self._database.read(work)
+
+    async def loose_assets(self, before: datetime, *, limit: int = 100) -> list[AssetRecord]:
+        """Read everybody's assets that no session has and that were uploaded before a time, oldest first."""
+        until = moment(before)
+
+        def work(tables: Tables) -> list[AssetRecord]:
+            loose = [row for row in tables.of("assets") if row["session_id"] is None and str(row["created_at"]) < until]
+            loose.sort(key=lambda row: (str(row["created_at"]), str(row["id"])))
+            return [decode(AssetRecord, row) for row in loose[:limit]]
+
+        return await self._database.read(work)
+
+    async def remove_asset(self, asset_id: str, *, user_id: str) -> AssetRecord:
+        """Remove the row of an asset that no session has, and return it."""
+
+        def work(change: Transaction) -> AssetRecord:
+            row = change.tables.get("assets", asset_id)
+            if row is None or row["user_id"] != words(user_id):
+                raise no_such("asset", asset_id)
+            if row["session_id"] is not None:
+                raise attached(asset_id, str(row["session_id"]))
+            removed = decode(AssetRecord, row)
+            change.remove("assets", asset_id)
+            return removed
+
+        return await self._database.write(work)
+
+    async def asset_keys(self, user_id: str) -> set[str]:
+        """Read the storage keys that a user's assets name."""
+        return await self._database.read(lambda tables: {str(row["key"]) for row in _assets(tables, user_id)})
 
     async def get_asset(self, asset_id: str, *, user_id: str) -> AssetRecord:
         """Read an asset's row; NotFound when it is missing or another user's."""
@@ -134,6 +179,10 @@ class JsonAccounts:
 
         if asset_ids:
             await self._database.write(work)
+
+
+def _assets(tables: Tables, user_id: str) -> list[TableRow]:
+    return [row for row in tables.of("assets") if row["user_id"] == words(user_id)]
 
 
 def give_assets(change: Transaction, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:

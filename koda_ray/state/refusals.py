@@ -8,10 +8,12 @@ from koda_ray.errors import Conflict, Fenced, KodaError, LimitReached, NotFound
 
 __all__ = [
     "Repeated",
+    "attached",
     "belongs",
     "no_such",
     "replaced",
     "too_many",
+    "too_many_assets",
     "too_many_awake",
     "too_many_renders",
     "used_for_another",
@@ -85,6 +87,31 @@ def too_many_renders(most: int) -> LimitReached:
         most=most,
         setting="KODA_USER_RENDERS",
         way_out="wait until some are over, or cancel some",
+    )
+
+
+def too_many_assets(*, most: int, most_bytes: int, size: int) -> LimitReached:
+    """Refuse to keep another uploaded file."""
+    if size > most_bytes:
+        return too_many(
+            "MB of uploaded files",
+            most=most_bytes >> 20,
+            setting="KODA_USER_ASSET_MB",
+            way_out="delete some (`koda asset remove`), or sessions that have some",
+        )
+    return too_many(
+        "uploaded files",
+        most=most,
+        setting="KODA_USER_ASSETS",
+        way_out="delete some (`koda asset remove`), or sessions that have some",
+    )
+
+
+def attached(asset_id: str, session_id: str) -> Conflict:
+    """Refuse to remove a file that a session works with."""
+    return Conflict(
+        f"asset {asset_id} belongs to session {session_id} and goes with it; delete the session to be rid of both",
+        context={"session": session_id},
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from datetime import datetime
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, delete, func, select, update
 
 from koda_ray.errors import Conflict
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.refusals import no_such
+from koda_ray.state.refusals import attached, no_such, too_many_assets
 from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, columns, key_hash, record
+from koda_ray.state.sql_content import take_turn
 from koda_ray.state.store import ApiKeyRecord, AssetRecord
 from koda_ray.types import now
 
@@ -87,12 +89,19 @@ class SqlAccounts:
         statement = statement.values(revoked_at=now())
         return await self._database.write(lambda connection: connection.execute(statement).rowcount) > 0
 
-    async def add_asset(self, asset: AssetRecord) -> None:
+    async def add_asset(self, asset: AssetRecord, *, most: int | None = None, most_bytes: int | None = None) -> None:
         """Insert an asset's row; its user and project are made with it."""
+        insert = self._database.insert(schema.assets).values(columns(asset)).on_conflict_do_nothing()
+        held = select(func.count(), func.coalesce(func.sum(_A.size_bytes), 0)).where(_A.user_id == asset.user_id)
 
         def work(connection: Connection) -> None:
             ensure_project(self._database, connection, asset.user_id, asset.project_id, asset.project_id)
-            connection.execute(self._database.insert(schema.assets).values(columns(asset)).on_conflict_do_nothing())
+            take_turn(connection, asset.user_id)
+            connection.execute(insert)
+            if most is not None and most_bytes is not None:
+                count, size = connection.execute(held).one()
+                if count > most or size > most_bytes:
+                    raise too_many_assets(most=most, most_bytes=most_bytes, size=size)
 
         await self._database.write(work)
 
@@ -100,6 +109,37 @@ class SqlAccounts:
         """Read a session's assets, oldest first."""
         query = select(schema.assets).where(_A.user_id == user_id, _A.session_id == session_id)
         return await self._database.records(AssetRecord, query.order_by(_A.created_at, _A.id))
+
+    async def own_assets(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[AssetRecord]:
+        """Read all of a user's assets, newest first (ids sort by time)."""
+        query = select(schema.assets).where(_A.user_id == user_id)
+        if before is not None:
+            query = query.where(_A.id < before)
+        return await self._database.records(AssetRecord, query.order_by(_A.id.desc()).limit(limit))
+
+    async def loose_assets(self, before: datetime, *, limit: int = 100) -> list[AssetRecord]:
+        """Read everybody's assets that no session has and that were uploaded before a time, oldest first."""
+        query = select(schema.assets).where(_A.session_id.is_(None), _A.created_at < before)
+        return await self._database.records(AssetRecord, query.order_by(_A.created_at, _A.id).limit(limit))
+
+    async def remove_asset(self, asset_id: str, *, user_id: str) -> AssetRecord:
+        """Remove the row of an asset that no session has, and return it."""
+        mine = (_A.id == asset_id, _A.user_id == user_id)
+        loose = delete(schema.assets).where(*mine, _A.session_id.is_(None)).returning(schema.assets)
+
+        def work(connection: Connection) -> AssetRecord:
+            row = connection.execute(loose).one_or_none()
+            if row is not None:
+                return record(AssetRecord, row)
+            session_id = connection.execute(select(_A.session_id).where(*mine)).scalar_one_or_none()
+            raise no_such("asset", asset_id) if session_id is None else attached(asset_id, session_id)
+
+        return await self._database.write(work)
+
+    async def asset_keys(self, user_id: str) -> set[str]:
+        """Read the storage keys that a user's assets name."""
+        query = select(_A.key).where(_A.user_id == user_id)
+        return await self._database.read(lambda connection: set(connection.execute(query).scalars()))
 
     async def get_asset(self, asset_id: str, *, user_id: str) -> AssetRecord:
         """Read an asset's row; NotFound when it is missing or another user's."""

@@ -602,8 +602,34 @@ class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, ContentStore, Pro
         ...
 
     # assets
-    async def add_asset(self, asset: AssetRecord) -> None:
-        """Insert an asset's row."""
+    async def add_asset(self, asset: AssetRecord, *, most: int | None = None, most_bytes: int | None = None) -> None:
+        """Insert an asset's row; its user and project are made with it.
+
+        Raises:
+            LimitReached: With it, its user would have more than ``most``, or more bytes than ``most_bytes``; nothing
+                was inserted. It holds however many are uploaded at once.
+        """
+        ...
+
+    async def own_assets(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[AssetRecord]:
+        """Read all of a user's assets, newest first; ``before`` is the last id of the page before."""
+        ...
+
+    async def loose_assets(self, before: datetime, *, limit: int = 100) -> list[AssetRecord]:
+        """Read everybody's assets that no session has and that were uploaded before a time, oldest first."""
+        ...
+
+    async def remove_asset(self, asset_id: str, *, user_id: str) -> AssetRecord:
+        """Remove the row of an asset that no session has, and return it: its file is nobody's from then on.
+
+        Raises:
+            NotFound: It is not there, or another user's.
+            Conflict: A session has it.
+        """
+        ...
+
+    async def asset_keys(self, user_id: str) -> set[str]:
+        """Read the storage keys that a user's assets name."""
         ...
 
     async def assets(self, *, user_id: str, session_id: str) -> list[AssetRecord]:

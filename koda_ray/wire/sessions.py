@@ -19,6 +19,7 @@ __all__ = [
     "HistoryView",
     "JobPage",
     "JobView",
+    "OwnAssetPage",
     "PointView",
     "SessionCreated",
     "SessionPage",
@@ -133,6 +134,13 @@ class AssetPage(Model):
     """A session's uploaded files, oldest first."""
 
     assets: tuple[AssetView, ...]
+
+
+class OwnAssetPage(Model):
+    """A page of all files that a user uploaded, newest first; ``next`` is ``before`` of the next page."""
+
+    assets: tuple[AssetView, ...]
+    next: str | None
 
 
 class FileView(Model):

@@ -429,7 +429,12 @@ async def test_storage_is_swept_with_each_clearing(house: House) -> None:
     await house.storage.put(key, b"frames")
     days = timedelta(days=7)
     sweep = Sweep(
-        store=house.store, storage=house.storage, units_kept=days, pages_kept=days, clock=lambda: now() + 2 * days
+        store=house.store,
+        storage=house.storage,
+        units_kept=days,
+        pages_kept=days,
+        assets_kept=days,
+        clock=lambda: now() + 2 * days,
     )
     await house.janitor(sweep=sweep.step).clear()
     assert await house.storage.list() == []

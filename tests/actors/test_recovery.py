@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +15,12 @@ from koda_ray.actors.session import Session
 from koda_ray.errors import StorageError
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.state import checkpoint
+from koda_ray.state.storage import asset_key
 from koda_ray.state.store import Batch
 from tests.actors.conftest import Studio
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
 from tests.llm.server import Say, reply
+from tests.state import records
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
@@ -287,3 +291,28 @@ def test_the_template_stays_as_it_is() -> None:
     ours: Mapping[str, str] = GOOD_FILES
     assert all(path.startswith(TEMPLATE_OWNED) for path in owned)
     assert not any(path.startswith(TEMPLATE_OWNED) for path in ours)
+
+
+async def test_many_uploads_are_not_held_in_memory_together(studio: Studio) -> None:
+    session = await studio.at_rest()
+    sandbox, sizes = await session.project.sandbox(), list[int]()
+    for _ in range(5):
+        data = os.urandom(5 << 20)
+        asset = replace(records.asset(session.core.user_id), session_id=session.session_id, size_bytes=len(data))
+        asset = replace(asset, project_id=session.core.project_id)
+        key = asset_key(asset.user_id, asset.project_id, asset.id, "cat.png")
+        await studio.storage.put(key, data)
+        await studio.store.add_asset(replace(asset, key=key))
+    usual = sandbox.write_files
+
+    async def watched(files: Mapping[str, bytes]) -> Any:
+        sizes.append(sum(map(len, files.values())))
+        return await usual(files)
+
+    sandbox.write_files = watched  # type: ignore[method-assign]
+    placed = await session.project.place_assets()
+    assert sizes == [5 << 20] * 5
+    for asset in placed:
+        assert len(await sandbox.read_file(asset.project_path)) == 5 << 20
+    await session.project.place_assets()
+    assert len(sizes) == 5, "and each is placed once"

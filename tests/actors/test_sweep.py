@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from koda_ray.actors.sweep import REST, Sweep
-from koda_ray.errors import StorageError
+from koda_ray.errors import NotFound, StorageError
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
@@ -19,6 +19,7 @@ from koda_ray.render.stored import TOUCH_AFTER, read_unit, write_unit
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import (
     Storage,
+    asset_key,
     blob_key,
     bundle_key,
     claim_key,
@@ -28,14 +29,14 @@ from koda_ray.state.storage import (
     unit_meta_key,
     video_key,
 )
-from koda_ray.state.store import Batch
+from koda_ray.state.store import AssetRecord, Batch, SessionRecord
 from koda_ray.types import Preview, now
 from tests.state import records
 from tests.state.conftest import disk_storage, s3_endpoint, s3_storage, storage
 
 __all__ = ["disk_storage", "s3_endpoint", "s3_storage", "storage"]
 
-UNITS, PAGES = timedelta(days=7), timedelta(days=30)
+UNITS, PAGES, ASSETS = timedelta(days=7), timedelta(days=30), timedelta(days=7)
 OLD, NEW = "a" * 64, "b" * 64
 
 
@@ -63,7 +64,9 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
 
 
 def sweep_of(store: SqlStore, storage: Storage, clock: Clock, *, size: int = 100_000) -> Sweep:
-    return Sweep(store=store, storage=storage, units_kept=UNITS, pages_kept=PAGES, size=size, clock=clock)
+    return Sweep(
+        store=store, storage=storage, units_kept=UNITS, pages_kept=PAGES, assets_kept=ASSETS, size=size, clock=clock
+    )
 
 
 async def put(storage: Storage, *keys: str) -> None:
@@ -84,6 +87,8 @@ async def test_what_nobody_used_goes_when_its_time_is_over(store: SqlStore, stor
     pages += [claim_key("ann", NEW, "job_1"), video_key("ann", "job_1", "mp4")]
     own = [blob_key("ann", OLD), manifest_key("ann", "p", "s", "c"), "users/ann/projects/p/assets/a/logo.png"]
     await put(storage, *units, *pages, *own, "users/not an id/units/aa/x/y", "other/file")
+    session = await records.new_session(store)
+    await store.add_asset(replace(records.asset(of=session), key=own[-1]))
     sweep = sweep_of(store, storage, clock)
     assert await sweep.step() == []
     clock.at += UNITS - timedelta(minutes=1)
@@ -209,3 +214,43 @@ async def test_a_result_that_a_fork_shows_outlives_the_job_that_made_it(
     clock.at += PAGES * 2
     assert await sweep_of(store, disk_storage, clock).step() == [other.rpartition("/")[0]]
     assert await disk_storage.exists(shown)
+
+
+async def test_uploads_that_no_session_came_to_have_go(store: SqlStore, storage: Storage, clock: Clock) -> None:
+    async def uploaded(*, days: float, session: SessionRecord | None = None) -> AssetRecord:
+        asset = replace(records.asset(of=session), created_at=clock.at - timedelta(days=days))
+        asset = replace(asset, key=asset_key("ann", asset.project_id, asset.id, "cat.png"))
+        await put(storage, asset.key)
+        await store.add_asset(asset)
+        return asset
+
+    session = await records.new_session(store)
+    old, young, held = await uploaded(days=8), await uploaded(days=6), await uploaded(days=8, session=session)
+    lost = asset_key("ann", old.project_id, "ast_lost", "cat.png")  # of an upload whose row was never written
+    await put(storage, lost)
+    assert old.key in await sweep_of(store, storage, clock).step()
+    assert set(await storage.list("users/ann/projects")) == {young.key, held.key, lost}
+    with pytest.raises(NotFound):
+        await store.get_asset(old.id, user_id="ann")
+    clock.at += timedelta(days=30)
+    gone = await sweep_of(store, storage, clock).step()
+    assert {young.key, lost} <= set(gone)
+    assert await storage.list("users/ann/projects") == [held.key]
+
+
+async def test_an_upload_that_a_session_takes_meanwhile_stays(store: SqlStore, storage: Storage, clock: Clock) -> None:
+    asset = replace(records.asset(), created_at=clock.at - timedelta(days=8), key="users/ann/projects/p/assets/a/x")
+    await put(storage, asset.key)
+    await store.add_asset(asset)
+    usual = store.loose_assets
+
+    async def found_then_taken(before: datetime, *, limit: int = 100) -> list[AssetRecord]:
+        found = await usual(before, limit=limit)
+        if found:
+            session = await records.new_session(store)
+            await store.attach_assets([asset.id], user_id="ann", session_id=session.id)
+        return found
+
+    store.loose_assets = found_then_taken  # type: ignore[method-assign]
+    await sweep_of(store, storage, clock).step()
+    assert await storage.exists(asset.key)

@@ -58,6 +58,8 @@ OPERATIONS = {
     "getRenderSheet": ("get", "/v1/renders/{job_id}/sheet"),
     "getRenderReport": ("get", "/v1/renders/{job_id}/report"),
     "uploadAsset": ("post", "/v1/assets"),
+    "listOwnAssets": ("get", "/v1/assets"),
+    "deleteAsset": ("delete", "/v1/assets/{asset_id}"),
     "listAssets": ("get", "/v1/sessions/{session_id}/assets"),
     "createImage": ("post", "/v1/images"),
     "listImages": ("get", "/v1/images"),

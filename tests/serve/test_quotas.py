@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from koda_ray.client import KodaClient
-from koda_ray.errors import LimitReached
+from koda_ray.errors import Conflict, LimitReached, NotFound
 from koda_ray.types import now
 
+from .test_assets import picture
 from .test_batches import PAGE
 from .test_renders import SMALL, zipped
 from .test_sessions import PROMPT
@@ -111,3 +112,37 @@ async def test_a_new_render_does_not_overtake_one_that_waits(tmp_path: Path) -> 
         await render("ada")
         await reached(lambda: len(woken) == 2)
         assert woken == ["ada", "ada"]
+
+
+async def test_uploads(tmp_path: Path) -> None:
+    file, other = tmp_path / "a.png", tmp_path / "b.png"
+    file.write_bytes(picture("PNG"))
+    other.write_bytes(picture("PNG") + bytes(900 << 10))
+    async with (
+        world(tmp_path, KODA_API_KEYS=KEYS, KODA_USER_ASSETS=3, KODA_USER_ASSET_MB=1) as koda,
+        KodaClient(koda.url, key="a" * 32) as ada,
+        KodaClient(koda.url, key="b" * 32) as bob,
+    ):
+        koda.directory.hold = {"analyze"}
+        first, second, third = [await ada.upload(file) for _ in range(3)]
+        with pytest.raises(LimitReached, match=r"more than 3 uploaded files.*koda asset remove"):
+            await ada.upload(file)
+        assert len(await koda.storage.list("users/ada/projects")) == 3, "nothing is left of what was refused"
+        await bob.upload(file)
+        with pytest.raises(NotFound):
+            await bob.remove_upload(first.id)
+        await ada.remove_upload(first.id)
+        assert len(await koda.storage.list("users/ada/projects")) == 2
+        await ada.upload(other)
+        with pytest.raises(LimitReached, match="more than 3 uploaded files"):
+            await ada.upload(file)
+        await ada.remove_upload(second.id)
+        with pytest.raises(LimitReached, match="more than 1 MB of uploaded files"):
+            await ada.upload(other)
+        made = await ada.create(PROMPT, asset_ids=(third.id,))
+        with pytest.raises(Conflict, match=f"belongs to session {made.session_id}"):
+            await ada.remove_upload(third.id)
+        page = await ada.uploads(limit=1)
+        rest = await ada.uploads(before=page.next)
+        assert [asset.session_id for asset in (*page.assets, *rest.assets)] == [None, made.session_id]
+        assert rest.next is None

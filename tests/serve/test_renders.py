@@ -277,7 +277,8 @@ async def test_a_render_outlives_the_units_it_was_made_of(browsers: World, http:
         return later
 
     sweep = Sweep(
-        store=browsers.store, storage=browsers.storage, units_kept=kept, pages_kept=kept * 4, clock=clock
+        store=browsers.store, storage=browsers.storage, units_kept=kept, pages_kept=kept * 4, assets_kept=kept,
+        clock=clock,
     )  # fmt: skip
     assert len(await sweep.step()) == 1
     assert await browsers.storage.list("users/local/units") == []
@@ -302,7 +303,8 @@ async def test_a_sweep_in_the_middle_of_a_render_takes_nothing_of_it(
             await asyncio.sleep(0.02)
     units = {chunk.key for chunk in await browsers.store.chunks(made["id"])}
     sweep = Sweep(
-        store=browsers.store, storage=browsers.storage, units_kept=kept, pages_kept=kept, clock=lambda: later
+        store=browsers.store, storage=browsers.storage, units_kept=kept, pages_kept=kept, assets_kept=kept,
+        clock=lambda: later,
     )  # fmt: skip
     await sweep.step()
     go_on.set()

@@ -9,16 +9,19 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, File, Form, Response, UploadFile
+from fastapi import APIRouter, File, Form, Query, Request, Response, UploadFile
+from fastapi import Path as InPath
 
-from koda_ray.serve.context import Deps, OwnSession, User
+from koda_ray.actors.removal import remove_asset
+from koda_ray.errors import LimitReached
+from koda_ray.serve.context import Deps, OwnSession, User, background_of
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.uploads import SNIFF_BYTES, check_type, clean_name
 from koda_ray.state.storage import asset_key
 from koda_ray.state.store import AssetRecord
 from koda_ray.types import new_id, now
-from koda_ray.wire import AssetPage, AssetView
+from koda_ray.wire import AssetPage, AssetView, OwnAssetPage
 
 __all__ = ["router"]
 
@@ -31,7 +34,7 @@ _COPY_BYTES = 1 << 20
     operation_id="uploadAsset",
     summary="Upload a picture or a sound",
     status_code=201,
-    responses=responses(401, 404, 413, 415, 422),
+    responses=responses(401, 404, 413, 415, 422, 429),
 )
 async def upload_asset(
     file: Annotated[UploadFile, File(description="PNG, JPEG, GIF, WebP, AVIF, MP3, WAV, Ogg, FLAC, M4A or AAC")],
@@ -62,7 +65,7 @@ async def upload_asset(
         size, digest = await asyncio.to_thread(_copy, file, descriptor)
         await deps.storage.put_file(key, Path(temp))
     finally:
-        os.unlink(temp)
+        await asyncio.to_thread(os.unlink, temp)
     record = AssetRecord(
         id=asset_id,
         user_id=user,
@@ -75,8 +78,52 @@ async def upload_asset(
         key=key,
         created_at=now(),
     )
-    await deps.store.add_asset(record)
+    limits = deps.settings
+    try:
+        await deps.store.add_asset(record, most=limits.user_assets, most_bytes=limits.user_asset_mb << 20)
+    except LimitReached:
+        await deps.storage.delete(key)
+        raise
     return _view(record)
+
+
+@router.get(
+    "/assets",
+    operation_id="listOwnAssets",
+    summary="List all files that you uploaded, newest first",
+    responses=responses(401, 422),
+)
+async def list_own_assets(
+    user: User,
+    deps: Deps,
+    limit: Annotated[int, Query(ge=1, le=200, description="Files in a page")] = 50,
+    before: Annotated[str | None, Query(max_length=64, description="`next` of the page before")] = None,
+) -> OwnAssetPage:
+    """Return a page; ask again with `before` set to `next` until `next` is null.
+
+    Those that no session has are removed some days after they were uploaded.
+    """
+    rows = await deps.store.own_assets(user, limit=limit + 1, before=before)
+    shown = rows[:limit]
+    return OwnAssetPage(assets=tuple(map(_view, shown)), next=shown[-1].id if len(rows) > limit else None)
+
+
+@router.delete(
+    "/assets/{asset_id}",
+    operation_id="deleteAsset",
+    summary="Delete a file that no session has",
+    status_code=204,
+    responses=responses(401, 404, 409, 422),
+)
+async def delete_asset(
+    asset_id: Annotated[str, InPath(max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="A file's id")],
+    user: User,
+    deps: Deps,
+    request: Request,
+) -> Response:
+    """Remove it from storage. What a session works with goes with that session, and is refused here with 409."""
+    await background_of(request).finish(remove_asset(asset_id, user, store=deps.store, storage=deps.storage))
+    return Response(status_code=204)
 
 
 @router.get(

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from koda_ray.errors import LimitReached, Unavailable
+from koda_ray.errors import Conflict, LimitReached, NotFound, Unavailable
 from koda_ray.state.lookout import Newest
 from koda_ray.state.store import Batch, SessionRecord, Store
 from koda_ray.types import new_id, now
@@ -147,3 +147,39 @@ class ShareConformance:
         assert await stores[1].awake_sessions("ann") == 3 and asleep.id != held.id
         await stores[0].release(held.id, held.epoch)
         assert await stores[1].awake_sessions("ann") == 2
+
+    async def test_a_user_keeps_so_many_assets_and_bytes_and_no_more(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        many = [records.asset() for _ in range(6)]
+        limits = {"most": 4, "most_bytes": 10_000}
+        made = await asyncio.gather(
+            *(stores[index % 2].add_asset(asset, **limits) for index, asset in enumerate(many)), return_exceptions=True
+        )
+        refused = [each for each in made if each is not None]
+        assert len(refused) == 2 and all(isinstance(each, LimitReached) for each in refused)
+        kept = await stores[0].own_assets("ann")
+        assert len(kept) == 4
+        await stores[0].add_asset(kept[0], **limits)  # the same again
+        with pytest.raises(LimitReached, match=r"MB of uploaded files.*KODA_USER_ASSET_MB"):
+            await stores[0].add_asset(records.asset(), most=9, most_bytes=4 * 123 + 1)
+        await stores[0].add_asset(records.asset("bob"), most=1, most_bytes=123)
+
+    async def test_an_asset_that_no_session_has_is_removed(self, store: Store) -> None:
+        mine = await active_session(store)
+        first, second, held = records.asset(), records.asset(), records.asset(of=mine)
+        for asset in (first, second, held):
+            await store.add_asset(dataclasses.replace(asset, key=f"k/{asset.id}"))
+        ids = sorted((first.id, second.id, held.id), reverse=True)
+        assert [asset.id for asset in await store.own_assets("ann", limit=2)] == ids[:2]
+        assert [asset.id for asset in await store.own_assets("ann", before=ids[1])] == ids[2:]
+        assert {asset.id for asset in await store.loose_assets(now() + SOON)} == {first.id, second.id}
+        assert await store.loose_assets(now() - SOON) == []
+        with pytest.raises(Conflict, match=mine.id):
+            await store.remove_asset(held.id, user_id="ann")
+        for asset_id, user_id in ((first.id, "bob"), ("ast_none", "ann")):
+            with pytest.raises(NotFound):
+                await store.remove_asset(asset_id, user_id=user_id)
+        assert (await store.remove_asset(first.id, user_id="ann")).key == f"k/{first.id}"
+        with pytest.raises(NotFound):
+            await store.attach_assets([first.id], user_id="ann", session_id=mine.id)
+        assert await store.asset_keys("ann") == {f"k/{second.id}", f"k/{held.id}"}
