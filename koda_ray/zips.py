@@ -54,6 +54,10 @@ class _Watched(io.BufferedIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        if (
+            whence == io.SEEK_SET and offset < 0
+        ):  # where an entry says it lies: a disk would say so as if it were broken
+            raise zipfile.BadZipFile("an entry lies before the beginning of the file")
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
@@ -102,6 +106,8 @@ def open_zip(file: IO[bytes], *, most_entries: int) -> Generator[zipfile.ZipFile
         with zipfile.ZipFile(watched) as opened:
             watched.is_open = True
             for entry in opened.infolist():
+                if not entry.filename:
+                    raise zipfile.BadZipFile("an entry has no name")
                 if entry.compress_type not in _METHODS:
                     raise InvalidInput(
                         f"the zip holds {entry.filename[:120]!r} by compression method {entry.compress_type}, which is "

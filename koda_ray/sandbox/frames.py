@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
@@ -101,20 +102,23 @@ def describe(error: KodaError) -> Message:
 
 
 def revive(value: object) -> KodaError:
-    """Make the error again that ``describe`` described; anything else becomes a PROVIDER_ERROR."""
+    """Make the error again that ``describe`` described; anything else becomes a PROVIDER_ERROR.
+
+    What it holds can be written down again, whoever wrote it: as Unicode, and as JSON.
+    """
     found = cast("Message", value) if isinstance(value, dict) else {}
     kind = getattr(errors, str(found.get("type")), None)
     if not (isinstance(kind, type) and issubclass(kind, KodaError)):
         kind = SandboxError
     given = found.get("context")
     context = {
-        str(key)[:80]: word[:_MAX_WORDS] if isinstance(word, str) else word
+        _words(key, 80): _words(word, _MAX_WORDS) if isinstance(word, str) else word
         for key, word in (cast("Message", given).items() if isinstance(given, dict) else ())
-        if word is None or isinstance(word, str | int | float | bool)
+        if word is None or isinstance(word, str | int | bool) or (isinstance(word, float) and math.isfinite(word))
     }
     return kind(
-        str(found.get("message", "the sandbox failed without saying why"))[:_MAX_WORDS],
-        code=str(found["code"])[:80] if "code" in found else None,
+        _words(found.get("message", "the sandbox failed without saying why"), _MAX_WORDS),
+        code=_words(found["code"], 80) if "code" in found else None,
         context=context,
         retryable=bool(found.get("retryable", False)),
     )
@@ -130,3 +134,8 @@ async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write_eof()
     except OSError:
         writer.close()
+
+
+def _words(value: object, most: int) -> str:
+    """Return at most so many characters of what was said, without halves of surrogate pairs."""
+    return str(value)[:most].encode("utf-8", "replace").decode()

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import asyncio
 import html
+import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -38,7 +39,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.typing import Subprotocol
 
-from koda_ray.errors import KodaError, NotFound, ServerFailed
+from koda_ray.errors import InvalidInput, KodaError, NotFound, ServerFailed
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.sandbox.own_project import find_preview
@@ -70,6 +71,7 @@ _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 # named, not forwarded but for a list: cookies, keys and hop-by-hop headers have no business on the other side
 _REQUEST_HEADERS = frozenset({"accept", "accept-language", "content-type", "range", "if-range"})
 _RESPONSE_HEADERS = frozenset({"content-type", "cache-control", "content-range", "accept-ranges", "last-modified"})
+_HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}")
 _TEXTS = ("text/", "application/javascript", "application/json", "application/manifest+json", "image/svg")
 _log = get_logger(__name__)
 
@@ -326,10 +328,10 @@ async def _http(proxy: _Proxy, request: Request) -> Response:
 
 
 async def _ask(upstream: _Upstream, request: Request, body: bytes) -> httpx.Response:
-    headers = {name: value for name, value in request.headers.items() if name in _REQUEST_HEADERS}
-    headers |= {"accept-encoding": "identity"}
+    headers = _passed_on(request.headers.raw, _REQUEST_HEADERS) | {"accept-encoding": "identity"}
     target = _target(request, upstream.endpoint.base)
-    built = upstream.client.build_request(request.method, "/", headers=headers, content=body or None)
+    sent = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    built = upstream.client.build_request(request.method, "/", headers=sent, content=body or None)
     built.url = built.url.copy_with(raw_path=target.encode("latin-1"))
     answer = await upstream.client.send(built, stream=True)
     if upstream.endpoint.url is not None and answer.status_code == BAD_GATEWAY:
@@ -338,17 +340,30 @@ async def _ask(upstream: _Upstream, request: Request, body: bytes) -> httpx.Resp
     return answer
 
 
+def _passed_on(raw: Iterable[tuple[bytes, bytes]], names: Collection[str]) -> dict[str, str]:
+    """Return the headers that are let through, byte for byte: neither side's need be text."""
+    decoded = ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw)
+    return {name: value for name, value in decoded if name in names}
+
+
+def _path_of(location: str) -> str:
+    """Return the path that a redirection leads to; nothing where it is no address."""
+    try:
+        return urlsplit(location).path
+    except ValueError:
+        return ""
+
+
 async def _respond(proxy: _Proxy, request: Request, upstream: _Upstream, answer: httpx.Response) -> Response:
     base, ours = upstream.endpoint.base, _home(request)
     guard = _guard(proxy, request, port=base == "/")
-    headers = {name: value for name, value in answer.headers.items() if name in _RESPONSE_HEADERS}
-    headers |= guard
+    headers = _passed_on(answer.headers.raw, _RESPONSE_HEADERS) | guard
     if answer.is_redirect:
-        location = urlsplit(str(answer.headers.get("location", "")))
+        path = _path_of(answer.headers["location"])
         await answer.aclose()
-        path = location.path.removeprefix(base) if location.path.startswith(base) else ""
+        path = path.removeprefix(base) if path.startswith(base) else ""
         return RedirectResponse(f"{ours}{path}", status_code=307, headers=guard)
-    kind = answer.headers.get("content-type", "")
+    kind = headers.get("content-type", "")
     if base != "/" and request.method != "HEAD" and kind.startswith(_TEXTS):
         try:
             text = await _read(answer)
@@ -379,20 +394,33 @@ async def _stream(answer: httpx.Response) -> AsyncIterator[bytes]:
         await answer.aclose()
 
 
+def _host_of(proxy: _Proxy, connection: HTTPConnection) -> tuple[str, str, str]:
+    """Return the scheme, the name, and the name with its port that this is asked at, which become part of policies.
+
+    Raises:
+        InvalidInput: They are no name and port.
+    """
+    url = connection.url if proxy.origin is None else urlsplit(proxy.origin)
+    try:
+        name, port = str(url.hostname), url.port
+    except ValueError:
+        name, port = "", None
+    if not _HOST.fullmatch(name):
+        raise InvalidInput("the Host header is no name and port; ask at the address that the API gave")
+    return url.scheme, name, f"{name}:{port}" if port else name
+
+
 def _sockets(proxy: _Proxy, connection: HTTPConnection) -> str:
     """Return the sources of this proxy's sockets; older browsers do not take them for 'self'."""
-    url = connection.url if proxy.origin is None else urlsplit(proxy.origin)
-    own = f"{url.hostname}:{url.port}" if url.port else str(url.hostname)
+    _, _, own = _host_of(proxy, connection)
     return f"ws://{own} wss://{own}"
 
 
 def _parents(proxy: _Proxy, connection: HTTPConnection) -> str:
     """Return the sources of pages that may show the preview in a frame: the API's, on the same host."""
-    url = connection.url if proxy.origin is None else urlsplit(proxy.origin)
-    names = (
-        {str(url.hostname), "127.0.0.1", "localhost"} if url.hostname in ("127.0.0.1", "localhost") else {url.hostname}
-    )
-    return " ".join(f"{url.scheme}://{name}:{proxy.api_port}" for name in sorted(map(str, names)))
+    scheme, name, _ = _host_of(proxy, connection)
+    names = {name, "127.0.0.1", "localhost"} if name in ("127.0.0.1", "localhost") else {name}
+    return " ".join(f"{scheme}://{each}:{proxy.api_port}" for each in sorted(names))
 
 
 def _guard(proxy: _Proxy, connection: HTTPConnection, *, port: bool) -> dict[str, str]:

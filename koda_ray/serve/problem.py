@@ -54,6 +54,7 @@ READ = frozenset({401, 422, 500, 507})
 USED = READ | {404, 409, 429, 502, 503}
 """What using a sandbox or an image of one's own may be refused with: its provider has a say then, too."""
 _SHORT_CHARS = 40
+_LONGEST_WAIT_S = 86_400
 _log = get_logger(__name__)
 
 
@@ -126,8 +127,10 @@ def _headers(error: KodaError, status: int) -> dict[str, str] | None:
     """Say what to do about it as HTTP has it. Source: RFC 9110, sections 10.2.3 and 11.6.1."""
     if status == 401:
         return {"WWW-Authenticate": "Bearer"}
-    after = error.context.get("retryAfterS")
-    return None if after is None else {"Retry-After": str(math.ceil(float(after)))}
+    after = error.context.get("retryAfterS")  # which a sandbox may have made up
+    if isinstance(after, int | float) and 0 <= after <= _LONGEST_WAIT_S:
+        return {"Retry-After": str(math.ceil(after))}
+    return None
 
 
 async def _validation_error(request: Request, error: Exception) -> JSONResponse:
