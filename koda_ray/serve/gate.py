@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from koda_ray.errors import KodaError
 from koda_ray.serve.auth import Authenticator, is_loopback
-from koda_ray.serve.limits import refuse
+from koda_ray.serve.limits import Refusals
 from koda_ray.serve.problem import error_response, problem_response
 
 __all__ = ["Gate"]
@@ -40,6 +40,7 @@ class Gate:
         self._app = app
         self._auth = auth
         self._upload_bytes = upload_bytes
+        self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection, or say why not."""
@@ -57,7 +58,7 @@ class Gate:
         if refused is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await refuse(refused, receive, send, discard_bytes=limit or 0)
+            await self._refusals.send(refused, receive, send, discard_bytes=limit or 0)
         elif "websocket.http.response" in scope.get("extensions", {}):
             await refused(scope, receive, send)
         else:

@@ -15,9 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from koda_ray.serve.problem import problem_response
 
-__all__ = ["BodyLimit", "BodyTooLarge", "refuse"]
+__all__ = ["BodyLimit", "BodyTooLarge", "Refusals", "refuse"]
 
 _DISCARD_S = 5.0
+_READING = 4
 _DIGITS = 18
 
 
@@ -36,6 +37,7 @@ class BodyLimit:
     def __init__(self, app: ASGIApp, *, limit_bytes: Callable[[str], int]) -> None:
         self._app = app
         self._limit_bytes = limit_bytes
+        self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection; anything but HTTP passes."""
@@ -45,7 +47,8 @@ class BodyLimit:
         limit = self._limit_bytes(scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdecimal() or len(declared) > _DIGITS or int(declared) > limit:
-            await _too_large(scope, receive, send, limit, declared[: 2 * _DIGITS])
+            refused = _too_large(scope, limit, declared[: 2 * _DIGITS])
+            await self._refusals.send(refused, receive, send, discard_bytes=limit)
             return
         seen = 0
         started = False
@@ -71,18 +74,43 @@ class BodyLimit:
         except BodyTooLarge:
             if started:
                 raise
-            await _too_large(scope, receive, send, limit, f"over {limit:,}")
+            refused = _too_large(scope, limit, f"over {limit:,}")
+            await self._refusals.send(refused, receive, send, discard_bytes=limit)
 
 
-async def _too_large(scope: Scope, receive: Receive, send: Send, limit: int, seen: str) -> None:
-    response = problem_response(
+def _too_large(scope: Scope, limit: int, seen: str) -> Response:
+    return problem_response(
         status=413,
         code="BODY_TOO_LARGE",
         detail=f"the body has {seen} bytes, and this address takes {limit:,} at most; send less",
         instance=scope["path"],
         context={"limitBytes": limit},
     )
-    await refuse(response, receive, send, discard_bytes=limit)
+
+
+class Refusals:
+    """Answers requests whose bodies are not wanted, of which a few are read on at once.
+
+    Whoever stands before this application (Ray Serve's proxy) keeps what it has read of a body until it is asked for:
+    if every refused upload were read to its limit, a few dozen of them would fill the machine without a key.
+
+    Args:
+        reading: How many are read on at once; the others are cut off, and may miss the reason.
+    """
+
+    def __init__(self, *, reading: int = _READING) -> None:
+        self._left = reading
+
+    async def send(self, response: Response, receive: Receive, send: Send, *, discard_bytes: int) -> None:
+        """Answer, and close the connection; the arguments are those of `refuse`."""
+        if not self._left:
+            await refuse(response, receive, send, discard_bytes=0)
+            return
+        self._left -= 1
+        try:
+            await refuse(response, receive, send, discard_bytes=discard_bytes)
+        finally:
+            self._left += 1
 
 
 async def refuse(response: Response, receive: Receive, send: Send, *, discard_bytes: int) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.types import Message
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -14,6 +16,8 @@ from .test_sessions import PROMPT
 from .world import World, world
 
 KEY = "k" * 32
+
+MB = 1 << 20
 
 
 OURS = ["127.0.0.1:8420", "localhost", "LOCALHOST:1", "localhost.", "koda.localhost", "[::1]:8420", "127.9.9.9"]
@@ -81,3 +85,22 @@ async def test_an_upload_without_a_key_is_refused_before_it_is_read(tmp_path: Pa
         assert (put.status_code, put.json()["code"]) == (401, "UNAUTHORIZED")
         known = await http.post("/v1/assets", content=b"x", headers={**torn, "Authorization": f"Bearer {KEY}"})
         assert known.status_code in (400, 422)
+
+
+async def test_few_of_the_refused_uploads_are_read_on(tmp_path: Path) -> None:
+    """Whoever stands in front keeps what was sent: fifty uploads without a key are not each read to their limit."""
+    read = 0
+
+    async def receive() -> Message:
+        nonlocal read
+        await asyncio.sleep(0)
+        read += MB
+        return {"type": "http.request", "body": bytes(MB), "more_body": True}
+
+    async def send(message: Message) -> None:
+        assert message["type"] != "http.response.start" or message["status"] == 401
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/assets", "query_string": b"", "headers": [(b"host", b"x")]}
+    async with world(tmp_path, serve=False, KODA_API_KEYS=f"ann={'a' * 32}") as koda:
+        await asyncio.gather(*(koda.app(dict(scope), receive, send) for _ in range(50)))
+    assert 64 * MB <= read <= 4 * 64 * MB
