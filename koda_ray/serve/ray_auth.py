@@ -1,7 +1,8 @@
 """How processes of a Ray cluster know each other, chosen before Ray is imported: it reads this once.
 
 Ray's ports listen on every interface, and whoever reaches them can run code. So a cluster that we start for ourselves
-gets a token that nobody else knows, made anew each time, whatever the environment says.
+gets a token that nobody else knows, made anew each time, whatever the environment says. And it listens on loopback: its
+figures, in which the names of sessions stand, are given to whoever asks, and one machine needs no other address.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ def choose_ray_auth(environment: MutableMapping[str, str], *, address: str | Non
         has_token = "RAY_AUTH_TOKEN" in environment or "RAY_AUTH_TOKEN_PATH" in environment
         environment.setdefault("RAY_AUTH_MODE", "token" if has_token else "disabled")
         return
+    # what keeps Ray to loopback where other systems' firewalls ask about it; it takes no such address by its name
+    environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     environment["RAY_AUTH_MODE"] = "token"
     environment["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     environment.pop("RAY_AUTH_TOKEN_PATH", None)

@@ -1,0 +1,168 @@
+"""A real server that listens everywhere, asked from another address of this machine by somebody who has no key."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import grpc
+import httpx
+import psutil
+import pytest
+import pytest_asyncio
+
+from benchmarks.server import Server
+from koda_ray.client import KodaClient
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.alone,
+    pytest.mark.ray, pytest.mark.timeout(400),
+    pytest.mark.asyncio(loop_scope="module"),
+]  # fmt: skip
+
+KEY = "a" * 32
+MB = 1 << 20
+ASKED = (
+    "ray.rpc.NodeInfoGcsService/GetAllNodeInfo", "ray.rpc.InternalKVGcsService/InternalKVKeys",
+    "ray.rpc.JobInfoGcsService/AddJob", "ray.rpc.ActorInfoGcsService/ListNamedActors",
+    "ray.rpc.CoreWorkerService/PushTask", "ray.rpc.NodeManagerService/RequestWorkerLease",
+    "ray.rpc.ObjectManagerService/Pull", "ray.rpc.ReporterService/GetTraceback", "ray.rpc.LogService/ListLogs",
+    "ray.serve.ASGIService/Unary", "ray.serve.ASGIService/Streaming", "ray.serve.ASGIService/UnaryWithRejection",
+)  # fmt: skip
+"""Services of Ray's processes, and of Serve's replicas, which unpickle what they get."""
+PATHS = ("/", "/api/job_agent/jobs/", "/get_or_create_runtime_env", "/api/actors", "/v1/sessions")
+
+
+def other_address() -> str:
+    """Return an address of this machine that is not loopback's."""
+    found = [
+        each.address
+        for interface in psutil.net_if_addrs().values()
+        for each in interface
+        if each.family == socket.AF_INET and not each.address.startswith("127.")
+    ]
+    if not found:
+        pytest.skip("this machine has no address but loopback's")
+    return found[0]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    """A server whose keys stand in its file of settings alone."""
+    folder = tmp_path_factory.mktemp("server")
+    (folder / "settings.env").write_text(f"KODA_API_KEYS=ann={KEY}\n")
+    async with Server(folder, KODA_HOST="0.0.0.0", KODA_ENV_FILE=str(folder / "settings.env")) as found:
+        yield found
+
+
+def processes(server: Server) -> Iterator[psutil.Process]:
+    assert server._process is not None
+    yield from psutil.Process(server._process.pid).children(recursive=True)
+    yield psutil.Process(server._process.pid)
+
+
+def ports(server: Server) -> dict[int, str]:
+    """Return every port that is open to more than loopback, with who has it."""
+    found: dict[int, str] = {}
+    for process in processes(server):
+        with contextlib.suppress(psutil.Error):
+            for each in process.net_connections("inet"):
+                if each.status == psutil.CONN_LISTEN and "127.0.0.1" not in each.laddr.ip:
+                    found[each.laddr.port] = process.name()
+    return found
+
+
+def port_of(server: Server) -> int:
+    return int(server.url.rpartition(":")[2])
+
+
+async def test_keys_that_only_a_file_has_are_required_by_every_replica(server: Server) -> None:
+    address = f"http://{other_address()}:{port_of(server)}/v1/sessions"
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+        assert (await http.get(address)).status_code == 401
+        assert (await http.get(address, headers={"Host": "localhost"})).status_code == 401
+        assert (await http.get(address, headers={"Authorization": f"Bearer {KEY}"})).status_code == 200
+
+
+async def test_no_port_of_rays_does_anything_without_its_token(server: Server) -> None:
+    async with KodaClient(server.url, key=KEY) as client:
+        session_id = (await client.create("a dot crosses, smooth")).session_id
+        open_ports, answered = ports(server), list[str]()
+        async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
+            for port, who in open_ports.items():
+                answered += [f"{who} {port}: {each}" for each in await over_grpc(port)]
+                answered += [f"{who} {port}: {each}" for each in await over_http(http, port, session_id)]
+        await client.delete(session_id)
+    assert answered == []
+    # the API's, the preview's, and one that Serve's replicas open whatever address the cluster has
+    assert sorted(open_ports.values()) == ["python", "ray::ProxyActor", "ray::ServeReplica:koda:api"], open_ports
+
+
+async def over_grpc(port: int) -> list[str]:
+    """Return the methods that answered anything but that a token is missing, or that there is no such method."""
+    answered: list[str] = []
+    async with grpc.aio.insecure_channel(f"{other_address()}:{port}") as channel:
+        for method in ASKED:
+            try:
+                await channel.unary_unary(f"/{method}")(b"", timeout=10)
+                answered.append(f"{method} answered")
+            except grpc.aio.AioRpcError as error:
+                refused = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAVAILABLE)
+                if error.code() not in refused:
+                    answered.append(f"{method}: {error.code().name} {error.details()}")
+                if error.code() == grpc.StatusCode.UNAVAILABLE:  # nothing there speaks gRPC
+                    break
+    return answered
+
+
+async def over_http(http: httpx.AsyncClient, port: int, session_id: str) -> list[str]:
+    """Return what was answered to anybody, but figures, in which nothing of a session's may stand."""
+    answered: list[str] = []
+    for path in PATHS:
+        for method in ("GET", "POST"):
+            try:
+                response = await http.request(method, f"http://{other_address()}:{port}{path}", json={})
+            except httpx.TransportError:  # nothing there speaks HTTP
+                return answered
+            are_figures = response.text.startswith("# H") and session_id not in response.text
+            if response.status_code < 400 and not are_figures:
+                answered.append(f"{method} {path}: {response.status_code} {response.text[:100]!r}")
+    return answered
+
+
+async def test_bodies_without_an_end_are_not_kept_in_memory(server: Server) -> None:
+    """Twenty uploads of 5 GB each, in chunks and without a key: a little of each is taken, and then it is cut off."""
+
+    async def send() -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
+        head = f"POST /v1/assets HTTP/1.1\r\nHost: 127.0.0.1:{port_of(server)}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        writer.write(head.encode())
+        sent, chunk = 0, b"100000\r\n" + bytes(MB) + b"\r\n"
+        with contextlib.suppress(OSError):
+            while sent < 5 << 30:
+                writer.write(chunk)
+                await asyncio.wait_for(writer.drain(), 60)
+                sent += MB
+        with contextlib.suppress(OSError):
+            assert b" 401 " in (await asyncio.wait_for(reader.read(64), 60) or b" 401 ")
+        writer.close()
+        return sent
+
+    watched = {process.pid: process for process in processes(server) if "ray::" in process.name()}
+    before = sum(process.memory_info().rss for process in watched.values())
+    most = before
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            most = max(most, sum(process.memory_info().rss for process in watched.values() if process.is_running()))
+            await asyncio.sleep(0.05)
+
+    watching = asyncio.create_task(watch())
+    sent = await asyncio.gather(*(send() for _ in range(20)))
+    watching.cancel()
+    assert max(sent) < 5 << 30, "each was cut off"
+    assert most - before < 400 * MB
