@@ -223,7 +223,7 @@ class Janitor:
         needed = [row for row in rows if listed & {row.id, row.provider_id} and await self._used(row)]
         ids = [row.id for row in needed] + [info.id for info in found if await self._has(info.session_id, info.id)]
         at_provider = {row.provider_id for row in needed if row.provider_id}
-        gone = set(await SandboxService(provider).reap(ids, live_provider_ids=at_provider))
+        gone = set(await SandboxService(provider).reap(ids, live_provider_ids=at_provider, found=found))
         # one whose record is lost is listed under another id than its row's
         ended = {info.provider_id for info in found if info.id in gone}
         return sorted(gone | {row.id for row in rows if row.provider_id in ended})

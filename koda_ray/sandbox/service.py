@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from koda_ray.errors import Missing
-from koda_ray.sandbox.base import KeepsWarm, SandboxProvider
+from koda_ray.sandbox.base import KeepsWarm, SandboxInfo, SandboxProvider
 from koda_ray.sandbox.record import created_at_s
 
 if TYPE_CHECKING:
@@ -163,7 +163,13 @@ class SandboxService:
         if isinstance(self.provider, KeepsWarm):
             await self.provider.keep_warm()
 
-    async def reap(self, live_ids: Collection[str], *, live_provider_ids: Collection[str] = ()) -> list[str]:
+    async def reap(
+        self,
+        live_ids: Collection[str],
+        *,
+        live_provider_ids: Collection[str] = (),
+        found: Sequence[SandboxInfo] | None = None,
+    ) -> list[str]:
         """Destroy sandboxes that are provably ours and that no row names.
 
         Only what the provider lists is looked at: what is of this deployment, and here. One that is younger than a
@@ -174,12 +180,15 @@ class SandboxService:
             live_ids: The ids of rows that may still be used.
             live_provider_ids: What those say is theirs at the provider: a container, say, whose record is lost and
                 which carries the id that it was made ahead under.
+            found: What the provider listed before those rows were read, and no other is touched: a row is written
+                before its sandbox is made, so one that was there and that no row names will never be named, however
+                long this is held up. When None, it is listed now.
 
         Returns:
             The ids of those that were destroyed.
         """
         gone: list[str] = []
-        for info in await self.provider.list():
+        for info in await self.provider.list() if found is None else found:
             young = time.time() - created_at_s(info.id) < REAP_GRACE_S
             needed = info.id in live_ids or info.provider_id in live_provider_ids
             if needed or ((young or info.warm) and info.owner_alive):

@@ -103,9 +103,16 @@ async def _clear(
     for row in (*await store.own_sandboxes(user_id=user_id), *await store.images(user_id=user_id)):
         if is_to_go(row):
             with suppress(KodaError):  # its provider cannot be asked now: the next time, then
-                if await _cleared(store, providers, row):
+                # looked at again: the ones before it took their time, and its person may have prolonged it meanwhile
+                if is_to_go(await _as_it_is(store, row)) and await _cleared(store, providers, row):
                     gone.append(row.id)
     return gone
+
+
+async def _as_it_is(store: Store, row: SandboxRecord | ImageRecord) -> SandboxRecord | ImageRecord:
+    if isinstance(row, SandboxRecord):
+        return await store.get_sandbox(row.id, user_id=row.user_id)
+    return await store.get_image(row.id, user_id=row.user_id)
 
 
 async def _cleared(store: Store, providers: Providers, row: SandboxRecord | ImageRecord) -> bool:

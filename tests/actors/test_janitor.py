@@ -21,7 +21,7 @@ from koda_ray.actors.sweep import Sweep
 from koda_ray.config import Settings
 from koda_ray.errors import NotFound, StorageError
 from koda_ray.render.bundle import Bundle, keep_bundle, load_bundle, store_bundle
-from koda_ray.sandbox.base import Sandbox, SandboxProvider
+from koda_ray.sandbox.base import Sandbox, SandboxInfo, SandboxProvider
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.service import REAP_GRACE_S
@@ -29,7 +29,7 @@ from koda_ray.sandbox.unfinished import clear_own
 from koda_ray.state import checkpoint
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, asset_key, bundle_key, unit_key, video_key
-from koda_ray.state.store import Batch, SessionRecord
+from koda_ray.state.store import Batch, SandboxRecord, SessionRecord
 from koda_ray.types import new_id, now
 from tests.state import records
 
@@ -328,6 +328,33 @@ async def test_a_sessions_row_of_another_machine_is_left_to_that_machine(house: 
     await house.store.commit(session.id, session.epoch, Batch(sandboxes=[old, away]))
     await house.janitor().clear()
     assert [row.id for row in await house.store.sandboxes()] == [away.id]
+
+
+async def test_a_janitor_that_was_stopped_before_it_destroys_takes_nothing_that_was_made_meanwhile(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read what is needed, and is stopped for minutes; a session comes back, and makes a sandbox."""
+    usual, made = house.sandboxes.list, list[Sandbox]()
+    read = house.store.sandboxes
+
+    async def read_then_stopped(*, session_id: str | None = None, live: bool = True) -> list[SandboxRecord]:
+        rows = await read(session_id=session_id, live=live)
+        if reaping and not made:
+            made.append(await house.sandbox(await house.session(lease=SOON)))
+            monkeypatch.setattr("koda_ray.sandbox.service.REAP_GRACE_S", 0.0)  # so long was it stopped
+        return rows
+
+    async def listed() -> list[SandboxInfo]:
+        reaping.append(True)
+        return await usual()
+
+    reaping: list[bool] = []
+    left = await house.sandbox(await house.session(lease=SOON), named=False)
+    monkeypatch.setattr(house.store, "sandboxes", read_then_stopped)
+    monkeypatch.setattr(house.sandboxes, "list", listed)
+    gone = await house.janitor().clear()
+    assert made and made[0].id not in gone and await made[0].is_alive()
+    assert left.id not in gone or not await left.is_alive()
 
 
 # --- deletion -------------------------------------------------------------------------------------------------------
