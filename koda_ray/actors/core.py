@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
@@ -17,7 +18,7 @@ from pydantic import JsonValue
 from koda_ray import phases
 from koda_ray.agent.approvals import announced
 from koda_ray.commands import ApprovalMove, CancelJob, Effect, Emit, ReleaseSandbox, StopWork
-from koda_ray.errors import Fenced, NotFound
+from koda_ray.errors import Fenced, NotFound, StorageError
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.past import Change, Past
 from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, SessionRecord, Store
@@ -63,6 +64,7 @@ class SessionCore:
         self._changed = changed
         self._fenced = fenced
         self._lost = False
+        self._is_in_doubt = False
         self._lock = asyncio.Lock()
 
     @property
@@ -89,6 +91,7 @@ class SessionCore:
         async with self._lock:
             if self._lost:
                 raise Fenced(f"session {self.session_id}: a newer activation than {self.epoch} owns it")
+            await self._settle()
             before = state = self._state
             at = now()
             effects: list[Effect] = []
@@ -123,6 +126,7 @@ class SessionCore:
         async with self._lock:
             if self._lost:
                 raise Fenced(f"session {self.session_id}: a newer activation than {self.epoch} owns it")
+            await self._settle()
             await _seen_through(self._write_rewind(point, plan))
 
     async def _write(self, batch: Batch, effects: list[Effect]) -> None:
@@ -130,6 +134,9 @@ class SessionCore:
             envelopes = await self.store.commit(self.session_id, self.epoch, batch)
         except (Fenced, NotFound):  # a newer activation has taken over, or the session was deleted
             self._lose()
+            raise
+        except StorageError:
+            await self._doubt()
             raise
         if batch.state is not None:
             self._state = batch.state
@@ -150,11 +157,36 @@ class SessionCore:
         except Fenced:
             self._lose()
             raise
+        except StorageError:
+            await self._doubt()
+            raise
         if change is not None:
             self._state = change.state
             pointer = await self.store.latest_checkpoint(self.session_id)
             self.checkpoint_id = None if pointer is None else pointer.id
             self._follow(envelopes, effects)
+
+    async def _doubt(self) -> None:
+        """Take in that a commit has failed, and may be stored all the same: its answer may have been lost."""
+        self._is_in_doubt = True
+        with suppress(StorageError):  # it is still away: whoever writes next finds out first
+            await self._settle()
+
+    async def _settle(self) -> None:
+        """Where a commit is in doubt, take what the database has; under the fence nobody else writes there."""
+        if not self._is_in_doubt:
+            return
+        try:
+            row = await self.store.get_session(self.session_id)
+            if row.epoch != self.epoch:
+                raise Fenced(f"session {self.session_id}: a newer activation than {self.epoch} owns it")
+            pointer = await self.store.latest_checkpoint(self.session_id)
+        except (Fenced, NotFound):
+            self._lose()
+            raise
+        self._state, self.seq = row.state, row.seq
+        self.checkpoint_id = None if pointer is None else pointer.id
+        self._is_in_doubt = False
 
     def _lose(self) -> None:
         self._lost = True

@@ -1,0 +1,174 @@
+"""A connection to the database that breaks after COMMIT and before its answer: memory and database stay one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from koda_ray.actors.core import SessionCore
+from koda_ray.errors import Fenced, StorageError
+from koda_ray.events import NewEvent
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.store import Batch, SessionRecord
+from koda_ray.types import now
+from tests.state import records
+
+
+class Cutting:
+    """Stands between a client and PostgreSQL, and cuts a connection once its next COMMIT is answered."""
+
+    def __init__(self, server: Path) -> None:
+        self._server = server
+        self._folder = tempfile.TemporaryDirectory(prefix="cut-")
+        self._serving: asyncio.Server | None = None
+        self.armed = False
+        self.cuts = 0
+
+    async def __aenter__(self) -> Cutting:
+        self._serving = await asyncio.start_unix_server(self._pass, Path(self._folder.name, self._server.name))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._serving is not None
+        self._serving.close()
+        await asyncio.wait_for(self._serving.wait_closed(), 60)
+        self._folder.cleanup()
+
+    def url(self, of: str) -> str:
+        url = make_url(of).set(query={"host": self._folder.name})
+        return url.render_as_string(hide_password=False)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, to = await asyncio.open_unix_connection(self._server)
+
+        async def forward() -> None:
+            while data := await reader.read(65536):
+                to.write(data)
+
+        async def back() -> None:
+            while data := await there.read(65536):
+                if self.armed and b"COMMIT\0" in data:  # the server has done it, and nobody hears of it
+                    self.armed, self.cuts = False, self.cuts + 1
+                    return
+                writer.write(data)
+
+        passing = [asyncio.create_task(forward()), asyncio.create_task(back())]
+        try:
+            await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in passing:
+                task.cancel()
+            await asyncio.wait(passing)
+            for each in (writer, to):
+                each.close()
+                with contextlib.suppress(OSError):
+                    await each.wait_closed()
+
+
+def core_of(store: SqlStore, row: SessionRecord) -> SessionCore:
+    return SessionCore(
+        store=store, record=row, after=lambda _: None, changed=lambda: None, fenced=lambda: None
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
+    made = SqlStore(tmp_path / "koda.db")
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def answers_lost(store: SqlStore) -> None:
+    """Have the next commit be stored, and fail as if its answer had been lost."""
+    usual = store.commit
+
+    async def commit(session_id: str, epoch: int, batch: Batch) -> object:
+        store.commit = usual  # type: ignore[method-assign]
+        await usual(session_id, epoch, batch)
+        raise StorageError("the connection was closed")
+
+    store.commit = commit  # type: ignore[method-assign,assignment]
+
+
+async def test_what_was_stored_though_it_failed_is_not_overwritten(store: SqlStore) -> None:
+    core = core_of(store, await records.active_session(store))
+    await answers_lost(store)
+    with pytest.raises(StorageError):
+        await core.commit(Batch(events=[NewEvent(type="message", data={"text": "x"})]), patch={"style": "neon"})
+    row = await store.get_session(core.session_id)
+    assert (row.state.style, core.state.style, core.seq) == ("neon", "neon", row.seq)
+    await core.commit(Batch(), patch={"sandbox_id": "sbx_1"})
+    row = await store.get_session(core.session_id)
+    assert (row.state.style, row.state.sandbox_id) == ("neon", "sbx_1") and row.state == core.state
+
+
+async def test_a_database_that_stays_away_is_asked_before_the_next_write(store: SqlStore) -> None:
+    core = core_of(store, await records.active_session(store))
+    usual = store.get_session
+
+    async def away(session_id: str, *, user_id: str | None = None) -> SessionRecord:
+        raise StorageError("the database is away")
+
+    await answers_lost(store)
+    store.get_session = away  # type: ignore[method-assign]
+    for style in ("neon", "calm"):
+        with pytest.raises(StorageError):
+            await core.commit(Batch(), patch={"style": style})
+    store.get_session = usual  # type: ignore[method-assign]
+    await core.commit(Batch(), patch={"sandbox_id": "sbx_1"})
+    assert (core.state.style, core.state.sandbox_id) == ("neon", "sbx_1")
+
+
+async def test_who_was_replaced_meanwhile_finds_out(store: SqlStore) -> None:
+    core = core_of(store, await records.active_session(store))
+    await answers_lost(store)
+    usual = store.get_session
+
+    async def replaced(session_id: str, *, user_id: str | None = None) -> SessionRecord:
+        await store.activate(session_id, host="next", lease_until=now())
+        return await usual(session_id, user_id=user_id)
+
+    store.get_session = replaced  # type: ignore[method-assign]
+    with pytest.raises(Fenced):
+        await core.commit(Batch(), patch={"style": "neon"})
+    assert core.lost
+
+
+@pytest.mark.full
+async def test_postgres_has_what_it_committed_and_nothing_twice(postgres_url: str) -> None:
+    server = Path(str(make_url(postgres_url).query["host"]), ".s.PGSQL.5432")
+    async with Cutting(server) as cutting:
+        store = SqlStore(cutting.url(postgres_url))
+        await store.open()
+        try:
+            state, job = records.state(), records.job()
+            await store.ensure_user("ann")  # whose connection the next ones use
+            cutting.armed = True
+            with pytest.raises(StorageError):
+                await store.create_session(state, key="k", body={"a": 1})
+            made, is_new = await store.create_session(state, key="k", body={"a": 1})
+            assert not is_new and made.id == state.session_id
+            cutting.armed = True
+            with pytest.raises(StorageError):
+                await store.create_job(job)
+            assert await store.create_job(job) == job
+            core = core_of(store, await store.activate(state.session_id, host="x", lease_until=now() + records.SOON))
+            said = NewEvent(type="message", data={"text": "once"})
+            batch = {"command": records.command(await store.get_session(state.session_id))}
+            cutting.armed = True
+            with pytest.raises(StorageError):
+                await core.commit(Batch(events=[said], **batch), patch={"style": "neon"})
+            assert core.state.style == "neon"
+            sent = await store.commit(core.session_id, core.epoch, Batch(events=[said], **batch))
+            assert [event.data for event in sent] == [{"text": "once"}]
+            told = [event for event in await store.events(core.session_id) if event.type == "message"]
+            assert len(told) == 1 and cutting.cuts == 3
+        finally:
+            await store.close()
