@@ -37,8 +37,9 @@ from koda_ray.agent.limits import Limits
 from koda_ray.agent.pool import AgentPool, PoolBounds
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.llm.base import Completed, Message, ModelEvent, ModelRequest
+from koda_ray.state.records import Batch, MessageRecord, SessionRecord, ToolCallRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Batch, MessageRecord, SessionRecord, Store, ToolCallRecord
+from koda_ray.state.store import Store
 from koda_ray.state.stream import follow
 from koda_ray.types import now
 

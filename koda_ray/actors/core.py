@@ -21,7 +21,8 @@ from koda_ray.commands import ApprovalMove, CancelJob, Effect, Emit, ReleaseSand
 from koda_ray.errors import Fenced, NotFound, StorageError
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.past import Change, Past
-from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, SessionRecord, Store
+from koda_ray.state.records import ApprovalRecord, Batch, BeadRecord, SessionRecord
+from koda_ray.state.store import Store
 from koda_ray.types import NodeState, Todo, new_id, now
 
 __all__ = ["After", "SessionCore", "bead_of", "payload_of"]

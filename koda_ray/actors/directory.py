@@ -34,8 +34,9 @@ from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.resources import CHROMIUM_RESOURCE
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
+from koda_ray.state.records import CommandRecord, JobRecord, SessionRecord
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import CommandRecord, JobRecord, SessionRecord, Store
+from koda_ray.state.store import Store
 
 __all__ = ["CALL_TIMEOUT_S", "MAX_RENDERS", "PREVIEW_TIMEOUT_S", "RayDirectory", "public_settings"]
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from koda_ray.actors.session import Session
     from koda_ray.render.tasks import RayExecutor
     from koda_ray.sandbox.base import PreviewEndpoint
-    from koda_ray.state.store import CommandRecord
+    from koda_ray.state.records import CommandRecord
 
 __all__ = [
     "NAMESPACE",

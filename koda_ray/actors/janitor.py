@@ -23,7 +23,9 @@ from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.sandbox.base import SandboxInfo, SandboxProvider
 from koda_ray.sandbox.scratch import clear_left
 from koda_ray.sandbox.service import REAP_GRACE_S, SandboxService
-from koda_ray.state.store import SandboxRecord, SessionRecord, Store
+from koda_ray.state.boxes import SandboxRecord
+from koda_ray.state.records import SessionRecord
+from koda_ray.state.store import Store
 from koda_ray.types import now
 
 __all__ = ["CHARGES_OPEN", "CLEAR_S", "PAUSE_MAX_S", "WAKES", "WAKE_S", "Chores", "Janitor"]

@@ -22,8 +22,9 @@ from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import JobContext, Progress, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.charges import ChargeRecord, Move, Refund
+from koda_ray.state.records import ChunkRecord, JobRecord, JobStatus
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import ChunkRecord, JobRecord, JobStatus, Store
+from koda_ray.state.store import Store
 from koda_ray.types import now
 
 __all__ = ["JobChange", "JobFence", "JobOwner", "ended_by"]

@@ -15,7 +15,7 @@ from koda_ray.actors.core import SessionCore
 from koda_ray.commands import AskAgreement, Closed, Deliver
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Block
-from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, MessageRecord, ToolCallRecord
+from koda_ray.state.records import ApprovalRecord, Batch, BeadRecord, MessageRecord, ToolCallRecord
 from koda_ray.types import PendingCall
 
 __all__ = ["ORCHESTRATOR", "SessionJournal"]

@@ -25,8 +25,9 @@ from koda_ray.render.options import JobOptions, PageContract, make_spec, needs_p
 from koda_ray.render.page_probe import probe_page
 from koda_ray.render.protocol import RenderExecutor
 from koda_ray.render.spec import RenderSpec
+from koda_ray.state.records import JobRecord, JobStatus
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import JobRecord, JobStatus, Store
+from koda_ray.state.store import Store
 from koda_ray.types import now
 
 __all__ = ["MAX_ACTIVATIONS", "OVER", "JobParts", "LeasedJob", "job_request"]

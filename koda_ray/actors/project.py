@@ -27,8 +27,9 @@ from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import UNREAD, FileStamp, Sandbox, SandboxProvider, Skip, is_unread
 from koda_ray.state import checkpoint
+from koda_ray.state.boxes import SandboxRecord
+from koda_ray.state.records import AssetRecord, Batch, CheckpointRecord
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import AssetRecord, Batch, CheckpointRecord, SandboxRecord
 from koda_ray.tools.code import THEATRE_STATE_PATH
 from koda_ray.types import new_id, now
 

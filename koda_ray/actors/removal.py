@@ -20,8 +20,9 @@ from datetime import timedelta
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.state.content import after_removal
 from koda_ray.state.locks import holding
+from koda_ray.state.records import JobRecord, SessionRecord
 from koda_ray.state.storage import Storage, bundle_prefix, render_prefix, session_prefix, shared_prefixes
-from koda_ray.state.store import JobRecord, SessionRecord, Store
+from koda_ray.state.store import Store
 from koda_ray.types import now
 
 __all__ = ["Removal", "remove_asset", "remove_render", "results_of"]

@@ -64,8 +64,9 @@ from koda_ray.logs import get_logger
 from koda_ray.render.protocol import RenderExecutor
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
 from koda_ray.state.charges import Release
+from koda_ray.state.records import AssetRecord, Batch, CommandRecord, SessionRecord
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import AssetRecord, Batch, CommandRecord, SessionRecord, Store
+from koda_ray.state.store import Store
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import instructions, opening, orchestrator_tools, session_block, state_block
 from koda_ray.types import NodeState, new_id, now

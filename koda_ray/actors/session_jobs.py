@@ -20,8 +20,8 @@ from koda_ray.logs import get_logger
 from koda_ray.render.protocol import RenderExecutor, RenderResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.charges import ChargeRecord, Move, Refund, Settle
+from koda_ray.state.records import Batch, JobRecord
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import Batch, JobRecord
 from koda_ray.types import now
 
 __all__ = ["SessionJobs"]

@@ -21,16 +21,16 @@ from koda_ray.budgets import Amounts, left_of
 from koda_ray.commands import Effect, Emit, PutBack
 from koda_ray.events import NewEvent
 from koda_ray.state.past import Change, ForkedSession, Past
-from koda_ray.state.store import (
+from koda_ray.state.records import (
     ApprovalRecord,
     Batch,
     BeadRecord,
     CommandRecord,
     JobRecord,
     MessageRecord,
-    Store,
     ToolCallRecord,
 )
+from koda_ray.state.store import Store
 from koda_ray.types import NodeState, Output, Preview, new_id, now
 
 __all__ = ["fork_session", "forked", "put_back"]

@@ -23,7 +23,7 @@ from koda_ray.errors import BudgetExceeded, Fenced, InvalidTransition, KodaError
 from koda_ray.logs import get_logger
 from koda_ray.phases import STOP, at_rest
 from koda_ray.render.spec import Preset, RenderSpec
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from koda_ray.studio.orchestrator import opening
 from koda_ray.types import NodeState, Option, Output, Question, RenderOptions
 

@@ -13,7 +13,8 @@ from itertools import count
 from pydantic import TypeAdapter
 
 from koda_ray.agent.permissions import Permissions
-from koda_ray.state.store import Batch, CommandRecord, SessionRecord, Store
+from koda_ray.state.records import Batch, CommandRecord, SessionRecord
+from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 
 __all__ = ["Agreed"]

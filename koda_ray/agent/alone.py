@@ -49,15 +49,15 @@ from koda_ray.llm.base import ModelProvider
 from koda_ray.prices import Price, Prices
 from koda_ray.state.charges import ChargeRecord, Release
 from koda_ray.state.past import UNDO, HeadRecord
-from koda_ray.state.store import (
+from koda_ray.state.records import (
     ApprovalRecord,
     Batch,
     CommandRecord,
     MessageRecord,
     SessionRecord,
-    Store,
     ToolCallRecord,
 )
+from koda_ray.state.store import Store
 from koda_ray.state.stores import store_at
 from koda_ray.state.stream import follow
 from koda_ray.types import Budget, NodeState, new_id, now

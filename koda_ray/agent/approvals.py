@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from koda_ray.agent.ledger import approved, kept
 from koda_ray.agent.toolkit import Agreement
 from koda_ray.events import NewEvent
-from koda_ray.state.store import ApprovalRecord, Batch, ToolCallRecord
+from koda_ray.state.records import ApprovalRecord, Batch, ToolCallRecord
 from koda_ray.types import new_id
 
 __all__ = ["ApprovalRequest", "announced", "changed_note", "grant", "is_approval", "request", "resolved", "unheard"]

@@ -22,7 +22,7 @@ from enum import StrEnum
 
 from koda_ray.agent.messages import open_calls
 from koda_ray.errors import InvalidTransition
-from koda_ray.state.store import MessageRecord, ToolCallRecord
+from koda_ray.state.records import MessageRecord, ToolCallRecord
 
 __all__ = ["TRANSITIONS", "Breakpoint", "advance", "derive"]
 

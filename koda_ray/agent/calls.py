@@ -46,7 +46,7 @@ from koda_ray.budgets import Exceeded
 from koda_ray.errors import BudgetExceeded, HookStopped, InvalidInput, KodaError
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Block
-from koda_ray.state.store import Batch, ToolCallRecord
+from koda_ray.state.records import Batch, ToolCallRecord
 from koda_ray.types import now
 
 __all__ = ["Calls"]

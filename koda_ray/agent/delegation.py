@@ -13,7 +13,7 @@ from typing import Literal
 
 from koda_ray.agent.limits import Limits
 from koda_ray.errors import InvalidInput
-from koda_ray.state.store import BeadRecord
+from koda_ray.state.records import BeadRecord
 from koda_ray.types import Model
 
 __all__ = ["Delegation", "Subagent", "SubagentStatus", "brief", "subagents_among"]

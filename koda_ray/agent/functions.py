@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, create_model
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import InvalidInput
-from koda_ray.state.store import SideEffect
+from koda_ray.state.records import SideEffect
 
 __all__ = ["tool"]
 

@@ -22,7 +22,7 @@ from koda_ray.errors import Cancelled, Fenced
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Completed, ModelRequest
 from koda_ray.logs import get_logger
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 
 __all__ = ["Hook", "Hooks", "Stop"]
 

@@ -15,7 +15,7 @@ from koda_ray.agent.own_words import is_a_persons
 from koda_ray.agent.subagents import Subagents
 from koda_ray.agent.transcript import merged
 from koda_ray.events import NewEvent
-from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
+from koda_ray.state.records import Batch, MessageRecord, ToolCallRecord
 
 __all__ = ["Lead"]
 

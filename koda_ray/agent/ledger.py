@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from koda_ray.agent.toolkit import ToolOutcome
 from koda_ray.llm.base import ToolResultBlock, ToolUseBlock
-from koda_ray.state.store import MessageRecord, SideEffect, ToolCallRecord
+from koda_ray.state.records import MessageRecord, SideEffect, ToolCallRecord
 
 __all__ = [
     "STILL_AT_WORK",

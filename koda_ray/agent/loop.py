@@ -45,7 +45,7 @@ from koda_ray.errors import (
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Completed, ModelRequest, substitutes_of
 from koda_ray.logs import get_logger
-from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
+from koda_ray.state.records import Batch, MessageRecord, ToolCallRecord
 from koda_ray.types import new_id, now
 
 __all__ = ["AgentLoop", "Journal", "Limits", "LoopEvent", "LoopOutcome", "ModelRetry"]

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from koda_ray.agent.context import FilesOf, LineLengths, files_in, story, words_in
 from koda_ray.agent.messages import from_records, tool_results, tool_uses
 from koda_ray.llm.base import Block, Message, ModelRequest, TextBlock
-from koda_ray.state.store import MessageRecord
+from koda_ray.state.records import MessageRecord
 
 __all__ = [
     "WORDS_CHARS",

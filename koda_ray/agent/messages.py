@@ -13,7 +13,7 @@ from typing import cast
 
 from koda_ray.agent.ledger import OpenCall, interrupted_content, recorded_result, result_block
 from koda_ray.llm.base import Block, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
-from koda_ray.state.store import MessageRecord, ToolCallRecord
+from koda_ray.state.records import MessageRecord, ToolCallRecord
 
 __all__ = [
     "CONTINUE",

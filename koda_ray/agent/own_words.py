@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import cast
 
 from koda_ray.llm.base import Block
-from koda_ray.state.store import MessageRecord
+from koda_ray.state.records import MessageRecord
 
 __all__ = ["CUT_OFF", "EMPTY", "OTHERS", "REPORTS", "are_a_persons", "is_a_persons", "reminder"]
 

@@ -27,7 +27,8 @@ from koda_ray.agent.whereabouts import is_gone
 from koda_ray.errors import Cancelled, Fenced, KodaError, NotFound
 from koda_ray.events import EPHEMERAL_KEPT, NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.state.store import SessionRecord, Store
+from koda_ray.state.records import SessionRecord
+from koda_ray.state.store import Store
 from koda_ray.state.stores import store_at
 from koda_ray.state.tiers import TimeWindow
 from koda_ray.types import now

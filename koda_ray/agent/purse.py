@@ -19,7 +19,8 @@ from koda_ray.errors import BudgetExceeded, KodaError
 from koda_ray.llm.base import Block, Completed, ModelRequest, Usage
 from koda_ray.prices import Price, Prices
 from koda_ray.state.charges import Bound, Move, Refund, Reserve, Settle, exceeded
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.records import Batch
+from koda_ray.state.store import Store
 from koda_ray.types import Budget, Resource, now
 
 __all__ = ["LEAST_ANSWER_TOKENS", "STOPPED", "Purse", "month"]

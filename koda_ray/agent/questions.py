@@ -16,7 +16,8 @@ from koda_ray.agent.limits import LoopOutcome
 from koda_ray.budgets import RESOURCES, Exceeded, limits_of, with_limit
 from koda_ray.errors import InvalidInput
 from koda_ray.events import NewEvent
-from koda_ray.state.store import ApprovalRecord, Batch, SessionRecord, Store
+from koda_ray.state.records import ApprovalRecord, Batch, SessionRecord
+from koda_ray.state.store import Store
 from koda_ray.types import Budget, NodeState, new_id, now
 
 __all__ = ["STUCK", "Questions", "extended", "larger"]

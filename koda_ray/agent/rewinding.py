@@ -24,7 +24,7 @@ from koda_ray.agent.messages import open_calls
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.llm.base import Block
 from koda_ray.state.past import Change, ForkedSession, Past
-from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, MessageRecord, ToolCallRecord
+from koda_ray.state.records import ApprovalRecord, Batch, BeadRecord, MessageRecord, ToolCallRecord
 from koda_ray.types import Budget, new_id
 
 __all__ = ["Settled", "agent_back", "agent_fork", "approval_events", "open_at", "rewound", "settled_at", "subagents_at"]

@@ -56,7 +56,15 @@ from koda_ray.events import EPHEMERAL_KEPT, Channel, Envelope, NewEvent
 from koda_ray.llm.base import ModelProvider
 from koda_ray.prices import Price, Prices
 from koda_ray.state.charges import Release
-from koda_ray.state.store import ApprovalRecord, Batch, BeadRecord, CommandRecord, MessageRecord, SessionRecord, Store
+from koda_ray.state.records import (
+    ApprovalRecord,
+    Batch,
+    BeadRecord,
+    CommandRecord,
+    MessageRecord,
+    SessionRecord,
+)
+from koda_ray.state.store import Store
 from koda_ray.state.stores import store_at
 from koda_ray.state.stream import follow
 from koda_ray.types import Budget, NodeState, new_id, now

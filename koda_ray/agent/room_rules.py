@@ -21,7 +21,7 @@ from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.toolkit import Tool
 from koda_ray.config import DEFAULT_MODEL
 from koda_ray.errors import InvalidInput
-from koda_ray.state.store import BeadRecord
+from koda_ray.state.records import BeadRecord
 from koda_ray.types import Model
 
 __all__ = [

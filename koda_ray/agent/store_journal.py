@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from koda_ray.state.store import Batch, BeadRecord, MessageRecord, SessionRecord, Store, ToolCallRecord
+from koda_ray.state.records import Batch, BeadRecord, MessageRecord, SessionRecord, ToolCallRecord
+from koda_ray.state.store import Store
 
 __all__ = ["StoreJournal"]
 

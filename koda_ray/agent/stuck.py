@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from koda_ray.agent.ledger import is_interrupted
 from koda_ray.agent.own_words import EMPTY, are_a_persons, is_a_persons
 from koda_ray.llm.base import Message, ToolUseBlock
-from koda_ray.state.store import MessageRecord
+from koda_ray.state.records import MessageRecord
 
 __all__ = ["Patience", "going_in_circles", "last_said"]
 

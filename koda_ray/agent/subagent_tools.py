@@ -11,7 +11,7 @@ from koda_ray.agent.delegation import Subagent
 from koda_ray.agent.subagents import Subagents
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.events import NewEvent
-from koda_ray.state.store import Batch, MessageRecord
+from koda_ray.state.records import Batch, MessageRecord
 from koda_ray.types import new_id, now
 
 __all__ = ["MAX_WAIT_S", "subagent_tools"]

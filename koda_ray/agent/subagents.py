@@ -28,7 +28,7 @@ from koda_ray.errors import Fenced, InvalidInput, KodaError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.phases import NOTHING_OWED
-from koda_ray.state.store import Batch, BeadRecord, MessageRecord, ToolCallRecord
+from koda_ray.state.records import Batch, BeadRecord, MessageRecord, ToolCallRecord
 from koda_ray.types import now
 
 __all__ = ["BeadJournal", "Subagents"]

@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError
 from koda_ray.errors import InvalidInput
 from koda_ray.llm.base import INVALID_INPUT, ToolSpec, ToolUseBlock
 from koda_ray.llm.inputs import flaw
-from koda_ray.state.store import Batch, SideEffect
+from koda_ray.state.records import Batch, SideEffect
 
 __all__ = ["Agreement", "BoundCall", "Tool", "ToolCall", "ToolOutcome", "Toolkit"]
 

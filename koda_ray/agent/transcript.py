@@ -21,7 +21,7 @@ from koda_ray.agent.memory import stream_of
 from koda_ray.agent.messages import from_records, open_calls, tool_results
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Block
-from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
+from koda_ray.state.records import Batch, MessageRecord, ToolCallRecord
 from koda_ray.types import new_id, now
 
 __all__ = ["Journal", "Transcript", "merged"]

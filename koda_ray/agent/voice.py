@@ -15,7 +15,7 @@ from koda_ray.agent.answer import LoopEvent
 from koda_ray.agent.messages import from_records, text_of, tool_uses
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import ModelSwitched, TextDelta
-from koda_ray.state.store import MessageRecord
+from koda_ray.state.records import MessageRecord
 
 __all__ = ["PIECE_S", "Voice"]
 

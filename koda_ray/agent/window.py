@@ -25,7 +25,7 @@ from koda_ray.errors import KodaError, ModelError
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Completed, ModelRequest, TextBlock, substitutes_of
 from koda_ray.logs import get_logger
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from koda_ray.types import new_id
 
 __all__ = ["Window", "usage_event"]

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from pydantic import JsonValue
 
-from koda_ray.state.store import JobRecord
+from koda_ray.state.records import JobRecord
 
 __all__ = ["BATCH_ID", "MADE_SURE", "batch_jobs", "batch_name", "batch_prefix"]
 

@@ -20,7 +20,7 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.streams import Watchers
 from koda_ray.serve.unpacking import Unpacking
-from koda_ray.state.store import SessionRecord
+from koda_ray.state.records import SessionRecord
 from koda_ray.types import new_id
 
 __all__ = [

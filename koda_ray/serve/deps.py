@@ -17,8 +17,9 @@ from koda_ray.config import Settings
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.serve.auth import Authenticator
 from koda_ray.serve.signing import Signer
+from koda_ray.state.records import CommandRecord, JobRecord
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import CommandRecord, JobRecord, Store
+from koda_ray.state.store import Store
 
 __all__ = ["ApiDeps", "SessionDirectory"]
 

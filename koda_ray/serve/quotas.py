@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 from koda_ray.errors import LimitReached
 from koda_ray.serve.deps import ApiDeps
+from koda_ray.state.records import SessionRecord
 from koda_ray.state.refusals import too_many_awake
-from koda_ray.state.store import SessionRecord
 from koda_ray.types import now
 
 __all__ = ["MAX_STREAMS", "Streams", "may_wake"]

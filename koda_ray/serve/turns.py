@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.state.store import JobRecord
+from koda_ray.state.records import JobRecord
 from koda_ray.types import now
 
 __all__ = ["wake_in_turn"]

@@ -6,7 +6,8 @@ from koda_ray.agent.purse import month as this_month
 from koda_ray.budgets import Amounts
 from koda_ray.config import Settings
 from koda_ray.state.charges import AccountRecord, ChargeRecord
-from koda_ray.state.store import SessionRecord, Store
+from koda_ray.state.records import SessionRecord
+from koda_ray.state.store import Store
 from koda_ray.types import Budget
 from koda_ray.wire import SessionUsage, Usage, UsagePart, UserUsage
 

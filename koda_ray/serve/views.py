@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from pydantic.alias_generators import to_camel
 
 from koda_ray.errors import InvalidInput
-from koda_ray.state.store import ApprovalRecord, JobRecord, SessionRecord
+from koda_ray.state.records import ApprovalRecord, JobRecord, SessionRecord
 from koda_ray.wire import ApprovalView, RenderPage, RenderSummary, RenderView, SessionPage, SessionSummary, SessionView
 
 __all__ = ["approval_view", "page_of", "render_place", "render_view", "renders_page", "view_of"]

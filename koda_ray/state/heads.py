@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from koda_ray.errors import Conflict, NotFound
 from koda_ray.state.json_rows import decode, encode
 from koda_ray.state.past import UNDO, Change, HeadRecord, Past, Span, counts, cut
-from koda_ray.state.store import (
+from koda_ray.state.records import (
     ApprovalRecord,
     BeadRecord,
     CheckpointRecord,

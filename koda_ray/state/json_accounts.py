@@ -11,9 +11,9 @@ from koda_ray.errors import Conflict
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
+from koda_ray.state.records import ApiKeyRecord, AssetRecord
 from koda_ray.state.refusals import attached, no_such, too_many_assets
 from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, key_hash
-from koda_ray.state.store import ApiKeyRecord, AssetRecord
 from koda_ray.types import now
 
 __all__ = ["JsonAccounts", "ensure_project", "ensure_user", "give_assets"]

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from typing import TypeAlias, cast
 
 from koda_ray.events import Envelope
+from koda_ray.state.boxes import SandboxRecord
 from koda_ray.state.json_charges import enter_moves
 from koda_ray.state.json_jobs import put_chunks, put_job
 from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import encode, moment, state_row
 from koda_ray.state.json_tables import TableRow, Transaction
-from koda_ray.state.refusals import Repeated, belongs, replaced, used_for_another
-from koda_ray.state.rows import body_hash, number
-from koda_ray.state.store import (
+from koda_ray.state.records import (
     ApprovalRecord,
     Batch,
     BeadRecord,
     CheckpointRecord,
     CommandRecord,
     MessageRecord,
-    SandboxRecord,
     ToolCallRecord,
 )
+from koda_ray.state.refusals import Repeated, belongs, replaced, used_for_another
+from koda_ray.state.rows import body_hash, number
 from koda_ray.types import now
 
 __all__ = ["apply_batch", "put_command", "save_state"]

@@ -22,9 +22,7 @@ from koda_ray.state.json_rows import decode, encode, event, moment, state_row, t
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
 from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, counts, spans_of
-from koda_ray.state.refusals import Repeated, belongs, no_such, replaced, used_for_another
-from koda_ray.state.rows import body_hash, number
-from koda_ray.state.store import (
+from koda_ray.state.records import (
     ApprovalRecord,
     AssetRecord,
     BeadRecord,
@@ -34,6 +32,8 @@ from koda_ray.state.store import (
     SessionRecord,
     ToolCallRecord,
 )
+from koda_ray.state.refusals import Repeated, belongs, no_such, replaced, used_for_another
+from koda_ray.state.rows import body_hash, number
 from koda_ray.types import NodeState, now
 
 if TYPE_CHECKING:

@@ -8,22 +8,22 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from koda_ray.events import EPHEMERAL, Envelope
+from koda_ray.state.boxes import SandboxRecord
 from koda_ray.state.json_charges import close_charges
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_rows import decode, encode_event, event, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.lookout import Newest
-from koda_ray.state.refusals import Repeated
-from koda_ray.state.store import (
+from koda_ray.state.records import (
     ApprovalRecord,
     BeadRecord,
     CheckpointRecord,
     LogRest,
     MessageRecord,
-    SandboxRecord,
     ToolCallRecord,
     ToolCallStatus,
 )
+from koda_ray.state.refusals import Repeated
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -33,14 +33,9 @@ from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.json_tiers import JsonTiers
 from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
+from koda_ray.state.records import Batch, CommandRecord, OwedWork, SessionRecord
 from koda_ray.state.refusals import Repeated, no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, number
-from koda_ray.state.store import (
-    Batch,
-    CommandRecord,
-    OwedWork,
-    SessionRecord,
-)
 from koda_ray.types import NodeState, now
 
 __all__ = ["JSONStore"]

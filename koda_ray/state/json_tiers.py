@@ -15,7 +15,7 @@ from koda_ray.state.json_parts import epoch_of
 from koda_ray.state.json_recovery import FORMAT_VERSION
 from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
-from koda_ray.state.store import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
+from koda_ray.state.records import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
 from koda_ray.state.tiers import LockRecord, SessionStats, StoreHealth, StoreMetrics, TimeWindow
 from koda_ray.types import now
 

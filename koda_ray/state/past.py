@@ -13,24 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast
+from typing import Literal, NamedTuple, Protocol, cast
 
 from pydantic import JsonValue
 
-if TYPE_CHECKING:
-    from koda_ray.events import Envelope, NewEvent
-    from koda_ray.state.store import (
-        ApprovalRecord,
-        AssetRecord,
-        Batch,
-        BeadRecord,
-        CheckpointRecord,
-        JobRecord,
-        MessageRecord,
-        SessionRecord,
-        ToolCallRecord,
-    )
-    from koda_ray.types import NodeState
+from koda_ray.events import Envelope, NewEvent
+from koda_ray.state.records import (
+    ApprovalRecord,
+    AssetRecord,
+    Batch,
+    BeadRecord,
+    CheckpointRecord,
+    JobRecord,
+    MessageRecord,
+    SessionRecord,
+    ToolCallRecord,
+)
+from koda_ray.types import NodeState
 
 __all__ = ["UNDO", "Change", "ForkedSession", "HeadRecord", "HistoryStore", "Past", "Span", "counts", "cut", "spans_of"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import JsonValue
 
 from koda_ray.events import CHANNELS, Envelope, NewEvent
-from koda_ray.state.store import SessionRecord
+from koda_ray.state.records import SessionRecord
 from koda_ray.types import NodeState, now
 
 if TYPE_CHECKING:

@@ -19,10 +19,22 @@ from sqlalchemy.engine import URL, make_url
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state import schema
+from koda_ray.state.boxes import SandboxRecord
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
 from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
+from koda_ray.state.records import (
+    ApprovalRecord,
+    Batch,
+    BeadRecord,
+    CheckpointRecord,
+    CommandRecord,
+    MessageRecord,
+    OwedWork,
+    SessionRecord,
+    ToolCallRecord,
+)
 from koda_ray.state.refusals import Repeated, belongs, no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, columns, number, session
 from koda_ray.state.sql_accounts import SqlAccounts, ensure_project, give_assets
@@ -33,18 +45,6 @@ from koda_ray.state.sql_history import SqlHistory, save_state
 from koda_ray.state.sql_jobs import SqlJobs, put_chunks, put_job, renders_in_turn
 from koda_ray.state.sql_parts import add_events, fenced, put_command
 from koda_ray.state.sql_tiers import SqlTiers
-from koda_ray.state.store import (
-    ApprovalRecord,
-    Batch,
-    BeadRecord,
-    CheckpointRecord,
-    CommandRecord,
-    MessageRecord,
-    OwedWork,
-    SandboxRecord,
-    SessionRecord,
-    ToolCallRecord,
-)
 from koda_ray.types import NodeState, now
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, delete, func, select, update
 from koda_ray.errors import Conflict
 from koda_ray.state import schema
 from koda_ray.state.database import Database
+from koda_ray.state.records import ApiKeyRecord, AssetRecord
 from koda_ray.state.refusals import attached, no_such, too_many_assets
 from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, columns, key_hash, record
 from koda_ray.state.sql_content import take_turn
-from koda_ray.state.store import ApiKeyRecord, AssetRecord
 from koda_ray.types import now
 
 __all__ = ["SqlAccounts", "ensure_project", "ensure_user", "give_assets"]

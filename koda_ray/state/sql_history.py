@@ -21,12 +21,7 @@ from koda_ray.state.database import Database
 from koda_ray.state.heads import KeptPast, head_now, onwards, parts_json, parts_of, past_of
 from koda_ray.state.notify import Notifier
 from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, Span, spans_of
-from koda_ray.state.refusals import Repeated, belongs, no_such, used_for_another
-from koda_ray.state.rows import body_hash, columns, number, record, session
-from koda_ray.state.sql_content import may_begin
-from koda_ray.state.sql_jobs import put_job
-from koda_ray.state.sql_parts import SqlParts, add_events, envelope_rows, fenced, put_command
-from koda_ray.state.store import (
+from koda_ray.state.records import (
     ApprovalRecord,
     AssetRecord,
     BeadRecord,
@@ -36,6 +31,11 @@ from koda_ray.state.store import (
     SessionRecord,
     ToolCallRecord,
 )
+from koda_ray.state.refusals import Repeated, belongs, no_such, used_for_another
+from koda_ray.state.rows import body_hash, columns, number, record, session
+from koda_ray.state.sql_content import may_begin
+from koda_ray.state.sql_jobs import put_job
+from koda_ray.state.sql_parts import SqlParts, add_events, envelope_rows, fenced, put_command
 from koda_ray.types import NodeState, now
 
 if TYPE_CHECKING:

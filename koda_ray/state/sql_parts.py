@@ -11,22 +11,22 @@ from sqlalchemy import Connection, Select, Table, and_, case, delete, func, inse
 from koda_ray.errors import KodaError
 from koda_ray.events import EPHEMERAL, Envelope
 from koda_ray.state import schema
+from koda_ray.state.boxes import SandboxRecord
 from koda_ray.state.database import Database
 from koda_ray.state.lookout import Newest
-from koda_ray.state.refusals import Repeated, replaced, used_for_another
-from koda_ray.state.rows import body_hash, columns, envelope
-from koda_ray.state.sql_charges import close_charges
-from koda_ray.state.store import (
+from koda_ray.state.records import (
     ApprovalRecord,
     BeadRecord,
     CheckpointRecord,
     CommandRecord,
     LogRest,
     MessageRecord,
-    SandboxRecord,
     ToolCallRecord,
     ToolCallStatus,
 )
+from koda_ray.state.refusals import Repeated, replaced, used_for_another
+from koda_ray.state.rows import body_hash, columns, envelope
+from koda_ray.state.sql_charges import close_charges
 
 __all__ = ["SqlParts", "add_events", "envelope_rows", "fenced", "put_command"]
 

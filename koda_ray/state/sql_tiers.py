@@ -13,8 +13,8 @@ from sqlalchemy import Column, Connection, Select, func, or_, select, text, upda
 from koda_ray.errors import Fenced, KodaError
 from koda_ray.state import schema
 from koda_ray.state.database import Database
+from koda_ray.state.records import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
 from koda_ray.state.rows import record, session
-from koda_ray.state.store import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
 from koda_ray.state.tiers import LockRecord, SessionStats, StoreHealth, StoreMetrics, TimeWindow
 from koda_ray.types import now
 

@@ -9,13 +9,11 @@ the events that announce it are seen together or not at all.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Protocol
 
 from pydantic import JsonValue
 
-from koda_ray.commands import Command as PhaseCommand
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.boxes import BoxStore, SandboxRecord
 from koda_ray.state.charges import AccountRecord, ChargeRecord, Move
@@ -23,285 +21,28 @@ from koda_ray.state.content import ContentStore
 from koda_ray.state.lookout import Lookout, Newest
 from koda_ray.state.notify import Notifier
 from koda_ray.state.past import HistoryStore
+from koda_ray.state.records import (
+    ApiKeyRecord,
+    ApprovalRecord,
+    AssetRecord,
+    Batch,
+    BeadRecord,
+    CheckpointRecord,
+    ChunkRecord,
+    CommandRecord,
+    JobRecord,
+    JobStatus,
+    LogRest,
+    MessageRecord,
+    OwedWork,
+    SessionRecord,
+    ToolCallRecord,
+    ToolCallStatus,
+)
 from koda_ray.state.tiers import OperatedStore, QueryStore
-from koda_ray.types import NodeState, Owes
+from koda_ray.types import NodeState
 
-__all__ = [
-    "ApiKeyRecord",
-    "ApprovalKind",
-    "ApprovalRecord",
-    "AssetRecord",
-    "Batch",
-    "BeadRecord",
-    "CheckpointRecord",
-    "ChunkRecord",
-    "CommandRecord",
-    "JobRecord",
-    "JobStatus",
-    "LogRest",
-    "MessageRecord",
-    "OwedWork",
-    "SandboxRecord",
-    "SessionRecord",
-    "SideEffect",
-    "Store",
-    "ToolCallRecord",
-    "ToolCallStatus",
-]
-
-SideEffect = Literal["pure", "idempotent", "unsafe"]
-ToolCallStatus = Literal["waiting", "approved", "started", "succeeded", "failed", "interrupted"]
-JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
-ApprovalKind = Literal["question", "plan", "preview", "tool_call", "budget"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SessionRecord:
-    """A session's row.
-
-    ``seq`` is the number of its newest event, ``rev`` of its newest commit, ``host`` names the process that holds the
-    lease.
-    """
-
-    id: str
-    node_id: str
-    user_id: str
-    project_id: str
-    state: NodeState
-    owes: Owes | None
-    status: Literal["active", "suspended", "closed"]
-    epoch: int
-    seq: int
-    host: str | None
-    lease_until: datetime | None
-    last_activity: datetime
-    created_at: datetime
-    updated_at: datetime
-    rev: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommandRecord:
-    """What a person asked of a session; ``key`` is the idempotency key, unique in the session."""
-
-    id: str
-    session_id: str
-    user_id: str
-    key: str
-    name: str
-    body: dict[str, JsonValue]
-    result: dict[str, JsonValue]
-    created_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class MessageRecord:
-    """One message of an agent's history; ``content`` is the list of blocks, ``position`` its order in the agent's.
-
-    The store sets ``rev``, the number of the commit that brought it, and ``seq``, the newest event before that.
-    """
-
-    id: str
-    session_id: str
-    user_id: str
-    agent: str
-    position: int
-    role: Literal["user", "assistant"]
-    content: list[JsonValue]
-    created_at: datetime
-    rev: int = field(default=0, compare=False)
-    seq: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolCallRecord:
-    """A tool call's place in the ledger: START is stored before the tool runs, the outcome with its message."""
-
-    id: str
-    session_id: str
-    user_id: str
-    message_id: str
-    name: str
-    input: dict[str, JsonValue]
-    effect: SideEffect
-    status: ToolCallStatus
-    attempt: int
-    result: JsonValue
-    started_at: datetime
-    ended_at: datetime | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApprovalRecord:
-    """Something that waits for a person, and what the person said."""
-
-    id: str
-    session_id: str
-    user_id: str
-    kind: ApprovalKind
-    payload: dict[str, JsonValue]
-    status: Literal["pending", "approved", "rejected", "superseded"]
-    call_id: str | None = None
-    answer: dict[str, JsonValue] | None = None
-    created_at: datetime
-    resolved_at: datetime | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class BeadRecord:
-    """A unit of work; a todo is a bead of type task (pending, active, done = open, in_progress, closed)."""
-
-    id: str
-    session_id: str
-    user_id: str
-    type: Literal["task", "bug", "epic"]
-    title: str
-    status: Literal["open", "in_progress", "closed"]
-    position: int
-    depends_on: list[str] = field(default_factory=list[str])
-    data: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    created_at: datetime
-    closed_at: datetime | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckpointRecord:
-    """The pointer to a manifest that was stored before this row was; ``rev`` and ``seq`` as a message's."""
-
-    id: str
-    session_id: str
-    user_id: str
-    manifest_key: str
-    trigger: str
-    event_seq: int
-    file_count: int
-    total_bytes: int
-    created_at: datetime
-    rev: int = field(default=0, compare=False)
-    seq: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobRecord:
-    """A render job's row; ``spec``, ``progress`` and ``result`` are the render floor's own JSON."""
-
-    id: str
-    user_id: str
-    project_id: str
-    session_id: str | None
-    kind: Literal["preview", "final", "render"]
-    spec: dict[str, JsonValue]
-    status: JobStatus
-    epoch: int = 0
-    lease_until: datetime | None = None
-    progress: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    result: dict[str, JsonValue] | None = None
-    error: dict[str, JsonValue] | None = None
-    created_at: datetime
-    updated_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChunkRecord:
-    """One stored unit of a job's frame grid; frames are ``[start, stop)``."""
-
-    job_id: str
-    user_id: str
-    unit: int
-    start: int
-    stop: int
-    key: str
-    status: Literal["done", "failed"]
-    attempts: int
-    total_bytes: int
-    wall_ms: int
-    worker: str
-    error: str | None = None
-    created_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class AssetRecord:
-    """A file that a person uploaded."""
-
-    id: str
-    user_id: str
-    project_id: str
-    session_id: str | None
-    name: str
-    media_type: str
-    size_bytes: int
-    sha256: str
-    key: str
-    created_at: datetime
-
-    @property
-    def project_path(self) -> str:
-        """Where it lies in its project: its id keeps two files of one name apart."""
-        suffix = self.name.rsplit(".", 1)[-1].lower() if "." in self.name else "bin"
-        return f"public/assets/{self.id}.{suffix}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApiKeyRecord:
-    """What is known of a key; ``id`` names it without being of use as one."""
-
-    id: str
-    user_id: str
-    name: str
-    created_at: datetime
-    revoked_at: datetime | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwedWork:
-    """A session or job whose row owes work and whose lease has run out."""
-
-    kind: Literal["session", "job"]
-    id: str
-    user_id: str
-    epoch: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogRest:
-    """What there is of a stream after some number.
-
-    ``newest`` is its newest number; ``kept`` events are there, ``lasting`` of them not EPHEMERAL; from ``whole_from``
-    on none is missing.
-    """
-
-    newest: int
-    kept: int
-    lasting: int
-    whole_from: int
-
-
-@dataclass(kw_only=True)
-class Batch:
-    """Changes to one session that happen together or not at all.
-
-    Records are upserted by id. ``command`` is inserted once per ``(session, key)``. ``moves`` are phase commands that
-    the session turns into ``state`` at the moment of the commit, so that nothing said meanwhile is lost; a store
-    does not look at them. ``charges`` are entered in order, and their warnings follow the events.
-    """
-
-    moves: list[PhaseCommand] = field(default_factory=list[PhaseCommand])
-    state: NodeState | None = None
-    status: Literal["active", "suspended", "closed"] | None = None
-    lease_until: datetime | None = None
-    touch: bool = False
-    events: list[NewEvent] = field(default_factory=list[NewEvent])
-    command: CommandRecord | None = None
-    messages: list[MessageRecord] = field(default_factory=list[MessageRecord])
-    tool_calls: list[ToolCallRecord] = field(default_factory=list[ToolCallRecord])
-    approvals: list[ApprovalRecord] = field(default_factory=list[ApprovalRecord])
-    beads: list[BeadRecord] = field(default_factory=list[BeadRecord])
-    checkpoint: CheckpointRecord | None = None
-    sandboxes: list[SandboxRecord] = field(default_factory=list[SandboxRecord])
-    jobs: list[JobRecord] = field(default_factory=list[JobRecord])
-    chunks: list[ChunkRecord] = field(default_factory=list[ChunkRecord])
-    charges: list[Move] = field(default_factory=list[Move])
+__all__ = ["Store"]
 
 
 class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, ContentStore, Protocol):

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
-if TYPE_CHECKING:
-    from koda_ray.state.store import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
+from koda_ray.state.records import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
 
 __all__ = ["LockRecord", "OperatedStore", "QueryStore", "SessionStats", "StoreHealth", "StoreMetrics", "TimeWindow"]
 

@@ -35,7 +35,7 @@ from koda_ray.llm.base import (
     substitutes_of,
 )
 from koda_ray.state.charges import Move
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from koda_ray.studio.folded import Folder
 from koda_ray.types import new_id
 

@@ -15,7 +15,7 @@ from importlib import resources
 from pydantic import JsonValue
 
 from koda_ray.agent.toolkit import Tool
-from koda_ray.state.store import AssetRecord
+from koda_ray.state.records import AssetRecord
 from koda_ray.tools.delegate import delegate_tools
 from koda_ray.tools.files import file_tools
 from koda_ray.tools.planning import planning_tools

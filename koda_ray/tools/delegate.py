@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import InvalidInput
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from koda_ray.tools.truncation import MAX_TEXT_CHARS
 from koda_ray.tools.workbench import Generated, Workbench
 from koda_ray.tools.written import read_back, told

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, JsonValue
 from koda_ray.agent.toolkit import Agreement, Tool, ToolCall, ToolOutcome
 from koda_ray.commands import Fail
 from koda_ray.errors import StorageError
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from koda_ray.tools.touched import touches
 from koda_ray.tools.workbench import Failure, Workbench, moved
 from koda_ray.tools.written import read_back, told

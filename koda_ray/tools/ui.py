@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.commands import Ask, Propose, Think
 from koda_ray.events import NewEvent
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from koda_ray.tools.touched import touches
 from koda_ray.tools.workbench import Workbench, moved
 from koda_ray.types import Option, Plan, Question

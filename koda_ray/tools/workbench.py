@@ -19,7 +19,7 @@ from koda_ray.commands import Command
 from koda_ray.events import NewEvent
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.state.charges import Move
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from koda_ray.types import NodeState, Preview, now
 
 __all__ = ["Failure", "Generated", "Picture", "Workbench", "moved"]

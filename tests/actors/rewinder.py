@@ -19,9 +19,9 @@ from koda_ray.config import Settings
 from koda_ray.events import Envelope
 from koda_ray.render.local import LocalExecutor
 from koda_ray.state.past import Change, Past
+from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import Batch
 from koda_ray.studio.offline import OfflineDirector
 
 

@@ -27,9 +27,10 @@ from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.service import REAP_GRACE_S
 from koda_ray.sandbox.unfinished import clear_own
 from koda_ray.state import checkpoint
+from koda_ray.state.boxes import SandboxRecord
+from koda_ray.state.records import Batch, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, asset_key, bundle_key, unit_key, video_key
-from koda_ray.state.store import Batch, SandboxRecord, SessionRecord
 from koda_ray.types import new_id, now
 from tests.state import records
 

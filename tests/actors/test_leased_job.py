@@ -8,9 +8,9 @@ from typing import Any
 
 from koda_ray.actors.leased_job import JobParts, LeasedJob, job_request
 from koda_ray.render.options import JobOptions
+from koda_ray.state.records import JobRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, bundle_key
-from koda_ray.state.store import JobRecord
 from koda_ray.types import new_id, now
 
 

@@ -14,8 +14,8 @@ from sqlalchemy.engine import make_url
 from koda_ray.actors.core import SessionCore
 from koda_ray.errors import Fenced, StorageError
 from koda_ray.events import NewEvent
+from koda_ray.state.records import Batch, SessionRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Batch, SessionRecord
 from koda_ray.types import now
 from tests.state import records
 

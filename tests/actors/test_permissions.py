@@ -11,7 +11,7 @@ from koda_ray.actors.permits import permissions_of
 from koda_ray.agent.toolkit import BoundCall
 from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.state import checkpoint
-from koda_ray.state.store import ApprovalRecord
+from koda_ray.state.records import ApprovalRecord
 from tests.actors.conftest import Studio
 from tests.actors.script import APP, GOOD_FILES, studio_model, wanted_of
 from tests.llm.server import Answer, reply, results

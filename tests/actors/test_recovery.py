@@ -15,8 +15,8 @@ from koda_ray.actors.session import Session
 from koda_ray.errors import StorageError
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.state import checkpoint
+from koda_ray.state.records import Batch
 from koda_ray.state.storage import asset_key
-from koda_ray.state.store import Batch
 from tests.actors.conftest import Studio
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
 from tests.llm.server import Say, reply

@@ -21,7 +21,7 @@ from koda_ray.render.options import JobOptions
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.charges import Accrue, ChargeRecord, Reserve, Settle
-from koda_ray.state.store import Batch, JobRecord
+from koda_ray.state.records import Batch, JobRecord
 from koda_ray.types import Budget, NodeState, new_id, now
 from tests.actors.conftest import Studio
 from tests.actors.script import GOOD_FILES, studio_model

@@ -16,6 +16,7 @@ from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
 from koda_ray.render.stored import TOUCH_AFTER, read_unit, write_unit
+from koda_ray.state.records import AssetRecord, Batch, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import (
     Storage,
@@ -29,7 +30,6 @@ from koda_ray.state.storage import (
     unit_meta_key,
     video_key,
 )
-from koda_ray.state.store import AssetRecord, Batch, SessionRecord
 from koda_ray.types import Preview, now
 from tests.state import records
 from tests.state.conftest import disk_storage, s3_endpoint, s3_storage, storage

@@ -19,7 +19,7 @@ from koda_ray.agent.messages import from_records, repair, tool_results, tool_use
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.state import checkpoint
 from koda_ray.state.past import UNDO
-from koda_ray.state.store import MessageRecord, SessionRecord, ToolCallRecord
+from koda_ray.state.records import MessageRecord, SessionRecord, ToolCallRecord
 from koda_ray.studio.offline import OfflineDirector
 from koda_ray.types import NodeState, new_id
 from tests.actors.conftest import Studio

@@ -20,7 +20,7 @@ from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.phases import check
 from koda_ray.state.json_store import JSONStore
 from koda_ray.state.past import UNDO
-from koda_ray.state.store import Batch, MessageRecord
+from koda_ray.state.records import Batch, MessageRecord
 from koda_ray.types import NodeState, Output, Todo, new_id, now
 from tests.state import records
 from tests.state.records import SOON, new_session

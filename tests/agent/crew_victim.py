@@ -14,8 +14,9 @@ from koda_ray.agent.delegation import Delegation
 from koda_ray.events import Envelope
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.state.json_store import JSONStore
+from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.store import Store
 from tests.agent.crew import world_tools
 from tests.agent.outside import Outside
 from tests.agent.warm import Clock

@@ -12,7 +12,7 @@ from koda_ray.agent.loop import AgentLoop, Limits
 from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.llm.base import Block, ModelProvider
-from koda_ray.state.store import SideEffect
+from koda_ray.state.records import SideEffect
 from tests.agent.journals import ME, Disk, MemoryJournal
 from tests.agent.scripted import Break, Given, Provider
 from tests.llm.server import results

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from koda_ray.agent.identity import AgentIdentity
 from koda_ray.events import NewEvent
+from koda_ray.state.records import Batch, MessageRecord, ToolCallRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord
 from koda_ray.types import NodeState
 from tests.books import Ledger
 

@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Callable
 
 from koda_ray.events import Envelope
 from koda_ray.state.json_store import JSONStore
+from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.store import Store
 
 __all__ = ["Instants", "every_instant", "store_at"]
 

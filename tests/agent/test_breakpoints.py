@@ -4,7 +4,7 @@ import pytest
 
 from koda_ray.agent.breakpoints import TRANSITIONS, Breakpoint, advance, derive
 from koda_ray.errors import InvalidTransition
-from koda_ray.state.store import ToolCallStatus
+from koda_ray.state.records import ToolCallStatus
 from tests.agent.test_messages import record, row
 
 WAYS = """

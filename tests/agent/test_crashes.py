@@ -16,7 +16,7 @@ from koda_ray.agent.loop import AgentLoop
 from koda_ray.agent.permissions import Mode, Permissions
 from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.voice import Voice
-from koda_ray.state.store import MessageRecord
+from koda_ray.state.records import MessageRecord
 from tests.agent.journals import ME, Crash, Disk, MemoryJournal
 from tests.agent.scripted import Provider
 from tests.agent.world import PUTS, MemoryWorld, job, toolkit

@@ -29,8 +29,9 @@ from koda_ray.agent.toolkit import Tool, ToolCall
 from koda_ray.errors import NotFound
 from koda_ray.llm.base import Block
 from koda_ray.state.json_store import JSONStore
+from koda_ray.state.records import ApprovalRecord, MessageRecord, ToolCallRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import ApprovalRecord, MessageRecord, Store, ToolCallRecord
+from koda_ray.state.store import Store
 from tests.agent.histories import pairs_hold
 from tests.agent.scripted import Given, Provider, calls, says
 

@@ -20,7 +20,7 @@ from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.errors import Fenced, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Block, Completed, Message, ModelRequest
-from koda_ray.state.store import Batch, SideEffect
+from koda_ray.state.records import Batch, SideEffect
 from tests.agent.journals import ME, Disk, MemoryJournal
 from tests.agent.scripted import Break, Given, Provider, calls, says
 from tests.llm.server import results

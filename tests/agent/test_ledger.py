@@ -25,7 +25,7 @@ from koda_ray.agent.ledger import (
     wanted,
 )
 from koda_ray.agent.toolkit import ToolOutcome
-from koda_ray.state.store import MessageRecord, SideEffect, ToolCallRecord, ToolCallStatus
+from koda_ray.state.records import MessageRecord, SideEffect, ToolCallRecord, ToolCallStatus
 from koda_ray.types import now
 from tests.agent.test_messages import row
 

@@ -15,7 +15,7 @@ from koda_ray.errors import (
 )
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import INVALID_INPUT, Block, TextDelta, ToolInputDelta
-from koda_ray.state.store import Batch, BeadRecord
+from koda_ray.state.records import Batch, BeadRecord
 from koda_ray.types import now
 from tests.agent.desk import Desk, Path, tool
 from tests.agent.journals import Disk

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from koda_ray.agent.toolkit import ToolCall, ToolOutcome
-from koda_ray.state.store import Batch, SideEffect
+from koda_ray.state.records import Batch, SideEffect
 from tests.agent.desk import Desk, Path, echo, tool
 from tests.agent.journals import Crash, Disk, MemoryJournal
 from tests.agent.scripted import calls, says

@@ -9,7 +9,7 @@ from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.errors import (
     BudgetExceeded,
 )
-from koda_ray.state.store import SideEffect
+from koda_ray.state.records import SideEffect
 from tests.agent.desk import Desk, Path, tool
 from tests.agent.journals import Disk
 from tests.agent.scripted import calls, says

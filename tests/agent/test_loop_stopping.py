@@ -8,7 +8,7 @@ import pytest
 
 from koda_ray.agent.toolkit import ToolCall, ToolOutcome
 from koda_ray.llm.base import TextDelta
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from tests.agent.desk import Desk, Path, echo, tool
 from tests.agent.journals import Disk, MemoryJournal
 from tests.agent.scripted import Provider, calls, says

@@ -15,7 +15,7 @@ from koda_ray.errors import (
 )
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import TextDelta
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from tests.agent.desk import Desk, Path, echo, tool, wait_for_person
 from tests.agent.journals import Disk
 from tests.agent.scripted import Provider, calls, says

@@ -25,7 +25,7 @@ from koda_ray.agent.permissions import Permissions, Rule
 from koda_ray.agent.spec import ModelAccess, Policy, Prompt
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.llm.base import Block
-from koda_ray.state.store import MessageRecord, SideEffect, ToolCallRecord
+from koda_ray.state.records import MessageRecord, SideEffect, ToolCallRecord
 from tests.agent.histories import pairs_hold
 from tests.agent.journals import ME, Crash, Disk, MemoryJournal
 from tests.agent.scripted import Given, Provider, calls, says

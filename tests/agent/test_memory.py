@@ -22,7 +22,7 @@ from koda_ray.errors import ModelError
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.base import Block, Message, ModelRequest, Usage
 from koda_ray.model_names import Vendor
-from koda_ray.state.store import MessageRecord
+from koda_ray.state.records import MessageRecord
 from koda_ray.types import now
 from tests.agent.journals import ME, Crash, Disk, MemoryJournal
 from tests.agent.long_session import FILES, WISH, Session, cached_share, is_summary, sent

@@ -11,7 +11,7 @@ from koda_ray.agent.ledger import recorded_result
 from koda_ray.agent.messages import CONTINUE, Repaired, open_calls, repair, text_of, tool_results, tool_uses
 from koda_ray.agent.transcript import Transcript
 from koda_ray.llm.base import Message
-from koda_ray.state.store import Batch, MessageRecord, ToolCallRecord, ToolCallStatus
+from koda_ray.state.records import Batch, MessageRecord, ToolCallRecord, ToolCallStatus
 from koda_ray.types import now
 from tests.agent.histories import broken, pairs_hold, valid, words_of
 from tests.agent.journals import ME, Disk, MemoryJournal

@@ -23,7 +23,8 @@ from koda_ray.agent.transcript import merged
 from koda_ray.errors import Conflict, InvalidTransition, NotFound
 from koda_ray.llm.base import Message
 from koda_ray.state.json_store import JSONStore
-from koda_ray.state.store import Batch, MessageRecord, Store, ToolCallRecord
+from koda_ray.state.records import Batch, MessageRecord, ToolCallRecord
+from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.agent.histories import pairs_hold, valid
 from tests.agent.test_alone import served

@@ -26,7 +26,8 @@ from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, ModelErro
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.base import Block
 from koda_ray.state.json_store import JSONStore
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.records import Batch
+from koda_ray.state.store import Store
 from tests.agent.everywhere import everywhere
 from tests.agent.room_victim import NAMES, talker
 from tests.agent.scripted import Given, Provider, says

@@ -14,8 +14,8 @@ from koda_ray.agent.ledger import recorded_result
 from koda_ray.agent.loop import AgentLoop
 from koda_ray.agent.spec import ModelAccess, Prompt
 from koda_ray.errors import Fenced
+from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Batch
 from koda_ray.types import new_id
 from tests.agent.journals import Crash, SqlJournal, state_of
 from tests.agent.scripted import Provider

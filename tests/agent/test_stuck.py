@@ -24,7 +24,7 @@ from koda_ray.agent.stuck import Patience, going_in_circles, last_said
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.events import Envelope
 from koda_ray.llm.base import Message
-from koda_ray.state.store import MessageRecord, SideEffect
+from koda_ray.state.records import MessageRecord, SideEffect
 from koda_ray.types import now
 from tests.agent.journals import ME, Disk, MemoryJournal
 from tests.agent.lives import store_at

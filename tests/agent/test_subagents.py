@@ -22,7 +22,8 @@ from koda_ray.errors import BudgetExceeded, Cancelled, InvalidInput, InvalidTran
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.base import Block
 from koda_ray.state.charges import Reserve
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.records import Batch
+from koda_ray.state.store import Store
 from koda_ray.types import Budget, now
 from tests.agent.crew import crew_model, is_subagent, spawn, world_tools
 from tests.agent.everywhere import everywhere

@@ -9,7 +9,7 @@ from koda_ray.agent.toolkit import BoundCall, Tool, ToolCall, Toolkit, ToolOutco
 from koda_ray.agent.transcript import merged
 from koda_ray.errors import InvalidInput
 from koda_ray.events import NewEvent
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from koda_ray.types import Plan
 
 

@@ -26,8 +26,9 @@ from koda_ray.serve.api import create_app
 from koda_ray.serve.auth import Authenticator, KeyRing
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.signing import Signer
+from koda_ray.state.records import CommandRecord
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import CommandRecord, Store
+from koda_ray.state.store import Store
 from tests.llm.server import ModelServer
 from tests.serve.world import serving
 

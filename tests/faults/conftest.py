@@ -26,9 +26,9 @@ from koda_ray.client import KodaClient
 from koda_ray.events import Envelope
 from koda_ray.serve import runfile
 from koda_ray.state import checkpoint
+from koda_ray.state.records import SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import SessionRecord
 from koda_ray.types import NodeState
 from tests import leaks
 from tests.actors.script import APP, studio_model

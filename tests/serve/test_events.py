@@ -24,7 +24,7 @@ from koda_ray.serve.api import create_app
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.streams import Watchers
 from koda_ray.sse import SseDecoder
-from koda_ray.state.store import LogRest
+from koda_ray.state.records import LogRest
 from koda_ray.types import now
 
 from .test_sessions import PROMPT, until

@@ -13,7 +13,7 @@ from koda_ray.client import KodaClient
 from koda_ray.commands import Think
 from koda_ray.errors import Conflict, InvalidInput, NotFound
 from koda_ray.state.charges import Bound, Settle
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from koda_ray.types import Budget
 from tests.state.records import message
 

@@ -13,8 +13,8 @@ from pydantic import JsonValue
 
 from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
+from koda_ray.state.records import SessionRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import SessionRecord
 from koda_ray.types import NodeState, PermissionRule, RenderOptions, SessionOptions, SessionPermissions, now
 
 from .world import World, reached, world

@@ -15,7 +15,7 @@ from koda_ray.commands import Pause
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.phases import apply
 from koda_ray.state.charges import Reserve, Settle
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from koda_ray.types import Budget, NodeState, Option, Question, new_id, now
 
 from .world import World, world

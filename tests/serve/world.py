@@ -35,9 +35,9 @@ from koda_ray.serve.auth import Authenticator
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.signing import Signer
 from koda_ray.state import checkpoint
+from koda_ray.state.records import Batch, CheckpointRecord, CommandRecord, JobRecord, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, thumbnail_key, video_key
-from koda_ray.state.store import Batch, CheckpointRecord, CommandRecord, JobRecord, SessionRecord
 from koda_ray.types import NodeState, Option, Output, Plan, Preview, Question, RenderOptions, Scene, Todo, new_id, now
 
 CODE = "export function Ball() {\n  return <mesh>{/* round */}</mesh>;\n}\n"

@@ -67,8 +67,8 @@ async def fight(path: str, session_id: str, name: str, rounds: str) -> None:
     Not before the other one took it too: a busy machine may let it begin late.
     """
     from koda_ray.errors import Fenced
+    from koda_ray.state.records import Batch
     from koda_ray.state.sql import SqlStore
-    from koda_ray.state.store import Batch
     from koda_ray.types import now
     from tests.state.records import SOON
     from tests.state.records import say as event
@@ -98,8 +98,8 @@ async def fight(path: str, session_id: str, name: str, rounds: str) -> None:
 
 async def append(path: str, session_id: str) -> None:
     """Write events for ever, and tell each that was acknowledged."""
+    from koda_ray.state.records import Batch
     from koda_ray.state.sql import SqlStore
-    from koda_ray.state.store import Batch
     from tests.state.records import say as event
 
     store = SqlStore(path)
@@ -115,9 +115,9 @@ async def append(path: str, session_id: str) -> None:
 async def checkpoint(path: str, folder: str, session_id: str, stop_at: str) -> None:
     """Save a second checkpoint over the first and stop dead at one of its steps, for the parent to kill."""
     from koda_ray.state import checkpoint
+    from koda_ray.state.records import Batch, CheckpointRecord
     from koda_ray.state.sql import SqlStore
     from koda_ray.state.storage import Storage
-    from koda_ray.state.store import Batch, CheckpointRecord
     from koda_ray.types import new_id, now
 
     class Stopping(Storage):

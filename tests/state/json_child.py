@@ -23,7 +23,7 @@ from pathlib import Path
 from koda_ray.errors import StorageError
 from koda_ray.state.json_files import Files
 from koda_ray.state.json_store import JSONStore
-from koda_ray.state.store import Batch, SessionRecord
+from koda_ray.state.records import Batch, SessionRecord
 from tests.state import records
 from tests.state.child import REPOSITORY, say
 

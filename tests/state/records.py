@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from koda_ray.events import NewEvent
-from koda_ray.state.boxes import ImageRecord, ProcessRecord
+from koda_ray.state.boxes import ImageRecord, ProcessRecord, SandboxRecord
 from koda_ray.state.charges import Bound
-from koda_ray.state.store import (
+from koda_ray.state.records import (
     ApprovalRecord,
     AssetRecord,
     BeadRecord,
@@ -16,11 +16,10 @@ from koda_ray.state.store import (
     CommandRecord,
     JobRecord,
     MessageRecord,
-    SandboxRecord,
     SessionRecord,
-    Store,
     ToolCallRecord,
 )
+from koda_ray.state.store import Store
 from koda_ray.types import Execution as ExecutionState
 from koda_ray.types import NodeState, Todo, new_id, now
 

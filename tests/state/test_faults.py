@@ -13,9 +13,9 @@ import pytest
 
 from koda_ray.errors import Fenced
 from koda_ray.state import checkpoint
+from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
-from koda_ray.state.store import Batch
 from koda_ray.types import now
 from tests.state.child import start
 from tests.state.records import SOON, active_session, new_session, say

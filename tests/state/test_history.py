@@ -15,8 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from koda_ray.state.json_store import JSONStore
 from koda_ray.state.past import UNDO, cut, spans_of
+from koda_ray.state.records import Batch, SessionRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Batch, SessionRecord, Store
+from koda_ray.state.store import Store
 from koda_ray.types import new_id
 from tests.state import records
 from tests.state.conformance.history import back, forked

@@ -15,8 +15,9 @@ import pytest
 
 from koda_ray.state.json_store import JSONStore
 from koda_ray.state.past import UNDO
+from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.store import Store
 from tests.state import records
 from tests.state.child import REPOSITORY
 from tests.state.conformance.history import back, forked, saved, told

@@ -18,7 +18,7 @@ import pytest
 from koda_ray.errors import StorageError
 from koda_ray.state.json_files import Files
 from koda_ray.state.json_store import JSONStore
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from tests.state.json_child import COMPACT_BYTES, Acknowledged, Writers, rows_of, start
 from tests.state.records import active_session, say
 

@@ -10,7 +10,7 @@ import pytest
 
 from koda_ray.errors import InvalidInput, StorageError
 from koda_ray.state.json_store import JSONStore
-from koda_ray.state.store import Batch
+from koda_ray.state.records import Batch
 from tests.state.json_child import rows_of, start
 from tests.state.records import active_session, new_session, say
 from tests.state.store_conformance import Connect, StoreConformance

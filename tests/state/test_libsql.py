@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from koda_ray.config import Settings
 from koda_ray.errors import StorageError
 from koda_ray.state import hrana
+from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Batch
 from tests import services, sqld
 from tests.state.records import active_session, say
 from tests.state.store_conformance import Connect, StoreConformance

@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError
 
 from koda_ray.errors import StorageError
 from koda_ray.state import migrate, schema
+from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Batch
 from koda_ray.types import now
 from tests.state import records
 from tests.state.child import start

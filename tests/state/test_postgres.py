@@ -12,9 +12,9 @@ from sqlalchemy import Connection, text
 from koda_ray.budgets import Amounts
 from koda_ray.state import schema
 from koda_ray.state.charges import Accrue, Reserve, Settle
+from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.sql_charges import close_charges, enter_moves
-from koda_ray.state.store import Batch
 from tests.books import check_sums
 from tests.state import records
 from tests.state.store_conformance import Connect, StoreConformance, active_session

@@ -14,8 +14,8 @@ import pytest
 from koda_ray.config import Settings
 from koda_ray.errors import Missing, StorageError
 from koda_ray.state.database import Database
+from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Batch
 from koda_ray.types import now
 from tests.state.child import start
 from tests.state.records import SOON, active_session, new_session, say

@@ -14,8 +14,8 @@ from koda_ray.errors import InvalidInput, StorageError
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state import schema
 from koda_ray.state.lookout import Lookout, Newest
+from koda_ray.state.records import Batch, SessionRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Batch, SessionRecord
 from koda_ray.state.stream import PAGE, Pace, follow
 from koda_ray.types import now
 from tests.state import records

@@ -22,7 +22,7 @@ from koda_ray.serve.pages import Asked, body_of, requested
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.turns import wake_in_turn
-from koda_ray.state.store import JobRecord, JobStatus
+from koda_ray.state.records import JobRecord, JobStatus
 from koda_ray.types import now
 from koda_ray.wire import MAX_BATCH_ROWS, BatchCreated, BatchView
 

@@ -17,7 +17,7 @@ from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, backg
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import may_wake
 from koda_ray.serve.views import approval_view
-from koda_ray.state.store import CommandRecord
+from koda_ray.state.records import CommandRecord
 from koda_ray.types import Budget, RenderOptions, SessionPermissions
 from koda_ray.wire import (
     Answer,

@@ -13,8 +13,8 @@ from koda_ray.serve.media import Representation, ascii_name, blob_response
 from koda_ray.serve.problem import responses
 from koda_ray.state import checkpoint
 from koda_ray.state.checkpoint import Manifest
+from koda_ray.state.records import SessionRecord
 from koda_ray.state.storage import blob_key
-from koda_ray.state.store import SessionRecord
 from koda_ray.wire import FileList, FileView
 
 __all__ = ["router"]

@@ -14,7 +14,7 @@ from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, backg
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import created
 from koda_ray.state.past import HeadRecord
-from koda_ray.state.store import CheckpointRecord, MessageRecord
+from koda_ray.state.records import CheckpointRecord, MessageRecord
 from koda_ray.wire import Fork, HistoryView, PointView, SessionCreated
 
 __all__ = ["router"]

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 
 from koda_ray.serve.context import Deps, OwnSession, User
 from koda_ray.serve.problem import responses
-from koda_ray.state.store import JobRecord
+from koda_ray.state.records import JobRecord
 from koda_ray.wire import JobPage, JobView
 
 __all__ = ["router"]

@@ -11,8 +11,8 @@ from koda_ray.serve.context import Deps, OwnSession
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import Representation, blob_response
 from koda_ray.serve.problem import responses
+from koda_ray.state.records import JobRecord, SessionRecord
 from koda_ray.state.storage import picture_key, thumbnail_key, video_key
-from koda_ray.state.store import JobRecord, SessionRecord
 
 __all__ = ["router"]
 

@@ -11,7 +11,7 @@ from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, SessionId, 
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
 from koda_ray.serve.views import page_of, view_of
-from koda_ray.state.store import SessionRecord
+from koda_ray.state.records import SessionRecord
 from koda_ray.types import NodeState, new_id
 from koda_ray.wire import CreateSession, SessionCreated, SessionPage, SessionView
 

@@ -10,7 +10,7 @@ from koda_ray.agent.ledger import Step
 from koda_ray.agent.purse import Purse
 from koda_ray.agent.store_journal import StoreJournal
 from koda_ray.agent.toolkit import ToolOutcome
-from koda_ray.state.store import Batch, SideEffect, ToolCallRecord
+from koda_ray.state.records import Batch, SideEffect, ToolCallRecord
 from koda_ray.types import new_id, now
 
 __all__ = ["BROKEN"]

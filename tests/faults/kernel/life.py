@@ -42,8 +42,9 @@ from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.base import Block, Completed, ModelRequest
 from koda_ray.state.json_store import JSONStore
 from koda_ray.state.past import HeadRecord
+from koda_ray.state.records import MessageRecord, ToolCallRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import MessageRecord, Store, ToolCallRecord
+from koda_ray.state.store import Store
 from koda_ray.types import Budget
 from tests.agent.histories import pairs_hold
 from tests.agent.world import toolkit

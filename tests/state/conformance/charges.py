@@ -11,7 +11,8 @@ import pytest
 from koda_ray.budgets import Amounts, Exceeded
 from koda_ray.errors import BudgetExceeded, Fenced
 from koda_ray.state.charges import Accrue, Bound, Refund, Release, Reserve, Settle
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.records import Batch
+from koda_ray.state.store import Store
 from koda_ray.types import now
 from tests.state import records
 from tests.state.conformance.connecting import Connect

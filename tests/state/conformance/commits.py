@@ -9,7 +9,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from koda_ray.errors import Conflict
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.records import Batch
+from koda_ray.state.store import Store
 from koda_ray.types import now
 from tests.state import records
 from tests.state.conformance.connecting import Connect

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from koda_ray.errors import Fenced, NotFound
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.records import Batch
+from koda_ray.state.store import Store
 from koda_ray.types import now
 from tests.state import records
 from tests.state.records import active_session, say

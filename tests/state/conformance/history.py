@@ -9,7 +9,8 @@ import pytest
 
 from koda_ray.errors import Conflict, Fenced, NotFound
 from koda_ray.state.past import UNDO, Change, ForkedSession, Past
-from koda_ray.state.store import Batch, CheckpointRecord, CommandRecord, MessageRecord, SessionRecord, Store
+from koda_ray.state.records import Batch, CheckpointRecord, CommandRecord, MessageRecord, SessionRecord
+from koda_ray.state.store import Store
 from koda_ray.types import NodeState, new_id
 from tests.state import records
 from tests.state.conformance.connecting import Connect

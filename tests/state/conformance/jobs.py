@@ -9,7 +9,8 @@ import pytest
 
 from koda_ray.errors import Conflict, Fenced, NotFound
 from koda_ray.events import NewEvent
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.records import Batch
+from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.state import records
 from tests.state.records import SOON, active_session, say

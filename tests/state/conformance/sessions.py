@@ -8,7 +8,8 @@ import dataclasses
 import pytest
 
 from koda_ray.errors import Conflict, Fenced, NotFound
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.records import Batch
+from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.state import records
 from tests.state.conformance.connecting import Connect

@@ -10,7 +10,8 @@ import pytest
 
 from koda_ray.errors import Conflict, LimitReached, NotFound, Unavailable
 from koda_ray.state.lookout import Newest
-from koda_ray.state.store import Batch, SessionRecord, Store
+from koda_ray.state.records import Batch, SessionRecord
+from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.state import records
 from tests.state.conformance.connecting import Connect

@@ -10,7 +10,8 @@ import pytest
 
 from koda_ray.errors import Fenced, Unavailable
 from koda_ray.state.locks import locked
-from koda_ray.state.store import Batch, Store
+from koda_ray.state.records import Batch
+from koda_ray.state.store import Store
 from koda_ray.state.tiers import SessionStats, TimeWindow
 from koda_ray.types import new_id, now
 from tests.state import records
