@@ -316,3 +316,30 @@ async def test_many_uploads_are_not_held_in_memory_together(studio: Studio) -> N
         assert len(await sandbox.read_file(asset.project_path)) == 5 << 20
     await session.project.place_assets()
     assert len(sizes) == 5, "and each is placed once"
+
+
+async def test_a_process_that_each_save_kills_saves_once_in_each_life_after_a_while(studio: Studio) -> None:
+    """However often it is killed in a heartbeat's save, the next process saves a whole interval after its beginning."""
+    first = await studio.at_rest()
+    await write(first, GOOD_FILES)
+    session_id, tried, left = first.session_id, list[int](), str(first.state.sandbox_id)
+    for life in range(3):
+        session = await studio.activate(session_id, studio.model(studio_model()), lease_s=0.15)
+
+        async def killed(trigger: str, life: int = life, session: Session = session) -> None:
+            tried.append(life)
+            session._fenced()  # as if the process were gone: it writes nothing more
+
+        session.project.save = killed  # type: ignore[method-assign]
+        leases: set[object] = set()
+        async with asyncio.timeout(60):
+            while len(leases) < 5:
+                leases.add((await studio.store.get_session(session_id)).lease_until)
+                await asyncio.sleep(0.02)
+        assert tried == list(range(life)), "it beats, and saves nothing yet"
+        studio.ahead_s += studio.settings.heartbeat_s + 1
+        async with asyncio.timeout(60):
+            while len(tried) <= life:
+                await asyncio.sleep(0.02)
+    assert tried == [0, 1, 2]
+    await studio.sandboxes.destroy(left)
