@@ -18,7 +18,7 @@ from koda_ray.serve.problem import problem_response
 __all__ = ["BodyLimit", "BodyTooLarge", "Refusals", "refuse"]
 
 _DISCARD_S = 5.0
-_READING = 4
+_READING = 2
 _DIGITS = 18
 
 
