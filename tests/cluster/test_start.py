@@ -60,6 +60,9 @@ def test_what_all_nodes_reach_is_taken(database: str) -> None:
     refuse_own_disk(database=database, storage="r2", nodes=3)
 
 
+KEY = "fedcba9876543210fedcba9876543210"
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """A cluster whose nodes have this environment, with state on the disk."""
@@ -71,6 +74,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
         "STORAGE_PATH": str(tmp_path / "storage"),
         "SANDBOX_PATH": str(tmp_path / "sandboxes"),
         "KODA_SIGNING_KEY": "0123456789abcdef0123456789abcdef",
+        "KODA_API_KEYS": f"somebody={KEY}",
         "PYTHONPATH": str(REPO_ROOT),
     }.items():
         monkeypatch.setenv(name, value)
@@ -118,11 +122,13 @@ def test_the_serve_config_starts_the_api_and_the_janitor(cluster: Any) -> None:
     try:
         serve.start(proxy_location=config["proxy_location"], http_options=config["http_options"])
         _get_global_client().deploy_apps(ServeDeploySchema(**config))
-        assert _comes_true(lambda: serve.status().applications["koda"].status == "RUNNING"), serve.status()
+        assert _comes_true(lambda: serve.status().applications["koda"].status == "RUNNING"), str(serve.status())
         assert httpx.get(f"http://127.0.0.1:{port}/-/healthz").text == "success"
-        assert httpx.get(f"http://127.0.0.1:{port}/v1/health").json()["status"] == "ok"
+        sessions = f"http://127.0.0.1:{port}/v1/sessions"
+        assert httpx.get(sessions).status_code == 401
+        assert httpx.get(sessions, headers={"Authorization": f"Bearer {KEY}"}).json()["sessions"] == []
         assert _comes_true(lambda: {"name": JANITOR, "namespace": NAMESPACE} in list_named_actors(all_namespaces=True))
-        assert _comes_true(lambda: serve.status().applications["janitor"].status == "RUNNING"), serve.status()
+        assert _comes_true(lambda: serve.status().applications["janitor"].status == "RUNNING"), str(serve.status())
     finally:
         serve.shutdown()
         ray.shutdown()
