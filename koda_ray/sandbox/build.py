@@ -94,7 +94,9 @@ async def _bundle(sandbox: Sandbox) -> dict[str, bytes] | NotFound | QuotaExceed
     try:
         files = await sandbox.read_files(paths)
     except QuotaExceeded as error:  # what runs on in the sandbox may let them grow after they were listed
-        return QuotaExceeded(f"the bundle grew while it was read: {error.message}")
+        return QuotaExceeded(
+            f"the bundle grew while it was read; end what writes to it and build again: {error.message}"
+        )
     if (size := sum(map(len, files.values()))) > MAX_BUNDLE_BYTES:
         return _too_large(len(paths), size)
     return {path.removeprefix("dist/"): data for path, data in files.items()}
