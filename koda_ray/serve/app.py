@@ -22,6 +22,8 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
 from ray import serve
+from ray.serve import context as serve_context
+from ray.serve.exceptions import RayServeException
 
 from koda_ray.actors.directory import RayDirectory, public_settings
 from koda_ray.actors.host import NAMESPACE, RENDER_PREFIX
@@ -29,7 +31,7 @@ from koda_ray.actors.janitor_host import JANITOR, start_janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.config import Settings, env_file
-from koda_ray.errors import KodaError, Unavailable
+from koda_ray.errors import InvalidInput, KodaError, Unavailable
 from koda_ray.logs import get_logger
 from koda_ray.render.memory import usual_browsers
 from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
@@ -71,6 +73,7 @@ _QUIET = {"log_level": "WARNING", "enable_access_log": False}
 # Ray's own types for these are incomplete
 _RAY = cast(Any, ray)
 _SERVE = cast(Any, serve)
+_SERVE_CONTEXT = cast(Any, serve_context)
 _log = get_logger(__name__)
 
 
@@ -184,19 +187,44 @@ def run(settings: Settings) -> None:
 def _serve(settings: Settings, *, port: int, preview: socket.socket) -> None:
     temp = _start_ray(settings)
     try:
-        _SERVE.start(
-            proxy_location="HeadOnly",
-            http_options={"host": settings.host, "port": port, "keep_alive_timeout_s": 75},
-            logging_config=_QUIET,
-        )
-        handle = _deploy(build(settings, preview_port=int(preview.getsockname()[1])))
-        asyncio.run(_attend(settings, handle, port=port, preview=preview))
+        _start_serve(settings.host, port)
+        try:
+            handle = _deploy(build(settings, preview_port=int(preview.getsockname()[1])))
+            asyncio.run(_attend(settings, handle, port=port, preview=preview))
+        finally:
+            with contextlib.suppress(Exception):  # an end is an end; what is left is killed with the cluster
+                _SERVE.delete(APP_NAME) if _others_apps() else _SERVE.shutdown()
     finally:
-        with contextlib.suppress(Exception):  # an end is an end; what is left is killed with the cluster
-            _SERVE.shutdown()
         _RAY.shutdown()
         if temp is not None:
             ray_folder.remove(temp)
+
+
+def _start_serve(host: str, port: int) -> None:
+    """Start Serve; one that runs already on a cluster of one's own listens where it was told to, whatever we say.
+
+    Raises:
+        InvalidInput: It listens elsewhere, so that what was decided about keys would not hold, and serves others.
+    """
+    with contextlib.suppress(RayServeException):
+        there = _SERVE_CONTEXT._get_global_client().http_config  # says it nowhere else
+        if (there.host, there.port) != (host, port):
+            if others := _others_apps():
+                raise InvalidInput(
+                    f"Serve runs already on this Ray, for {', '.join(sorted(others))}, and listens on "
+                    f"{there.host}:{there.port}: set KODA_HOST={there.host} and KODA_PORT={there.port} to be served "
+                    "beside them, or end it with: serve shutdown"
+                )
+            _SERVE.shutdown()  # left by a server of ours that was killed
+    _SERVE.start(
+        proxy_location="HeadOnly",
+        http_options={"host": host, "port": port, "keep_alive_timeout_s": 75},
+        logging_config=_QUIET,
+    )
+
+
+def _others_apps() -> set[str]:
+    return {name for name in _SERVE.status().applications if name != APP_NAME}
 
 
 def _deploy(application: Any) -> Any:

@@ -83,6 +83,45 @@ def test_it_joins_with_the_token_and_no_node_serves_without_the_keys(
         own.stop()
 
 
+THEIRS = """
+import ray, sys
+from ray import serve
+ray.init(address=sys.argv[1], namespace="theirs", log_to_driver=False)
+serve.start(http_options={"host": "0.0.0.0", "port": int(sys.argv[2])})
+@serve.deployment
+class Theirs:
+    def __call__(self, request): return "theirs"
+serve.run(Theirs.bind(), name="theirs", route_prefix="/theirs")
+"""
+
+
+def test_a_serve_that_listens_elsewhere_and_serves_others_is_neither_joined_nor_ended(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without keys, since it is asked to listen on loopback; that Serve would let everybody in."""
+    theirs = free_port()
+    env = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+    subprocess.run([sys.executable, "-c", THEIRS, cluster, str(theirs)], env=env, check=True, capture_output=True)
+    for name, value in {
+        "KODA_RAY_ADDRESS": cluster,
+        "KODA_RUNFILE": tmp_path / "server.json",
+        "DATABASE_PATH": tmp_path / "koda.db",
+        "STORAGE_PATH": tmp_path / "storage",
+        "SANDBOX_PATH": tmp_path / "sandboxes",
+        "RAY_AUTH_TOKEN": TOKEN,
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    own = OwnServer(tmp_path / "server.log")
+    try:
+        with pytest.raises(ServerNotStarted, match=f"for theirs, and listens on 0.0.0.0:{theirs}"):
+            own.start()
+    finally:
+        own.stop()
+    with httpx.Client(trust_env=False, timeout=60) as http:
+        assert http.get(f"http://127.0.0.1:{theirs}/theirs").text == "theirs"
+
+
 def test_keys_that_only_a_file_of_settings_has_are_known_to_every_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
