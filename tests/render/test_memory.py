@@ -45,6 +45,23 @@ sys.stdin.readline()
 os.wait()
 """
 
+# a parent that holds little, and two pairs of children: each pair shares 60 MiB of which the other has nothing
+PAIRS = """
+import mmap, os, sys
+for pair in range(2):
+    if os.fork() == 0:
+        shared = mmap.mmap(-1, 60 << 20)
+        shared.write(b"x" * (60 << 20))
+        os.fork()
+        shared.seek(0)
+        shared.read()
+        os.write(1, b"there\\n")  # as one
+        sys.stdin.readline()
+        os._exit(0)
+for number in range(2):
+    os.wait()
+"""
+
 
 @contextmanager
 def family() -> Iterator[int]:
@@ -64,6 +81,16 @@ def test_what_a_family_holds_counts_once(monkeypatch: pytest.MonkeyPatch, *, ker
     with family() as pid:
         assert 170 * MIB < tree_bytes(pid) < 215 * MIB
     assert tree_bytes(pid) == 0
+
+
+def test_what_each_pair_of_a_family_shares_counts_for_each() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PAIRS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdin is not None and parent.stdout is not None
+        assert {parent.stdout.readline().strip() for _ in range(4)} == {"there"}
+        assert 120 * MIB < tree_bytes(parent.pid) < 200 * MIB
+        parent.stdin.close()
 
 
 async def test_what_works_with_a_browser_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
