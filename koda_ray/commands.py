@@ -73,7 +73,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer the question with one of its options, or in own words."""
+    """Answer the question with one of its options, in own words, or with both."""
 
     option_id: str | None = None
     text: str | None = None
@@ -88,7 +88,7 @@ class Accept:
 
 @dataclass(frozen=True)
 class Reject:
-    """Reject the plan (back to a question) or the preview (needs feedback)."""
+    """Reject the plan (back to a question), or the preview or the finished video (needs feedback)."""
 
     feedback: str = ""
 

@@ -1,8 +1,8 @@
 """Settings from the environment, checked against each other when the program starts.
 
 Variable names are the deployment guide's (``STORAGE_PROVIDER``, ``DATABASE_PATH`` and so on); what is ours alone starts
-with ``KODA_``. With nothing set, everything runs on this machine: SQLite, local disk, the local sandbox and the
-offline director.
+with ``KODA_``. With nothing set, everything runs on this machine: SQLite, local disk, sandboxes in Docker where its
+engine has their image and else local ones, and the offline director.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class Settings(BaseSettings):
         return Prices(self.model_prices, all_free=self.uses_offline_director)
 
     def has_key(self, vendor: Vendor) -> bool:
-        """Whether a provider can be asked; a server of one's own needs no key."""
+        """Whether a provider can be asked; a server that ``OPENAI_BASE_URL`` names needs no key."""
         match vendor:
             case "anthropic":
                 return self.anthropic_api_key is not None

@@ -7,8 +7,8 @@ Every error survives pickle, because errors cross Ray's process boundaries.
     |- InvalidInput            bad value from a person or a model; the message names it and the way out
     |  |- InvalidPath          a path that would leave the project
     |  |- InvalidTransition    a command that the session's phase does not take
-    |- NotFound                unknown id, or another user's
-    |- Conflict                an idempotency key used again with another body
+    |- NotFound                an id, name or file that is not there, or is another user's
+    |- Conflict                an idempotency key used again with another body; what is taken, in use or over
     |- Fenced                  a newer activation of the same session or job owns the row
     |- SandboxError            isolation, files and commands
     |  |- SandboxNotFound | CommandTimeout | CommandBlocked | QuotaExceeded | TemplateNotFound | ServerFailed
@@ -130,14 +130,14 @@ class InvalidTransition(InvalidInput):
 
 
 class NotFound(KodaError):
-    """An id that does not exist for this user."""
+    """An id, a name or a file that is not there, or is another user's."""
 
     code = "NOT_FOUND"
     status = 404
 
 
 class Conflict(KodaError):
-    """An idempotency key that was used for a different request."""
+    """What stands in the way: an idempotency key of another request, a name that is taken, what is in use or over."""
 
     code = "CONFLICT"
     status = 409
@@ -296,7 +296,7 @@ class LimitReached(KodaError):
     Args:
         message: How much there is, how much may be, and the way out.
         retry_after_s: When the same call may succeed, in seconds.
-        context: As every error's.
+        code, context, retryable: As every error's.
     """
 
     code = "LIMIT_REACHED"

@@ -180,8 +180,8 @@ class PermissionRule(Model):
 
     ``*`` stands for any text, in a path ``**/`` for no folder, one or several, and a folder for all that is below it.
     Arguments are looked at as they were sent and as the tool gets them, with its defaults. What forbids wins over
-    everything, then the mode, then the first rule that fits. Where a call that changes something names no path, a rule
-    about paths that does not allow asks a person.
+    everything, then a mode in which nothing changes, then the first rule that fits, then mode ``ask``. Where a call
+    that changes something names no path, a rule about paths that does not allow asks a person.
     """
 
     decision: Literal["allow", "ask", "deny"]

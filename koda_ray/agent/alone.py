@@ -225,8 +225,10 @@ class Agent:
         Raises:
             Conflict: Something else was said under this key.
             ModelError: The model cannot be reached, refused, or broke off too often; `run` goes on from there.
+            Cancelled: Somebody called `cancel` meanwhile.
             Fenced: Another process has taken it over.
             InvalidInput: The text is blank, or there is nothing to go on with.
+            InvalidTransition: It runs already, or is not open.
         """
         if text is not None:
             await self.say(text, key=key)

@@ -76,8 +76,8 @@ def tool(
             and the model is told that it may yet do all of its work.
 
     Raises:
-        InvalidInput: It has no docstring, or a parameter no type, or no parameter that ``keys`` names, or nothing that
-            ``paths`` names.
+        InvalidInput: It has no docstring, or a parameter no type that is known, or one that cannot be given by name, or
+            no parameter that ``keys`` names, or nothing that ``paths`` names.
     """
 
     def make(given: _Function) -> Tool:

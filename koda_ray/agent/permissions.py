@@ -1,9 +1,9 @@
 """What an agent may do by itself, what a person is asked first, and what it may not do at all: pure decisions.
 
 A rule looks at a call's tool, its paths and its arguments: both as they were sent and as the tool gets them, with its
-defaults. `deny` wins over everything, then the mode, then the first rule that fits. The model's words never loosen
-anything here: every way to name a file of the project is the same path, and where a call that changes something does
-not say which files it is about, a person is asked.
+defaults. `deny` wins over everything, then a mode in which nothing changes, then the first rule that fits, then mode
+`ask`. The model's words never loosen anything here: every way to name a file of the project is the same path, and where
+a call that changes something does not say which files it is about, a person is asked.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Permissions:
     """An agent's mode and rules.
 
     Args:
-        mode: What holds where no rule fits.
+        mode: What holds where no rule fits; ``readonly`` and ``plan`` also where one would allow a change or ask.
         rules: In order.
         root: Absolute path that paths are relative to, so that a rule sees a file however a call names it.
 

@@ -60,6 +60,9 @@ class AgentPool:
         bounds: How much it takes on.
         user: Whose the agents are; `make` gives them the same.
 
+    Raises:
+        InvalidInput: ``json:`` names no folder.
+
     Example:
         ```python
         async with AgentPool(lambda name, store: Agent(name, [add], provider=provider, store=store)) as pool:

@@ -110,7 +110,7 @@ class Room:
         prices: What models cost that koda_ray does not know, or other than it knows.
 
     Raises:
-        InvalidInput: Two members have one name, or a bound is below one.
+        InvalidInput: Two members have one name, a bound is below one, or ``json:`` names no folder.
     """
 
     def __init__(

@@ -57,6 +57,8 @@ class OwnSandboxes(Transport):
 
         Raises:
             InvalidInput: It cannot be read, or is no image.
+            QuotaExceeded: You have as many images as you may.
+            SandboxError: It could not be built (IMAGE_FAILED), with the build's last lines.
         """
         found, data = await asyncio.to_thread(_packed, path)
         params = {"name": name or found, **({"clean": "true"} if clean else {})}
@@ -92,6 +94,8 @@ class OwnSandboxes(Transport):
 
         Raises:
             NotFound: There is no such image.
+            Conflict: The image is not finished, or elsewhere.
+            InvalidInput: No such provider or length of time, or the image is another provider's.
             QuotaExceeded: You have as many as you may.
         """
         body = CreateSandbox.model_construct(image=image, network=network, provider=provider, lifetime_s=lifetime_s)

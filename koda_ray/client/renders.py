@@ -42,6 +42,7 @@ class PageRenders(Transport):
         Raises:
             InvalidInput: The page or an option is not valid.
             NotFound: There is no such bundle.
+            LimitReached: You have as many renders waiting and under way as you may.
         """
         return parse(RenderView, await self._page("/v1/renders", page, options or PageRender(), key))
 
@@ -64,6 +65,7 @@ class PageRenders(Transport):
         Raises:
             InvalidInput: The page, an option or a row is not valid.
             NotFound: There is no such bundle.
+            LimitReached: You have as many renders waiting and under way as you may.
         """
         given = [dict(row) for row in rows]
         return parse(BatchCreated, await self._page("/v1/renders/batches", page, options or PageRender(), key, given))

@@ -86,6 +86,8 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         Raises:
             InvalidInput: The prompt or an option is not valid.
             NotFound: An asset is not there.
+            Conflict: The key was used for something else, or an asset belongs to another session.
+            LimitReached: You have as many sessions awake as you may.
         """
         body = CreateSession.model_construct(  # the server says what is wrong with it, in one voice for all clients
             prompt=prompt,
@@ -116,7 +118,7 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
             if "attempt" not in error.context:  # else the try before did it, and only its answer was lost
                 raise
 
-    # commands; each may raise NotFound, InvalidTransition, InvalidInput and Conflict
+    # commands; each may raise NotFound, InvalidTransition, InvalidInput, Conflict and LimitReached
 
     async def answer(
         self, session_id: str, *, option_id: str | None = None, text: str | None = None, key: str | None = None
@@ -129,7 +131,7 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         return await self._command(session_id, "accept", None, key)
 
     async def reject(self, session_id: str, *, feedback: str | None = None, key: str | None = None) -> CommandAccepted:
-        """Reject the plan or the preview."""
+        """Reject the plan; or the preview or the finished video, which needs feedback."""
         return await self._command(session_id, "reject", Reject.model_construct(feedback=feedback), key)
 
     async def changes(self, session_id: str, feedback: str, *, key: str | None = None) -> CommandAccepted:
@@ -151,7 +153,7 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
     async def render(
         self, session_id: str, options: RenderOptions | None = None, *, key: str | None = None
     ) -> CommandAccepted:
-        """Render the final video."""
+        """Render what the preview shows as the final video, or a finished one once more."""
         return await self._command(session_id, "render", options or RenderOptions(), key)
 
     async def approvals(self, session_id: str, *, pending: bool = False) -> ApprovalPage:
@@ -310,6 +312,8 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
 
         Raises:
             InvalidInput: UNSUPPORTED_TYPE, BODY_TOO_LARGE, or the file cannot be read.
+            NotFound: There is no such session.
+            LimitReached: You have as many files, or as much of them, as you may.
         """
         try:
             data = await asyncio.to_thread(path.read_bytes)

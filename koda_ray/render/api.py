@@ -155,8 +155,12 @@ class Renderer:
     """Renders pages in this process with browsers that stay warm; an async context manager.
 
     Args:
-        workers: How many browsers at once; when None a third more than there are processors.
-        settings: Where storage and browser are; the environment's when None.
+        workers: How many browsers at once; when None what the settings say, else a third more than there are
+            processors where memory has room for them.
+        settings: Where storage and browser are, and what browsers may use; the environment's when None.
+
+    Raises:
+        InvalidInput: ``workers`` is below one, or a setting has a value that is none of its own.
     """
 
     def __init__(self, *, workers: int | None = None, settings: Settings | None = None) -> None:
@@ -255,7 +259,8 @@ async def render(
     Args:
         path: A folder with an index.html, a zip, a built Vite project, or an .html file.
         out: The video; its ending says the format where none is given. Replaced where it is there.
-        workers: How many browsers at once; when None a third more than there are processors.
+        workers: How many browsers at once; when None ``KODA_RENDER_WORKERS``, else a third more than there are
+            processors where memory has room for them.
         on_progress: Hears how far it is, a few times a second.
         **options: See `Options`.
 
@@ -310,7 +315,7 @@ async def render_rows(
         path: As in `render`.
         out: A name with fields of the row in braces, such as ``"card-{name}.mp4"``; ``{index}`` counts from 1.
         rows: The data.
-        workers: How many browsers at once.
+        workers: As in `render`.
         on_progress: Hears how far a row is, by its index.
         on_done: Hears of each row as soon as it is over.
         **options: See `Options`; ``props`` are the rows.
@@ -319,7 +324,7 @@ async def render_rows(
         What became of each row, in order.
 
     Raises:
-        InvalidInput: A value is out of range, or two rows would have one name.
+        InvalidInput: A value is out of range, a row lacks a field that ``out`` names, or two rows would have one name.
         NotFound: There is no such file.
     """
     names = name_rows(out, rows)

@@ -44,7 +44,8 @@ Preset = Literal["preview", "final", "720p", "1080p", "4k"]
 VideoFormat = Literal["mp4", "webm", "mov", "gif", "png"]
 """Container and codec: H.264, VP9, ProRes 4444, GIF, or PNG pictures in a zip."""
 Effort = Literal["draft", "fast", "small"]
-"""What the encoder saves: time, at a larger file, or bytes. The picture is as good with both."""
+"""What the encoder saves: ``fast`` time, at a larger file, ``small`` bytes, and the picture is as good with both;
+``draft`` more time, at some of the picture's quality."""
 CaptureMode = Literal["seek", "replay"]
 """How a unit's first frame is reached: by one seek, or by every frame before it without painting."""
 

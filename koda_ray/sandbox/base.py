@@ -284,7 +284,7 @@ class Sandbox(Protocol):
         ...
 
     async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileEntry]:
-        """List a directory, sorted by path, without ``node_modules`` and ``dist``."""
+        """List a directory, sorted by path, without ``node_modules``, ``dist`` and ``.vite``."""
         ...
 
     async def remove(self, path: str) -> None:

@@ -96,6 +96,7 @@ class Workshop:
         Raises:
             InvalidInput: INVALID_INPUT, the path, the name, the provider or the Dockerfile.
             QuotaExceeded: QUOTA_EXCEEDED, the person has as many there as may be (SANDBOX_IMAGES_PER_USER).
+            Conflict: CONFLICT, it was removed while it was being made.
             SandboxError: IMAGE_FAILED, with the build's last lines; PROVIDER_ERROR.
         """
         await asyncio.to_thread(clear_left)  # by earlier ones, whose room this one may need
@@ -207,9 +208,9 @@ class Workshop:
                 here, E2B and Modal end it earlier when nobody uses it (SANDBOX_LIFETIME_S; ``unused_s`` of the row).
 
         Raises:
-            InvalidInput: INVALID_INPUT, no such length of time.
+            InvalidInput: INVALID_INPUT, no such length of time or provider, or the image is another provider's.
             NotFound: As `image`.
-            Conflict: CONFLICT, the image is not finished, or elsewhere.
+            Conflict: CONFLICT, the image is not finished, or elsewhere; the sandbox was terminated while it was made.
             QuotaExceeded: QUOTA_EXCEEDED, the person has as many there as may be (SANDBOX_PER_USER).
             TemplateNotFound: TEMPLATE_NOT_FOUND, the image is not at its provider any more.
             SandboxError: As the provider met it.

@@ -170,6 +170,7 @@ def run(settings: Settings) -> None:
     Raises:
         InvalidInput: A port is in use, a hook cannot be found, the settings would expose a server without keys, or the
             cluster has several nodes and the database or the storage is one machine's.
+        Unavailable: The API did not start.
     """
     settings = asyncio.run(checked_settings(settings))
     if os.environ.get("KODA_ENV_FILE"):  # Ray's processes stand in another folder

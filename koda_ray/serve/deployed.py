@@ -57,7 +57,11 @@ def described(settings: Settings) -> Any:
 
 
 def janitor(_arguments: Mapping[str, str]) -> Any:
-    """Describe the application that keeps the janitor, for ``import_path: koda_ray.serve.deployed:janitor``."""
+    """Describe the application that keeps the janitor, for ``import_path: koda_ray.serve.deployed:janitor``.
+
+    Raises:
+        InvalidInput: A setting is wrong, or several nodes work and the database or the storage is one machine's.
+    """
     deploy = _SERVE.deployment
     return deploy(**_CARETAKER)(_Caretaker).bind(public_settings(_settings()))
 

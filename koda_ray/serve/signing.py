@@ -34,7 +34,7 @@ _MIN_KEY_BYTES = 16
 
 
 class Forbidden(KodaError):
-    """A token that was not signed here, was changed, or has run out."""
+    """A token that was not signed here, was changed, has run out, or does not let its holder do or see this."""
 
     code = "FORBIDDEN"
     status = 403

@@ -187,7 +187,12 @@ class Storage:
         return found
 
     async def get_range(self, key: str, start: int, stop: int) -> bytes:
-        """Read bytes ``[start, stop)``, fewer where the object ends first. Raises as `get`."""
+        """Read bytes ``[start, stop)``, fewer where the object ends first.
+
+        Raises:
+            InvalidInput: The range is none: ``0 <= start <= stop``.
+            KodaError: As `get`.
+        """
         if start < 0 or stop < start:
             raise InvalidInput(f"byte range [{start}, {stop}) of {key!r} is not one: 0 <= start <= stop")
         return await self._run("get_range", key, lambda backend: backend.get_range(key, start, stop))
@@ -328,8 +333,8 @@ def check_key(key: str) -> str:
     """Return a key that is safe on disk and in a bucket.
 
     Raises:
-        InvalidPath: It is empty, absolute or too long, or a component is empty, ``.``, ``..``, or holds a control
-            character or a backslash.
+        InvalidPath: It is empty, absolute, too long, no Unicode or in the folder of unfinished files, or a component is
+            empty, ``.``, ``..`` or too long, or holds a control character or a backslash.
     """
 
     def refuse(why: str) -> InvalidPath:

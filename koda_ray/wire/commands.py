@@ -71,14 +71,14 @@ class CreateSession(Model):
 
 
 class Answer(Model):
-    """An answer to the session's question: one of its options, or words of one's own."""
+    """An answer to the session's question: one of its options, words of one's own, or both."""
 
     option_id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     text: Annotated[Text, _said("the answer", "playful, with soft colours")] | None = None
 
 
 class Reject(Model):
-    """A plan that is not what was meant."""
+    """A plan, preview or video that is not what was meant; of the latter two the feedback is needed."""
 
     feedback: Text | None = None
 

@@ -95,7 +95,7 @@ async def accept(row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -
 async def reject(
     row: OwnSession, user: User, key: IdempotencyKey, to: Submit, body: Reject | None = None
 ) -> CommandAccepted:
-    """Go back: from the plan to a question, from the preview to the work (which needs feedback)."""
+    """Go back: from the plan to a question, from the preview or the video to the work (which needs feedback)."""
     sent = body.model_dump(mode="json", exclude_none=True) if body else {}
     return await to(row.id, user, "reject", sent, key)
 
