@@ -21,7 +21,7 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.gate import Gate
 from koda_ray.serve.hangups import HangUps
 from koda_ray.serve.limits import BodyLimit
-from koda_ray.serve.openapi import describe
+from koda_ray.serve.openapi import describe, is_public
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.routes import (
     assets,
@@ -43,6 +43,7 @@ from koda_ray.serve.routes import (
     sessions,
     usage,
 )
+from koda_ray.serve.stalls import STALLED_S, BodyDeadline
 from koda_ray.serve.streams import Watchers
 from koda_ray.serve.unpacking import Unpacking
 from koda_ray.wire import CreateBatch, CreateRender, FileChanges, ProcessOutput
@@ -59,12 +60,18 @@ MAX_JSON_BYTES = 1024 * 1024
 """Limit for every body but an upload's: a prompt of 20,000 characters, each escaped, is a quarter of this."""
 
 
-def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManager[None]] = _nothing) -> FastAPI:
+def create_app(
+    deps: ApiDeps,
+    *,
+    running: Callable[[], AbstractAsyncContextManager[None]] = _nothing,
+    stalled_s: float = STALLED_S,
+) -> FastAPI:
     """Build the application.
 
     Args:
         deps: Its parts. Set ``deps.draining`` before shutdown so that event streams end.
         running: Entered while the application runs, to open and close the store; else the caller does that.
+        stalled_s: After how long a body of which nothing comes is answered 408, in seconds.
     """
     background = Background()
     watchers = Watchers(deps.directory)
@@ -84,11 +91,8 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
     sendings = ("/v1/assets", "/v1/renders", "/v1/renders/batches", "/v1/images")
     uploads = deps.settings.max_body_mb * 1024 * 1024
 
-    def upload_bytes(path: str) -> int | None:
-        return uploads if path.endswith(sendings) or sandbox_files.takes_files(path) else None
-
     def limit_bytes(path: str) -> int:
-        return upload_bytes(path) or MAX_JSON_BYTES
+        return uploads if path.endswith(sendings) or sandbox_files.takes_files(path) else MAX_JSON_BYTES
 
     app = FastAPIOffline(
         title="koda_ray",
@@ -108,8 +112,9 @@ def create_app(deps: ApiDeps, *, running: Callable[[], AbstractAsyncContextManag
         lifespan=lifespan,
         middleware=[
             Middleware(HangUps),
+            Middleware(Gate, auth=deps.auth, public=is_public, limit_bytes=limit_bytes),
             Middleware(BodyLimit, limit_bytes=limit_bytes),
-            Middleware(Gate, auth=deps.auth, upload_bytes=upload_bytes),
+            Middleware(BodyDeadline, stalled_s=stalled_s),
         ],
     )
     app.state.deps = deps

@@ -36,6 +36,7 @@ __all__ = [
     "deps_of",
     "streams_of",
     "unpacking_of",
+    "user_of",
     "watchers_of",
     "workshop_of",
 ]
@@ -71,6 +72,11 @@ def unpacking_of(connection: HTTPConnection) -> Unpacking:
     return cast(Unpacking, connection.app.state.unpacking)
 
 
+def user_of(connection: HTTPConnection) -> str:
+    """Return who asks, which the gate has found out."""
+    return cast(str, connection.user)
+
+
 def workshop_of(connection: HTTPConnection, user_id: str) -> Workshop:
     """Return a user's own sandboxes."""
     providers = cast(Providers, connection.app.state.providers)
@@ -90,8 +96,8 @@ Closing = Annotated[AsyncExitStack, Depends(_closing)]
 is being sent, nobody goes on with the route's own generator: what that would close stays open until it is collected."""
 
 
-async def _user(connection: HTTPConnection, deps: Deps) -> str:
-    return await deps.auth.user(connection.headers.get("authorization"))
+async def _user(connection: HTTPConnection) -> str:
+    return user_of(connection)
 
 
 User = Annotated[str, Depends(_user)]

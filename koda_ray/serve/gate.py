@@ -2,8 +2,8 @@
 
 A server without keys belongs to whoever sits at the machine. It listens on loopback only, since a client may claim any
 name; and it answers only to names that mean this machine: a page from elsewhere whose name was made to point here (DNS
-rebinding) sends its own name, and a page that addresses us directly sends its own origin. Where keys are needed, an
-upload is refused before its body is received.
+rebinding) sends its own name, and a page that addresses us directly sends its own origin. Where keys are needed, who
+has none is refused before anything of a body is received: a body that never comes would hold a place for nothing.
 
 The live preview needs none of this: there the address itself is the secret.
 
@@ -33,13 +33,22 @@ class Gate:
     Args:
         app: What is wrapped.
         auth: Knows the keys, and whether there are any.
-        upload_bytes: How much of a refused upload to read, so that its sender listens; None for other paths.
+        public: Says of a path whether it is for everybody. Elsewhere whose key it is becomes ``scope["user"]``.
+        limit_bytes: How much of a refused body to read for a path, so that its sender listens.
     """
 
-    def __init__(self, app: ASGIApp, *, auth: Authenticator, upload_bytes: Callable[[str], int | None]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        auth: Authenticator,
+        public: Callable[[str], bool],
+        limit_bytes: Callable[[str], int],
+    ) -> None:
         self._app = app
         self._auth = auth
-        self._upload_bytes = upload_bytes
+        self._public = public
+        self._limit_bytes = limit_bytes
         self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,17 +57,16 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        limit = self._upload_bytes(scope["path"]) if scope.get("method") in ("POST", "PUT") else None
         try:
             refused = None if _is_ours(headers) else await self._stranger(scope, headers)
-            if refused is None and limit is not None:
-                await self._auth.user(headers.get("authorization"))
+            if refused is None and not self._public(scope["path"]):
+                scope["user"] = await self._auth.user(headers.get("authorization"))
         except KodaError as error:
             refused = error_response(error, scope["path"])
         if refused is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await self._refusals.send(refused, receive, send, discard_bytes=limit or 0)
+            await self._refusals.send(refused, receive, send, discard_bytes=self._limit_bytes(scope["path"]))
         elif "websocket.http.response" in scope.get("extensions", {}):
             await refused(scope, receive, send)
         else:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from koda_ray.serve.problem import PROBLEM_TYPE
 
-__all__ = ["describe"]
+__all__ = ["describe", "is_public"]
 
 _REF = "#/components/schemas/{model}"
 _RANGE = {
@@ -23,7 +23,14 @@ _RANGE = {
     "schema": {"type": "string", "examples": ["bytes=0-1023"]},
     "description": "The bytes to send; all where it is left out",
 }
+_STALLED = "The body did not come in time"
 _PUBLIC = {"/v1/health", "/v1/ready"}
+_DOCUMENTS = ("/v1/openapi.json", "/docs")
+
+
+def is_public(path: str) -> bool:
+    """Whether an address is for everybody: whether the server works, and what its API is."""
+    return path in _PUBLIC or path in _DOCUMENTS or path.startswith("/docs/")
 
 
 def describe(app: FastAPI, *, extra_models: tuple[type[BaseModel], ...]) -> None:
@@ -59,6 +66,8 @@ def _complete(schema: dict[str, Any], extra_models: tuple[type[BaseModel], ...])
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": "One of KODA_API_KEYS"}}
     for path, operations in schema["paths"].items():
         for operation in operations.values():
+            if "requestBody" in operation:
+                operation["responses"]["408"] = {"description": _STALLED, "content": {PROBLEM_TYPE: {}}}
             _problems(operation["responses"])
             _streams(operation["responses"])
             if "206" in operation["responses"]:

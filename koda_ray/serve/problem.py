@@ -30,6 +30,7 @@ _TITLES = {
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
+    408: "The request did not come in time",
     409: "The request does not fit the current state",
     413: "The request is too large",
     415: "This kind of file is not taken",
@@ -46,6 +47,7 @@ _CODES = {
     400: "BAD_REQUEST",
     404: "NOT_FOUND",
     405: "METHOD_NOT_ALLOWED",
+    408: "BODY_STALLED",
     413: "BODY_TOO_LARGE",
     415: "UNSUPPORTED_TYPE",
 }

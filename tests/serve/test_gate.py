@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from asyncio import StreamReader
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -11,9 +15,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from koda_ray.client import KodaClient
+from koda_ray.serve.api import create_app
 
 from .test_sessions import PROMPT
-from .world import World, world
+from .world import World, serving, world
 
 KEY = "k" * 32
 
@@ -104,3 +109,74 @@ async def test_few_of_the_refused_uploads_are_read_on(tmp_path: Path) -> None:
     async with world(tmp_path, serve=False, KODA_API_KEYS=f"ann={'a' * 32}") as koda:
         await asyncio.gather(*(koda.app(dict(scope), receive, send) for _ in range(50)))
     assert 64 * MB <= read <= 3 * 64 * MB
+
+
+CLOSED = [
+    "POST /v1/sessions",
+    "PUT /v1/sandboxes/sbx_1/files/a",
+    "GET /v1/sessions",
+    "DELETE /v1/sessions/ses_1",
+    "PATCH /v1/nowhere",
+]
+READ = ["POST /v1/sessions", "POST /v1/renders", "PUT /v1/sandboxes/sbx_1/files/a", "POST /v1/images?name=a"]
+
+
+@asynccontextmanager
+async def announced(url: str, asked: str, *, key: str | None = None, sent: bytes = b"") -> AsyncGenerator[StreamReader]:
+    """Ask over a plain socket with a body of 100 bytes, of which no more than ``sent`` comes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+    try:
+        known = f"Authorization: Bearer {key}\r\n" if key else ""
+        head = (
+            f"{asked} HTTP/1.1\r\nHost: localhost\r\n{known}Content-Type: application/json\r\nContent-Length: 100\r\n"
+        )
+        writer.write(f"{head}\r\n".encode() + sent)
+        yield reader
+    finally:
+        writer.close()
+
+
+async def answer_of(reader: StreamReader) -> tuple[int, str, dict[str, object]]:
+    """Read an answer, which is there though the connection may stay open; return its status, head and problem."""
+    async with asyncio.timeout(60):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.partition("content-length: ")[2].split()[0])
+        return int(head.split()[1]), head, json.loads(await reader.readexactly(length))
+
+
+async def test_without_a_key_nobody_waits_for_a_body(tmp_path: Path) -> None:
+    async with world(tmp_path, KODA_API_KEYS=KEY) as koda, AsyncExitStack() as opened:
+        for asked in CLOSED:
+            for key in (None, "w" * 32):
+                reader = await opened.enter_async_context(announced(koda.url, asked, key=key, sent=b'{"prompt'))
+                status, head, problem = await answer_of(reader)
+                assert (status, problem["code"]) == (401, "UNAUTHORIZED"), asked
+                assert "www-authenticate: bearer" in head
+        for public in ("GET /v1/health", "GET /v1/ready", "GET /v1/openapi.json", "GET /docs"):
+            reader = await opened.enter_async_context(announced(koda.url, public))
+            async with asyncio.timeout(60):
+                assert b" 200 " in await reader.readline(), public
+
+
+async def test_a_body_that_does_not_come_is_answered_after_a_while(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, serve=False, KODA_API_KEYS=KEY) as koda,
+        serving(create_app(koda.deps, stalled_s=0.05)) as url,
+        AsyncExitStack() as opened,
+    ):
+        for asked in READ:
+            for sent in (b"", b'{"prompt'):
+                reader = await opened.enter_async_context(announced(url, asked, key=KEY, sent=sent))
+                status, head, problem = await answer_of(reader)
+                assert (status, problem["code"]) == (408, "BODY_STALLED"), asked
+                assert "connection: close" in head and "send it again" in str(problem["detail"])
+        # what comes whole is taken, however long the answer takes then
+        whole = json.dumps({"prompt": PROMPT}).ljust(100).encode()
+        reader = await opened.enter_async_context(announced(url, "POST /v1/sessions", key=KEY, sent=whole))
+        status, _, made = await answer_of(reader)
+        assert status == 202
+        koda.directory.slow_s = 0.2
+        said = f"POST /v1/sessions/{made['sessionId']}/messages"
+        whole = json.dumps({"text": "a red one"}).ljust(100).encode()
+        reader = await opened.enter_async_context(announced(url, said, key=KEY, sent=whole))
+        assert (await answer_of(reader))[0] == 202

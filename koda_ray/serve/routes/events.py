@@ -27,6 +27,7 @@ from koda_ray.serve.context import (
     User,
     deps_of,
     streams_of,
+    user_of,
     watchers_of,
 )
 from koda_ray.serve.ending import ended
@@ -132,7 +133,7 @@ async def follow_socket(
     deps = deps_of(websocket)
     with ExitStack() as following:
         try:
-            user = await deps.auth.user(websocket.headers.get("authorization"))
+            user = user_of(websocket)
             row = await deps.store.get_session(session_id, user_id=user)
             start = cursor(last_event_id, after)
             wanted = channels_named(channels)

@@ -22,7 +22,7 @@ from koda_ray.sandbox.base import Terminal
 from koda_ray.sandbox.standing import ProcessState
 from koda_ray.sandbox.tmux import MAX_OUTPUT_BYTES
 from koda_ray.sandbox.workshop import Workshop
-from koda_ray.serve.context import Closing, Deps, Following, OwnWorkshop, deps_of, workshop_of
+from koda_ray.serve.context import Closing, Deps, Following, OwnWorkshop, deps_of, user_of, workshop_of
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.events import Start, deny
@@ -165,8 +165,7 @@ async def attach(
 ) -> None:
     """Open its terminal; hanging up leaves it running."""
     try:
-        user = await deps_of(websocket).auth.user(websocket.headers.get("authorization"))
-        workshop: Workshop = workshop_of(websocket, user)
+        workshop: Workshop = workshop_of(websocket, user_of(websocket))
         terminal = await workshop.attach(sandbox_id, name, rows=rows, columns=columns)
     except KodaError as error:
         await deny(websocket, error)
