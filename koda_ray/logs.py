@@ -66,8 +66,8 @@ def warnings_to_stderr() -> None:
 
 
 def _unless_raised(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Drop what is also an error, which whoever asked is told in its own words: it has that error's code."""
-    if "code" in event and event.get("event") == "sandbox refused":
+    """Drop what is also an error that whoever asked is told in its own words."""
+    if event.get("raised") and event.get("event") == "sandbox refused":
         raise structlog.DropEvent
     return event
 

@@ -197,6 +197,16 @@ def test_a_command_ends_as_it_does_inside(place: Workplace) -> None:
         assert refused.status == status and said in refused.err and "Traceback" not in refused.err, refused
 
 
+@pytest.mark.needs("bwrap")
+@pytest.mark.full
+def test_a_host_that_a_command_is_refused_is_told(place: Workplace) -> None:
+    (place.folder / "notes" / "ask.sh").write_text("curl -s http://denied.test/")  # no command's words name the host
+    place.done("image", "create", "notes")
+    box = place.done("sandbox", "create", "notes", "--network")
+    ran = place.koda_alone("sandbox", "run", box, "sh ask.sh")
+    assert "sandbox refused" in ran.err and "HOST_NOT_ALLOWED" in ran.err and "denied.test" in ran.err, ran
+
+
 @pytest.mark.full
 def test_a_person_sees_the_page_that_a_process_serves(place: Workplace) -> None:
     (place.folder / "notes" / "serve.js").write_text(

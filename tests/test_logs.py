@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from koda_ray.errors import CommandBlocked
 from koda_ray.logs import get_logger, to_file, warnings_to_stderr
+from koda_ray.sandbox.refused import note, noted
 
 
 def test_a_warning_goes_to_whatever_is_stderr_now(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +62,9 @@ def test_what_is_an_error_too_is_told_once(monkeypatch: pytest.MonkeyPatch) -> N
     seen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", seen)
     warnings_to_stderr()
-    get_logger().warning("sandbox refused", refused="command", code="COMMAND_BLOCKED")
-    get_logger().warning("sandbox refused", refused="network", times=3)
+    with pytest.raises(CommandBlocked), noted("sbx_a"):
+        raise CommandBlocked("not that one")
+    note("sbx_a", "network", times=3)
+    note("sbx_a", "egress", code="HOST_DENIED", host="denied.test", port=443)  # nobody here asked for it
     assert "COMMAND_BLOCKED" not in seen.getvalue() and "network" in seen.getvalue()
+    assert "denied.test" in seen.getvalue()

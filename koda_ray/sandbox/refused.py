@@ -84,7 +84,7 @@ def noted(sandbox_id: str) -> Generator[None]:
     except KodaError as error:
         refused = _refusal(error)
         if refused is not None:
-            note(sandbox_id, refused, code=error.code, words=error.message[:300])
+            note(sandbox_id, refused, code=error.code, words=error.message[:300], raised=True)
         raise
 
 
