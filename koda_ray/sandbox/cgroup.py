@@ -19,6 +19,7 @@ from typing import Literal
 
 __all__ = [
     "CgroupRoot",
+    "can_hold_processors",
     "enter_files",
     "find",
     "holds_processors",
@@ -82,7 +83,6 @@ def make(root: CgroupRoot, name: str, *, memory_bytes: int, pids: int, cpus: flo
         The groups' directories: they are all that is needed to use, end and remove them.
     """
     made: list[Path] = []
-    quota = max(1000, int(cpus * _PERIOD_US))
     for controller, base in root.directories:
         group = base / name
         if group not in made:
@@ -98,16 +98,8 @@ def make(root: CgroupRoot, name: str, *, memory_bytes: int, pids: int, cpus: flo
                 _write(group / "memory.swap.max", 0)
         elif controller == "pids":
             _write(group / "pids.max", pids)
-        # a group weighs as much as one thread beside it; a build has as many as it may use processors
-        elif root.version == 1:
-            with suppress(OSError):
-                _write(group / "cpu.cfs_period_us", _PERIOD_US)
-                _write(group / "cpu.cfs_quota_us", quota)
-                _write(group / "cpu.shares", int(cpus * 1024))
-        else:
-            with suppress(OSError):
-                _write(group / "cpu.max", f"{quota} {_PERIOD_US}")
-                _write(group / "cpu.weight", min(10_000, int(cpus * 100)))
+        elif controller == "cpu":
+            _bound_processors(group, root.version, cpus)
     return tuple(made)
 
 
@@ -147,8 +139,26 @@ def usage_bytes(groups: tuple[Path, ...]) -> int | None:
 
 
 def holds_processors(groups: tuple[Path, ...]) -> bool:
-    """Whether the groups bound how much processor time is used."""
-    return any((group / file).exists() for group in groups for file in ("cpu.max", "cpu.cfs_quota_us"))
+    """Whether the groups bound how much processor time is used: they say so, whatever was written to them."""
+    return any(_has_quota(group / file) for group in groups for file in ("cpu.max", "cpu.cfs_quota_us"))
+
+
+def can_hold_processors(root: CgroupRoot, cpus: float) -> bool:
+    """Whether a group made here holds so much processor time; tried for real, as a group above may allow less."""
+    base = dict(root.directories).get("cpu")
+    if base is None:
+        return False
+    probe = _probe(base)
+    try:
+        probe.mkdir()
+    except OSError:
+        return False
+    try:
+        _bound_processors(probe, root.version, cpus)
+        return holds_processors((probe,))
+    finally:
+        with suppress(OSError):
+            probe.rmdir()
 
 
 def kill_all(groups: tuple[Path, ...]) -> bool:
@@ -221,8 +231,39 @@ def _enable(base: Path) -> None:
             _write(base / "cgroup.subtree_control", f"+{name}")
 
 
+def _bound_processors(group: Path, version: Literal[1, 2], cpus: float) -> None:
+    """Set a quota and a weight, where the kernel takes them; ``holds_processors`` says whether it did.
+
+    A group weighs as much as one thread beside it; a build has as many as it may use processors.
+    """
+    quota = max(1000, int(cpus * _PERIOD_US))
+    with suppress(OSError):
+        if version == 1:
+            _write(group / "cpu.cfs_period_us", _PERIOD_US)
+            _write(group / "cpu.cfs_quota_us", quota)
+        else:
+            _write(group / "cpu.max", f"{quota} {_PERIOD_US}")
+    with suppress(OSError):
+        if version == 1:
+            _write(group / "cpu.shares", int(cpus * 1024))
+        else:
+            _write(group / "cpu.weight", min(10_000, int(cpus * 100)))
+
+
+def _has_quota(file: Path) -> bool:
+    """Whether a quota's file has one. Source: the kernel's cgroup-v2 (``max`` is none) and sched-bwc (-1 is none)."""
+    try:
+        return file.read_text().split()[0] not in ("max", "-1")
+    except (OSError, IndexError):
+        return False
+
+
+def _probe(base: Path) -> Path:
+    return base / f"koda-probe-{os.getpid()}-{os.urandom(3).hex()}"
+
+
 def _can_make(base: Path, controller: str) -> bool:
-    probe = base / f"koda-probe-{os.getpid()}-{os.urandom(3).hex()}"
+    probe = _probe(base)
     limit = {
         "memory": ("memory.limit_in_bytes", "memory.max"),
         "pids": ("pids.max",),

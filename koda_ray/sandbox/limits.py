@@ -89,7 +89,7 @@ def limit_report(limits: ResourceLimits, *, root: Path) -> tuple[LimitLine, ...]
     memory = f"{limits.memory_bytes // _MB} MB"
     disk = f"{(limits.tmpfs_bytes if mounts else limits.disk_bytes) // _MB} MB"
 
-    def line(name: Literal["memory", "pids", "cpu"], value: str, fallback: LimitLine) -> LimitLine:
+    def line(name: Literal["memory", "pids"], value: str, fallback: LimitLine) -> LimitLine:
         if found is not None and name in found.controllers:
             return LimitLine(name=name, value=value, kind="hard", how=f"cgroup v{found.version}")
         return fallback
@@ -117,7 +117,7 @@ def limit_report(limits: ResourceLimits, *, root: Path) -> tuple[LimitLine, ...]
                 else "RLIMIT_NPROC in the sandbox's user namespace, one for each program that uses it",
             ),
         ),
-        line("cpu", f"{limits.cpus:g} processors", _by_processors(limits)),
+        _by_quota(limits, found) or _by_processors(limits),
         LimitLine(name="disk", value=disk, kind="hard", how="tmpfs of fixed size, charged to the memory limit")
         if mounts
         else LimitLine(name="disk", value=disk, kind="soft", how="watchdog that counts bytes; no right to mount"),
@@ -130,10 +130,17 @@ def limit_report(limits: ResourceLimits, *, root: Path) -> tuple[LimitLine, ...]
     )
 
 
+def _by_quota(limits: ResourceLimits, found: cgroup.CgroupRoot | None) -> LimitLine | None:
+    """Say that a control group bounds processor time, where one was seen to."""
+    if found is None or not cgroup.can_hold_processors(found, limits.cpus):
+        return None
+    return LimitLine(name="cpu", value=f"{limits.cpus:g} processors", kind="hard", how=f"cgroup v{found.version}")
+
+
 def _by_processors(limits: ResourceLimits) -> LimitLine:
     """Say how processors are bounded without a control group."""
     some = len(processors_of("", limits.cpus))
     if not some:
         return LimitLine(name="cpu", value="all processors", kind="hard", how="it may use as many as there are")
-    how = "the sandbox's processors (sched_setaffinity), whoever else uses them; no writable cgroup"
+    how = "the sandbox's processors (sched_setaffinity), whoever else uses them; no cgroup holds it to less"
     return LimitLine(name="cpu", value=f"{some} processors", kind="hard" if are_firm() else "soft", how=how)

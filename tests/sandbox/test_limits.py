@@ -10,12 +10,14 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from koda_ray.config import Settings
 from koda_ray.errors import QuotaExceeded, SandboxError
 from koda_ray.sandbox import cgroup
+from koda_ray.sandbox.cgroup import CgroupRoot
 from koda_ray.sandbox.disk import can_mount, mount_tmpfs, remove_tree, unmount
 from koda_ray.sandbox.limits import ResourceLimits, limit_report
 from koda_ray.sandbox.local import LocalProvider
@@ -151,7 +153,9 @@ def test_the_report_tells_the_truth(tmp_path: Path) -> None:
     assert (lines["disk"].kind == "hard") == can_mount(tmp_path)
     root = cgroup.find()
     assert (lines["memory"].kind == "hard") == (root is not None)
-    assert lines["cpu"].kind == ("hard" if are_firm() or (root is not None and "cpu" in root.controllers) else "soft")
+    assert lines["cpu"].kind == (
+        "hard" if are_firm() or (root is not None and cgroup.can_hold_processors(root, 1.0)) else "soft"
+    )
     assert lines["network"].kind == "hard" and all(line.how for line in lines.values())
     assert list(tmp_path.iterdir()) == []
 
@@ -165,6 +169,10 @@ async def test_a_control_group_from_plan_to_removal(tmp_path: Path) -> None:
     assert not any(group.exists() for group in planned)
     groups = cgroup.make(root, name, memory_bytes=64 * MB, pids=7, cpus=0.5)
     assert groups == planned
+    if cgroup.can_hold_processors(root, 0.5):
+        assert cgroup.holds_processors(groups)
+        files = [group / file for group in groups for file in ("cpu.cfs_quota_us", "cpu.max")]
+        assert [file.read_text().split()[0] for file in files if file.exists()] == ["50000"]
     process = await asyncio.create_subprocess_exec("sleep", "60")
     try:
         for file in cgroup.enter_files(groups):
@@ -176,6 +184,43 @@ async def test_a_control_group_from_plan_to_removal(tmp_path: Path) -> None:
     assert await process.wait() == -9
     assert not any(group.exists() for group in groups)
     assert cgroup.remove(groups)
+
+
+def test_a_quota_that_the_kernel_refuses_is_not_taken_to_hold() -> None:
+    """In version 1 none may be more than that of the group above."""
+    root = cgroup.find()
+    if root is None or root.version != 1 or not cgroup.can_hold_processors(root, 0.1):
+        pytest.skip("needs control groups of version 1 that bound processors")
+    cpu = CgroupRoot(1, tuple((name, base) for name, base in root.directories if name == "cpu"))
+    above = cgroup.make(cpu, f"koda-test-{os.getpid()}", memory_bytes=MB, pids=7, cpus=0.1)
+    try:
+        narrow = CgroupRoot(1, (("cpu", above[0]),))
+        assert cgroup.can_hold_processors(narrow, 0.1) and not cgroup.can_hold_processors(narrow, 0.5)
+        below = cgroup.make(narrow, "below", memory_bytes=MB, pids=7, cpus=0.5)
+        assert not cgroup.holds_processors(below)
+        assert cgroup.remove(below)
+    finally:
+        assert cgroup.remove(above)
+
+
+@pytest.mark.parametrize(
+    ("version", "file", "none"),
+    [(1, "cpu.cfs_quota_us", "-1\n"), (2, "cpu.max", "max 100000\n")],
+)
+def test_a_group_holds_processors_only_once_it_says_so(
+    tmp_path: Path, version: Literal[1, 2], file: str, none: str
+) -> None:
+    group = tmp_path / "sbx_a"
+    assert not cgroup.holds_processors((group,))
+    group.mkdir()
+    (group / file).write_text(none)  # as where the quota was refused, because a group above has less
+    assert not cgroup.holds_processors((group,))
+    (group / "cpu.cfs_period_us").touch()
+    cgroup.make(CgroupRoot(version, (("cpu", tmp_path),)), group.name, memory_bytes=MB, pids=7, cpus=0.5)
+    assert (group / file).read_text().split()[0] == "50000"
+    assert cgroup.holds_processors((group,))
+    assert not cgroup.can_hold_processors(CgroupRoot(version, (("memory", tmp_path),)), 0.5)
+    assert not cgroup.can_hold_processors(CgroupRoot(version, (("cpu", tmp_path),)), 0.5)  # a folder is no group
 
 
 def test_a_mount_of_fixed_size(tmp_path: Path) -> None:
