@@ -163,6 +163,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "node": _node,
     "npm": _npm,
     "openssl": _program("openssl"),
+    "perl": _program("perl"),
     "postgres": postgres.why_missing,
     "s3": _s3,
     "tmux": _program("tmux"),

@@ -72,6 +72,7 @@ async def test_the_watchdog_counts_what_lies_in_each_commands_own_folders(soft: 
 
 
 @pytest.mark.sandbox
+@pytest.mark.needs("perl")
 @pytest.mark.full
 async def test_the_watchdog_counts_what_is_mapped_where_it_lies(
     boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits, leftovers: Leftovers
@@ -92,6 +93,7 @@ async def test_the_watchdog_counts_what_is_mapped_where_it_lies(
 
 
 @pytest.mark.sandbox
+@pytest.mark.needs("perl")
 @pytest.mark.full
 async def test_the_watchdog_ends_what_nests_folders_too_deep_to_be_counted(soft: LocalSandbox) -> None:
     script = "my $name = 'd' x 250; chdir 'src'; for (1..2200) { mkdir $name; chdir $name } sleep 60"

@@ -45,6 +45,7 @@ async def test_all_commands_together_have_so_many_processes(narrow: LocalSandbox
 
 
 @pytest.mark.sandbox
+@pytest.mark.needs("perl")
 async def test_all_commands_have_the_same_processors_and_keep_to_them(narrow: LocalSandbox) -> None:
     if len(os.sched_getaffinity(0)) == 1:
         pytest.skip("needs a machine with two processors")

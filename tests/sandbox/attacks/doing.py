@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-
-import pytest
-
 from tests.sandbox.conftest import AnySandbox
+from tests.services import need
 
 __all__ = ["perl", "sh"]
 
@@ -17,7 +14,6 @@ async def sh(sandbox: AnySandbox, text: str, *, timeout_s: float = 90.0) -> tupl
 
 
 async def perl(sandbox: AnySandbox, text: str) -> str:
-    if shutil.which("perl") is None:
-        pytest.skip("needs perl, which makes system calls by number")
+    need("perl")  # which makes system calls by number
     done = await sandbox.run(("perl", "-e", text), timeout_s=90)
     return done.stdout + done.stderr
