@@ -34,6 +34,13 @@ def clean(figures: dict[str, Any]) -> bool:
     return not any(figures[name] for name in NOTHING)
 
 
+def killed(figures: dict[str, Any], *, least: float) -> bool:
+    """Whether enough processes were killed; writes how many, which ``-s`` and a failure show."""
+    kills, jobs = figures["kills"], figures["jobs"]
+    sys.stdout.write(f"{kills} kills in {jobs} jobs, {kills / jobs:.2f} a job; first {figures['first']}\n")
+    return kills >= least
+
+
 @pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES])
 @pytest.mark.full
 def test_killed_at_every_breakpoint_and_store_write_the_job_is_done_once(tmp_path: Path, store: str) -> None:
@@ -92,7 +99,7 @@ def test_each_nth_point_is_another_from_run_to_run_and_the_same_when_run_again(t
 @pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES])
 def test_killed_at_a_few_random_instants_the_job_is_done_once(tmp_path: Path, store: str) -> None:
     done = faults(tmp_path, "--store", store, "--seeds", 5)
-    assert clean(done) and done["jobs"] == 5
+    assert clean(done) and done["jobs"] == 5 and killed(done, least=1)
 
 
 @pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES, LIBSQL])
@@ -101,8 +108,9 @@ def test_killed_at_a_few_random_instants_the_job_is_done_once(tmp_path: Path, st
 def test_killed_at_random_instants_the_job_is_done_once(tmp_path: Path, store: str) -> None:
     seeds = 500 if store != "libsql" else 3  # 3 to 7 minutes a store on two busy cores; 40 take 11 to 18 s
     done = faults(tmp_path, "--store", store, "--seeds", seeds)
-    assert clean(done)
-    assert done["jobs"] == seeds and done["kills"] > 0  # a fast job is over before the instants of its kills
+    assert clean(done) and done["jobs"] == seeds
+    # a fast job is over before the instants of its kills; 500 have seen some 700
+    assert killed(done, least=1 if store == "libsql" else seeds / 2)
 
 
 @pytest.mark.parametrize("store", ["sqlite", POSTGRES])
