@@ -180,7 +180,16 @@ async def test_the_python_example_renders_a_page(page: Path) -> None:
     assert ran.stdout.startswith("page.mp4 60 ") and (page / "page.mp4").stat().st_size > 0
 
 
-async def test_the_agent_example_answers_and_remembers(tmp_path: Path) -> None:
+_HEAVY = ("ray", "koda_ray.sandbox", "koda_ray.serve", "koda_ray.render")
+_LOADED = f"""
+import sys
+print([name for name in sys.modules if f"{{name}}.".startswith({tuple(f"{name}." for name in _HEAVY)})])
+"""
+
+
+async def test_the_agent_example_answers_and_remembers_and_loads_neither_ray_nor_sandbox_nor_server(
+    tmp_path: Path,
+) -> None:
     *_, code, _, _ = _blocks(_README, "python")
 
     def answered(request: Json) -> Reply:
@@ -190,12 +199,12 @@ async def test_the_agent_example_answers_and_remembers(tmp_path: Path) -> None:
     with ModelServer(ScriptedModel([call("stock", {"item": "chair"}), answered])) as server:
         for _ in range(2):
             ran = await _run(
-                [sys.executable, "-W", "error", "-c", code],
+                [sys.executable, "-W", "error", "-c", code + _LOADED],
                 tmp_path,
                 ANTHROPIC_API_KEY="test-key",
                 ANTHROPIC_BASE_URL=server.base_url,
             )
-            assert (ran.returncode, ran.stdout) == (0, "There are 4.\n"), ran.stderr
+            assert (ran.returncode, ran.stdout) == (0, "There are 4.\n[]\n"), ran.stderr
 
 
 @pytest.mark.full

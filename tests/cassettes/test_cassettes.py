@@ -1,4 +1,4 @@
-"""Ten conversations through the whole product: HTTP, agents, sandbox, browser, encoder, with a model that is asked."""
+"""Ten conversations through all but Ray: HTTP, agents, sandbox, browser, encoder, with a model that is asked."""
 
 from __future__ import annotations
 
