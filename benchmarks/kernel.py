@@ -5,10 +5,11 @@
 On SQLite, every commit synced. A step is a model's answer with one tool call, the call, and its result: three commits.
 Keys: ``step_overhead_ms`` (median; the model answers at once and the tool does nothing), ``events_per_s`` (appended one
 commit after the other, ten in each; ``events_alone_per_s`` has one in each), ``agents_100_mb`` (the most that a process
-ever holds, all of Python in it, in which a hundred agents of a pool are in the middle of a call at the same time),
-``resume_2000_ms`` (open an agent with 2,000 messages, half of them results of calls in the ledger, and be ready to ask
-the model) and ``replay_10000_ms`` (read 10,000 events in order). ``cached_share`` is of all prompts of a long session:
-what a server with the API's own cache rules counts as read from its cache, old turns being summed up meanwhile.
+ever holds, all of Python and Claude's SDK in it, in which a hundred agents of a pool are in the middle of a call at the
+same time), ``resume_2000_ms`` (open an agent with 2,000 messages, half of them results of calls in the ledger, and be
+ready to ask the model) and ``replay_10000_ms`` (read 10,000 events in order). ``cached_share`` is of all prompts of a
+long session: what a server with the API's own cache rules counts as read from its cache, old turns being summed up
+meanwhile.
 ``bars`` says of each figure that has one which bar it is measured by, and whether it holds; ``--check`` ends with 1
 where one does not. Timings are those of the machine as it is: run it where nothing else runs.
 """
@@ -131,6 +132,9 @@ def agents_mb(folder: Path, count: int) -> float:
 
 
 def _hold_agents(path: Path, count: int) -> float:
+    from anthropic import AsyncAnthropic
+
+    _ = AsyncAnthropic(api_key="unused").messages  # its parts are imported when they are first asked for
     asyncio.run(_run_agents(path, count))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KB_PER_MB
 
