@@ -109,7 +109,8 @@ async def _following(connection: HTTPConnection, user: User) -> AsyncIterator[No
 
 
 Following = Annotated[None, Depends(_following)]
-"""A stream's place among its user's, from before its first byte to the end of its request."""
+"""A place among its user's streams, from before the first byte to the end of the request: for what is waited
+for long."""
 
 
 async def _own_session(session_id: SessionId, user: User, deps: Deps) -> SessionRecord:

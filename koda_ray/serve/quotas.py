@@ -24,7 +24,7 @@ _AGAIN_S = 10.0
 
 
 class Streams:
-    """Counts who follows something here, of which a user has so many at most.
+    """Counts who follows something here, or waits for a command: a user has so many of these requests at most.
 
     Args:
         per_user: How many.
@@ -49,8 +49,8 @@ class Streams:
         """
         if self._open[user_id] >= self._per_user:
             raise LimitReached(
-                f"{self._open[user_id]} streams of yours are open, and no more may be: close some, or have "
-                "KODA_USER_STREAMS raised",
+                f"{self._open[user_id]} streams of yours are open, terminals and commands that are waited for "
+                "among them, and no more may be: close some, or have KODA_USER_STREAMS raised",
                 retry_after_s=_AGAIN_S,
                 context={"limit": self._per_user},
             )

@@ -7,6 +7,7 @@ import io
 import json
 import zipfile
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -14,13 +15,14 @@ import httpx
 import psutil
 import pytest
 from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.record import Record
 from koda_ray.serve.preview import create_preview_app, reaching
 from tests.sandbox.conftest import write_packages, write_template
 
-from .world import free_port, reached, serving, world
+from .world import World, free_port, reached, serving, world
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux")]
 
@@ -43,7 +45,7 @@ NOTES = zipped({"start.sh": "#!/bin/sh\necho grüße from $(pwd)\n", "src/a.txt"
 
 
 @pytest.fixture
-async def url(tmp_path: Path) -> AsyncIterator[str]:
+async def served(tmp_path: Path) -> AsyncIterator[World]:
     settings = {
         "SANDBOX_PATH": tmp_path / "boxes", "SANDBOX_PROVIDER": "local", "KODA_API_KEYS": f"ada={ADA},bob={BOB}",
         "KODA_MAX_BODY_MB": MAX_BODY_MB,
@@ -55,9 +57,14 @@ async def url(tmp_path: Path) -> AsyncIterator[str]:
         providers = Providers(found.settings, found.deps.store)
         app = create_preview_app(None, found.deps.signer, api_port=1, reach=reaching(found.deps.store, providers))
         async with serving(app, port):
-            yield found.url
+            yield found
         await providers.close()
     assert not list((tmp_path / "boxes").glob("dep_*/sbx_*"))
+
+
+@pytest.fixture
+def url(served: World) -> str:
+    return served.url
 
 
 def client(url: str, key: str) -> httpx.AsyncClient:
@@ -390,6 +397,36 @@ async def test_a_terminal_is_left_though_its_request_is_cancelled_again_and_agai
             while attached():
                 await asyncio.sleep(0.02)
     assert (await ada.get(f"{box}/processes/shell")).json()["state"] == "running"
+
+
+async def test_terminals_and_commands_waited_for_count_among_a_users_streams(
+    ada: httpx.AsyncClient, served: World
+) -> None:
+    box = await make(ada)
+    await ada.post(f"{box}/processes", json={"name": "shell", "command": "exec sh"})
+    where = f"{served.url.replace('http', 'ws')}/v1{box}/processes/shell/terminal"
+    streams, others = served.app.state.streams, served.settings.user_streams - 2
+    headers = {"Authorization": f"Bearer {ADA}"}
+    command = {"command": "until test -e go; do sleep 0.05; done"}
+    with ExitStack() as full:
+        for _ in range(others):
+            full.enter_context(streams.joined("ada"))
+        socket = await connect(where, additional_headers=headers)
+        await socket.recv()
+        waiting = asyncio.create_task(ada.post(f"{box}/commands", json=command))
+        await reached(lambda: streams.count("ada") == others + 2)
+        for path, body in (("commands", command), ("build", None), ("screenshot", {"atS": 0})):
+            refused = await ada.post(f"{box}/{path}", json=body)
+            assert (refused.status_code, refused.json()["code"]) == (429, "LIMIT_REACHED"), path
+            assert refused.headers["retry-after"] == "10"
+        with pytest.raises(InvalidStatus) as caught:
+            await connect(where, additional_headers=headers)
+        assert caught.value.response.status_code == 429
+        assert (await ada.put(f"{box}/files/go", content=b"")).status_code == 204
+        assert (await waiting).json()["exitCode"] == 0
+        await reached(lambda: streams.count("ada") == others + 1)
+        await socket.close()
+    await reached(lambda: streams.count("ada") == 0)
 
 
 async def test_another_users_are_not_found(ada: httpx.AsyncClient, url: str) -> None:

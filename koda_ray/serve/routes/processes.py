@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import ExitStack, aclosing, suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response, WebSocket, WebSocketDisconnect
@@ -22,7 +22,7 @@ from koda_ray.sandbox.base import Terminal
 from koda_ray.sandbox.standing import ProcessState
 from koda_ray.sandbox.tmux import MAX_OUTPUT_BYTES
 from koda_ray.sandbox.workshop import Workshop
-from koda_ray.serve.context import Closing, Deps, Following, OwnWorkshop, deps_of, user_of, workshop_of
+from koda_ray.serve.context import Closing, Deps, Following, OwnWorkshop, deps_of, streams_of, user_of, workshop_of
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.events import Start, deny
@@ -164,12 +164,20 @@ async def attach(
     columns: Annotated[int, Query(ge=1, le=1000)] = 80,
 ) -> None:
     """Open its terminal; hanging up leaves it running."""
-    try:
-        workshop: Workshop = workshop_of(websocket, user_of(websocket))
-        terminal = await workshop.attach(sandbox_id, name, rows=rows, columns=columns)
-    except KodaError as error:
-        await deny(websocket, error)
-        return
+    with ExitStack() as following:
+        try:
+            user = user_of(websocket)
+            workshop: Workshop = workshop_of(websocket, user)
+            following.enter_context(streams_of(websocket).joined(user))
+            terminal = await workshop.attach(sandbox_id, name, rows=rows, columns=columns)
+        except KodaError as error:
+            await deny(websocket, error)
+            return
+        await _attached(websocket, terminal)
+
+
+async def _attached(websocket: WebSocket, terminal: Terminal) -> None:
+    """Carry what is typed and shown, until either end leaves or the server stops."""
     tasks: list[asyncio.Task[None]] = []
     try:
         await websocket.accept()

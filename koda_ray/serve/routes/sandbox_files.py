@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from koda_ray.serve.context import OwnWorkshop
+from koda_ray.serve.context import Following, OwnWorkshop
 from koda_ray.serve.media import ascii_name
 from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.sandboxes import SandboxId
@@ -94,10 +94,13 @@ async def remove_sandbox_file(sandbox_id: SandboxId, path: FilePath, workshop: O
     summary="Run a command to its end",
     responses=responses(*USED, 413),
 )
-async def run_command(sandbox_id: SandboxId, asked: RunCommand, workshop: OwnWorkshop) -> CommandOutput:
+async def run_command(
+    sandbox_id: SandboxId, asked: RunCommand, workshop: OwnWorkshop, following: Following
+) -> CommandOutput:
     """Answer when it has ended, however it ended: `exitCode` says how.
 
     One that takes longer than `timeoutS` is ended, and answered with TIMEOUT. Launch a process for what runs on.
+    It takes a place among your streams for as long.
     """
     ended = await workshop.run(sandbox_id, asked.command, timeout_s=asked.timeout_s, cwd=asked.cwd)
     return CommandOutput(

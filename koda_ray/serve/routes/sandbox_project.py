@@ -15,7 +15,7 @@ from koda_ray.sandbox.build import build, export
 from koda_ray.sandbox.own_project import put_back, start_preview, take_out
 from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.screenshot import screenshot
-from koda_ray.serve.context import Closing, OwnWorkshop, User, unpacking_of
+from koda_ray.serve.context import Closing, Following, OwnWorkshop, User, unpacking_of
 from koda_ray.serve.links import Links, MayEdit
 from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.images import receive
@@ -80,6 +80,7 @@ async def restore_sandbox(sandbox_id: SandboxId, request: Request, user: User, w
 async def build_sandbox(
     sandbox_id: SandboxId,
     workshop: OwnWorkshop,
+    following: Following,
     types: Annotated[bool, Query(description="Check types first, and take what is wrong for problems")] = False,
 ) -> BuildView:
     """Run `vite build` in it. A project that does not build is answered too: `problems` say where and why."""
@@ -111,7 +112,9 @@ async def export_bundle(sandbox_id: SandboxId, workshop: OwnWorkshop, closing: C
     response_class=Response,
     responses={200: {"description": "The picture", "content": {"image/png": _BYTES}}, **responses(*USED, 413)},
 )
-async def take_picture(sandbox_id: SandboxId, asked: TakePicture, workshop: OwnWorkshop) -> Response:
+async def take_picture(
+    sandbox_id: SandboxId, asked: TakePicture, workshop: OwnWorkshop, following: Following
+) -> Response:
     """Send the very frame that a render would show: the page is built where it changed, and moved to that time."""
     from koda_ray.actors.stills import still_clock  # few take pictures, and the clock is long
 
