@@ -269,7 +269,7 @@ async def test_bodies_over_the_limit_are_refused_before_they_are_read(koda: Worl
     except httpx.TransportError:
         pass  # the server hung up while we were still sending: also a refusal
     reader, writer = await asyncio.open_connection(*koda.url.removeprefix("http://").split(":"))
-    writer.write(b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
+    writer.write(b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n")
     await writer.drain()
     status = await asyncio.wait_for(reader.readline(), 60)
     assert b" 413 " in status
