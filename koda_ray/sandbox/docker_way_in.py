@@ -18,6 +18,7 @@ __all__ = ["WayIn", "checked"]
 _TIMEOUT_S = 120.0
 _LOOK_S = 1.0
 _ENDING_S = 10.0
+_ANSWER_S = 10.0  # a container that a bomb keeps busy takes seconds
 _PROBE_PERIOD_S = 0.05
 
 
@@ -48,12 +49,18 @@ class WayIn:
         self._is_known = is_known
 
     async def is_alive(self) -> bool:
-        """Whether the container runs."""
-        found = await self._find()
-        alive = found is not None and found.state == "running"
-        if not alive:
-            self._living.stop()
-        return alive
+        """Whether the container runs and its first process answers; one that does not may again."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + _ANSWER_S
+        while True:
+            found = await self._find()
+            if found is None or found.state != "running":
+                self._living.stop()
+                return False
+            if self._link.closed or await self._answers(deadline):
+                return True
+            if clock() >= deadline:
+                return False
 
     async def ask(self, operation: str, request: Message) -> Message:
         """Send a request and wait for its answer."""
@@ -78,6 +85,8 @@ class WayIn:
                     yield reader, writer
         except TimeoutError:
             await self.check_alive()
+            if not await self.is_alive():
+                raise self._unresponsive() from None
             raise SandboxError(
                 f"the sandbox {self._id} did not answer {operation!r} in time; destroy it and make another"
             ) from None
@@ -100,7 +109,7 @@ class WayIn:
             if self._link.closed:
                 raise let_go(self._id)
             timeout_s = _LOOK_S
-        raise SandboxError(f"the sandbox {self._id} does not answer; connect to it again, or destroy it")
+        raise self._unresponsive()
 
     async def check_ending(self) -> None:
         """As ``check_alive``, for one that may be about to end: a busy engine knows seconds later than its socket."""
@@ -135,6 +144,29 @@ class WayIn:
                     "exit_code": None if found is None else found.exit_code,
                 },
             )
+
+    async def _answers(self, deadline: float) -> bool:
+        """Whether the first process answers; one that has just ended breaks off, before the engine knows."""
+        found = await self._link.connection(timeout_s=_LOOK_S)
+        if found is None:
+            return False
+        reader, writer = found
+        try:
+            async with asyncio.timeout_at(deadline):
+                await send(writer, {"op": "hello"})
+                await receive(reader)
+        except (TimeoutError, EOFError, OSError):
+            return False
+        finally:
+            await self._link.release(writer)
+        return True
+
+    def _unresponsive(self) -> SandboxError:
+        return SandboxError(
+            f"the sandbox {self._id} runs, and its first process does not answer; try again, or destroy it and make "
+            "another",
+            context={"sandbox_id": self._id, "reason": "unresponsive"},
+        )
 
     async def _find(self) -> Container | None:
         return await self._look() if self._is_known() else None
