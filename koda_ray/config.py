@@ -176,7 +176,7 @@ class Settings(BaseSettings):
     user_sessions: int = Field(200, ge=1, validation_alias="KODA_USER_SESSIONS")
     user_renders: int = Field(2000, ge=1, validation_alias="KODA_USER_RENDERS")
     user_streams: int = Field(300, ge=1, validation_alias="KODA_USER_STREAMS")
-    unpacked_mb: int = Field(1024, ge=64, validation_alias="KODA_UNPACKED_MB")
+    unpacked_mb: int = Field(2048, ge=64, validation_alias="KODA_UNPACKED_MB")
 
     ray_address: str | None = Field(None, validation_alias="KODA_RAY_ADDRESS")
     chromium_path: Path | None = Field(None, validation_alias="KODA_CHROMIUM_PATH")

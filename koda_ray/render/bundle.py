@@ -247,8 +247,8 @@ async def load_bundle(storage: Storage, user_id: str, content_hash: str) -> Bund
     return await asyncio.to_thread(stored_bundle, data, content_hash)
 
 
-def stored_bundle(data: bytes, content_hash: str) -> Bundle:
-    """Unpack a bundle as it lies in storage, and check that it is what its name says; blocks.
+def stored_bundle(data: bytes | IO[bytes], content_hash: str) -> Bundle:
+    """Unpack a bundle as it lies in storage, or in an open file, and check that it is what its name says; blocks.
 
     Raises:
         StorageError: Its bytes are not those that were stored.

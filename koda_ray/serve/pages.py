@@ -25,6 +25,7 @@ from koda_ray.render.bundle import stored_bundle, unpacked_bytes
 from koda_ray.render.options import JobOptions
 from koda_ray.render.sources import Page, page_of, unpack_page
 from koda_ray.render.spec import AudioTrack
+from koda_ray.sandbox.scratch import scratch
 from koda_ray.serve.context import unpacking_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.state.storage import bundle_key
@@ -77,6 +78,7 @@ async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool =
 
     Raises:
         LimitReached: Too much of the user's, or of everybody's, is held at once.
+        TooMuchAtOnce: It unpacks to more than one user may have held.
         InvalidInput: Something of it is not valid.
         RequestValidationError: As `InvalidInput`, with the fields that are not.
         InvalidPath: A path in the zip leaves it.
@@ -105,15 +107,17 @@ async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool =
         body = _valid(adapter, sent, what="body")
         rows = body.rows.root if isinstance(body, CreateBatch) else ()
         key = bundle_key(user, body.bundle)
-        try:
-            await deps.storage.touch(key)
-            packed = await deps.storage.get(key)
-        except NotFound:
-            raise NotFound(f"there is no bundle {body.bundle}; upload the page as a zip") from None
-        async with unpacking.holding(user, await asyncio.to_thread(unpacked_bytes, packed)):
-            bundle = await asyncio.to_thread(stored_bundle, packed, body.bundle)
-            page = page_of(bundle.files, body.options.entry, what="the bundle")
-            yield _asked(deps, page, body.options, rows)
+        with scratch() as made:  # a packed one may be as large: it lies on the disk while it waits for room
+            try:
+                await deps.storage.touch(key)
+                await deps.storage.get_file(key, made / "packed.zip")
+            except NotFound:
+                raise NotFound(f"there is no bundle {body.bundle}; upload the page as a zip") from None
+            with (made / "packed.zip").open("rb") as file:
+                async with unpacking.holding(user, await asyncio.to_thread(unpacked_bytes, file)):
+                    bundle = await asyncio.to_thread(stored_bundle, file, body.bundle)
+                    page = page_of(bundle.files, body.options.entry, what="the bundle")
+                    yield _asked(deps, page, body.options, rows)
     else:
         raise HTTPException(
             415,

@@ -1,9 +1,9 @@
-"""How much of what people send is held unpacked at once, by all of them and by each.
+"""How much of what people send is held at once, by all of them and by each.
 
 A zip of a few megabytes may hold a quarter of a gigabyte, and a form's limit says nothing of that. So whoever unpacks
 one takes room for what its table of contents admits to (more is never unpacked) and gives it back when the files are
-stored. Who finds no room waits in turn, behind others of the same user first: one user's uploads have half of all the
-room at most, and keep nobody else's waiting.
+stored. Who finds no room waits in turn, behind others of the
+same user first: one user has half of all the room at most, and keeps nobody else waiting.
 """
 
 from __future__ import annotations
@@ -13,20 +13,28 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from koda_ray.errors import LimitReached
+from koda_ray.errors import InvalidInput, LimitReached
 
-__all__ = ["Unpacking"]
+__all__ = ["TooMuchAtOnce", "Unpacking"]
 
 _WAIT_S = 30.0
 _WAITING = 32
-"""How many uploads of one user may wait."""
+"""How many requests of one user may wait."""
+
+
+class TooMuchAtOnce(InvalidInput):
+    """What is larger than all that one user may have held: it never fits here."""
+
+    code = "TOO_LARGE"
+    status = 413
 
 
 @dataclass
 class _Share:
-    """What one user holds; ``waiting`` are those that hold or want to."""
+    """What one user holds; ``there`` are those that hold or wait to."""
 
     held_bytes: int = 0
+    there: int = 0
     waiting: int = 0
     first: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -53,23 +61,39 @@ class Unpacking:
         """What is held now."""
         return self._taken
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for room now."""
+        return sum(share.waiting for share in self._shares.values())
+
     @asynccontextmanager
     async def holding(self, user_id: str, size_bytes: int) -> AsyncGenerator[None]:
-        """Hold so much for as long as the block runs; what is larger than a user's share takes all of that.
+        """Hold so much for as long as the block runs.
 
         Raises:
+            TooMuchAtOnce: TOO_LARGE, it is more than a user may ever hold.
             LimitReached: LIMIT_REACHED, too many of the user's wait, or there was no room in time.
         """
-        size = min(size_bytes, self._most)
+        if (size := size_bytes) > self._most:
+            raise TooMuchAtOnce(
+                f"this has {size:,} bytes, and one user has at most {self._most:,} held at once (half of "
+                "KODA_UNPACKED_MB): make it smaller, or have that raised",
+                context={"sizeBytes": size, "mostBytes": self._most},
+            )
         share = self._shares.setdefault(user_id, _Share())
         if share.waiting >= _WAITING:
             raise LimitReached(
-                f"{share.waiting} uploads of yours wait to be unpacked, and no more may: send one after the other",
+                f"{share.waiting} requests of yours wait for room to hold files, and no more may: send one after the "
+                "other",
                 retry_after_s=self._wait_s,
             )
-        share.waiting += 1
+        share.there += 1
         try:
-            await self._take(share, size)
+            share.waiting += 1
+            try:
+                await self._take(share, size)
+            finally:
+                share.waiting -= 1
             try:
                 yield
             finally:
@@ -78,8 +102,8 @@ class Unpacking:
                 async with self._changed:
                     self._changed.notify_all()
         finally:
-            share.waiting -= 1
-            if not share.waiting:
+            share.there -= 1
+            if not share.there:
                 self._shares.pop(user_id, None)
 
     async def _take(self, share: _Share, size: int) -> None:
@@ -94,7 +118,7 @@ class Unpacking:
                     self._taken += size
         except TimeoutError:
             raise LimitReached(
-                f"there was no room to unpack {size:,} bytes for {self._wait_s:g} s: others' uploads, or yours, "
-                "have it; send it again, or have KODA_UNPACKED_MB raised",
+                f"there was no room to hold {size:,} bytes for {self._wait_s:g} s: others' requests, or yours, have "
+                "it; send it again, or have KODA_UNPACKED_MB raised",
                 retry_after_s=self._wait_s,
             ) from None

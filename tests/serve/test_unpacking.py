@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+import tracemalloc
 import zipfile
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,7 +14,8 @@ import httpx
 import pytest
 
 from koda_ray.errors import LimitReached
-from koda_ray.serve.unpacking import Unpacking
+from koda_ray.render.bundle import Bundle, store_bundle
+from koda_ray.serve.unpacking import TooMuchAtOnce, Unpacking
 
 from .world import reached, world
 
@@ -23,15 +26,15 @@ MB = 1 << 20
 async def test_a_user_holds_half_at_most_and_keeps_nobody_else_waiting() -> None:
     room = Unpacking(100, wait_s=0.2)
     async with room.holding("ada", 40):
-        with pytest.raises(LimitReached, match="no room to unpack 20 bytes"):
+        with pytest.raises(LimitReached, match="no room to hold 20 bytes"):
             await room.holding("ada", 20).__aenter__()
         async with room.holding("bob", 50), room.holding("ada", 10):
             assert room.held_bytes == 100
             with pytest.raises(LimitReached) as found:
                 await room.holding("cleo", 1).__aenter__()
             assert found.value.context["retryAfterS"] == 0.2
-        async with room.holding("bob", 10_000):  # larger than everything: all of one's own
-            assert room.held_bytes == 90
+        with pytest.raises(TooMuchAtOnce, match=r"10,000 bytes, and one user .* 50 .*KODA_UNPACKED_MB"):
+            await room.holding("bob", 10_000).__aenter__()  # no waiting would help
     assert room.held_bytes == 0
 
 
@@ -57,9 +60,9 @@ async def test_a_large_one_is_not_overtaken_for_ever() -> None:
 async def test_whoever_goes_away_while_waiting_leaves_nothing() -> None:
     room = Unpacking(100)
     async with room.holding("ada", 50):
-        waiting = [asyncio.create_task(room.holding("ada", 50).__aenter__()) for _ in range(31)]
+        waiting = [asyncio.create_task(room.holding("ada", 50).__aenter__()) for _ in range(32)]
         await asyncio.sleep(0.01)
-        with pytest.raises(LimitReached, match="32 uploads of yours wait"):
+        with pytest.raises(LimitReached, match="32 requests of yours"):
             await room.holding("ada", 1).__aenter__()
         for task in waiting:
             task.cancel()
@@ -101,3 +104,21 @@ async def test_uploads_that_unpack_to_much_are_unpacked_one_after_the_other(tmp_
         await reached(lambda: unpacking.held_bytes == 0)
     assert statuses == [202] * 6
     assert 24 * MB <= max(most) <= 64 * MB
+
+
+async def test_a_stored_page_is_not_loaded_while_it_waits_for_room(tmp_path: Path) -> None:
+    async with world(tmp_path, KODA_API_KEYS=KEYS, KODA_UNPACKED_MB=64) as koda:
+        unpacking: Unpacking = koda.app.state.unpacking
+        page = Bundle({"index.html": b"<p>", "noise.bin": os.urandom(8 * MB)})  # as large packed as it is unpacked
+        stored = await store_bundle(koda.storage, "ada", page)
+        head = {"Authorization": f"Bearer {'a' * 32}"}
+        async with httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60, headers=head) as http:
+            async with unpacking.holding("ada", 32 * MB):
+                tracemalloc.start()
+                sent = [asyncio.create_task(http.post("/v1/renders", json={"bundle": stored})) for _ in range(4)]
+                await reached(lambda: unpacking.waiting == 4)
+                held, _ = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+            statuses = [answer.status_code for answer in await asyncio.gather(*sent)]
+    assert statuses == [202] * 4
+    assert held < 8 * MB
