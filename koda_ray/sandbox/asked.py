@@ -122,10 +122,10 @@ class AskedSandbox(ABC):
         found = await self.read_files([path])
         return next(iter(found.values()))
 
-    async def read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
+    async def read_files(self, paths: Sequence[str], *, most_bytes: int | None = None) -> dict[str, bytes]:
         """Read several files in one round trip; see ``Sandbox``."""
         names = list(dict.fromkeys(self._path(policy.readable, path) for path in paths))
-        _, files = await self._ask({"do": "read", "paths": names})
+        _, files = await self._ask({"do": "read", "paths": names, "most_bytes": most_bytes})
         if list(files) != names:
             raise nonsense(self.id, "other files than were asked for")
         return files
@@ -147,10 +147,12 @@ class AskedSandbox(ABC):
         """Remove a file or directory; see ``Sandbox``."""
         await self._ask({"do": "remove", "path": self._path(policy.storable, path)})
 
-    async def snapshot(self, *, known: Mapping[str, FileStamp] | None = None) -> Snapshot:
+    async def snapshot(
+        self, *, known: Mapping[str, FileStamp] | None = None, most_bytes: int | None = None
+    ) -> Snapshot:
         """Collect the project's files for a checkpoint; only new bytes travel. See ``Sandbox``."""
         told = {path: [stamp.size_bytes, stamp.changed_ns, stamp.inode] for path, stamp in (known or {}).items()}
-        header, changed = await self._ask({"do": "snapshot", "known": told})
+        header, changed = await self._ask({"do": "snapshot", "known": told, "most_bytes": most_bytes})
         stamps = self._stamps(header.get("stamps"))
         if not set(changed) <= set(stamps):
             raise nonsense(self.id, "files that its snapshot does not list")

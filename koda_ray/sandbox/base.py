@@ -244,19 +244,26 @@ class Sandbox(Protocol):
         """Read a file; NotFound FILE_NOT_FOUND."""
         ...
 
-    async def read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
+    async def read_files(self, paths: Sequence[str], *, most_bytes: int | None = None) -> dict[str, bytes]:
         """Read several files in one round trip; NotFound FILE_NOT_FOUND names the first that is not there.
 
         Raises:
-            QuotaExceeded: QUOTA_EXCEEDED, they have more bytes together than are read at once.
+            QuotaExceeded: QUOTA_EXCEEDED, they have more bytes together than are read at once, or than ``most_bytes``;
+                ``sizeBytes`` says how many with the first that is too much.
         """
         ...
 
-    async def snapshot(self, *, known: Mapping[str, FileStamp] | None = None) -> Snapshot:
+    async def snapshot(
+        self, *, known: Mapping[str, FileStamp] | None = None, most_bytes: int | None = None
+    ) -> Snapshot:
         """Collect the project's files for a checkpoint, without ``node_modules``, ``dist`` and ``.vite``.
 
         Args:
             known: The stamps of the snapshot before this one, of the same sandbox: unchanged files are not read again.
+            most_bytes: What is taken of the files together.
+
+        Raises:
+            QuotaExceeded: QUOTA_EXCEEDED, they have more than ``most_bytes``, in ``sizeBytes``; none was read.
         """
         ...
 

@@ -150,11 +150,11 @@ class DockerSandbox:
         found = await self.read_files([path])
         return next(iter(found.values()))
 
-    async def read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
+    async def read_files(self, paths: Sequence[str], *, most_bytes: int | None = None) -> dict[str, bytes]:
         """Read several files in one round trip; see ``Sandbox``."""
         names = list(dict.fromkeys(self._path(policy.readable, path) for path in paths))
-        files = _Files(most=MAX_READ_BYTES)
-        async with self._way_in.exchange("read", {"paths": names}) as (reader, _):
+        files = _Files(most=MAX_READ_BYTES if most_bytes is None else min(MAX_READ_BYTES, most_bytes))
+        async with self._way_in.exchange("read", {"paths": names, "most_bytes": most_bytes}) as (reader, _):
             while not (answer := checked(await receive(reader))).get("end"):
                 await files.take(answer, reader)
         if list(files.found) != names:
@@ -186,11 +186,14 @@ class DockerSandbox:
                 writer.write(b".")  # the next one is wanted, and not made before that
                 yield checked_changes(answer["changes"])
 
-    async def snapshot(self, *, known: Mapping[str, FileStamp] | None = None) -> Snapshot:
+    async def snapshot(
+        self, *, known: Mapping[str, FileStamp] | None = None, most_bytes: int | None = None
+    ) -> Snapshot:
         """Collect the project's files for a checkpoint; see ``Sandbox``."""
         stamps = {path: (stamp.size_bytes, stamp.changed_ns, stamp.inode) for path, stamp in (known or {}).items()}
-        files = _Files(most=self._limits.tmpfs_bytes)
-        async with self._way_in.exchange("snapshot", {"known": stamps}) as (reader, _):
+        most = self._limits.tmpfs_bytes
+        files = _Files(most=most if most_bytes is None else min(most, most_bytes))
+        async with self._way_in.exchange("snapshot", {"known": stamps, "most_bytes": most_bytes}) as (reader, _):
             while "stamps" not in (answer := checked(await receive(reader))):
                 await files.take(answer, reader)
         found = {

@@ -151,9 +151,9 @@ class _Inside:
     # files
 
     async def _read(self, request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        read = 0
+        read, most = 0, cast("int | None", request["most_bytes"])
         for path in _words(request["paths"]):
-            work = partial(self._tree.read_files, [path], before_bytes=read)
+            work = partial(self._tree.read_files, [path], before_bytes=read, most_bytes=most)
             [(name, data)] = (await self._with_tree(work)).items()
             read += len(data)
             await send(writer, {"path": name, "size": len(data)}, [data])
@@ -184,7 +184,8 @@ class _Inside:
             # one file at a time, as fast as the owner takes them: all together may not fit into the sandbox's memory
             asyncio.run_coroutine_threadsafe(send(writer, {"path": path, "size": len(data)}, [data]), loop).result()
 
-        snapshot = await self._with_tree(lambda: self._tree.snapshot(known, found=found))
+        most = cast("int | None", request["most_bytes"])
+        snapshot = await self._with_tree(lambda: self._tree.snapshot(known, found=found, most_bytes=most))
         stamps = {path: (stamp.size_bytes, stamp.changed_ns, stamp.inode) for path, stamp in snapshot.stamps.items()}
         told: Message = {"stamps": stamps, "skipped": snapshot.skipped}
         await send(writer, {**told, "modes": snapshot.modes, "folders": snapshot.folders})

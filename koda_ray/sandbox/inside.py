@@ -89,7 +89,7 @@ def _write(header: Header, files: Mapping[str, bytes]) -> _Answer:
 
 
 def _read(header: Header, files: Mapping[str, bytes]) -> _Answer:
-    return {}, _tree().read_files(_texts(header["paths"]))
+    return {}, _tree().read_files(_texts(header["paths"]), most_bytes=_most(header))
 
 
 def _list(header: Header, files: Mapping[str, bytes]) -> _Answer:
@@ -122,7 +122,7 @@ def _watch(header: Header, files: Mapping[str, bytes]) -> _Answer:
 
 
 def _snapshot(header: Header, files: Mapping[str, bytes]) -> _Answer:
-    taken = _tree().snapshot(_stamps(header["known"]))
+    taken = _tree().snapshot(_stamps(header["known"]), most_bytes=_most(header))
     told: Header = {"stamps": _written(taken.stamps), "removed": taken.removed, "skipped": taken.skipped}
     return {**told, "modes": taken.modes, "folders": taken.folders}, taken.changed
 
@@ -160,6 +160,10 @@ def _processes(header: Header, files: Mapping[str, bytes]) -> _Answer:
 
 def _output(header: Header, files: Mapping[str, bytes]) -> _Answer:
     return {}, {"output": keeper.output(str(header["name"]), max_bytes=int(str(header["max_bytes"])))}
+
+
+def _most(header: Header) -> int | None:
+    return cast("int | None", header["most_bytes"])
 
 
 def _stamps(value: object) -> dict[str, FileStamp]:

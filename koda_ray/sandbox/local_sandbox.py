@@ -197,9 +197,9 @@ class LocalSandbox:
         found = await self._file_work(lambda: self._tree.read_files([path]))
         return next(iter(found.values()))
 
-    async def read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
+    async def read_files(self, paths: Sequence[str], *, most_bytes: int | None = None) -> dict[str, bytes]:
         """Read several files in one round trip; see ``Sandbox``."""
-        return await self._file_work(lambda: self._tree.read_files(paths))
+        return await self._file_work(lambda: self._tree.read_files(paths, most_bytes=most_bytes))
 
     async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileEntry]:
         """List a directory; see ``Sandbox``."""
@@ -220,9 +220,11 @@ class LocalSandbox:
                 await self._check_alive()  # the files of a destroyed one are no changes
                 yield batch
 
-    async def snapshot(self, *, known: Mapping[str, FileStamp] | None = None) -> Snapshot:
+    async def snapshot(
+        self, *, known: Mapping[str, FileStamp] | None = None, most_bytes: int | None = None
+    ) -> Snapshot:
         """Collect the project's files for a checkpoint; see ``Sandbox``."""
-        found = await self._file_work(lambda: self._tree.snapshot(known))
+        found = await self._file_work(lambda: self._tree.snapshot(known, most_bytes=most_bytes))
         self._links_out.skipped(found.skipped)
         return found
 

@@ -28,8 +28,10 @@ _LAST_LINES_BYTES = 4096
 _SHOWN = "(the template's dev server)"
 
 
-async def take_out(workshop: Workshop, sandbox_id: str) -> tuple[ProjectFiles, dict[str, Skip]]:
-    """Read a project's files, without what is built or installed.
+async def take_out(
+    workshop: Workshop, sandbox_id: str, *, most_bytes: int | None = None
+) -> tuple[ProjectFiles, dict[str, Skip]]:
+    """Read a project's files, without what is built or installed; ``most_bytes`` is what they may have together.
 
     Returns:
         The files, and what is not among them, with why: links, devices, what is too large or cannot be read.
@@ -38,7 +40,7 @@ async def take_out(workshop: Workshop, sandbox_id: str) -> tuple[ProjectFiles, d
         NotFound: SANDBOX_NOT_FOUND.
         SandboxError: As ``Sandbox.snapshot``.
     """
-    found = await (await workshop.connect(sandbox_id)).snapshot()
+    found = await (await workshop.connect(sandbox_id)).snapshot(most_bytes=most_bytes)
     return ProjectFiles(files=found.changed, modes=found.modes, folders=found.folders), dict(found.skipped)
 
 

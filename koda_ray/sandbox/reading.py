@@ -82,24 +82,27 @@ class TreeReader:
         """The file system that it lies on."""
         return os.stat(self._root).st_dev
 
-    def read_files(self, paths: Sequence[str], *, before_bytes: int = 0) -> dict[str, bytes]:
+    def read_files(
+        self, paths: Sequence[str], *, before_bytes: int = 0, most_bytes: int | None = None
+    ) -> dict[str, bytes]:
         """Read files, in order; the keys are the normalised paths.
 
         Args:
             paths: Which.
             before_bytes: What was read already, where one read is made of several calls.
+            most_bytes: What they may have together, where that is less than MAX_READ_BYTES.
 
         Raises:
             InvalidPath: INVALID_PATH.
             NotFound: FILE_NOT_FOUND.
-            QuotaExceeded: QUOTA_EXCEEDED, they have more than MAX_READ_BYTES together.
+            QuotaExceeded: QUOTA_EXCEEDED, they have more than that together; ``sizeBytes`` says how many.
             SandboxError: READ_FAILED, not a plain file or larger than MAX_READ_BYTES.
         """
         found: dict[str, bytes] = {}
-        read = before_bytes
+        read, most = before_bytes, _least(MAX_READ_BYTES, most_bytes)
         with self._opened() as root_fd:
             for name in dict.fromkeys(policy.readable(path) for path in paths):
-                found[name] = self._read(root_fd, name, before_bytes=read)
+                found[name] = self._read(root_fd, name, left_bytes=most - read, before_bytes=read)
                 read += len(found[name])
         return found
 
@@ -140,7 +143,11 @@ class TreeReader:
         return name
 
     def snapshot(
-        self, known: Mapping[str, FileStamp] | None = None, *, found: Callable[[str, bytes], None] | None = None
+        self,
+        known: Mapping[str, FileStamp] | None = None,
+        *,
+        found: Callable[[str, bytes], None] | None = None,
+        most_bytes: int | None = None,
     ) -> Snapshot:
         """Collect every plain file, reading only those whose stamp is not the known one.
 
@@ -151,10 +158,11 @@ class TreeReader:
         Args:
             known: The stamps of an earlier snapshot of the same files.
             found: Takes each file as it is read, in place of ``changed``, which then stays empty.
+            most_bytes: What those that are kept may have together.
 
         Raises:
-            QuotaExceeded: QUOTA_EXCEEDED when there are more than MAX_ENTRIES, or what is kept of files that cannot be
-                read any more leaves no room.
+            QuotaExceeded: QUOTA_EXCEEDED when there are more than MAX_ENTRIES, what is kept of files that cannot be
+                read any more leaves no room, or they have more than ``most_bytes``; ``sizeBytes`` says how many.
             SandboxError: READ_FAILED, nobody may list the project's own folder.
             SandboxNotFound: SANDBOX_NOT_FOUND, the project is gone.
         """
@@ -163,7 +171,7 @@ class TreeReader:
         changed: dict[str, bytes] = {}
         take = found or changed.__setitem__
         with self._opened() as root_fd:
-            seen = self._survey(root_fd, known)
+            seen = self._survey(root_fd, known, most_bytes=most_bytes)
             for path, info in seen.files.items():
                 if path in seen.skipped:
                     continue
@@ -243,7 +251,7 @@ class TreeReader:
         finally:
             os.close(fd)
 
-    def _survey(self, root_fd: int, known: Mapping[str, FileStamp]) -> _Survey:
+    def _survey(self, root_fd: int, known: Mapping[str, FileStamp], *, most_bytes: int | None) -> _Survey:
         """Look at everything without reading any file, and choose what is left out."""
         seen = _Survey()
         for entry in self._walk(root_fd, ".", recursive=True, closed=seen.skipped.__setitem__):
@@ -264,7 +272,14 @@ class TreeReader:
         for path in left_out(sizes, kept, most_bytes=room):
             seen.skipped[path] = "large"
             sizes[path] = kept.get(path, 0)
-        seen.room_bytes = max(0, room - sum(sizes.values()))
+        size = sum(sizes.values())
+        if most_bytes is not None and size > most_bytes:
+            raise QuotaExceeded(
+                f"the project's files have {size:,} bytes, and there is room for {most_bytes:,}: end what writes to "
+                "them, or remove what is large and not needed, and try again",
+                context={"sizeBytes": size},
+            )
+        seen.room_bytes = max(0, _least(room, most_bytes) - size)
         return seen
 
     def _check_room(self, stamps: Mapping[str, FileStamp]) -> None:
@@ -276,7 +291,15 @@ class TreeReader:
                 "whole size: remove what is large and not needed, and try again"
             )
 
-    def _read(self, root_fd: int, name: str, *, before_bytes: int = 0, most_bytes: int = MAX_READ_BYTES) -> bytes:
+    def _read(
+        self,
+        root_fd: int,
+        name: str,
+        *,
+        before_bytes: int = 0,
+        left_bytes: int = MAX_READ_BYTES,
+        most_bytes: int = MAX_READ_BYTES,
+    ) -> bytes:
         try:
             with opened_beneath(root_fd, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
                 real = path_of(fd, root_fd)
@@ -294,11 +317,12 @@ class TreeReader:
                         "read a part of it with a command such as `head -c`",
                         code="READ_FAILED",
                     )
-                if info.st_size + before_bytes > MAX_READ_BYTES:
+                if info.st_size > left_bytes:
                     raise QuotaExceeded(
                         f"with {name!r} the files that were asked for have {info.st_size + before_bytes} bytes, more "
-                        f"than the {MAX_READ_BYTES} that can be read at once; read fewer at a time, or smaller ones",
-                        context={"path": name},
+                        f"than the {left_bytes + before_bytes} that can be read at once; read fewer at a time, or "
+                        "smaller ones",
+                        context={"path": name, "sizeBytes": info.st_size + before_bytes},
                     )
                 return _read_all(fd, info.st_size)
         except Escapes:
@@ -403,6 +427,10 @@ class TreeReader:
         if outside is not None and self._kind_of_link(root_fd, path) == "outside":
             outside(path)
         return False
+
+
+def _least(most: int, wanted: int | None) -> int:
+    return most if wanted is None else min(most, wanted)
 
 
 def escape(path: str) -> InvalidPath:

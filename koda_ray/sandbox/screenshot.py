@@ -113,7 +113,7 @@ async def screenshot(
             note(sandbox.id, "page", words=url)
         if done.exit_code != 0:
             raise _failed(done, at_s)
-        png = await sandbox.read_file(path)
+        (png,) = (await sandbox.read_files([path], most_bytes=_MAX_PNG_BYTES)).values()
     except NotFound:
         raise _capture_failed(
             "the picture went before it was read: something in the sandbox removes files; end that, and try again"

@@ -1,25 +1,29 @@
-"""How much of what people send is held at once, by all of them and by each.
+"""How much of what people send, or take out, is held at once, by all of them and by each.
 
 A zip of a few megabytes may hold a quarter of a gigabyte, and a form's limit says nothing of that. So whoever unpacks
 one takes room for what its table of contents admits to (more is never unpacked) and gives it back when the files are
-stored. Who finds no room waits in turn, behind others of the
+stored; what comes out of a sandbox takes room before it is read. Who finds no room waits in turn, behind others of the
 same user first: one user has half of all the room at most, and keeps nobody else waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from koda_ray.errors import InvalidInput, LimitReached
+from koda_ray.errors import InvalidInput, LimitReached, QuotaExceeded
 
 __all__ = ["TooMuchAtOnce", "Unpacking"]
 
 _WAIT_S = 30.0
 _WAITING = 32
 """How many requests of one user may wait."""
+_FIRST_BYTES = 1 << 20
+_TRIES = 4
+T = TypeVar("T")
 
 
 class TooMuchAtOnce(InvalidInput):
@@ -105,6 +109,33 @@ class Unpacking:
             share.there -= 1
             if not share.there:
                 self._shares.pop(user_id, None)
+
+    @asynccontextmanager
+    async def reading(self, user_id: str, read: Callable[[int], Awaitable[T]]) -> AsyncGenerator[T]:
+        """Read what nobody knows the size of, and hold it for as long as the block runs.
+
+        Args:
+            user_id: Whose.
+            read: Reads so many bytes at most, or raises QuotaExceeded with ``sizeBytes`` and has read nothing that
+                stays; then it is asked again, once there is room for that.
+
+        Raises:
+            LimitReached: As `holding`, and so TooMuchAtOnce.
+            QuotaExceeded: It has grown each time.
+        """
+        size = _FIRST_BYTES
+        for left in reversed(range(_TRIES)):
+            async with self.holding(user_id, size):
+                try:
+                    found = await read(size)
+                except QuotaExceeded as error:
+                    told = error.context.get("sizeBytes")
+                    if not isinstance(told, int) or told <= size or not left:
+                        raise
+                    size = told
+                    continue
+                yield found
+                return
 
     async def _take(self, share: _Share, size: int) -> None:
         """Wait for room: who waits longest has the lock, so that small ones never overtake a large one for ever."""

@@ -79,6 +79,7 @@ FAILURES: tuple[KodaError, ...] = (
     SandboxNotFound("it is gone"),
     SandboxNotFound("it is paused", context={"reason": "paused"}),
     QuotaExceeded("a limit is reached"),
+    QuotaExceeded("its files are larger", context={"sizeBytes": 1 << 40}),
     CommandTimeout("it took too long"),
     ServerFailed("nobody answers", code="PORT_UNAVAILABLE"),
     TemplateNotFound("the image is gone"),

@@ -16,6 +16,7 @@ import pytest
 from koda_ray.errors import LimitReached
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.serve.unpacking import TooMuchAtOnce, Unpacking
+from tests.sandbox.conftest import write_packages, write_template
 
 from .world import reached, world
 
@@ -122,3 +123,42 @@ async def test_a_stored_page_is_not_loaded_while_it_waits_for_room(tmp_path: Pat
             statuses = [answer.status_code for answer in await asyncio.gather(*sent)]
     assert statuses == [202] * 4
     assert held < 8 * MB
+
+
+@pytest.mark.sandbox
+@pytest.mark.needs("tmux")
+async def test_what_comes_out_of_a_sandbox_is_read_in_turns(tmp_path: Path) -> None:
+    """Files with holes, which cost a sandbox nothing, taken out at once in three ways: each is counted in full."""
+    lay = "mkdir -p dist; touch dist/index.html; truncate -s 24M big dist/big; truncate -s 40M dist/larger"
+    most = list[int]()
+    template, packages = write_template(tmp_path / "template"), write_packages(tmp_path / "node_modules")
+    async with world(
+        tmp_path, SANDBOX_PATH=tmp_path / "boxes", SANDBOX_PROVIDER="local", KODA_UNPACKED_MB=64,
+        KODA_TEMPLATE_PATH=template, KODA_NODE_MODULES_PATH=packages,
+    ) as koda:  # fmt: skip
+        unpacking: Unpacking = koda.app.state.unpacking
+
+        async def watch() -> None:
+            while True:
+                most.append(unpacking.held_bytes)
+                await asyncio.sleep(0.001)
+
+        async with httpx.AsyncClient(base_url=f"{koda.url}/v1", trust_env=False, timeout=60) as http:
+            box = f"/sandboxes/{(await http.post('/sandboxes', json={})).json()['id']}"
+            laid = await http.post(f"{box}/commands", json={"command": lay})
+            large = [await http.get(f"{box}/{path}") for path in ("files/dist/larger", "bundle")]
+            await http.post(f"{box}/commands", json={"command": "rm dist/larger"})
+            watching = asyncio.create_task(watch())
+            out = await asyncio.gather(*(http.get(f"{box}/{path}") for path in ("files/big", "snapshot", "bundle") * 2))
+            watching.cancel()
+            await reached(lambda: unpacking.held_bytes == 0)
+            assert (await http.delete(box)).status_code == 204
+    assert laid.json()["exitCode"] == 0, laid.text
+    for answer, size in zip(large, (40 * MB, 64 * MB), strict=True):
+        told = answer.json()
+        assert (answer.status_code, told["code"], told["retryable"]) == (413, "TOO_LARGE", False), answer.text
+        assert f"{size:,}" in told["detail"] and f"{32 * MB:,}" in told["detail"]
+        assert "KODA_UNPACKED_MB" in told["detail"]
+    assert [answer.status_code for answer in out] == [200] * 6
+    assert len(out[0].content) == 24 * MB
+    assert 24 * MB <= max(most) <= 32 * MB

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from koda_ray.serve.context import Following, OwnWorkshop
+from koda_ray.serve.context import Closing, Following, OwnWorkshop, User, unpacking_of
 from koda_ray.serve.media import ascii_name
 from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.sandboxes import SandboxId
@@ -45,11 +45,15 @@ async def list_sandbox_files(
     operation_id="readSandboxFile",
     summary="Read a sandbox's file",
     response_class=Response,
-    responses={200: {"description": "The file", "content": _BYTES}, **responses(*USED)},
+    responses={200: {"description": "The file", "content": _BYTES}, **responses(*USED, 413)},
 )
-async def read_sandbox_file(sandbox_id: SandboxId, path: FilePath, workshop: OwnWorkshop) -> Response:
+async def read_sandbox_file(
+    sandbox_id: SandboxId, path: FilePath, request: Request, user: User, workshop: OwnWorkshop, closing: Closing
+) -> Response:
     """Send its bytes as a download, whatever it holds: a page of the sandbox never runs on this origin."""
-    data = await (await workshop.connect(sandbox_id)).read_file(path)
+    box = await workshop.connect(sandbox_id)
+    reading = unpacking_of(request).reading(user, lambda most: box.read_files([path], most_bytes=most))
+    (data,) = (await closing.enter_async_context(reading)).values()
     headers = {
         "Cache-Control": "no-store",
         "Content-Disposition": f'attachment; filename="{ascii_name(path)}"',

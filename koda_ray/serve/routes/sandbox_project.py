@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from koda_ray.sandbox.archives import ProjectFiles, pack, read_project, unpacked_bytes
+from koda_ray.sandbox.base import Skip
 from koda_ray.sandbox.build import build, export
 from koda_ray.sandbox.own_project import put_back, start_preview, take_out
 from koda_ray.sandbox.scratch import scratch
@@ -46,13 +47,19 @@ LEFT_OUT = "Koda-Left-Out"
                 }
             },
         },
-        **responses(*USED),
+        **responses(*USED, 413),
     },
 )
-async def snapshot_sandbox(sandbox_id: SandboxId, workshop: OwnWorkshop, closing: Closing) -> Response:
+async def snapshot_sandbox(
+    sandbox_id: SandboxId, request: Request, user: User, workshop: OwnWorkshop, closing: Closing
+) -> Response:
     """Send all files of its project as a zip, with their modes and empty folders, without built and installed ones."""
-    project, left_out = await take_out(workshop, sandbox_id)
-    return await _zip(project, f"{sandbox_id}.zip", closing, {LEFT_OUT: str(len(left_out))})
+
+    async def read(most: int) -> tuple[ProjectFiles, dict[str, Skip]]:
+        return await take_out(workshop, sandbox_id, most_bytes=most)
+
+    async with unpacking_of(request).reading(user, read) as (project, left_out):
+        return await _zip(project, f"{sandbox_id}.zip", closing, {LEFT_OUT: str(len(left_out))})
 
 
 @router.put(
@@ -84,8 +91,8 @@ async def build_sandbox(
     types: Annotated[bool, Query(description="Check types first, and take what is wrong for problems")] = False,
 ) -> BuildView:
     """Run `vite build` in it. A project that does not build is answered too: `problems` say where and why."""
-    done = await build(await workshop.connect(sandbox_id), types=types)
-    files = (SandboxFile(path=path, type="file", size_bytes=len(data)) for path, data in sorted(done.files.items()))
+    done = await build(await workshop.connect(sandbox_id), types=types, reads=False)
+    files = (SandboxFile(path=path, type="file", size_bytes=size) for path, size in sorted(done.sizes.items()))
     problems = (
         BuildProblemView(message=one.message, file=one.file, line=one.line, column=one.column) for one in done.problems
     )
@@ -97,12 +104,15 @@ async def build_sandbox(
     operation_id="exportBundle",
     summary="Take the built bundle out",
     response_class=Response,
-    responses={200: {"description": "A zip", "content": {"application/octet-stream": _BYTES}}, **responses(*USED)},
+    responses={200: {"description": "A zip", "content": {"application/octet-stream": _BYTES}}, **responses(*USED, 413)},
 )
-async def export_bundle(sandbox_id: SandboxId, workshop: OwnWorkshop, closing: Closing) -> Response:
+async def export_bundle(
+    sandbox_id: SandboxId, request: Request, user: User, workshop: OwnWorkshop, closing: Closing
+) -> Response:
     """Send what the last build left, `index.html` at its root: `POST /v1/renders` takes it as it is."""
-    files = await export(await workshop.connect(sandbox_id))
-    return await _zip(ProjectFiles(files=files), f"{sandbox_id}-bundle.zip", closing, {})
+    box = await workshop.connect(sandbox_id)
+    async with unpacking_of(request).reading(user, lambda most: export(box, most_bytes=most)) as files:
+        return await _zip(ProjectFiles(files=files), f"{sandbox_id}-bundle.zip", closing, {})
 
 
 @router.post(
