@@ -87,7 +87,8 @@ async def export(sandbox: Sandbox, *, most_bytes: int | None = None) -> dict[str
         sizes = await _sizes(sandbox)
         if most_bytes is not None and (size := sum(sizes.values())) > most_bytes:
             raise QuotaExceeded(
-                f"the bundle has {size:,} bytes, and there is room for {most_bytes:,}", context={"sizeBytes": size}
+                f"the bundle has {size:,} bytes, and there is room for {most_bytes:,}: make it smaller",
+                context={"sizeBytes": size},
             )
         return await _read(sandbox, sizes, most_bytes=MAX_BUNDLE_BYTES if most_bytes is None else most_bytes)
     except _NoBundle as error:

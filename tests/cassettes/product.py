@@ -23,7 +23,7 @@ from koda_ray.config import Settings
 from koda_ray.render.protocol import RenderExecutor
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.serve.api import create_app
-from koda_ray.serve.auth import Authenticator, KeyRing
+from koda_ray.serve.auth import Authenticator
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.signing import Signer
 from koda_ray.state.records import CommandRecord
@@ -125,7 +125,7 @@ async def product(
         store=store,
         storage=found.storage,
         directory=found,  # page renders are not asked for
-        auth=Authenticator(KeyRing.from_settings(made), store),
+        auth=Authenticator.from_settings(made, store),
         signer=Signer.from_settings(made),
     )
     try:
