@@ -1,7 +1,7 @@
 """Plays a cassette: does what the person does, over HTTP, and looks at everything there is to see after each step.
 
 Most verbs are commands of the client. ``restart`` ends the session's process in good order, and the next command begins
-another; ``return`` goes on in the session of a mark, after a fork of it was looked at.
+another (on a cluster the process is killed); ``return`` goes on in the session of a mark, after a fork was looked at.
 
 Also where a cassette says nothing of it: the state is one that the phase machine allows; the stored history has a
 result for every call that does not wait, and no other; each answer of the model was paid for once, and accounts are
@@ -14,32 +14,59 @@ import asyncio
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from koda_ray import phases
+from koda_ray.client import KodaClient
 from koda_ray.errors import KodaError, NotFound
 from koda_ray.events import Envelope
-from koda_ray.render.protocol import RenderExecutor
+from koda_ray.state.store import Store
 from koda_ray.types import Budget, NodeState, RenderOptions, SessionOptions, SessionPermissions
 from koda_ray.wire import SessionView
 from tests.actors.test_timeline import valid
 from tests.books import check_sums
 from tests.cassettes.cassette import Absent, Cassette, Holds, Step, differences
 from tests.cassettes.model import CassetteModel, Transcript
-from tests.cassettes.product import Product, product
 from tests.llm.server import ModelServer
 from tests.test_end_to_end import frames_of, hue_of
 
-__all__ = ["Openings", "play"]
+__all__ = ["Begin", "Openings", "Played", "play"]
 
 REST_S = 120.0
 _TIMES = {"updated_at", "last_checkpoint", "sandbox_id", "sandbox_status"}
 _HUES = {"red": 0.0, "green": 120.0, "blue": 220.0}
 _HUE_NEAR = 25.0
+
+
+class Played(Protocol):
+    """The product that a conversation is held with."""
+
+    @property
+    def client(self) -> KodaClient:
+        """What the person uses."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """Its database."""
+        ...
+
+    async def put_away(self, session_id: str) -> None:
+        """End the process of a session."""
+        ...
+
+    async def at_rest(self, session_id: str) -> bool:
+        """Whether the session has nothing more to do of itself; its row says so some moments earlier."""
+        ...
+
+
+Begin = Callable[[Path, ModelServer, Mapping[str, Any]], AbstractAsyncContextManager[Played]]
+"""Serves what lies in a folder, with a model and settings by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +104,13 @@ class Openings:
         self._folder = folder
         self._played: dict[str, Talk] = {}
 
-    async def copied(self, name: str, target: Path, executor: RenderExecutor) -> Talk:
+    async def copied(self, name: str, target: Path, begin: Begin) -> Talk:
         """Put what there was after an opening into a folder."""
         kept = self._folder / name
         if name not in self._played:
             kept.mkdir()
             kept.chmod(0o755)
-            self._played[name] = await play(Cassette.read(f"openings/{name}"), kept, executor, Talk())
+            self._played[name] = await play(Cassette.read(f"openings/{name}"), kept, begin, Talk())
         await asyncio.to_thread(
             lambda: shutil.copytree(kept, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("sandboxes"))
         )
@@ -97,11 +124,11 @@ class Openings:
         )
 
 
-async def play(cassette: Cassette, folder: Path, executor: RenderExecutor, talk: Talk) -> Talk:
+async def play(cassette: Cassette, folder: Path, begin: Begin, talk: Talk) -> Talk:
     """Play a cassette to its end; return how far the conversation came."""
     model = CassetteModel(talk.transcript)
     with ModelServer(model) as server:
-        async with product(folder, executor, server, cassette.settings) as made:
+        async with begin(folder, server, cassette.settings) as made:
             player = _Player(made, model, server, talk, folder)
             for number, step in enumerate(cassette.talk, 1):
                 try:
@@ -115,7 +142,7 @@ async def play(cassette: Cassette, folder: Path, executor: RenderExecutor, talk:
 
 
 class _Player:
-    def __init__(self, made: Product, model: CassetteModel, server: ModelServer, talk: Talk, folder: Path) -> None:
+    def __init__(self, made: Played, model: CassetteModel, server: ModelServer, talk: Talk, folder: Path) -> None:
         self._product = made
         self._koda = made.client
         self._model = model
@@ -242,10 +269,10 @@ class _Player:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     async def _rest(self, holds: Holds) -> None:
-        def rests(view: SessionView) -> bool:
+        async def rests(view: SessionView) -> bool:
             state = view.state
             there = state.phase == holds.phase and state.owes is None
-            return there and self._model.left == 0 and self._product.at_rest(self._id)
+            return there and self._model.left == 0 and await self._product.at_rest(self._id)
 
         await self._until(rests)
 

@@ -83,7 +83,7 @@ class Product:
             close: Any = getattr(parts.provider, "close", None)
             await close()
 
-    def at_rest(self, session_id: str) -> bool:
+    async def at_rest(self, session_id: str) -> bool:
         """Whether an activation's work has come to its end; the row says it some moments earlier."""
         found = self._active.get(session_id)
         work = found[0]._work if found is not None else None
@@ -105,7 +105,7 @@ class Product:
 
 @asynccontextmanager
 async def product(
-    folder: Path, executor: RenderExecutor, model: ModelServer, settings: Mapping[str, Any]
+    executor: RenderExecutor, folder: Path, model: ModelServer, settings: Mapping[str, Any]
 ) -> AsyncGenerator[Product]:
     """Serve what lies in a folder, or begin it there."""
     made = Settings(

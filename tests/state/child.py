@@ -6,7 +6,12 @@ import asyncio
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from koda_ray.state.checkpoint import CheckpointTree
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -175,7 +180,50 @@ async def checkpoint(path: str, folder: str, session_id: str, stop_at: str) -> N
     await stop()
 
 
-CHILDREN = {"open": open_store, "cost": cost, "fight": fight, "append": append, "checkpoint": checkpoint}
+def generation(number: int) -> CheckpointTree:
+    """What a project holds in its n-th state: no two have a file, a mode or a folder in common but one that stays."""
+    from koda_ray.state.checkpoint import CheckpointTree
+
+    files = {f"src/{number}/{index}.tsx": f"{number} {index}".encode() * 400 for index in range(12)}
+    return CheckpointTree(
+        files={**files, "src/App.tsx": b"app", "src/number": str(number).encode()},
+        modes={"src/App.tsx": 0o755 if number % 2 else 0o644},
+        folders=[f"public/{number}"],
+    )
+
+
+async def generations(path: str, folder: str, session_id: str) -> None:
+    """Save one state after the other for ever, and tell each that was acknowledged."""
+    from koda_ray.state import checkpoint
+    from koda_ray.state.records import Batch
+    from koda_ray.state.sql import SqlStore
+    from koda_ray.state.storage import Storage
+    from koda_ray.types import new_id
+    from tests.state.records import checkpoint as pointer
+
+    store, storage = SqlStore(path), Storage(folder)
+    await store.open()
+    mine = await store.get_session(session_id)
+    latest = await store.latest_checkpoint(session_id)
+    previous = await checkpoint.load(storage, latest.manifest_key) if latest is not None else None
+    number = 0 if previous is None else int(await checkpoint.read_file(storage, previous, "src/number"))
+    while True:
+        number += 1
+        tree = generation(number)
+        previous, key = await checkpoint.save(storage, tree, state=mine.state, event_seq=number, previous=previous)
+        record = replace(pointer(mine, number), id=new_id("ckp"), manifest_key=key)
+        await store.commit(mine.id, mine.epoch, Batch(checkpoint=record))
+        say(number=number)
+
+
+CHILDREN = {
+    "open": open_store,
+    "cost": cost,
+    "fight": fight,
+    "append": append,
+    "checkpoint": checkpoint,
+    "generations": generations,
+}
 
 if __name__ == "__main__":
     asyncio.run(CHILDREN[sys.argv[1]](*sys.argv[2:]))

@@ -15,11 +15,14 @@ from koda_ray.errors import Fenced
 from koda_ray.state import checkpoint
 from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.storage import Storage
+from koda_ray.state.storage import Storage, blob_key, sha256
 from koda_ray.types import now
-from tests.state.child import start
+from tests.state.child import generation, start
 from tests.state.records import SOON, active_session, new_session, say
 from tests.state.records import checkpoint as pointer
+
+KILLS = 25
+"""At random instants of saving one checkpoint after the other."""
 
 
 @pytest.fixture
@@ -159,3 +162,35 @@ async def test_a_kill_inside_a_checkpoint_leaves_the_one_before(
             previous=first,
         )
         assert len(await checkpoint.read_files(storage, second)) == 20
+
+
+@pytest.mark.full
+async def test_killed_at_any_instant_a_checkpoint_is_the_one_before_or_whole(
+    store: SqlStore, url: str, tmp_path: Path
+) -> None:
+    storage, mine = Storage(str(tmp_path / "storage")), await active_session(store)
+    told = begun = 0
+    for seed in range(KILLS):
+        chance = random.Random(seed)
+        child = start("generations", url, tmp_path / "storage", mine.id)
+        try:
+            for _ in range(chance.randint(1, 4)):
+                told = int(str((await asyncio.to_thread(hear, child))["number"]))
+            await asyncio.sleep(chance.uniform(0, 0.03))
+        finally:
+            child.kill()
+            output, _ = await asyncio.to_thread(child.communicate)
+        told = max([told, *(json.loads(line)["number"] for line in output.splitlines() if line.endswith("}"))])
+        latest = await store.latest_checkpoint(mine.id)
+        assert latest is not None
+        manifest = await checkpoint.load(storage, latest.manifest_key)
+        files = await checkpoint.read_files(storage, manifest)
+        number = int(files["src/number"])
+        wanted = generation(number)
+        assert told <= number <= told + 1, f"seed {seed}"
+        assert (files, [*manifest.folders]) == (wanted.files, wanted.folders), f"seed {seed}"
+        assert manifest.modes == {path: mode for path, mode in wanted.modes.items() if mode != 0o644}, f"seed {seed}"
+        following = generation(number + 1).files[f"src/{number + 1}/0.tsx"]
+        begun += await storage.exists(blob_key(mine.user_id, sha256(following)))
+        told = number
+    assert begun > 0, "no kill was in the middle of one"
