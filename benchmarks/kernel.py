@@ -4,7 +4,8 @@
 
 On SQLite, every commit synced. A step is a model's answer with one tool call, the call, and its result: three commits.
 Keys: ``step_overhead_ms`` (median; the model answers at once and the tool does nothing), ``events_per_s`` (appended one
-commit after the other, ten in each; ``events_alone_per_s`` has one in each), ``agents_100_mb`` (the most that a process
+commit after the other, ten in each; ``events_alone_per_s`` has one in each, and ``sqlite_commits_per_s`` is what SQLite
+itself does on the same disk, a row by a statement: the limit of the latter), ``agents_100_mb`` (the most that a process
 ever holds, all of Python and Claude's SDK in it, in which a hundred agents of a pool are in the middle of a call at the
 same time), ``resume_2000_ms`` (open an agent with 2,000 messages, half of them results of calls in the ledger, and be
 ready to ask the model) and ``replay_10000_ms`` (read 10,000 events in order). ``cached_share`` is of all prompts of a
@@ -21,12 +22,14 @@ import asyncio
 import json
 import multiprocessing
 import resource
+import sqlite3
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -123,6 +126,18 @@ async def events_per_s(folder: Path, count: int, *, per_commit: int) -> tuple[fl
     if seen != count + 1:  # and the one of its making
         raise SystemExit(f"{seen} of {count + 1} events were read")
     return count / took, replayed * 1000
+
+
+def sqlite_commits_per_s(path: Path, count: int) -> float:
+    """Insert rows of an event's size with nothing around SQLite, each synced; return how many a second."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY, data TEXT)")
+        begun = time.perf_counter()
+        for number in range(count):
+            database.execute("INSERT INTO events VALUES (?, ?)", (number, "x" * 200))
+        return count / (time.perf_counter() - begun)
 
 
 def agents_mb(folder: Path, count: int) -> float:
@@ -240,10 +255,12 @@ async def measure(*, quick: bool) -> dict[str, float]:
         held = await asyncio.to_thread(agents_mb, folder, AGENTS)
         rate, replayed = await events_per_s(folder, EVENTS, per_commit=PER_COMMIT)
         alone, _ = await events_per_s(folder, 300 if quick else 1000, per_commit=1)
+        raw = await asyncio.to_thread(sqlite_commits_per_s, folder / "raw.db", 300 if quick else 1000)
         return {
             "step_overhead_ms": await step_overhead_ms(folder, 60 if quick else 300),
             "events_per_s": rate,
             "events_alone_per_s": alone,
+            "sqlite_commits_per_s": raw,
             "agents_100_mb": held,
             "resume_2000_ms": await resume_ms(folder, MESSAGES),
             "replay_10000_ms": replayed,
