@@ -14,32 +14,25 @@ that are root's; node, bun, bash, coreutils, util-linux, and ``python3`` (3.11 o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from koda_ray.cancellation import finish, see_through
-from koda_ray.errors import InvalidInput, KodaError, Missing, SandboxNotFound
+from koda_ray.errors import InvalidInput, KodaError, SandboxNotFound
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.deployment import Place, owner_alive, owner_text
-from koda_ray.sandbox.egress.rules import EgressRules
+from koda_ray.sandbox.e2b_cloud import E2BCloud, E2BTemplate, E2BTerms
 from koda_ray.sandbox.held import Held
 from koda_ray.sandbox.record import is_sandbox_id
 
-try:
-    import e2b
-except ImportError:
-    raise Missing("SANDBOX_PROVIDER=e2b needs E2B's package: pip install 'koda-ray[e2b]'") from None
+import e2b  # isort: skip - `e2b_cloud` says what is missing where it is not installed
 
-from koda_ray.sandbox.e2b_errors import not_found, template_not_found, translated
+from koda_ray.sandbox.e2b_errors import not_found
 from koda_ray.sandbox.e2b_sandbox import E2BSandbox
 
 if TYPE_CHECKING:
-    from typing import Literal
-
     from e2b import AsyncSandbox
-    from e2b.connection_config import ApiParams
 
     from koda_ray.config import Settings
 
@@ -56,53 +49,17 @@ class E2BProvider:
     """Makes sandboxes at E2B.
 
     Args:
-        api_key: Of the team that pays (E2B_API_KEY).
+        cloud: Where, and with whose key.
         template: The name of the template that each starts as (E2B_TEMPLATE).
         deployment: Whose sandboxes these are; what another made under the same key is left alone.
-        lifetime_s: How long one lives after its last use (SANDBOX_LIFETIME_S).
-        on_timeout: What E2B does then: end it, or pause it, so that it can be resumed for as long as E2B keeps it.
-        pids: How many processes a project may have (SANDBOX_PIDS).
-        egress: What sandboxes may reach, and their commands may name; nothing when None. Of it E2B holds the names:
-            it counts no bytes and denies no networks.
-        domain: Of the cloud, where it is not E2B's own (E2B_DOMAIN).
-        api_url: Of the control plane, where it does not follow from the domain (E2B_API_URL).
-        sandbox_url: The one address of all sandboxes, where they have no host names of their own (E2B_SANDBOX_URL).
-        retries: How often the SDK repeats a request that E2B put off (429, 502, 503, 504).
-        request_timeout_s: For a single request.
+        terms: How each lives there.
     """
 
-    def __init__(
-        self,
-        *,
-        api_key: str,
-        template: str,
-        deployment: str,
-        lifetime_s: int = 1800,
-        on_timeout: Literal["kill", "pause"] = "kill",
-        pids: int = 256,
-        egress: EgressRules | None = None,
-        domain: str | None = None,
-        api_url: str | None = None,
-        sandbox_url: str | None = None,
-        retries: int = 3,
-        request_timeout_s: float = 60.0,
-    ) -> None:
-        self._api_key = api_key
+    def __init__(self, cloud: E2BCloud, *, template: str, deployment: str, terms: E2BTerms | None = None) -> None:
+        self._cloud = cloud
         self._template = template
         self._deployment = deployment
-        self._lifetime_s = lifetime_s
-        self._on_timeout: Literal["kill", "pause"] = on_timeout
-        self._pids = pids
-        self._egress = egress or EgressRules()
-        self._address = sandbox_url
-        self._params: ApiParams = {
-            "api_key": api_key,
-            "domain": domain,
-            "api_url": api_url,
-            "sandbox_url": sandbox_url,
-            "retries": retries,
-            "request_timeout": request_timeout_s,
-        }
+        self._terms = terms or E2BTerms()
         self._held = Held[E2BSandbox]()
 
     @classmethod
@@ -112,20 +69,8 @@ class E2BProvider:
         Raises:
             Missing: MISSING, there is no key.
         """
-        if settings.e2b_api_key is None:
-            raise Missing("SANDBOX_PROVIDER=e2b needs E2B_API_KEY; set the key of your team at E2B")
-        return cls(
-            api_key=settings.e2b_api_key.get_secret_value(),
-            template=settings.e2b_template,
-            deployment=deployment,
-            lifetime_s=settings.sandbox_lifetime_s,
-            on_timeout=settings.e2b_on_timeout,
-            pids=settings.sandbox_pids,
-            egress=EgressRules.of(settings),
-            domain=settings.e2b_domain,
-            api_url=settings.e2b_api_url,
-            sandbox_url=settings.e2b_sandbox_url,
-        )
+        cloud = E2BCloud.of(settings, why="SANDBOX_PROVIDER=e2b needs")
+        return cls(cloud, template=settings.e2b_template, deployment=deployment, terms=E2BTerms.of(settings))
 
     @property
     def name(self) -> str:
@@ -135,7 +80,7 @@ class E2BProvider:
     @property
     def unused_s(self) -> int | None:
         """How long one lives after its last use; None where E2B pauses it then."""
-        return None if self._on_timeout == "pause" else self._lifetime_s
+        return self._terms.unused_s
 
     async def create(self, *, sandbox_id: str, session_id: str, user_id: str, image: str | None = None) -> E2BSandbox:
         """Make a sandbox from the template, or return the one of that id; a half-made one is made ready.
@@ -187,7 +132,7 @@ class E2BProvider:
 
     async def place(self) -> Place:
         """Say where its sandboxes are: the cloud, which is reached from everywhere."""
-        cloud = self._params.get("api_url") or self._params.get("domain") or "e2b"
+        cloud = self._cloud.api_url or self._cloud.domain or "e2b"
         return Place(f"cloud.{cloud}", cloud)
 
     async def close(self) -> None:
@@ -223,8 +168,7 @@ class E2BProvider:
             found_again = self._hold(
                 sandbox_id,
                 await self._open(first.sandbox_id),
-                template=first.name or first.template_id,
-                own=not (first.metadata or {}).get(_SESSION),
+                E2BTemplate(first.name or first.template_id, own=not (first.metadata or {}).get(_SESSION)),
             )
         found_again.ready()
         return found_again
@@ -237,10 +181,10 @@ class E2BProvider:
             names.add(held.provider_id)
         for name in names:
             with self._translated("end a sandbox", sandbox_id):
-                await e2b.AsyncSandbox.kill(name, **self._params)
+                await e2b.AsyncSandbox.kill(name, **self._cloud.params)
 
     async def _make(self, sandbox_id: str, session_id: str, user_id: str, image: str | None) -> E2BSandbox:
-        template = image or self._template
+        template = E2BTemplate(image or self._template, own=image is not None)
         metadata = {
             _ID: sandbox_id,
             _SESSION: session_id,
@@ -251,25 +195,24 @@ class E2BProvider:
         with self._translated("make a sandbox", sandbox_id):
             try:
                 made = await e2b.AsyncSandbox.create(
-                    template,
-                    timeout=self._lifetime_s,
+                    template.name,
+                    timeout=self._terms.lifetime_s,
                     metadata=metadata,
                     network={
                         "deny_out": [e2b.ALL_TRAFFIC],
-                        "allow_out": list(self._egress.hosts),
+                        "allow_out": list(self._terms.egress.hosts),
                         "allow_public_traffic": False,
                         "mask_request_host": "localhost:${PORT}",  # or Vite refuses a host that it does not know
                     },
-                    lifecycle={"on_timeout": self._on_timeout},
+                    lifecycle={"on_timeout": self._terms.on_timeout},
                     idempotency_key=str(uuid4()),  # the SDK's own repetitions make one sandbox
-                    **self._params,
+                    **self._cloud.params,
                 )
             except e2b.SandboxException as error:
                 if error.status_code in _REFUSED and "template" in str(error).lower():
-                    why = "E2B does not know it, or the key may not use it"
-                    raise template_not_found(template, why, own=image is not None) from None
+                    raise template.unusable("E2B does not know it, or the key may not use it") from None
                 raise
-        sandbox = self._hold(sandbox_id, made, template=template, own=image is not None)
+        sandbox = self._hold(sandbox_id, made, template)
         try:
             await sandbox.prepare()
         except BaseException:
@@ -278,38 +221,26 @@ class E2BProvider:
             raise
         return sandbox
 
-    def _hold(self, sandbox_id: str, found: AsyncSandbox, *, template: str, own: bool) -> E2BSandbox:
+    def _hold(self, sandbox_id: str, found: AsyncSandbox, template: E2BTemplate) -> E2BSandbox:
         sandbox = E2BSandbox(
             sandbox_id,
             found,
-            connect=self._connect_again(sandbox_id),
-            destroy=lambda: self.destroy(sandbox_id),
+            cloud=self._cloud,
             template=template,
-            own=own,
-            lifetime_s=self._lifetime_s,
-            pids=self._pids,
-            egress=self._egress,
-            address=self._address,
-            secrets=(self._api_key,),
+            terms=self._terms,
+            destroy=lambda: self.destroy(sandbox_id),
         )
         self._held.put(sandbox_id, sandbox)
         return sandbox
 
-    def _connect_again(self, sandbox_id: str) -> Callable[[str], Awaitable[AsyncSandbox]]:
-        async def connect(e2b_id: str) -> AsyncSandbox:
-            with self._translated("renew a sandbox's lifetime", sandbox_id):
-                return await self._open(e2b_id)
-
-        return connect
-
     async def _open(self, e2b_id: str) -> AsyncSandbox:
-        return await e2b.AsyncSandbox.connect(e2b_id, self._lifetime_s, **self._params)
+        return await e2b.AsyncSandbox.connect(e2b_id, self._terms.lifetime_s, **self._cloud.params)
 
     async def _find(self, wanted: dict[str, str]) -> list[e2b.SandboxInfo]:
         query = e2b.SandboxQuery(metadata={_DEPLOYMENT: self._deployment, **wanted})
         found: list[e2b.SandboxInfo] = []
         with self._translated("list sandboxes", ""):
-            pages = e2b.AsyncSandbox.list(query=query, limit=_PAGE, **self._params)
+            pages = e2b.AsyncSandbox.list(query=query, limit=_PAGE, **self._cloud.params)
             for _ in range(_MOST_PAGES):
                 if not pages.has_next:
                     break
@@ -317,4 +248,4 @@ class E2BProvider:
         return found
 
     def _translated(self, doing: str, sandbox_id: str) -> AbstractContextManager[None]:
-        return translated(doing, sandbox_id=sandbox_id, secrets=(self._api_key,))
+        return self._cloud.translated(doing, sandbox_id=sandbox_id)

@@ -9,22 +9,22 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from contextlib import AbstractContextManager, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from koda_ray.cancellation import finish
-from koda_ray.errors import InvalidInput, KodaError, Missing
+from koda_ray.errors import InvalidInput, KodaError
+from koda_ray.sandbox.e2b_cloud import E2BCloud
 from koda_ray.sandbox.e2b_template import build
 from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.sent_project import PLACE, UNPACK, dockerfile_on_base, write_project
 
-import e2b  # isort: skip - `e2b_template` says what is missing where it is not installed
+import e2b  # isort: skip - `e2b_cloud` says what is missing where it is not installed
 
-from koda_ray.sandbox.e2b_errors import template_not_found, translated
+from koda_ray.sandbox.e2b_errors import template_not_found
 
 if TYPE_CHECKING:
-    from e2b.connection_config import ApiParams
     from e2b.template.main import TemplateBuilder
 
     from koda_ray.config import Settings
@@ -48,15 +48,8 @@ class E2BImages:
     builds_away = True
 
     def __init__(self, settings: Settings) -> None:
-        if settings.e2b_api_key is None:
-            raise Missing("images at E2B need E2B_API_KEY; set the key of your team at E2B")
         self._settings = settings
-        self._key = settings.e2b_api_key.get_secret_value()
-        self._params: ApiParams = {
-            "api_key": self._key,
-            "domain": settings.e2b_domain,
-            "api_url": settings.e2b_api_url,
-        }
+        self._cloud = E2BCloud.of(settings, why="images at E2B need")
 
     async def basis(self) -> str:
         """Return the template that all start from; see ``ImageMaker``."""
@@ -98,17 +91,14 @@ class E2BImages:
 
     async def clear(self, image_id: str) -> None:
         """Remove a template, and what its Dockerfile built; see ``ImageMaker``."""
-        with self._translated("remove a template"):
+        with self._cloud.translated("remove a template"):
             for name in (_name(image_id), f"{_name(image_id)}{_BASE}"):
-                await e2b.AsyncSandbox.delete_snapshot(name, **self._params)  # E2B's word for any template
+                await e2b.AsyncSandbox.delete_snapshot(name, **self._cloud.params)  # E2B's word for any template
 
     async def exists(self, provider_id: str) -> bool:
         """Whether E2B has a template of this name; see ``ImageMaker``."""
-        with self._translated("look for a template"):
-            return await e2b.AsyncTemplate.exists(provider_id, **self._params)
-
-    def _translated(self, doing: str) -> AbstractContextManager[None]:
-        return translated(doing, sandbox_id="", secrets=(self._key,))
+        with self._cloud.translated("look for a template"):
+            return await e2b.AsyncTemplate.exists(provider_id, **self._cloud.params)
 
 
 def _name(image_id: str) -> str:

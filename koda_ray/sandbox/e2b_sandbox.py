@@ -11,17 +11,17 @@ from dataclasses import replace
 from typing import Literal
 
 import e2b
-from e2b import AsyncCommandHandle, AsyncSandbox
+from e2b import AsyncCommandHandle, AsyncSandbox, PtySize
 
 from koda_ray.cancellation import finish, see_through
 from koda_ray.errors import KodaError, SandboxNotFound, ServerFailed, TemplateNotFound
 from koda_ray.sandbox import e2b_machine, policy
 from koda_ray.sandbox.asked import OUTPUT_BYTES, AskedSandbox
 from koda_ray.sandbox.base import CommandResult, PreviewEndpoint, Terminal
-from koda_ray.sandbox.e2b_errors import not_found, template_not_found, translated
+from koda_ray.sandbox.e2b_cloud import E2BCloud, E2BTemplate, E2BTerms
+from koda_ray.sandbox.e2b_errors import not_found
 from koda_ray.sandbox.e2b_inside import Inside
 from koda_ray.sandbox.e2b_terminal import E2BTerminal
-from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.kept import Kept
 from koda_ray.sandbox.lifetime import Lifetime, checked_lifetime
 from koda_ray.sandbox.packed import Header
@@ -34,9 +34,6 @@ _GRACE_S = 60.0
 """How much longer than its time limit E2B lets a command live whose caller has died."""
 
 _PROBE_PERIOD_S = 0.1
-_FRESH_S = 5.0
-"""How long a success says that a sandbox is alive."""
-
 _BURST_CHARS = 4 * 1024 * 1024
 _BURST_PAUSE_S = 0.05
 
@@ -47,15 +44,10 @@ class E2BSandbox(AskedSandbox):
     Args:
         sandbox_id: Ours; E2B has another of its own.
         found: E2B's.
-        connect: Connects anew, which renews the lifetime and resumes a paused one.
+        cloud: Where it is.
+        template: What it started from.
+        terms: How it lives there.
         destroy: Ends it, whoever holds it.
-        template: Its template's name.
-        own: Whether that is an image of somebody's own, which holds any project.
-        lifetime_s: How long E2B lets it live from each renewal.
-        pids: How many processes its project may have.
-        egress: The hosts that its commands may name.
-        address: The one address of a cluster that is not E2B's own cloud; None for a host name of each sandbox.
-        secrets: Texts that no message may hold.
     """
 
     def __init__(
@@ -63,32 +55,24 @@ class E2BSandbox(AskedSandbox):
         sandbox_id: str,
         found: AsyncSandbox,
         *,
-        connect: Callable[[str], Awaitable[AsyncSandbox]],
+        cloud: E2BCloud,
+        template: E2BTemplate,
+        terms: E2BTerms,
         destroy: Callable[[], Awaitable[None]],
-        template: str,
-        own: bool,
-        lifetime_s: float,
-        pids: int,
-        egress: EgressRules,
-        address: str | None,
-        secrets: Sequence[str],
     ) -> None:
-        super().__init__(sandbox_id, egress=egress)
+        super().__init__(sandbox_id, egress=terms.egress)
         self._e2b = found
-        self._connect = connect
-        self._destroy = destroy
+        self._cloud = cloud
         self._template = template
-        self._own = own
-        self._pids = pids
-        self._address = address
-        self._secrets = secrets
+        self._terms = terms
+        self._destroy = destroy
         self._gone = False
-        self._worked_at = -_FRESH_S
+        self._worked_at: float | None = None
         self._previewing = asyncio.Lock()
         self._inside = Inside(
-            sandbox_id, unusable=self._unusable, machine=lambda: self._e2b, translated=self._translated
+            sandbox_id, unusable=template.unusable, machine=lambda: self._e2b, translated=self._translated
         )
-        self.lifetime = Lifetime(lifetime_s, self._renew)
+        self.lifetime = Lifetime(terms.lifetime_s, self._renew)
 
     @property
     def provider_id(self) -> str:
@@ -110,7 +94,7 @@ class E2BSandbox(AskedSandbox):
         """
         if self._gone:
             return False
-        if time.monotonic() - self._worked_at < _FRESH_S and self.lifetime.left_s > 0:
+        if self._worked_lately() and self.lifetime.left_s > 0:
             return True
         try:
             with self._translated("look at a sandbox"):
@@ -169,12 +153,7 @@ class E2BSandbox(AskedSandbox):
 
     def endpoint(self, port: int) -> PreviewEndpoint:
         """Where a port of the sandbox answers, with the token that E2B asks of whoever goes there."""
-        token = self._e2b.traffic_access_token
-        headers = {"e2b-traffic-access-token": token} if token else {}
-        if self._address is None:
-            return PreviewEndpoint(url=f"https://{self._e2b.get_host(port)}", headers=headers)
-        headers |= {"e2b-sandbox-id": self.provider_id, "e2b-sandbox-port": str(port)}
-        return PreviewEndpoint(url=self._address, headers=headers)
+        return self._cloud.endpoint(self._e2b, port)
 
     async def reach(self, port: int, *, of: str) -> PreviewEndpoint:
         """Say where a port of the machine answers, whichever of its processes listens there; see ``Sandbox``."""
@@ -203,13 +182,13 @@ class E2BSandbox(AskedSandbox):
         async with self._in_use():
             await self._inside.bring()
         try:
-            await self._ask({"do": "check", "project": "any" if self._own else "koda"})
+            await self._ask({"do": "check", "project": "any" if self._template.own else "koda"})
         except TemplateNotFound as error:
-            raise self._unusable(error.message) from None
+            raise self._template.unusable(error.message) from None
         confined = await self.run(("true",))
         if confined.exit_code != 0:
             why = f"a command in it cannot be confined ({confined.stderr.strip()[-200:] or 'unshare fails'})"
-            raise self._unusable(f"{why}: it needs util-linux and a user named `user`")
+            raise self._template.unusable(f"{why}: it needs util-linux and a user named `user`")
         self.ready()
 
     def ready(self) -> None:
@@ -233,16 +212,15 @@ class E2BSandbox(AskedSandbox):
 
     # inside
 
-    def _unusable(self, why: str) -> TemplateNotFound:
-        return template_not_found(self._template, why, own=self._own)
+    def _worked_lately(self) -> bool:
+        return self._worked_at is not None and time.monotonic() - self._worked_at < self._cloud.trusted_s
 
     def _translated(self, doing: str) -> AbstractContextManager[None]:
-        tokens = (self._e2b.traffic_access_token, self._e2b.connection_config.sandbox_headers.get("X-Access-Token"))
-        known = [*self._secrets, *(token for token in tokens if token)]
-        return translated(doing, sandbox_id=self._id, secrets=known)
+        return self._cloud.translated(doing, sandbox_id=self._id, machine=self._e2b)
 
     async def _renew(self) -> None:
-        self._e2b = await self._connect(self.provider_id)
+        with self._cloud.translated("renew a sandbox's lifetime", sandbox_id=self._id):
+            self._e2b = await AsyncSandbox.connect(self.provider_id, self._terms.lifetime_s, **self._cloud.params)
 
     async def _run(self, walls: Sequence[str], program: str, *, timeout_s: float) -> CommandResult:
         out, errors = _Stream(), _Stream()
@@ -275,8 +253,7 @@ class E2BSandbox(AskedSandbox):
             self._e2b,
             lambda line: self._walls(line, cwd=".", env=env, network=False),
             argv,
-            rows=size[0],
-            columns=size[1],
+            size=PtySize(rows=size[0], cols=size[1]),
             translated=self._translated,
             leave=use.aclose,
         )
@@ -326,7 +303,7 @@ class E2BSandbox(AskedSandbox):
             waiting.exception()  # it has been told, or does not matter any more
 
     def _walls(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], network: bool) -> list[str]:
-        return e2b_machine.confined(argv, cwd=cwd, env=env, pids=self._pids, network=network)
+        return e2b_machine.confined(argv, cwd=cwd, env=env, pids=self._terms.pids, network=network)
 
     async def _ask(
         self,
@@ -351,7 +328,7 @@ class E2BSandbox(AskedSandbox):
             async with self.lifetime.used():
                 yield
         except SandboxNotFound:
-            self._worked_at = -_FRESH_S
+            self._worked_at = None
             self._living.stop()
             raise
         self._worked_at = time.monotonic()

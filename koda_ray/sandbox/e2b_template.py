@@ -22,7 +22,7 @@ try:
 except ImportError:
     raise Missing("a template of E2B needs E2B's package: pip install 'koda-ray[e2b]'") from None
 
-from koda_ray.sandbox.e2b_errors import translated
+from koda_ray.sandbox.e2b_cloud import E2BCloud
 
 __all__ = ["BASE", "build", "build_template", "template_in"]
 
@@ -67,7 +67,7 @@ async def build_template(
         Missing: MISSING, there is no key.
         SandboxError: IMAGE_FAILED, the build failed, with what it said; PROVIDER_ERROR, E2B refused.
     """
-    _key(settings)  # before a folder is written
+    _cloud(settings)  # before a folder is written
     with context.folder() as folder:
         return await build(settings, template_in(folder, base=base), name=settings.e2b_template, tell=tell)
 
@@ -89,14 +89,14 @@ async def build(
         clean: Whether nothing of an earlier build is used again.
         tell: Hears what E2B says meanwhile, line by line.
     """
-    key = _key(settings)
+    cloud = _cloud(settings)
     said: deque[str] = deque(maxlen=_WORDS_KEPT)
 
     def hear(entry: e2b.LogEntry) -> None:
         said.append(entry.message.rstrip())
         tell(entry.message)
 
-    with translated("build the template", sandbox_id="", secrets=(key,)):
+    with cloud.translated("build the template"):
         try:
             built = await e2b.AsyncTemplate.build(
                 template,
@@ -106,12 +106,10 @@ async def build(
                 min_free_disk_mb=settings.sandbox_disk_mb,
                 skip_cache=clean,
                 on_build_logs=hear,
-                api_key=key,
-                domain=settings.e2b_domain,
-                api_url=settings.e2b_api_url,
+                **cloud.params,
             )
         except e2b.BuildException as error:
-            words = f"{error}; it said last: {' | '.join(said) or 'nothing'}".replace(key, "***")
+            words = f"{error}; it said last: {' | '.join(said) or 'nothing'}".replace(cloud.api_key, "***")
             raise SandboxError(
                 f"E2B could not build the template {name!r}: {words}; mend what it says, and build it again",
                 code="IMAGE_FAILED",
@@ -119,7 +117,5 @@ async def build(
     return built.template_id
 
 
-def _key(settings: Settings) -> str:
-    if settings.e2b_api_key is None:
-        raise Missing("a template of E2B needs E2B_API_KEY; set the key of your team at E2B")
-    return settings.e2b_api_key.get_secret_value()
+def _cloud(settings: Settings) -> E2BCloud:
+    return E2BCloud.of(settings, why="a template of E2B needs")

@@ -48,8 +48,7 @@ class E2BTerminal:
         walls: Callable[[Sequence[str]], Sequence[str]],
         argv: Sequence[str],
         *,
-        rows: int,
-        columns: int,
+        size: PtySize,
         translated: _Translated,
         leave: Callable[[], Awaitable[None]],
     ) -> E2BTerminal:
@@ -59,8 +58,7 @@ class E2BTerminal:
             machine: The sandbox at E2B.
             walls: Puts the walls around a command line.
             argv: The command.
-            rows: The terminal's size.
-            columns: The same.
+            size: The terminal's.
             translated: Makes E2B's errors ours.
             leave: Called when the terminal is closed, also when it could not be opened.
         """
@@ -68,7 +66,6 @@ class E2BTerminal:
         line = e2b_machine.command(walls(["/bin/sh", "-c", _BEGIN, mark[:8], mark[8:], *argv]))
         terminal = cls(machine, mark=mark.encode(), translated=translated, leave=leave)
         try:
-            size = PtySize(rows=rows, cols=columns)
             with translated("open a terminal"):
                 handle = await machine.pty.create(size, terminal._show, user="root", cwd="/", timeout=0)
                 terminal._handle = handle

@@ -16,7 +16,7 @@ try:
 except ImportError:
     raise Missing("an image at Modal needs Modal's package: pip install 'koda-ray[modal]'") from None
 
-from koda_ray.sandbox.modal import translated
+from koda_ray.sandbox.modal_app import ModalApp
 
 __all__ = ["BASE", "build_image", "image_in"]
 
@@ -45,11 +45,8 @@ async def build_image(settings: Settings, context: ImageContext, *, base: str = 
         Missing: MISSING, there is no token.
         SandboxError: PROVIDER_ERROR, Modal refused, or the build failed.
     """
-    if settings.modal_token_id is None or settings.modal_token_secret is None:
-        raise Missing("an image at Modal needs MODAL_TOKEN_ID and MODAL_TOKEN_SECRET; `modal token new` makes one")
-    token = settings.modal_token_id.get_secret_value(), settings.modal_token_secret.get_secret_value()
-    with context.folder() as folder, translated("build the image", sandbox_id="", secrets=token):
-        client = await modal.Client.from_credentials.aio(*token)
-        app = await modal.App.lookup.aio(settings.modal_app, client=client, create_if_missing=True)
+    at = ModalApp.of(settings, why="an image at Modal needs")
+    with context.folder() as folder, at.translated("build the image"):
+        _, app = await at.open()
         built = await image_in(folder, base=base).build.aio(app)
         return built.object_id

@@ -7,16 +7,16 @@ keeps it, at no cost, and the same build finds it again.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from koda_ray.errors import InvalidInput, Missing, SandboxError
-from koda_ray.sandbox.modal import published, translated
+from koda_ray.sandbox.modal_app import ModalApp, published
 from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.sent_project import PLACE, UNPACK, dockerfile_on_base, write_project
 
-import modal  # isort: skip - `koda_ray.sandbox.modal` says what is missing where it is not installed
+import modal  # isort: skip - `modal_app` says what is missing where it is not installed
 from modal import exception as wrong
 from modal import experimental
 
@@ -40,18 +40,13 @@ class ModalImages:
     builds_away = True
 
     def __init__(self, settings: Settings) -> None:
-        if settings.modal_token_id is None or settings.modal_token_secret is None:
-            raise Missing("images at Modal need MODAL_TOKEN_ID and MODAL_TOKEN_SECRET; `modal token new` makes one")
+        self._app = ModalApp.of(settings, why="images at Modal need")
         if settings.modal_image is None:
             raise Missing(
                 "images at Modal are made of the one that MODAL_IMAGE names: `koda image build --provider modal` "
                 "builds it and prints its id"
             )
-        self._token = settings.modal_token_id.get_secret_value(), settings.modal_token_secret.get_secret_value()
         self._base = settings.modal_image
-        self._app = settings.modal_app
-        self._opened: tuple[modal.Client, modal.App] | None = None
-        self._opening = asyncio.Lock()
 
     async def basis(self) -> str:
         """Return the image that all start from; see ``ImageMaker``."""
@@ -68,8 +63,8 @@ class ModalImages:
         with scratch() as folder:
             archive = folder / Path(PLACE).name
             await asyncio.to_thread(write_project, source, archive)
-            with self._translated("build the image"):
-                client, app = await self._open()
+            with self._app.translated("build the image"):
+                client, app = await self._app.open()
                 try:
                     image = modal.Image.from_id(self._base, client)
                     if lines:
@@ -99,15 +94,15 @@ class ModalImages:
 
     async def clear(self, image_id: str) -> None:
         """Remove an image; see ``ImageMaker``."""
-        client, _ = await self._open()
-        with self._translated("remove an image"), suppress(wrong.NotFoundError):
+        client, _ = await self._app.open()
+        with self._app.translated("remove an image"), suppress(wrong.NotFoundError):
             delete = experimental.image_delete.aio  # pyright: ignore[reportFunctionMemberAccess]
             await delete(await self._id(published(image_id)), client=client)
 
     async def exists(self, provider_id: str) -> bool:
         """Whether Modal has an image of this name; see ``ImageMaker``."""
-        client, app = await self._open()
-        with self._translated("look for an image"):
+        client, app = await self._app.open()
+        with self._app.translated("look for an image"):
             try:
                 # a name may outlive its image
                 await modal.Image.from_id(await self._id(provider_id), client).build.aio(app)
@@ -116,17 +111,5 @@ class ModalImages:
         return True
 
     async def _id(self, name: str) -> str:
-        client, app = await self._open()
+        client, app = await self._app.open()
         return (await modal.Image.from_name(name, client=client).build.aio(app)).object_id
-
-    async def _open(self) -> tuple[modal.Client, modal.App]:
-        async with self._opening:
-            if self._opened is None:
-                with self._translated("open the app"):
-                    client = await modal.Client.from_credentials.aio(*self._token)
-                    app = await modal.App.lookup.aio(self._app, client=client, create_if_missing=True)
-                self._opened = client, app
-            return self._opened
-
-    def _translated(self, doing: str) -> AbstractContextManager[None]:
-        return translated(doing, sandbox_id="", secrets=self._token)

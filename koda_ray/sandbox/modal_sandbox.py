@@ -22,9 +22,9 @@ from koda_ray.errors import (
 from koda_ray.sandbox import modal_machine, policy
 from koda_ray.sandbox.asked import OUTPUT_BYTES, AskedSandbox, nonsense, read_answer
 from koda_ray.sandbox.base import CommandResult, PreviewEndpoint, Terminal
-from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.kept import Kept
 from koda_ray.sandbox.lifetime import checked_lifetime
+from koda_ray.sandbox.modal_app import ImageAtModal, ModalApp, ModalTerms
 from koda_ray.sandbox.modal_terminal import ModalTerminal
 from koda_ray.sandbox.packed import MAX_ANSWER_BYTES, Header, pack
 from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers_at, dev_server, ended, late
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from modal.container_process import ContainerProcess
     from modal.io_streams import StreamReader
 
-__all__ = ["LONGEST_S", "ModalSandbox", "unusable"]
+__all__ = ["LONGEST_S", "ModalSandbox"]
 
 LONGEST_S = 86_400
 """How long Modal lets one live at most, whatever happens."""
@@ -55,16 +55,16 @@ class _NoHelper(Exception):
 class ModalSandbox(AskedSandbox):
     """A project in a container at Modal; made by ``ModalProvider``.
 
+    Attributes:
+        image: What it started from.
+
     Args:
         sandbox_id: Ours, and its name there.
         found: Modal's.
+        app: What it belongs to.
+        image: What it started from.
+        terms: How it lives there.
         destroy: Ends it.
-        translated: Turns the SDK's errors of a block into ours, given what the block does.
-        image: Its image, for messages.
-        own: Whether that is one of somebody's own, which holds any project.
-        pids: How many processes its project may have.
-        egress: The hosts that its commands may name.
-        ends_at: When Modal ends it if nobody uses it, by this machine's monotonic clock.
     """
 
     def __init__(
@@ -72,22 +72,18 @@ class ModalSandbox(AskedSandbox):
         sandbox_id: str,
         found: modal.Sandbox,
         *,
+        app: ModalApp,
+        image: ImageAtModal,
+        terms: ModalTerms,
         destroy: Callable[[], Awaitable[None]],
-        translated: Callable[[str], AbstractContextManager[None]],
-        image: str,
-        own: bool,
-        pids: int,
-        egress: EgressRules,
-        ends_at: float,
     ) -> None:
-        super().__init__(sandbox_id, egress=egress)
+        super().__init__(sandbox_id, egress=terms.egress)
         self._modal = found
+        self._app = app
+        self.image = image
+        self._terms = terms
         self._destroy = destroy
-        self._translated = translated
-        self._image = image
-        self._own = own
-        self._pids = pids
-        self._ends_at = ends_at
+        self._ends_at = time.monotonic() + terms.lifetime_s
         self._ends_at_last = time.monotonic() + created_at_s(sandbox_id) + LONGEST_S - time.time()
         self._gone = False
         self._previewing = asyncio.Lock()
@@ -191,13 +187,13 @@ class ModalSandbox(AskedSandbox):
         """
         await self._bring()
         try:
-            await self._ask({"do": "check", "project": "any" if self._own else "koda"})
+            await self._ask({"do": "check", "project": "any" if self.image.own else "koda"})
         except TemplateNotFound as error:
-            raise self._unusable(error.message) from None
+            raise self.image.unusable(error.message) from None
         confined = await self.run(("true",))
         if confined.exit_code != 0:
             why = confined.stderr.strip()[-200:] or f"exit code {confined.exit_code}"
-            raise self._unusable(f"a command in it cannot be confined ({why})")
+            raise self.image.unusable(f"a command in it cannot be confined ({why})")
         self.ready()
 
     def ready(self) -> None:
@@ -267,7 +263,7 @@ class ModalSandbox(AskedSandbox):
             running.exception()  # it has been told
 
     def _walls(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], network: bool) -> list[str]:
-        return modal_machine.confined(argv, cwd=cwd, env=env, pids=self._pids, network=network)
+        return modal_machine.confined(argv, cwd=cwd, env=env, pids=self._terms.pids, network=network)
 
     async def _ask(
         self,
@@ -309,7 +305,7 @@ class ModalSandbox(AskedSandbox):
         if exit_code == modal_machine.NO_HELPER:
             raise _NoHelper
         if exit_code in (126, 127):
-            raise self._unusable(f"python3 (3.11 or newer) and util-linux must be in it ({errors.text()[-200:]})")
+            raise self.image.unusable(f"python3 (3.11 or newer) and util-linux must be in it ({errors.text()[-200:]})")
         if exit_code != 0:
             if not await self.is_alive():
                 raise self._not_there()
@@ -334,6 +330,9 @@ class ModalSandbox(AskedSandbox):
             )
         return tunnels[port].url
 
+    def _translated(self, doing: str) -> AbstractContextManager[None]:
+        return self._app.translated(doing, sandbox_id=self._id)
+
     def _check_there(self) -> None:
         if self._gone:
             raise self._not_there()
@@ -345,25 +344,6 @@ class ModalSandbox(AskedSandbox):
             f"the sandbox {self._id} is gone; make another and restore the last checkpoint into it",
             context={"sandbox_id": self._id},
         )
-
-    def _unusable(self, why: str) -> TemplateNotFound:
-        return unusable(self._image, why, own=self._own)
-
-
-def unusable(image: str, why: str, *, own: bool) -> TemplateNotFound:
-    """Make the error for an image that cannot be used.
-
-    Args:
-        image: Its id.
-        why: What is wrong with it.
-        own: Whether it is one of somebody's own, not the one that MODAL_IMAGE names.
-    """
-    way = "Build it with `koda image build --provider modal` and set MODAL_IMAGE to the id that it prints"
-    return TemplateNotFound(
-        f"the image {image!r} cannot be used at Modal: {why}. "
-        f"{'Make it again with `koda image create --provider modal`' if own else way}",
-        context={"template": image},
-    )
 
 
 async def _collect(stream: StreamReader[bytes], kept: Kept) -> None:

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from koda_ray.sandbox.e2b import E2BProvider
+from koda_ray.sandbox.e2b_cloud import E2BCloud, E2BTerms
 from koda_ray.types import new_id
 from tests.sandbox.e2b_server import API_KEY, E2BServer
 from tests.sandbox.e2b_server.machine import Image
@@ -36,10 +37,26 @@ async def server(template: Path, node_modules: Path) -> AsyncIterator[E2BServer]
         assert not alive, f"{name} left {alive}"
 
 
-def provider_of(server: E2BServer, **changed: object) -> E2BProvider:
-    """A provider for the server, each a deployment of its own where nothing else is said."""
+def cloud_of(server: E2BServer, **changed: object) -> E2BCloud:
+    """The server as a cloud."""
     given: dict[str, object] = {
-        "api_key": API_KEY, "template": "koda", "deployment": uuid4().hex, "api_url": server.url,
-        "sandbox_url": server.url, "domain": "e2b.test", "pids": 64,
+        "api_key": API_KEY, "api_url": server.url, "sandbox_url": server.url, "domain": "e2b.test",
     }  # fmt: skip
-    return E2BProvider(**{**given, **changed})  # type: ignore[arg-type]
+    return E2BCloud(**{**given, **changed})  # type: ignore[arg-type]
+
+
+def provider_of(
+    server: E2BServer,
+    *,
+    template: str = "koda",
+    deployment: str = "",
+    cloud: E2BCloud | None = None,
+    **terms: object,
+) -> E2BProvider:
+    """A provider for the server, each a deployment of its own where nothing else is said."""
+    return E2BProvider(
+        cloud or cloud_of(server),
+        template=template,
+        deployment=deployment or uuid4().hex,
+        terms=E2BTerms(**{"pids": 64, **terms}),  # type: ignore[arg-type]
+    )

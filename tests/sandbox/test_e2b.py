@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
+from e2b import AsyncSandbox
 
 from koda_ray.config import Settings
 from koda_ray.errors import (
@@ -27,6 +29,7 @@ from koda_ray.errors import (
     TemplateNotFound,
 )
 from koda_ray.sandbox.e2b import E2BProvider
+from koda_ray.sandbox.e2b_cloud import E2BCloud
 from koda_ray.sandbox.e2b_sandbox import E2BSandbox
 from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.preview import DESKTOP_PORT, answers_at
@@ -35,7 +38,7 @@ from koda_ray.sandbox.service import SandboxService, _warn_unkept, provider_from
 from koda_ray.sandbox.workshop import Workshop
 from koda_ray.state.json_store import JSONStore
 from koda_ray.types import new_id
-from tests.sandbox.e2b import provider_of, server
+from tests.sandbox.e2b import cloud_of, provider_of, server
 from tests.sandbox.e2b_server import API_KEY, E2BServer, Fault
 
 __all__ = ["server"]
@@ -261,10 +264,12 @@ async def test_what_another_process_started_is_found_again(server: E2BServer) ->
 @pytest.mark.full
 async def test_a_killed_owner_leaves_what_the_reaper_knows(server: E2BServer) -> None:
     script = (
-        "import asyncio, sys; from koda_ray.sandbox.e2b import E2BProvider\n"
+        "import asyncio, sys\n"
+        "from koda_ray.sandbox.e2b import E2BProvider\n"
+        "from koda_ray.sandbox.e2b_cloud import E2BCloud\n"
         "async def main():\n"
-        f"    p = E2BProvider(api_key='{API_KEY}', template='koda', deployment='reaped', api_url='{server.url}',"
-        f" sandbox_url='{server.url}')\n"
+        f"    cloud = E2BCloud(api_key='{API_KEY}', api_url='{server.url}', sandbox_url='{server.url}')\n"
+        "    p = E2BProvider(cloud, template='koda', deployment='reaped')\n"
         f"    box = await p.create(sandbox_id='{new_id('sbx')}', session_id='s', user_id='u')\n"
         "    await box.start('kept', ('sleep', '600'))\n"
         "    print(box.id, flush=True)\n"
@@ -364,7 +369,7 @@ async def test_refusals_say_what_to_do(
 @pytest.mark.full
 async def test_the_plan_allows_no_more(server: E2BServer) -> None:
     server.limit = 1
-    provider = provider_of(server, retries=0)
+    provider = provider_of(server, cloud=cloud_of(server, retries=0))
     box = await make(provider)
     with pytest.raises(QuotaExceeded, match="maximum number of concurrent"):
         await make(provider)
@@ -433,10 +438,14 @@ async def test_files_whose_answer_is_cut_off_can_be_asked_for_again(server: E2BS
     assert await box.read_file("public/a.bin") == data
 
 
-async def test_an_e2b_that_is_down_is_neither_alive_nor_dead(server: E2BServer, box: E2BSandbox) -> None:
+async def test_one_that_just_worked_is_alive_without_being_asked_for(server: E2BServer, box: E2BSandbox) -> None:
     server.gateway.faults.append(Fault(".", times=99, status=500))
-    assert await box.is_alive()  # it just worked
-    box._worked_at = -100.0
+    assert await box.is_alive()
+
+
+async def test_an_e2b_that_is_down_is_neither_alive_nor_dead(server: E2BServer) -> None:
+    box = await make(provider_of(server, cloud=cloud_of(server, trusted_s=0)))
+    server.gateway.faults.append(Fault(".", times=99, status=500))
     for call in (box.is_alive(), box.read_file("src/App.tsx"), box.run(("true",))):
         with pytest.raises(SandboxError) as caught:
             await call
@@ -447,7 +456,7 @@ async def test_an_e2b_that_is_down_is_neither_alive_nor_dead(server: E2BServer, 
 
 @pytest.mark.full
 async def test_an_address_that_nobody_answers_at() -> None:
-    provider = E2BProvider(api_key=API_KEY, template="koda", deployment="d", api_url="http://127.0.0.1:9")
+    provider = E2BProvider(E2BCloud(api_key=API_KEY, api_url="http://127.0.0.1:9"), template="koda", deployment="d")
     with pytest.raises(SandboxError, match="Is this machine online"):
         await make(provider)
 
@@ -489,7 +498,8 @@ async def test_answers_that_hostile_code_made_up_are_refused(server: E2BServer, 
 # secrets
 
 
-async def test_no_error_shows_a_key_or_a_token(server: E2BServer, box: E2BSandbox) -> None:
+async def test_no_error_shows_a_key_or_a_token(server: E2BServer) -> None:
+    box = await make(provider_of(server, cloud=cloud_of(server, trusted_s=0)))
     machine, token = server.of(box.id).machine, server.of(box.id).traffic_token
     assert token
     wrong = "e2b_" + "f" * 32
@@ -498,11 +508,10 @@ async def test_no_error_shows_a_key_or_a_token(server: E2BServer, box: E2BSandbo
         Fault("POST /files", status=401, message=f"unauthorized access token {machine.token} {API_KEY}"),
         Fault("GET /sandboxes/", status=400, message=f"odd {token}"),
     ]
-    box._worked_at = -100.0
     calls: list[Awaitable[object]] = [
         box.write_files({"public/a.bin": b"x" * 100_000}),
         box.is_alive(),
-        make(provider_of(server, api_key=wrong)),
+        make(provider_of(server, cloud=cloud_of(server, api_key=wrong))),
     ]
     for call in calls:
         with pytest.raises(KodaError) as caught:
@@ -516,7 +525,7 @@ async def test_no_error_shows_a_key_or_a_token(server: E2BServer, box: E2BSandbo
 
 async def test_a_wrong_key_is_named_as_such(server: E2BServer) -> None:
     with pytest.raises(SandboxError, match="E2B_API_KEY") as caught:
-        await make(provider_of(server, api_key="e2b_wrong"))
+        await make(provider_of(server, cloud=cloud_of(server, api_key="e2b_wrong")))
     assert not caught.value.retryable
 
 
@@ -544,8 +553,9 @@ async def test_each_sandbox_has_a_host_name_in_the_cloud(server: E2BServer) -> N
     box = await make(provider_of(server))
     here = box.endpoint(5173)
     assert here.url == server.url and here.headers["e2b-sandbox-port"] == "5173"
-    box._address = None  # as in E2B's own cloud, whose names no test can resolve
-    there = box.endpoint(5173)
+    cloud = cloud_of(server)
+    machine = await AsyncSandbox.connect(box.provider_id, **cloud.params)
+    there = replace(cloud, sandbox_url=None).endpoint(machine, 5173)  # as in E2B's own, whose names no test can resolve
     assert there.url == f"https://5173-{box.provider_id}.e2b.test"
     assert set(there.headers) == {"e2b-traffic-access-token"}
 

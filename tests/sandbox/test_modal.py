@@ -18,9 +18,11 @@ from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, Missing, QuotaExceeded, SandboxError, SandboxNotFound, TemplateNotFound
 from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.image_context import ImageContext
-from koda_ray.sandbox.modal import ModalProvider, translated
+from koda_ray.sandbox.modal import ModalProvider
+from koda_ray.sandbox.modal_app import ModalApp, ModalTerms, translated
 from koda_ray.sandbox.modal_image import image_in
 from koda_ray.sandbox.modal_sandbox import LONGEST_S
+from koda_ray.sandbox.record import created_at_s
 from koda_ray.sandbox.service import SandboxService, provider_from
 from koda_ray.types import new_id
 from tests.sandbox.conformance import SandboxConformance
@@ -47,12 +49,19 @@ async def cloud(template: Path, node_modules: Path, monkeypatch: pytest.MonkeyPa
         await made.close()
 
 
-def provider_of(**changed: object) -> ModalProvider:
-    given: dict[str, object] = {
-        "token_id": TOKEN, "token_secret": SECRET, "app": "koda", "image": "im-koda", "deployment": uuid4().hex,
-        "pids": 64,
-    }  # fmt: skip
-    return ModalProvider(**{**given, **changed})  # type: ignore[arg-type]
+def app_of(*, token_secret: str = SECRET) -> ModalApp:
+    return ModalApp("koda", token_id=TOKEN, token_secret=token_secret)
+
+
+def provider_of(
+    *, app: ModalApp | None = None, image: str = "im-koda", deployment: str = "", **terms: object
+) -> ModalProvider:
+    return ModalProvider(
+        app or app_of(),
+        image=image,
+        deployment=deployment or uuid4().hex,
+        terms=ModalTerms(**{"pids": 64, **terms}),  # type: ignore[arg-type]
+    )
 
 
 @pytest.mark.full
@@ -164,10 +173,16 @@ async def test_nothing_of_root_is_left_to_a_command(cloud: Cloud) -> None:
     await box.destroy()
 
 
+def _id_made(ago_s: int) -> str:
+    """An id of then: it says when a sandbox was made."""
+    name = new_id("sbx")
+    made_ms = int(created_at_s(name) * 1000) - ago_s * 1000
+    return f"sbx_{made_ms:012x}{name.removeprefix('sbx_')[12:]}"
+
+
 async def test_it_cannot_live_longer_than_modal_lets_it(cloud: Cloud) -> None:
     provider = provider_of(lifetime_s=100)
-    box = await provider.create(sandbox_id=new_id("sbx"), session_id="ses_a", user_id="usr_a")
-    box._ends_at_last -= LONGEST_S - 500
+    box = await provider.create(sandbox_id=_id_made(LONGEST_S - 500), session_id="ses_a", user_id="usr_a")
     assert await box.extend(200) > 190
     with pytest.raises(QuotaExceeded, match="checkpoint"):
         await box.extend(700)
@@ -180,7 +195,7 @@ async def test_what_goes_wrong_is_said_in_our_words(cloud: Cloud) -> None:
         await provider_of(image="im-other").create(sandbox_id=new_id("sbx"), **given)
     assert not cloud.boxes
     with pytest.raises(SandboxError, match="MODAL_TOKEN_ID") as caught:
-        await provider_of(token_secret="as-wrong-secret").create(sandbox_id=new_id("sbx"), **given)
+        await provider_of(app=app_of(token_secret="as-wrong-secret")).create(sandbox_id=new_id("sbx"), **given)
     assert "as-wrong-secret" not in caught.value.message
     with pytest.raises(InvalidInput):
         await provider_of().create(sandbox_id="x", **given)

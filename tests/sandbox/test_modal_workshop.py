@@ -105,7 +105,7 @@ class TestModalWorkshop(BuildsConformance):
         boxes = [await ann.create_sandbox(image.id), await ann.create_sandbox()]
         later = Providers(settings, store)  # as another program finds them
         opened = [await (await later.get("modal")).connect(box.id) for box in boxes]
-        said = [str(one._unusable("it lacks python3")) for one in opened if isinstance(one, ModalSandbox)]
+        said = [str(one.image.unusable("it lacks python3")) for one in opened if isinstance(one, ModalSandbox)]
         assert str(image.provider_id) in said[0] and "koda image create --provider modal" in said[0]
         assert "im-koda" in said[1] and "koda image build --provider modal" in said[1]
         for box in boxes:

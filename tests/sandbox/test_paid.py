@@ -53,9 +53,12 @@ class TestPaidE2B(SandboxConformance):
     async def provider(self) -> AsyncIterator[SandboxProvider]:
         pytest.importorskip("e2b", reason="it comes with the extra e2b")
         from koda_ray.sandbox.e2b import E2BProvider
+        from koda_ray.sandbox.e2b_cloud import E2BCloud, E2BTerms
 
         key, template = (os.environ[name] for name in _E2B)
-        made = E2BProvider(api_key=key, template=template, deployment=uuid4().hex, lifetime_s=300)
+        made = E2BProvider(
+            E2BCloud(api_key=key), template=template, deployment=uuid4().hex, terms=E2BTerms(lifetime_s=300)
+        )
         yield made
         await _clear(made)
 
@@ -73,12 +76,15 @@ class TestPaidModal(SandboxConformance):
     async def provider(self) -> AsyncIterator[SandboxProvider]:
         pytest.importorskip("modal", reason="it comes with the extra modal")
         from koda_ray.sandbox.modal import ModalProvider
+        from koda_ray.sandbox.modal_app import ModalApp, ModalTerms
 
         token_id, secret, image = (os.environ[name] for name in _MODAL)
         made = ModalProvider(
-            token_id=token_id, token_secret=secret, app="koda-test", image=image, deployment=uuid4().hex, pids=64,
-            lifetime_s=300,
-        )  # fmt: skip
+            ModalApp("koda-test", token_id=token_id, token_secret=secret),
+            image=image,
+            deployment=uuid4().hex,
+            terms=ModalTerms(pids=64, lifetime_s=300),
+        )
         yield made
         await _clear(made)
 
