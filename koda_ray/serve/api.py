@@ -22,6 +22,7 @@ from koda_ray.serve.gate import Gate
 from koda_ray.serve.hangups import HangUps
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.openapi import describe, is_public
+from koda_ray.serve.pace import STALLED_S
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.routes import (
     assets,
@@ -43,9 +44,10 @@ from koda_ray.serve.routes import (
     sessions,
     usage,
 )
-from koda_ray.serve.stalls import STALLED_S, BodyDeadline
+from koda_ray.serve.stalls import QUICK_S, BodyDeadline
 from koda_ray.serve.streams import Watchers
 from koda_ray.serve.unpacking import Unpacking
+from koda_ray.serve.unread import ReadingDeadline
 from koda_ray.wire import CreateBatch, CreateRender, FileChanges, ProcessOutput
 
 __all__ = ["MAX_JSON_BYTES", "create_app"]
@@ -65,17 +67,21 @@ def create_app(
     *,
     running: Callable[[], AbstractAsyncContextManager[None]] = _nothing,
     stalled_s: float = STALLED_S,
+    quick_s: float = QUICK_S,
 ) -> FastAPI:
     """Build the application.
 
     Args:
         deps: Its parts. Set ``deps.draining`` before shutdown so that event streams end.
         running: Entered while the application runs, to open and close the store; else the caller does that.
-        stalled_s: After how long a body of which nothing comes is answered 408, in seconds.
+        stalled_s: After how long a body of which nothing comes is answered 408, and an answer of which nothing is
+            read is given up, in seconds.
+        quick_s: After how long a body that comes takes a place among its user's streams, in seconds.
     """
     background = Background()
     watchers = Watchers(deps.directory)
     providers = Providers(deps.settings, deps.store)
+    streams = Streams(deps.settings.user_streams)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -112,15 +118,16 @@ def create_app(
         lifespan=lifespan,
         middleware=[
             Middleware(HangUps),
+            Middleware(ReadingDeadline, unread_s=stalled_s),
             Middleware(Gate, auth=deps.auth, public=is_public, limit_bytes=limit_bytes),
             Middleware(BodyLimit, limit_bytes=limit_bytes),
-            Middleware(BodyDeadline, stalled_s=stalled_s),
+            Middleware(BodyDeadline, joined=streams.joined, stalled_s=stalled_s, quick_s=quick_s),
         ],
     )
     app.state.deps = deps
     app.state.background = background
     app.state.watchers = watchers
-    app.state.streams = Streams(deps.settings.user_streams)
+    app.state.streams = streams
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
     app.state.providers = providers
     problem.install(app)

@@ -50,6 +50,7 @@ _CODES = {
     408: "BODY_STALLED",
     413: "BODY_TOO_LARGE",
     415: "UNSUPPORTED_TYPE",
+    429: "LIMIT_REACHED",
 }
 READ = frozenset({401, 422, 500, 507})
 """What reading rows of one's own may be refused with."""
@@ -177,6 +178,7 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
         code=_CODES.get(status, f"HTTP_{status}"),
         detail=detail,
         instance=request.url.path,
+        retryable=status == 429,
         headers=error.headers,
     )
 

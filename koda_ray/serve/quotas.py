@@ -49,8 +49,8 @@ class Streams:
         """
         if self._open[user_id] >= self._per_user:
             raise LimitReached(
-                f"{self._open[user_id]} streams of yours are open, terminals and commands that are waited for "
-                "among them, and no more may be: close some, or have KODA_USER_STREAMS raised",
+                f"{self._open[user_id]} streams of yours are open, terminals, commands that are waited for "
+                "and slow uploads among them, and no more may be: close some, or have KODA_USER_STREAMS raised",
                 retry_after_s=_AGAIN_S,
                 context={"limit": self._per_user},
             )

@@ -128,7 +128,10 @@ async def test_a_stored_page_is_not_loaded_while_it_waits_for_room(tmp_path: Pat
 @pytest.mark.sandbox
 @pytest.mark.needs("tmux")
 async def test_what_comes_out_of_a_sandbox_is_read_in_turns(tmp_path: Path) -> None:
-    """Files with holes, which cost a sandbox nothing, taken out at once in three ways: each is counted in full."""
+    """Files with holes, which cost a sandbox nothing, taken out at once in three ways: each is counted in full.
+
+    What is put in is counted as well.
+    """
     lay = "mkdir -p dist; touch dist/index.html; truncate -s 24M big dist/big; truncate -s 40M dist/larger"
     most = list[int]()
     template, packages = write_template(tmp_path / "template"), write_packages(tmp_path / "node_modules")
@@ -152,6 +155,11 @@ async def test_what_comes_out_of_a_sandbox_is_read_in_turns(tmp_path: Path) -> N
             out = await asyncio.gather(*(http.get(f"{box}/{path}") for path in ("files/big", "snapshot", "bundle") * 2))
             watching.cancel()
             await reached(lambda: unpacking.held_bytes == 0)
+            async with unpacking.holding("local", 32 * MB):
+                put = asyncio.create_task(http.put(f"{box}/files/sent", content=b"x" * MB))
+                await reached(lambda: unpacking.waiting == 1)
+            assert (await put).status_code == 204
+            assert (await http.get(f"{box}/files/sent")).content == b"x" * MB
             assert (await http.delete(box)).status_code == 204
     assert laid.json()["exitCode"] == 0, laid.text
     for answer, size in zip(large, (40 * MB, 64 * MB), strict=True):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from koda_ray.sandbox.scratch import scratch
 from koda_ray.serve.context import Closing, Following, OwnWorkshop, User, unpacking_of
 from koda_ray.serve.media import ascii_name
 from koda_ray.serve.problem import USED, responses
+from koda_ray.serve.routes.images import receive
 from koda_ray.serve.routes.sandboxes import SandboxId
 from koda_ray.wire import CommandOutput, RunCommand, SandboxFile, SandboxFiles
 
@@ -71,11 +74,15 @@ async def read_sandbox_file(
     openapi_extra={"requestBody": {"required": True, "content": _BYTES}},
 )
 async def write_sandbox_file(
-    sandbox_id: SandboxId, path: FilePath, request: Request, workshop: OwnWorkshop
+    sandbox_id: SandboxId, path: FilePath, request: Request, user: User, workshop: OwnWorkshop
 ) -> Response:
     """Send its content. Whoever reads it meanwhile sees the old file or the new one; folders above it are made."""
-    data = await request.body()
-    await (await workshop.connect(sandbox_id)).write_files({path: data})
+    with scratch() as made:  # while it comes, and waits for room, it lies on the disk
+        sent = made / "sent"
+        await receive(request, sent)
+        async with unpacking_of(request).holding(user, sent.stat().st_size):
+            data = await asyncio.to_thread(sent.read_bytes)
+            await (await workshop.connect(sandbox_id)).write_files({path: data})
     return Response(status_code=204)
 
 
