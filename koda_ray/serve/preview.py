@@ -49,6 +49,7 @@ from koda_ray.sandbox.workshop import Workshop
 from koda_ray.serve.deps import SessionDirectory
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.limits import BodyLimit
+from koda_ray.serve.looking import only_looks
 from koda_ray.serve.pace import STALLED_S
 from koda_ray.serve.problem import problem_response
 from koda_ray.serve.showing import GRACE_S, REFUSED, Showing, around
@@ -479,7 +480,10 @@ async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
     tasks: list[asyncio.Task[None]] = []
     try:
         await websocket.accept(server.subprotocol)
-        tasks = [asyncio.create_task(_inwards(websocket, server)), asyncio.create_task(_outwards(websocket, server))]
+        tasks = [
+            asyncio.create_task(_inwards(websocket, server, edit=grant.edit)),
+            asyncio.create_task(_outwards(websocket, server)),
+        ]
         if "shown" in websocket.path_params:
             tasks.append(asyncio.create_task(proxy.showing.over(websocket.path_params["shown"])))
         watched = proxy.watchers if grant.port is None else None
@@ -531,13 +535,16 @@ async def _connect(websocket: WebSocket, endpoint: PreviewEndpoint) -> ClientCon
     return await open_socket(endpoint, _target(websocket, endpoint.base), protocols=protocols or None)
 
 
-async def _inwards(websocket: WebSocket, server: ClientConnection) -> None:
+async def _inwards(websocket: WebSocket, server: ClientConnection, *, edit: bool) -> None:
     with suppress(WebSocketDisconnect, ConnectionClosed):
         while True:
             message = await websocket.receive()
             if message["type"] == "websocket.disconnect":
                 return
-            await server.send(message["text"] if message.get("text") is not None else message["bytes"])
+            said = message["text"] if message.get("text") is not None else message["bytes"]
+            passed_on = said if edit else only_looks(said)
+            if passed_on is not None:
+                await server.send(passed_on)
 
 
 async def _outwards(websocket: WebSocket, server: ClientConnection) -> None:

@@ -45,7 +45,7 @@ class Grant:
     """What a token lets its holder see: a session's page, or what a person's own sandbox serves on a port.
 
     ``port`` is ``DEV_SERVER`` of such a sandbox's dev server, and None of a session's page; ``edit`` says whether its
-    holder may send anything but requests to read.
+    holder may send anything but requests to read, and what Vite's client needs to say.
     """
 
     session_id: str

@@ -1,7 +1,8 @@
-"""What a WebSocket carries through the preview's proxy: whole messages up to a size, either way."""
+"""What a WebSocket carries through the preview's proxy: whole messages up to a size, and inwards what is granted."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ async def test_a_message_that_is_too_large_ends_a_socket_and_says_so(
 ) -> None:
     koda.directory.hold = {"analyze"}
     koda.directory.socket_path = str(tmp_path / "dev.sock")
-    token, _ = koda.deps.signer.sign(session_id=(await client.create(PROMPT)).session_id, user_id="local")
+    token, _ = koda.deps.signer.sign(session_id=(await client.create(PROMPT)).session_id, user_id="local", edit=True)
     app = create_preview_app(koda.directory, koda.deps.signer, api_port=1)
     async with unix_serve(answer, koda.directory.socket_path, max_size=None), serving(app) as url:
         address = f"{url.replace('http', 'ws')}/p/{token}/"
@@ -55,3 +56,48 @@ async def test_a_message_that_is_too_large_ends_a_socket_and_says_so(
             assert (await ended_by(socket, b"y" * (MAX_FRAME_BYTES + 1)))[0] == 1009
         async with connect(address) as socket:
             assert await ended_by(socket, "end") == (1000, "")
+
+
+SENT: list[str | bytes] = [
+    '{"type": "ping"}',
+    '{"type": "custom", "event": "vite:invalidate", "data": {"path": "/a.tsx", "message": "why", "more": [1]}}',
+]
+KEPT: list[str | bytes] = [
+    '{"type": "custom", "event": "theatre:save", "data": {"path": "/a.tsx"}}',
+    '{"type": "custom", "event": "vite:invalidate"}',
+    '{"type": "custom", "event": "vite:invalidate", "data": {"path": 1}}',
+    '{"type": "custom", "event": ["vite:invalidate"], "data": {"path": "/a.tsx"}}',
+    '[{"type": "ping"}]', "ping", "[" * 50_000, '"' + "x" * 70_000 + '"', b'{"type": "ping"}', b"\xff", "",
+]  # fmt: skip
+
+
+async def test_a_page_that_is_only_looked_at_sends_nothing_but_what_vite_needs(
+    koda: World, client: KodaClient, tmp_path: Path
+) -> None:
+    heard: list[str | bytes] = []
+
+    async def listen(server: ServerConnection) -> None:
+        async for message in server:
+            heard.append(message)
+            await server.send("heard")
+
+    koda.directory.hold = {"analyze"}
+    koda.directory.socket_path = str(tmp_path / "dev.sock")
+    app = create_preview_app(koda.directory, koda.deps.signer, api_port=1)
+    session_id = (await client.create(PROMPT)).session_id
+    async with unix_serve(listen, koda.directory.socket_path, max_size=None), serving(app) as url:
+        for edit in (False, True):
+            heard.clear()
+            token, _ = koda.deps.signer.sign(session_id=session_id, user_id="local", edit=edit)
+            async with connect(f"{url.replace('http', 'ws')}/p/{token}/") as socket:
+                for message in [*KEPT, *SENT]:
+                    await socket.send(message)
+                for _ in range(2 + edit * len(KEPT)):
+                    assert await socket.recv() == "heard"
+            if edit:
+                assert heard == [*KEPT, *SENT]
+            else:
+                ping, invalid = (json.loads(message) for message in heard)
+                assert ping == {"type": "ping"}
+                assert invalid["event"] == "vite:invalidate"
+                assert invalid["data"] == {"path": "/a.tsx", "message": "why"}
