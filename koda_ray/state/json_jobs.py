@@ -101,6 +101,28 @@ class JsonJobs:
 
         return await self._database.read(work)
 
+    async def admit_job(self, job_id: str, *, room: int, lease_until: datetime) -> JobRecord | None:
+        """Let a render of somebody's own begin, if fewer than ``room`` are under way; one is looked at at a time.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: It is over.
+        """
+
+        def work(change: Transaction) -> JobRecord | None:
+            row, at = _job(change.tables, job_id), moment(now())
+            if row["status"] not in OWED_STATUSES:
+                raise Conflict(f"job {job_id} is {row['status']}: it cannot be taken again")
+            under_way = [each for each in change.tables.of("jobs") if each["status"] == "running" and _is_held(each, at)]
+            own = [each for each in under_way if each["session_id"] is None]
+            if any(each["id"] == row["id"] for each in under_way) or len(own) >= room:
+                return None
+            taken: TableRow = {"status": "running", "lease_until": moment(lease_until), "updated_at": at}
+            change.set("jobs", job_id, taken)
+            return decode(JobRecord, _job(change.tables, job_id))
+
+        return await self._database.write(work)
+
     async def claim_job(self, job_id: str, *, lease_until: datetime) -> JobRecord:
         """Take a job: bump its epoch and set status running.
 
@@ -229,6 +251,10 @@ def renders_in_turn(tables: Tables, at: str) -> list[TableRow]:
         if _is_unheld(row, at):
             waiting.append((turns[str(row["user_id"])], str(row["updated_at"]), str(row["id"]), row))
     return [row for *_, row in sorted(waiting, key=lambda each: each[:3])]
+
+
+def _is_held(row: TableRow, at: str) -> bool:
+    return row["lease_until"] is not None and str(row["lease_until"]) > at
 
 
 def _is_unheld(row: TableRow, at: str) -> bool:

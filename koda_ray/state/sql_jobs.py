@@ -30,6 +30,9 @@ OWED_STATUSES = ("queued", "running")
 """A job in one of these still has to be worked on."""
 
 _J = schema.jobs.c
+_L = schema.locks.c
+_ROOM = "renders"
+"""The row of `locks` that whoever counts renders holds meanwhile."""
 _NEVER_CHANGED = ("id", "user_id", "project_id", "session_id", "kind", "created_at", "epoch", "seq")
 
 
@@ -120,6 +123,33 @@ class SqlJobs:
         """Count a user's renders of their own by state; states without one are left out."""
         query = select(_J.status, func.count()).where(*_own_renders(user_id, id_prefix)).group_by(_J.status)
         return {row[0]: row[1] for row in await self._database.read(lambda connection: connection.execute(query).all())}
+
+    async def admit_job(self, job_id: str, *, room: int, lease_until: datetime) -> JobRecord | None:
+        """Let a render of somebody's own begin, if fewer than ``room`` are under way; one is looked at at a time.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: It is over.
+        """
+        row = self._database.insert(schema.locks).values(name=_ROOM, holder="", epoch=0).on_conflict_do_nothing()
+        turn = select(_L.name).where(_L.name == _ROOM).with_for_update()
+
+        def work(connection: Connection) -> JobRecord | None:
+            connection.execute(row)
+            connection.execute(turn)  # of two who look at once the second waits for the first, and counts its row
+            at = now()
+            under_way = (_J.status == "running") & (_J.lease_until > at)
+            mine = connection.execute(select(_J.status, under_way).where(_J.id == job_id)).one_or_none()
+            if mine is None or mine[0] not in OWED_STATUSES:
+                raise _over(connection, job_id)
+            count = select(func.count()).select_from(schema.jobs).where(under_way, _J.session_id.is_(None))
+            if mine[1] or connection.execute(count).scalar_one() >= room:
+                return None
+            take = update(schema.jobs).where(_J.id == job_id)
+            taken = take.values(status="running", lease_until=lease_until, updated_at=at).returning(schema.jobs)
+            return record(JobRecord, connection.execute(taken).one())
+
+        return await self._database.write(work)
 
     async def claim_job(self, job_id: str, *, lease_until: datetime) -> JobRecord:
         """Take a job: bump its epoch and set status running.

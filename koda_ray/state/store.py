@@ -294,6 +294,21 @@ class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, ContentStore, Pro
         """Count a user's renders of their own by state, as `list_renders` finds them; only states that occur."""
         ...
 
+    async def admit_job(self, job_id: str, *, room: int, lease_until: datetime) -> JobRecord | None:
+        """Let a render of somebody's own begin, if fewer than ``room`` are under way; one is looked at at a time.
+
+        It is held until ``lease_until``, under the epoch that it has, so that whoever works on it can claim it. One that
+        somebody works on stays as it is, and so does one for which there is no room.
+
+        Returns:
+            The row, if there was room for it; None if there was none, or somebody works on it.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: It is over.
+        """
+        ...
+
     async def claim_job(self, job_id: str, *, lease_until: datetime) -> JobRecord:
         """Take a job: bump its epoch and set status running; raises Conflict when it is over."""
         ...
