@@ -13,6 +13,7 @@ __all__ = [
     "CAPTURE_CPUS",
     "CAPTURE_MEMORY_BYTES",
     "CHROMIUM_RESOURCE",
+    "COORDINATOR_SHARE",
     "JOIN_CPUS",
     "JOIN_MEMORY_BYTES",
     "SESSION_RESOURCE",
@@ -28,6 +29,9 @@ URGENT_RESOURCE = "chromium_urgent"
 
 SESSION_RESOURCE = "session"
 """How many sessions a node holds at once; on a cluster, those of machines that are not taken away."""
+
+COORDINATOR_SHARE = 0.001
+"""What the janitor and each page render's coordinator take of a session's place: they are on such machines, too."""
 
 CAPTURE_CPUS = 0.5
 CAPTURE_MEMORY_BYTES = 1024**3
@@ -53,6 +57,6 @@ class AskedResource:
 ASKED = (
     AskedResource(CHROMIUM_RESOURCE, "renders", needed=True),
     AskedResource(URGENT_RESOURCE, "previews and looks at a page, which wait behind finals without it", needed=False),
-    AskedResource(SESSION_RESOURCE, "sessions", needed=True),
+    AskedResource(SESSION_RESOURCE, "sessions, the janitor, and who coordinates a page render", needed=True),
 )
 """All resources of our own that the code asks for."""

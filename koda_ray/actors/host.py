@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import ray
 from pydantic import JsonValue
+from ray._private.state import state
 
 from koda_ray.actors.followers import Followers
 from koda_ray.actors.frugal import Frugal, give_back
 from koda_ray.config import Settings
-from koda_ray.errors import Fenced, Unavailable
+from koda_ray.errors import Fenced, InvalidInput, Unavailable
 from koda_ray.logs import get_logger
+from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
 
 if TYPE_CHECKING:
     from koda_ray.actors.leased_job import LeasedJob
@@ -40,6 +42,7 @@ __all__ = [
     "START_S",
     "RenderHost",
     "SessionHost",
+    "await_places",
     "remote",
     "render_name",
     "session_name",
@@ -60,6 +63,8 @@ START_S = 60.0
 _ANSWERED_S = 10.0
 _ASKED_S = 5.0
 _SENT_S = 0.5
+_PLACES_S = 90.0
+_LOOK_S = 0.5
 T = TypeVar("T")
 W = TypeVar("W")
 _log = get_logger()
@@ -77,6 +82,26 @@ def session_name(session_id: str) -> str:
 def render_name(job_id: str) -> str:
     """The actor name of a page render, unique in the namespace."""
     return f"{RENDER_PREFIX}{job_id}"
+
+
+def await_places(*, within_s: float = _PLACES_S) -> None:
+    """Wait until a node offers places for sessions, or the cluster's autoscaler says that it may bring one.
+
+    Args:
+        within_s: For how long, in seconds: nodes may join a little after the head.
+
+    Raises:
+        InvalidInput: None does. Ray would take it for a node that may still come, and every session would wait for it.
+    """
+    deadline = time.monotonic() + within_s
+    while not any(offered.get(SESSION_RESOURCE, 0) > 0 for offered in (_cluster_resources(), _may_come() or {})):
+        if time.monotonic() >= deadline:
+            raise InvalidInput(
+                f"no node of the Ray cluster offers the resource {SESSION_RESOURCE!r}, on which sessions are placed: "
+                "start those that shall hold sessions, machines that nobody takes away, with "
+                f"""ray start --resources='{{"{SESSION_RESOURCE}": 8}}' (how many each holds)"""
+            )
+        time.sleep(_LOOK_S)
 
 
 def _host() -> str:
@@ -330,8 +355,15 @@ class _RenderHost(_Host["LeasedJob"]):
         await self._answer(call())
 
 
+def remote(cls: type, *, places: float) -> Any:
+    """Make a class of actors that are put where sessions are, each on so much of a session's place."""
+    return _remote(resources={SESSION_RESOURCE: places})(cls)
+
+
 # Ray's own types for these are incomplete
-remote = cast("Callable[[type], Any]", ray.remote)
+_remote = cast("Callable[..., Callable[[type], Any]]", ray.remote)
 _kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
-SessionHost = remote(_SessionHost)
-RenderHost = remote(_RenderHost)
+_cluster_resources = cast("Callable[[], dict[str, float]]", ray.cluster_resources)
+_may_come = state.get_max_resources_from_cluster_config
+SessionHost = remote(_SessionHost, places=1)
+RenderHost = remote(_RenderHost, places=COORDINATOR_SHARE)

@@ -14,6 +14,7 @@ from koda_ray.actors.frugal import Frugal
 from koda_ray.actors.host import SESSION_OPTIONS, remote
 from koda_ray.config import Settings
 from koda_ray.logs import get_logger
+from koda_ray.resources import COORDINATOR_SHARE
 
 if TYPE_CHECKING:
     from koda_ray.sandbox.base import SandboxProvider
@@ -113,4 +114,4 @@ async def _persist(open_it: Callable[[], Coroutine[Any, Any, Store]]) -> Store:
         wait_s = min(_AGAIN_MAX_S, wait_s * 2)
 
 
-_Janitor = remote(_JanitorHost)
+_Janitor = remote(_JanitorHost, places=COORDINATOR_SHARE)

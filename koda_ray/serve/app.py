@@ -26,7 +26,7 @@ from ray.serve import context as serve_context
 from ray.serve.exceptions import RayServeException
 
 from koda_ray.actors.directory import RayDirectory, public_settings
-from koda_ray.actors.host import NAMESPACE, RENDER_PREFIX
+from koda_ray.actors.host import NAMESPACE, RENDER_PREFIX, await_places
 from koda_ray.actors.janitor_host import JANITOR, start_janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.agent.named_hooks import NamedHooks
@@ -34,7 +34,7 @@ from koda_ray.config import Settings, env_file
 from koda_ray.errors import InvalidInput, KodaError, Unavailable
 from koda_ray.logs import get_logger
 from koda_ray.render.memory import usual_browsers
-from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE, URGENT_RESOURCE
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.sandbox.preview import MAX_FRAME_BYTES
 from koda_ray.sandbox.providers import Providers
@@ -63,6 +63,8 @@ REPLICA_OPTIONS: dict[str, Any] = {
 }
 OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Small values only: frames and files never pass through Ray."""
+PLACES = 100_000
+"""How many sessions one machine of its own holds: as many as its memory does."""
 PASSIVATE_S = 15.0
 _WORKER_NICE = 5
 """Ray's own parts come before its workers, as its default of 15 has it; this leaves room for what comes after them."""
@@ -168,8 +170,8 @@ def run(settings: Settings) -> None:
     On a cluster that runs already, ``KODA_SIGNING_KEY`` has to be in its nodes' environments as other secrets are.
 
     Raises:
-        InvalidInput: A port is in use, a hook cannot be found, the settings would expose a server without keys, or the
-            cluster has several nodes and the database or the storage is one machine's.
+        InvalidInput: A port is in use, a hook cannot be found, the settings would expose a server without keys, the
+            cluster has several nodes and the database or the storage is one machine's, or no node holds sessions.
         Unavailable: The API did not start.
     """
     settings = asyncio.run(checked_settings(settings))
@@ -268,6 +270,7 @@ def _start_ray(settings: Settings) -> str | None:
             storage=settings.storage_provider,
             nodes=sum(bool(node["Alive"]) for node in _RAY.nodes()),
         )
+        await_places()
         return None
     cpus = len(os.sched_getaffinity(0))
     browsers = settings.render_workers or usual_browsers()
@@ -278,7 +281,7 @@ def _start_ray(settings: Settings) -> str | None:
         address="local",
         namespace=NAMESPACE,
         num_cpus=max(cpus, browsers),
-        resources={CHROMIUM_RESOURCE: browsers, URGENT_RESOURCE: browsers},
+        resources={CHROMIUM_RESOURCE: browsers, URGENT_RESOURCE: browsers, SESSION_RESOURCE: PLACES},
         include_dashboard=False,
         _system_config={"worker_niceness": _WORKER_NICE},
         object_store_memory=OBJECT_STORE_BYTES,

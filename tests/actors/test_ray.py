@@ -25,7 +25,7 @@ from koda_ray.actors.host import NAMESPACE, session_name
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, NotFound, StorageError, Unavailable
-from koda_ray.resources import CHROMIUM_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.serve import ray_folder
 from koda_ray.state.sql import SqlStore
@@ -39,8 +39,8 @@ pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.asyncio(loop_scope
 def cluster() -> Iterator[None]:
     folder = ray_folder.make()
     ray.init(
-        address="local", namespace=NAMESPACE, num_cpus=2, resources={CHROMIUM_RESOURCE: 1}, include_dashboard=False,
-        logging_level="ERROR", log_to_driver=False, _temp_dir=folder,
+        address="local", namespace=NAMESPACE, num_cpus=2, resources={CHROMIUM_RESOURCE: 1, SESSION_RESOURCE: 100},
+        include_dashboard=False, logging_level="ERROR", log_to_driver=False, _temp_dir=folder,
     )  # fmt: skip
     yield
     ray.shutdown()

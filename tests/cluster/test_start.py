@@ -24,7 +24,7 @@ from ray.serve.context import _get_global_client
 from ray.serve.schema import ServeDeploySchema
 from ray.util import list_named_actors
 
-from koda_ray.actors.host import NAMESPACE
+from koda_ray.actors.host import NAMESPACE, await_places
 from koda_ray.actors.janitor_host import JANITOR
 from koda_ray.config import REPO_ROOT
 from koda_ray.errors import InvalidInput
@@ -64,11 +64,19 @@ KEY = "fedcba9876543210fedcba9876543210"
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    """A cluster whose nodes have this environment, with state on the disk."""
-    folder = ray_folder.make()
-    address = Path(tempfile.gettempdir(), "ray")  # where a head writes its address down
+def folder() -> Iterator[str]:
+    """Where a head keeps what it writes."""
+    made = ray_folder.make()
+    address = Path(tempfile.gettempdir(), "ray")  # where it writes its address down
     address.mkdir(exist_ok=True)
+    yield made
+    ray_folder.remove(made)
+    shutil.rmtree(address)
+
+
+@pytest.fixture
+def cluster(folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """A cluster whose nodes have this environment, with state on the disk."""
     for name, value in {
         "DATABASE_PATH": str(tmp_path / "koda.db"),
         "STORAGE_PATH": str(tmp_path / "storage"),
@@ -87,8 +95,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     )  # fmt: skip
     yield made
     made.shutdown()
-    ray_folder.remove(folder)
-    shutil.rmtree(address)
 
 
 @pytest.mark.full
@@ -104,6 +110,25 @@ def test_a_server_refuses_its_own_disk_on_two_nodes(cluster: Any, tmp_path: Path
     told = done.stderr.strip().splitlines()[-1]
     assert told.startswith("koda serve: the Ray cluster has 2 nodes, and the database is SQLite")
     assert "DATABASE_PROVIDER=postgres" in told and "STORAGE_PROVIDER=s3" in told
+
+
+@pytest.mark.full
+@pytest.mark.ray
+def test_a_cluster_that_holds_no_sessions_is_waited_for_and_refused(folder: str) -> None:
+    made = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "temp_dir": folder, "include_dashboard": False, "object_store_memory": 10**8},
+    )
+    try:
+        ray.init(address=made.address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
+        with pytest.raises(InvalidInput, match="offers the resource 'session'") as refused:
+            await_places(within_s=0)
+        assert """--resources='{"session": 8}'""" in refused.value.message
+        made.add_node(num_cpus=0, resources={SESSION_RESOURCE: 1}, object_store_memory=10**8)
+        await_places()
+    finally:
+        ray.shutdown()
+        made.shutdown()
 
 
 @pytest.mark.full

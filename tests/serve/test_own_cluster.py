@@ -16,7 +16,7 @@ import pytest
 
 from koda_ray.config import Settings
 from koda_ray.console.server import OwnServer, ServerNotStarted
-from koda_ray.render.tasks import CHROMIUM_RESOURCE, URGENT_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE, URGENT_RESOURCE
 from koda_ray.serve import ray_folder
 from koda_ray.state.sql import SqlStore
 
@@ -31,7 +31,7 @@ TOKEN = "0123456789abcdef" * 4
 def cluster() -> Iterator[str]:
     """A cluster that takes in whoever has its token, and knows nothing of our settings; its address."""
     folder, port = ray_folder.make(), free_port()
-    resources = json.dumps({CHROMIUM_RESOURCE: 1, URGENT_RESOURCE: 1})
+    resources = json.dumps({CHROMIUM_RESOURCE: 1, URGENT_RESOURCE: 1, SESSION_RESOURCE: 8})
     line = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}", "--num-cpus=2"]
     line += ["--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--temp-dir={folder}"]
     line += [f"--resources={resources}", f"--object-store-memory={10**8}", "--disable-usage-stats"]

@@ -18,7 +18,7 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from koda_ray.console.server import OwnServer
-from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE, URGENT_RESOURCE
 from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.limits import ResourceLimits
@@ -115,9 +115,9 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
             cluster = Cluster(
                 initialize_head=True,
                 head_node_args={
-                    "num_cpus": 2, "resources": {CHROMIUM_RESOURCE: 1, URGENT_RESOURCE: 1}, "temp_dir": folder,
-                    "object_store_memory": 10**8, "include_dashboard": True, "dashboard_host": "0.0.0.0",
-                    "dashboard_port": 0,
+                    "num_cpus": 2, "resources": {CHROMIUM_RESOURCE: 1, URGENT_RESOURCE: 1, SESSION_RESOURCE: 8},
+                    "temp_dir": folder, "object_store_memory": 10**8, "include_dashboard": True,
+                    "dashboard_host": "0.0.0.0", "dashboard_port": 0,
                 },
             )  # fmt: skip
             patch.setenv("KODA_RAY_ADDRESS", cluster.address)
