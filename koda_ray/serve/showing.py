@@ -3,7 +3,9 @@
 A page that has a window to itself can leave it for anywhere, with its own address in hand. In our frame it cannot: the
 policy of the page around it (``frame-src 'self'``) holds for wherever the frame would go. And the address that it has
 there is not the one that was handed out: it is good only while that page around it is open, and says so over a socket
-which takes the token. So what it may show of it, it could as well show itself.
+which takes the token. So what it may show of it, it could as well show itself. No cookie binds it to the browser that
+looks: for a frame without an origin only its document comes with one, its scripts come with none or with what any site
+may have sent (`SameSite=None`), and modules, of which Vite's pages are made, never.
 
 Source: Content Security Policy Level 3, ``frame-src`` and ``frame-ancestors``.
 """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -50,8 +50,28 @@ WAYS = {
     "image": "new Image().src = to",
     "socket": "new WebSocket(to.replace('http', 'ws'))",
     "script": "document.head.append(Object.assign(document.createElement('script'), {src: to}))",
+    "prerender": "document.head.append(Object.assign(document.createElement('link'), {rel: 'prerender', href: to}))",
+    "module": "document.head.append(Object.assign(document.createElement('link'), {rel: 'modulepreload', href: to}))",
+    "rules": "document.head.append(Object.assign(document.createElement('script'), {type: 'speculationrules', "
+    "text: JSON.stringify({prefetch: [{urls: [to], eagerness: 'immediate'}], "
+    "prerender: [{urls: [to], eagerness: 'immediate'}]})}))",
     "prefetch": "document.head.append(Object.assign(document.createElement('link'), {rel: 'prefetch', href: to}))",
 }
+CALL = (
+    "(async () => { const call = new RTCPeerConnection({iceServers: [{urls: to, username: 'u', credential: 'p'}]}); "
+    "call.createDataChannel('x'); await call.setLocalDescription(await call.createOffer()); "
+    "globalThis.call = call; })()"
+)
+PAST = {
+    "preconnect": "document.head.append(Object.assign(document.createElement('link'), "
+    "{rel: 'preconnect', href: 'http://' + host}))",
+    "call": f"const to = 'stun:' + host; {CALL}",
+    "relay": f"const to = 'turn:' + host + '?transport=tcp'; {CALL}",
+    "call within": "document.body.append(Object.assign(document.createElement('iframe'), "
+    f"{{srcdoc: `<script>const to = 'stun:${{host}}'; {CALL}</scr` + `ipt>`}}))",
+    "transport": "new WebTransport('https://' + host + '/')",
+}
+"""Ways to connect that are none of a policy of content's."""
 SEES = """() => {
   const seen = [location.href, document.referrer, document.baseURI, document.URL, window.name, document.cookie + ''];
   seen.push(...performance.getEntries().map((entry) => entry.name), ...[...location.ancestorOrigins]);
@@ -143,6 +163,55 @@ async def test_a_page_cannot_take_its_address_along(koda: World, client: KodaCli
         async with httpx.AsyncClient(trust_env=False, timeout=60) as http, asyncio.timeout(60):
             while (await http.get(inside)).status_code != 403:  # of no use once nobody looks
                 await asyncio.sleep(0.02)
+
+
+class Heard(asyncio.DatagramProtocol):
+    """Whatever comes to a port, over TCP and UDP."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        self.times += 1
+
+    def connected(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.times += 1
+        writer.close()
+
+
+@asynccontextmanager
+async def hearing() -> AsyncGenerator[tuple[Heard, str]]:
+    """Listen on one port; yield what is heard there, and where it is."""
+    heard = Heard()
+    async with await asyncio.start_server(heard.connected, "127.0.0.1", free_port()) as server:
+        host = server.sockets[0].getsockname()[:2]
+        packets, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: heard, local_addr=host)
+        yield heard, f"{host[0]}:{host[1]}"
+        packets.close()
+
+
+async def test_a_page_cannot_connect_past_its_policy(koda: World, client: KodaClient, browser: Browser) -> None:
+    async with (
+        hearing() as (heard, host),
+        serving(create_preview_app(koda.directory, koda.deps.signer, api_port=1)) as url,
+    ):
+        page = await browser.new_page()
+        await page.evaluate(f"(host) => {{ {PAST['call']}; }}", host)
+        async with asyncio.timeout(60):
+            while not heard.times:  # nobody keeps a page from it that has no policy
+                await asyncio.sleep(0.02)
+        await page.close()
+        heard.times = 0
+        link = urlsplit((await client.preview((await client.create(PROMPT)).session_id)).url)
+        for way, script in PAST.items():
+            page = await browser.new_page()
+            frame = await shown(page, url + link.path)
+            with suppress(BrowserError):  # a browser may end the whole page for it
+                await frame.evaluate(f"(host) => {{ {script}; }}", host)
+                await page.wait_for_timeout(500)
+            assert heard.times == 0, way
+            with suppress(BrowserError):
+                await page.close()
 
 
 async def test_a_page_that_stays_open_is_shown_on_through_a_restart_and_lost_connections(
