@@ -4,26 +4,23 @@ A session sleeps through nothing, nor does a page render: one that owes work and
 activated, whoever let it fall and however often the cluster's head was started anew. So is one that left files in a
 sandbox, since nobody else saves them. Each is woken in a task of its own, so one that hangs holds up none of the
 others; one that cannot be woken is tried again after longer and longer pauses.
+
+What can be seen on one machine only is cleared there, by its `reaper`: on this one and, in `rounds`, on every other.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
 
+from koda_ray.actors.chores import logged
+from koda_ray.actors.reaper import Reaped, Reaper
 from koda_ray.config import Settings
-from koda_ray.errors import KodaError, Missing, NotFound, SandboxError
+from koda_ray.errors import NotFound
 from koda_ray.events import EPHEMERAL_KEPT
 from koda_ray.logs import get_logger
-from koda_ray.render.isolation import sweep_dead_folders
-from koda_ray.sandbox.base import SandboxInfo, SandboxProvider
-from koda_ray.sandbox.scratch import clear_left
-from koda_ray.sandbox.service import REAP_GRACE_S, SandboxService
-from koda_ray.state.boxes import SandboxRecord
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import now
@@ -41,7 +38,6 @@ WAKE_S = 60.0
 PAUSE_MAX_S = 300.0
 """The longest pause before one that cannot be woken is tried again, in seconds."""
 _OWED_AT_ONCE = 1_000
-_T = TypeVar("_T")
 _log = get_logger()
 
 
@@ -62,14 +58,14 @@ class Chores:
         finish: Removes what a closed session left.
         wake_render: Has a page render worked on, by its job's id, and says whether there was room for it.
         sweep: Removes a little of what nobody has used for days.
-        own: Removes what people made for themselves that was never finished, or whose time is over.
+        elsewhere: Clears the cluster's other nodes, and returns the rounds that have come to an end.
     """
 
     wake: Callable[[str], Awaitable[None]]
     finish: Callable[[SessionRecord], Awaitable[None]]
     wake_render: Callable[[str], Awaitable[bool]] | None = None
     sweep: Callable[[], Awaitable[object]] | None = None
-    own: Callable[[], Awaitable[list[str]]] | None = None
+    elsewhere: Callable[[], Awaitable[Sequence[Reaped]]] | None = None
 
 
 class Janitor:
@@ -78,8 +74,7 @@ class Janitor:
     Args:
         store: The database.
         chores: What it has others do.
-        sandboxes: Lists and destroys sandboxes.
-        other_sandboxes: Finds the providers that make none any more, whose sandboxes may still be there.
+        reaper: Clears the machine that this runs on.
         settings: Intervals.
         wake_s: How long waking one may take, in seconds.
     """
@@ -89,15 +84,13 @@ class Janitor:
         *,
         store: Store,
         chores: Chores,
-        sandboxes: SandboxProvider,
-        other_sandboxes: Callable[[], Awaitable[Sequence[SandboxProvider]]] | None = None,
+        reaper: Reaper,
         settings: Settings,
         wake_s: float = WAKE_S,
     ) -> None:
         self._store = store
         self._chores = chores
-        self._sandboxes = sandboxes
-        self._other_sandboxes = other_sandboxes
+        self._reaper = reaper
         self._settings = settings
         self._wake_s = wake_s
         self._waking: dict[str, asyncio.Task[None]] = {}
@@ -107,15 +100,15 @@ class Janitor:
     async def run(self) -> None:
         """Go round until cancelled. What cannot be helped is logged and tried again the next time."""
         clearing: asyncio.Task[object] | None = None
-        warming = asyncio.create_task(_logged(SandboxService(self._sandboxes).keep_warm(), "keep sandboxes ready"))
+        warming = asyncio.create_task(logged(self._reaper.keep_warm(), "keep sandboxes ready"))
         clock = asyncio.get_running_loop().time
         cleared = clock() - CLEAR_S
         try:
             while True:
-                await _logged(self.wake_owed(), "wake")
+                await logged(self.wake_owed(), "wake")
                 if clock() - cleared >= CLEAR_S and (clearing is None or clearing.done()):
                     cleared = clock()
-                    clearing = asyncio.create_task(_logged(self.clear(), "clear"))
+                    clearing = asyncio.create_task(logged(self.clear(), "clear"))
                 await asyncio.sleep(self._settings.janitor_s)
         finally:
             if clearing is not None:
@@ -192,100 +185,14 @@ class Janitor:
             The ids of the sandboxes that were destroyed, and of people's images that were never finished.
         """
         for closed in await self._store.closed_sessions():
-            await _logged(self._chores.finish(closed), "finish a deletion", session_id=closed.id)
-        gone = [] if self._chores.own is None else await _logged(self._chores.own(), "clear what people made") or []
-        gone += await _logged(self._reap(), "clear sandboxes") or []
-        # what render workers that were killed left on this machine; elsewhere the next render clears it away
-        await _logged(asyncio.to_thread(sweep_dead_folders), "clear temporary folders")
-        await _logged(asyncio.to_thread(clear_left), "remove what was left of images")
+            await logged(self._chores.finish(closed), "finish a deletion", session_id=closed.id)
+        rounds = [await self._reaper.clear()]
+        if self._chores.elsewhere is not None:
+            rounds += await logged(self._chores.elsewhere(), "clear other nodes") or []
+        for session_id in {name for reaped in rounds for name in reaped.unsaved}:
+            self._begin(session_id, self._chores.wake)
         await self._store.prune_events(now() - EPHEMERAL_KEPT)
         await self._store.close_charges(now() - CHARGES_OPEN)
         if self._chores.sweep is not None:
-            await _logged(self._chores.sweep(), "sweep storage")
-        return gone
-
-    async def _reap(self) -> list[str]:
-        gone = await self._reap_at(self._sandboxes)
-        for provider in () if self._other_sandboxes is None else await self._other_sandboxes():
-            with suppress(SandboxError, Missing):  # its engine is away, and with it whatever it may have
-                gone += await self._reap_at(provider)
-        return gone
-
-    async def _reap_at(self, provider: SandboxProvider) -> list[str]:
-        found = await provider.list()
-        over = {row.id: row.time_over for row in await self._store.sandboxes() if row.expired_at(now())}
-        gone = await self._reap_of(provider, found)
-        for sandbox_id in (*gone, *await self._never_made(provider, {info.id for info in found})):
-            await self._store.sandbox_destroyed(sandbox_id, why=over.get(sandbox_id, ""))
-        return gone
-
-    async def _reap_of(self, provider: SandboxProvider, found: Sequence[SandboxInfo]) -> list[str]:
-        rows = [row for row in await self._store.sandboxes() if row.provider == provider.name]
-        listed = {name for info in found for name in (info.id, info.provider_id)}
-        needed = [row for row in rows if listed & {row.id, row.provider_id} and await self._used(row)]
-        ids = [row.id for row in needed] + [info.id for info in found if await self._has(info.session_id, info.id)]
-        at_provider = {row.provider_id for row in needed if row.provider_id}
-        gone = set(await SandboxService(provider).reap(ids, live_provider_ids=at_provider, found=found))
-        # one whose record is lost is listed under another id than its row's
-        ended = {info.provider_id for info in found if info.id in gone}
-        return sorted(gone | {row.id for row in rows if row.provider_id in ended})
-
-    async def _used(self, row: SandboxRecord) -> bool:
-        """Whether a sandbox may still be used: by its session, or as a person's own until its time is over."""
-        if row.session_id is None:
-            return not row.expired_at(now())
-        return await self._has(row.session_id, row.id)
-
-    async def _never_made(self, provider: SandboxProvider, found: Collection[str]) -> list[str]:
-        """Find rows of sandboxes that do not exist: whoever wrote one was killed before it made it, or ended it."""
-        before = now() - timedelta(seconds=REAP_GRACE_S)
-        here = await provider.place()
-        return [
-            row.id
-            for row in await self._store.sandboxes()
-            if row.session_id is not None  # a person's own are put right by whoever lists them
-            and row.provider == provider.name
-            and (here.is_where(row.place, row.host) or not row.place)  # on another machine it may well be
-            and row.id not in found
-            and row.created_at < before
-            and not await self._is_used_soon(row.session_id, row.id)
-        ]
-
-    async def _has(self, session_id: str | None, sandbox_id: str) -> bool:
-        """Whether a session has this sandbox. One that sleeps is woken: what is in it may be nowhere else."""
-        session = await self._owner(session_id, sandbox_id)
-        if session is None:
-            return False
-        asleep = session.lease_until is None or session.lease_until < now()
-        if asleep and session.owes is None:
-            self._begin(session.id, self._chores.wake)
-        return True
-
-    async def _owner(self, session_id: str | None, sandbox_id: str) -> SessionRecord | None:
-        """Return the session that has this sandbox."""
-        if session_id is None:
-            return None
-        try:
-            session = await self._store.get_session(session_id)
-        except NotFound:
-            return None
-        return session if session.state.sandbox_id == sandbox_id else None
-
-    async def _is_used_soon(self, session_id: str, sandbox_id: str) -> bool:
-        """Whether a session that lives, or owes work, has this sandbox, so that it finds out by itself."""
-        session = await self._owner(session_id, sandbox_id)
-        if session is None:
-            return False
-        let_go = now() - timedelta(seconds=self._settings.idle_timeout_s)
-        return session.owes is not None or (session.lease_until is not None and session.lease_until > let_go)
-
-
-async def _logged(work: Awaitable[_T], what: str, **names: str) -> _T | None:
-    """Do something that is done again soon: a failure is logged, and the rest goes on."""
-    try:
-        return await work
-    except KodaError as error:
-        _log.warning(f"could not {what}", code=error.code, error=error.message, **names)
-    except Exception:
-        _log.exception(f"could not {what}", **names)
-    return None
+            await logged(self._chores.sweep(), "sweep storage")
+        return [name for reaped in rounds for name in reaped.gone]

@@ -48,10 +48,9 @@ class _JanitorHost(Frugal):
     async def _run(self) -> None:
         from koda_ray.actors.janitor import Chores, Janitor
         from koda_ray.actors.parts import open_store, sandbox_provider
+        from koda_ray.actors.reaper import Reaper
+        from koda_ray.actors.reaping import rounds
         from koda_ray.actors.sweep import Sweep
-        from koda_ray.sandbox.providers import Providers
-        from koda_ray.sandbox.service import other_providers
-        from koda_ray.sandbox.unfinished import clear_own
         from koda_ray.state.storage import Storage
 
         settings = Settings.model_validate(self._settings)
@@ -59,17 +58,9 @@ class _JanitorHost(Frugal):
         deployment = await store.deployment()
         sandboxes = sandbox_provider(settings, deployment=deployment)
         storage = Storage.from_settings(settings)
-        providers = Providers(settings, store)
-        others: list[SandboxProvider] = []
 
         async def same() -> SandboxProvider:
             return sandboxes
-
-        async def other_sandboxes() -> list[SandboxProvider]:
-            named = {row.provider for row in await store.sandboxes()}
-            known = [other.name for other in others]
-            others.extend(other_providers(settings, sandboxes, deployment=deployment, named=named, known=known))
-            return others
 
         directory = RayDirectory(settings, store=store, storage=storage, sandboxes=same)
         sweep = Sweep(
@@ -81,15 +72,14 @@ class _JanitorHost(Frugal):
         )
         janitor = Janitor(
             store=store,
-            sandboxes=sandboxes,
-            other_sandboxes=other_sandboxes,
+            reaper=Reaper.of(settings, store=store, deployment=deployment, sandboxes=sandboxes, clouds=True),
             settings=settings,
             chores=Chores(
                 wake=directory.wake,
                 wake_render=directory.wake_render,
                 finish=directory.finish,
                 sweep=sweep.step,
-                own=lambda: clear_own(store, providers),
+                elsewhere=rounds(self._settings).clear,
             ),
         )
         await janitor.run()

@@ -19,8 +19,10 @@ from pathlib import Path
 
 from koda_ray.sandbox.record import Owner
 
-__all__ = ["Place", "installation", "local_place", "owner_alive", "owner_text"]
+__all__ = ["CLOUD", "Place", "installation", "local_place", "owner_alive", "owner_text"]
 
+CLOUD = "cloud."
+"""How the ids of places begin that are no machine."""
 _MACHINE = Path("/etc/machine-id")
 
 
@@ -35,6 +37,11 @@ class Place:
 
     id: str
     words: str
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether whoever has the key sees these sandboxes, from whichever machine."""
+        return self.id.startswith(CLOUD)
 
     def is_where(self, place: str, host: str) -> bool:
         """Whether a row's place is this one.

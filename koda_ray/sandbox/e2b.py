@@ -21,7 +21,7 @@ from uuid import uuid4
 from koda_ray.cancellation import finish, see_through
 from koda_ray.errors import InvalidInput, KodaError, SandboxNotFound
 from koda_ray.sandbox.base import SandboxInfo
-from koda_ray.sandbox.deployment import Place, owner_alive, owner_text
+from koda_ray.sandbox.deployment import CLOUD, Place, owner_alive, owner_text
 from koda_ray.sandbox.e2b_cloud import E2BCloud, E2BTemplate, E2BTerms
 from koda_ray.sandbox.held import Held
 from koda_ray.sandbox.record import is_sandbox_id
@@ -133,7 +133,7 @@ class E2BProvider:
     async def place(self) -> Place:
         """Say where its sandboxes are: the cloud, which is reached from everywhere."""
         cloud = self._cloud.api_url or self._cloud.domain or "e2b"
-        return Place(f"cloud.{cloud}", cloud)
+        return Place(f"{CLOUD}{cloud}", cloud)
 
     async def close(self) -> None:
         """Let go of every sandbox; E2B ends one when its lifetime is over. May be called twice."""

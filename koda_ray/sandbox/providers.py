@@ -27,12 +27,16 @@ class Providers:
         settings: What describes them.
         store: The deployment's database.
         told: Told, in a line for people, what ``SANDBOX_PROVIDER=auto`` came to, once that had to be found out.
+        clouds: Whether rows of what is reached from everywhere are here too; else only this machine's are.
     """
 
-    def __init__(self, settings: Settings, store: BoxStore, *, told: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, settings: Settings, store: BoxStore, *, told: Callable[[str], None] | None = None, clouds: bool = True
+    ) -> None:
         self._settings = settings
         self._store = store
         self._told = told
+        self._clouds = clouds
         self._made: dict[str, SandboxProvider] = {}
         self._makers: dict[str, ImageMaker] = {}
         self._making = asyncio.Lock()
@@ -76,7 +80,9 @@ class Providers:
             KodaError: It could not be asked.
         """
         found = await self.get(row.provider)
-        return found if (await found.place()).is_where(row.place, row.host) else None
+        place = await found.place()
+        here = place.is_where(row.place, row.host) and (self._clouds or not place.everywhere)
+        return found if here else None
 
     async def images(self, name: str) -> ImageMaker:
         """Return who makes a provider's images.

@@ -16,10 +16,11 @@ import pytest
 
 from koda_ray.actors.janitor import WAKES, Chores, Janitor
 from koda_ray.actors.parts import sandbox_provider
+from koda_ray.actors.reaper import Reaped, Reaper
 from koda_ray.actors.removal import Removal
 from koda_ray.actors.sweep import Sweep
 from koda_ray.config import Settings
-from koda_ray.errors import NotFound, StorageError
+from koda_ray.errors import NotFound, StorageError, Unavailable
 from koda_ray.render.bundle import Bundle, keep_bundle, load_bundle, store_bundle
 from koda_ray.sandbox.base import Sandbox, SandboxInfo, SandboxProvider
 from koda_ray.sandbox.local import LocalProvider
@@ -63,17 +64,21 @@ class House:
         wake_render: Callable[[str], Awaitable[bool]] | None = None,
         sweep: Callable[[], Awaitable[object]] | None = None,
         own: Callable[[], Awaitable[list[str]]] | None = None,
+        elsewhere: Callable[[], Awaitable[Sequence[Reaped]]] | None = None,
         wake_s: float = 30.0,
         others: Callable[[], Awaitable[Sequence[SandboxProvider]]] | None = None,
     ) -> Janitor:
         made = Janitor(
             store=self.store,
-            sandboxes=self.sandboxes,
-            other_sandboxes=others,
+            reaper=Reaper(store=self.store, sandboxes=self.sandboxes, settings=self.settings, others=others, own=own),
             settings=self.settings,
             wake_s=wake_s,
             chores=Chores(
-                wake=wake or self.wake, wake_render=wake_render, finish=self.removal.finish, sweep=sweep, own=own
+                wake=wake or self.wake,
+                wake_render=wake_render,
+                finish=self.removal.finish,
+                sweep=sweep,
+                elsewhere=elsewhere,
             ),
         )
         self._janitors.append(made)
@@ -356,6 +361,27 @@ async def test_a_janitor_that_was_stopped_before_it_destroys_takes_nothing_that_
     gone = await house.janitor().clear()
     assert made and made[0].id not in gone and await made[0].is_alive()
     assert left.id not in gone or not await left.is_alive()
+
+
+async def test_whoever_left_files_on_another_node_is_woken_too_and_what_went_there_is_told(house: House) -> None:
+    left = await house.session(owes=False)
+
+    async def elsewhere() -> list[Reaped]:
+        return [Reaped(gone=["sbx_there"]), Reaped(unsaved=[left.id], standing=1)]
+
+    assert await house.janitor(elsewhere=elsewhere).clear() == ["sbx_there"]
+    await house.until(lambda: house.woken == [left.id])
+
+
+async def test_the_rest_is_cleared_where_nobody_says_which_nodes_there_are(house: House) -> None:
+    closed = await filled(house, "a" * 64)
+    await house.store.close_session(closed.id, user_id=closed.user_id)
+
+    async def elsewhere() -> list[Reaped]:
+        raise Unavailable("the cluster's head does not answer")
+
+    assert await house.janitor(elsewhere=elsewhere).clear() == []
+    assert await house.store.closed_sessions() == []
 
 
 # --- deletion -------------------------------------------------------------------------------------------------------

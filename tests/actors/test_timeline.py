@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from koda_ray.actors.janitor import Chores, Janitor
+from koda_ray.actors.reaper import Reaper
 from koda_ray.actors.removal import Removal
 from koda_ray.actors.session import Session
 from koda_ray.actors.timeline import fork_session
@@ -292,7 +293,7 @@ async def test_killed_on_the_way_back_a_session_is_there_or_was_never_on_its_way
     assert {False, True} == set(happened)
     janitor = Janitor(
         store=studio.store,
-        sandboxes=studio.sandboxes,
+        reaper=Reaper(store=studio.store, sandboxes=studio.sandboxes, settings=studio.settings),
         settings=studio.settings,
         chores=Chores(wake=_nobody, finish=_nobody),
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from koda_ray.actors.janitor import Chores, Janitor
+from koda_ray.actors.reaper import Reaper
 from koda_ray.config import Settings
 from koda_ray.sandbox.disk import mount_tmpfs
 from koda_ray.sandbox.local import LocalProvider
@@ -122,7 +123,8 @@ async def test_the_janitor_removes_it_too(tmp_path: Path) -> None:
     await store.open()
     settings = Settings.model_validate({"SANDBOX_PATH": tmp_path / "boxes", "SANDBOX_PROVIDER": "local"})
     provider = LocalProvider.of(settings, deployment=await store.deployment())
-    janitor = Janitor(store=store, sandboxes=provider, settings=settings, chores=Chores(wake=never, finish=never))
+    reaper = Reaper(store=store, sandboxes=provider, settings=settings)
+    janitor = Janitor(store=store, reaper=reaper, settings=settings, chores=Chores(wake=never, finish=never))
     with holding() as (process, folder, _):
         process.kill()
         await asyncio.to_thread(process.wait)

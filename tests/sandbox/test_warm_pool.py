@@ -18,6 +18,7 @@ import docker
 import pytest
 
 from koda_ray.actors.janitor import Chores, Janitor
+from koda_ray.actors.reaper import Reaper
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.errors import SandboxNotFound, TemplateNotFound
 from koda_ray.sandbox import service
@@ -419,9 +420,9 @@ async def test_the_janitor_keeps_them_and_clears_none_of_them_away(make: Make, t
     provider = make()
     store = SqlStore(tmp_path / "koda.db")
     await store.open()
-    janitor = Janitor(
-        store=store, sandboxes=provider, settings=Settings(janitor_s=0.05), chores=Chores(wake=nobody, finish=nobody)
-    )
+    settings = Settings(janitor_s=0.05)
+    reaper = Reaper(store=store, sandboxes=provider, settings=settings)
+    janitor = Janitor(store=store, reaper=reaper, settings=settings, chores=Chores(wake=nobody, finish=nobody))
     running = asyncio.create_task(janitor.run())
     try:
         await until(lambda: has_warm(provider, 2))

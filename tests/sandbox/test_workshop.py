@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from koda_ray.actors.janitor import Chores, Janitor
+from koda_ray.actors.reaper import Reaper
 from koda_ray.config import Settings
 from koda_ray.errors import CommandTimeout, Conflict, InvalidInput, NotFound, QuotaExceeded, SandboxError
 from koda_ray.sandbox import service
@@ -331,7 +332,8 @@ async def test_the_janitor_ends_those_whose_time_is_over_and_no_others(
     monkeypatch.setattr(service, "REAP_GRACE_S", 0.0)
     over, left = await ann.create_sandbox(), await ann.create_sandbox()
     provider = await providers.get()
-    janitor = Janitor(store=store, sandboxes=provider, settings=settings, chores=Chores(wake=never, finish=never))
+    reaper = Reaper(store=store, sandboxes=provider, settings=settings)
+    janitor = Janitor(store=store, reaper=reaper, settings=settings, chores=Chores(wake=never, finish=never))
     assert await janitor.clear() == []
     await store.put_sandbox(replace(over, expires_at=now()))
     assert await janitor.clear() == [over.id]

@@ -1,0 +1,73 @@
+"""A round of clearing as a Ray task on a node of its own: it takes no resource, and nothing of it stays there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from koda_ray.actors.nodes import ClusterNode
+from koda_ray.actors.reaper import Reaped, Reaper
+from koda_ray.actors.rounds import Rounds
+from koda_ray.actors.seeing import own_node, see_nodes
+from koda_ray.config import Settings
+
+__all__ = ["VISIT_S", "rounds"]
+
+VISIT_S = 300.0
+"""How long a node's round may take, in seconds, before it is given up and its worker ended."""
+
+
+def rounds(public: Mapping[str, object]) -> Rounds:
+    """Return the rounds of the cluster that this process is in.
+
+    Args:
+        public: What `public_settings` gave; each node has the secrets in its own environment.
+    """
+    given = dict(public)
+
+    async def visit(node_id: str) -> Reaped:
+        there = _there(node_id=node_id, soft=False)
+        round_of = await asyncio.to_thread(lambda: _reap.options(scheduling_strategy=there).remote(given))
+        try:
+            async with asyncio.timeout(VISIT_S):
+                return cast("Reaped", await cast("Awaitable[Any]", round_of))
+        except (TimeoutError, asyncio.CancelledError):
+            _cancel(round_of, force=True)
+            raise
+
+    async def look() -> tuple[ClusterNode, ...]:
+        return (await see_nodes()).nodes
+
+    return Rounds(here=own_node(), look=look, visit=visit)
+
+
+async def _clear_here(settings: Settings) -> Reaped:
+    from koda_ray.actors.parts import open_store, sandbox_provider
+
+    store = await open_store(settings)
+    try:
+        deployment = await store.deployment()
+        sandboxes = await asyncio.to_thread(sandbox_provider, settings, deployment=deployment)
+        try:
+            reaper = Reaper.of(settings, store=store, deployment=deployment, sandboxes=sandboxes, clouds=False)
+            return await reaper.clear()
+        finally:
+            await sandboxes.close()
+    finally:
+        await store.close()
+
+
+def _reap_node(public: Mapping[str, object]) -> Reaped:
+    """Clear the node that this runs on."""
+    return asyncio.run(_clear_here(Settings.model_validate(public)))
+
+
+# Ray's own types for these are incomplete
+_remote = cast("Callable[..., Callable[[object], Any]]", ray.remote)
+_cancel = cast("Callable[..., None]", ray.cancel)  # pyright: ignore[reportUnknownMemberType]
+_there = cast("Callable[..., object]", NodeAffinitySchedulingStrategy)
+_reap = _remote(num_cpus=0, max_retries=0, name="reaper")(_reap_node)
