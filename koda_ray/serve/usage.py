@@ -5,6 +5,7 @@ from __future__ import annotations
 from koda_ray.agent.purse import month as this_month
 from koda_ray.budgets import Amounts
 from koda_ray.config import Settings
+from koda_ray.state.census import MONTH
 from koda_ray.state.charges import AccountRecord, ChargeRecord
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
@@ -12,8 +13,6 @@ from koda_ray.types import Budget
 from koda_ray.wire import SessionUsage, Usage, UsagePart, UserUsage
 
 __all__ = ["session_usage", "user_usage"]
-
-_MONTH = "month:"
 
 
 async def session_usage(store: Store, row: SessionRecord, settings: Settings) -> SessionUsage:
@@ -43,10 +42,10 @@ async def session_usage(store: Store, row: SessionRecord, settings: Settings) ->
 
 async def user_usage(store: Store, user_id: str, settings: Settings, *, month: str | None = None) -> UserUsage:
     """Show what all of a user's work has used in a month; the present one when None."""
-    account = this_month() if month is None else f"{_MONTH}{month}"
+    account = this_month() if month is None else f"{MONTH}{month}"
     accounts = await store.accounts(user_id, [account])
     return UserUsage(
-        month=account.removeprefix(_MONTH), spent=_spent(accounts), held=_held(accounts), budget=settings.user_budget
+        month=account.removeprefix(MONTH), spent=_spent(accounts), held=_held(accounts), budget=settings.user_budget
     )
 
 

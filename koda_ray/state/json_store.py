@@ -19,6 +19,7 @@ from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.content import after_removal
 from koda_ray.state.json_accounts import JsonAccounts, ensure_project, give_assets
 from koda_ray.state.json_boxes import JsonBoxes
+from koda_ray.state.json_census import JsonCensus
 from koda_ray.state.json_charges import JsonCharges, remove_charges
 from koda_ray.state.json_commit import apply_batch
 from koda_ray.state.json_content import JsonContent, may_begin
@@ -43,7 +44,7 @@ __all__ = ["JSONStore"]
 _CHILDREN = ("commands", "messages", "tool_calls", "approvals", "beads", "checkpoints", "states", "heads")
 
 
-class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, JsonContent, JsonTiers):
+class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, JsonContent, JsonTiers, JsonCensus):
     """A Store in a folder, for one process.
 
     Args:

@@ -39,6 +39,7 @@ from koda_ray.state.refusals import Repeated, belongs, no_such, too_many_awake, 
 from koda_ray.state.rows import body_hash, columns, number, session
 from koda_ray.state.sql_accounts import SqlAccounts, ensure_project, give_assets
 from koda_ray.state.sql_boxes import SqlBoxes
+from koda_ray.state.sql_census import SqlCensus
 from koda_ray.state.sql_charges import SqlCharges, enter_moves, remove_charges
 from koda_ray.state.sql_content import SqlContent, may_begin
 from koda_ray.state.sql_history import SqlHistory, save_state
@@ -60,7 +61,7 @@ _S = schema.sessions.c
 _E = schema.events.c
 
 
-class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlContent, SqlTiers):
+class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlContent, SqlTiers, SqlCensus):
     """A Store on SQLite (also libSQL and Postgres, where their drivers are installed).
 
     It is its URL and nothing more until it is opened, so it can be sent to another process, which opens its own.

@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.boxes import BoxStore, SandboxRecord
+from koda_ray.state.census import CensusStore
 from koda_ray.state.charges import AccountRecord, ChargeRecord, Move
 from koda_ray.state.content import ContentStore
 from koda_ray.state.lookout import Lookout, Newest
@@ -45,7 +46,7 @@ from koda_ray.types import NodeState
 __all__ = ["Store"]
 
 
-class Store(HistoryStore, QueryStore, OperatedStore, BoxStore, ContentStore, Protocol):
+class Store(HistoryStore, QueryStore, OperatedStore, CensusStore, BoxStore, ContentStore, Protocol):
     """The database, as the rest of koda_ray sees it. Every method is safe to call from any process that opened it."""
 
     @property

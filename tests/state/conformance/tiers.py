@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from koda_ray.budgets import Amounts
 from koda_ray.errors import Fenced, Unavailable
+from koda_ray.state.census import Census
+from koda_ray.state.charges import Bound, Settle
 from koda_ray.state.locks import locked
 from koda_ray.state.records import Batch
 from koda_ray.state.store import Store
@@ -60,6 +64,32 @@ class TierConformance:
         assert await store.query_tool_calls("ann", session_id=foreign.id) == []
         assert await store.query_tool_calls("ann", names=["render"]) == [calls[1]]
         assert await store.query_tool_calls("ann", statuses=["started"]) == [calls[2], calls[0]]
+
+    async def test_everything_is_counted_over_all_users(self, store: Store) -> None:
+        assert await store.census(now()) == Census()
+        mine, bobs = await active_session(store), await active_session(store, "bob")
+        owing = await records.new_session(store, owes="analyze")
+        closed = await active_session(store)
+        await store.release(bobs.id, bobs.epoch)
+        await store.close_session(closed.id, user_id="ann")
+        own = [await store.create_job(records.job()) for _ in range(3)]
+        await store.claim_job(own[0].id, lease_until=now() + SOON)
+        await store.claim_job(own[1].id, lease_until=now() - timedelta(seconds=1))  # whoever had it is gone
+        await store.commit(mine.id, 1, Batch(jobs=[records.job("ann", mine)], sandboxes=[records.sandbox(mine)]))
+        bounds = (Bound(account=mine.id), Bound(account="month:2026-11"))
+        spent = Settle(id="c1", spent=Amounts(tokens=7, cost_microusd=30), bounds=bounds)
+        older = Settle(id="c2", spent=Amounts(cost_microusd=5), bounds=(Bound(account="month:2025-02"),))
+        await store.commit(mine.id, 1, Batch(charges=[spent, older]))
+        counted = await store.census(now())
+        left = min((await store.get_job(own[1].id)).updated_at, (await store.get_session(owing.id)).updated_at)
+        assert counted.unheld_since == left
+        assert dataclasses.replace(counted, unheld_since=None, spent_in_month=Amounts()) == Census(
+            awake=1, asleep=2, owing=1, closing=1, unheld=3, queued=2, rendering=2, sandboxes=1,
+            spent=Amounts(tokens=7, cost_microusd=35),
+        )  # fmt: skip
+        then = await store.census(datetime(2026, 11, 30, 23, 59, tzinfo=UTC))
+        assert then.spent_in_month == Amounts(tokens=7, cost_microusd=30)
+        assert (await store.census(datetime(2027, 1, 1, tzinfo=UTC))).spent_in_month == Amounts()
 
     async def test_a_session_is_counted(self, store: Store) -> None:
         mine = await active_session(store)

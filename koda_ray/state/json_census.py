@@ -1,0 +1,55 @@
+"""Counting everything in a folder of JSON; see `census`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import cast
+
+from koda_ray.budgets import Amounts
+from koda_ray.state.census import MONTH, Census
+from koda_ray.state.json_database import JsonDatabase
+from koda_ray.state.json_jobs import OWED_STATUSES
+from koda_ray.state.json_rows import moment
+from koda_ray.state.json_tables import TableRow, Tables
+
+__all__ = ["JsonCensus"]
+
+
+class JsonCensus:
+    """The part of `JSONStore` that counts."""
+
+    _database: JsonDatabase
+
+    async def census(self, at: datetime) -> Census:
+        """Count everything."""
+        now, month = moment(at), f"{MONTH}{at.astimezone(UTC):%Y-%m}"
+
+        def is_held(row: TableRow) -> bool:
+            return row["lease_until"] is not None and str(row["lease_until"]) >= now
+
+        def work(tables: Tables) -> Census:
+            sessions = [row for row in tables.of("sessions") if row["status"] != "closed"]
+            jobs = [row for row in tables.of("jobs") if row["status"] in OWED_STATUSES]
+            unheld = [row for row in sessions if row["owes"] is not None and not is_held(row)]
+            unheld += [row for row in jobs if row["session_id"] is None and not is_held(row)]
+            accounts = [row for row in tables.everywhere("accounts") if str(row["id"]).startswith(MONTH)]
+            since = min((str(row["updated_at"]) for row in unheld), default=None)
+            return Census(
+                awake=sum(map(is_held, sessions)),
+                asleep=sum(not is_held(row) for row in sessions),
+                owing=sum(row["owes"] is not None for row in sessions),
+                closing=sum(row["status"] == "closed" for row in tables.of("sessions")),
+                unheld=len(unheld),
+                unheld_since=None if since is None else datetime.fromisoformat(since),
+                queued=sum(row["status"] == "queued" for row in jobs),
+                rendering=sum(row["status"] == "running" for row in jobs),
+                sandboxes=sum(row["status"] != "destroyed" for row in tables.of("sandboxes")),
+                spent_in_month=sum((_spent(row) for row in accounts if row["id"] == month), Amounts()),
+                spent=sum(map(_spent, accounts), Amounts()),
+            )
+
+        return await self._database.read(work)
+
+
+def _spent(row: TableRow) -> Amounts:
+    return Amounts.of(cast("dict[str, int]", row["spent"]))
