@@ -113,7 +113,9 @@ class JsonJobs:
             row, at = _job(change.tables, job_id), moment(now())
             if row["status"] not in OWED_STATUSES:
                 raise Conflict(f"job {job_id} is {row['status']}: it cannot be taken again")
-            under_way = [each for each in change.tables.of("jobs") if each["status"] == "running" and _is_held(each, at)]
+            under_way = [
+                each for each in change.tables.of("jobs") if each["status"] == "running" and _is_held(each, at)
+            ]
             own = [each for each in under_way if each["session_id"] is None]
             if any(each["id"] == row["id"] for each in under_way) or len(own) >= room:
                 return None

@@ -298,8 +298,8 @@ class Store(HistoryStore, QueryStore, OperatedStore, CensusStore, BoxStore, Cont
     async def admit_job(self, job_id: str, *, room: int, lease_until: datetime) -> JobRecord | None:
         """Let a render of somebody's own begin, if fewer than ``room`` are under way; one is looked at at a time.
 
-        It is held until ``lease_until``, under the epoch that it has, so that whoever works on it can claim it. One that
-        somebody works on stays as it is, and so does one for which there is no room.
+        It is held until ``lease_until``, under the epoch that it has, so that whoever works on it can claim it. One
+        that somebody works on stays as it is, and so does one for which there is no room.
 
         Returns:
             The row, if there was room for it; None if there was none, or somebody works on it.
