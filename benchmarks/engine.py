@@ -83,7 +83,7 @@ class Watched(LocalExecutor):
 async def render_warm(executor: Watched, bundle: Bundle, spec: RenderSpec, target: Path) -> OurRun:
     """Render a video that was never rendered before, with browsers that run."""
     units = -(-spec.frame_count // max(1, round(spec.fps)))
-    executor.reset(min(executor.workers, units))
+    executor.reset(min(executor.slots.now, units))
     with tempfile.TemporaryDirectory(prefix="koda-bench-storage-") as folder:
         storage = Storage(folder)
         await store_bundle(storage, USER, bundle)

@@ -42,6 +42,7 @@ from koda_ray.render.protocol import (
     JoinTask,
     ProbeReport,
     ProbeTask,
+    Slots,
     UnitResult,
 )
 from koda_ray.render.spec import RenderSpec
@@ -75,7 +76,7 @@ def _results(task: CaptureTask, sample: Path, digest: str) -> Iterator[UnitResul
 class _Idle:
     """An executor that has every unit already; joining is real."""
 
-    workers = 2
+    slots = Slots(2, 2)
 
     def __init__(self, sample: Path, digest: str) -> None:
         self._sample = sample
@@ -172,7 +173,7 @@ async def _on_ray(folder: Path, tasks: int) -> float:
                 def remote(task: CaptureTask, *_: object) -> object:
                     return remote.remote(task, sample, digest)
 
-            self._captures = dict.fromkeys((False, True), Remote)
+            self._capture = Remote
 
         async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
             for unit, key in zip(task.units, task.keys, strict=True):  # units of no cost would share two tasks

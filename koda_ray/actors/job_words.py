@@ -12,7 +12,7 @@ from koda_ray.state.records import ChunkRecord, JobRecord
 from koda_ray.state.storage import unit_key
 from koda_ray.types import now
 
-__all__ = ["ProgressPace", "chunk_of", "progress_words", "result_words", "start_words"]
+__all__ = ["ProgressPace", "chunk_of", "progress_words", "result_words", "start_words", "waiting_words"]
 
 _TELL_EVERY_S = 0.4
 
@@ -53,7 +53,13 @@ def progress_words(progress: Progress) -> dict[str, JsonValue]:
         "framesTotal": progress.frames_total,
         "framesPerS": _rounded(progress.frames_per_s),
         "secondsLeft": _rounded(progress.seconds_left),
+        **({} if progress.waited_s is None else {"waitedS": progress.waited_s}),
     }
+
+
+def waiting_words(waited_s: float) -> dict[str, JsonValue]:
+    """Say that a job waits for a machine before it is known what it will make."""
+    return {"percent": 0.0, "stage": "waiting", "waitedS": float(round(waited_s))}
 
 
 def chunk_of(row: JobRecord, unit: UnitResult) -> ChunkRecord:

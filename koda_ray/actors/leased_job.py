@@ -16,6 +16,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from koda_ray.actors.job_owner import JobChange, JobOwner, ended_by
+from koda_ray.actors.job_words import waiting_words
 from koda_ray.agent.purse import Purse
 from koda_ray.cancellation import end_all
 from koda_ray.errors import BudgetExceeded, Fenced, KodaError, NotFound, RenderError
@@ -37,6 +38,7 @@ OVER: tuple[JobStatus, ...] = ("succeeded", "failed", "cancelled")
 MAX_ACTIVATIONS = 200
 """A render that was taken up so often brings its process down each time: it is given up."""
 _BEATS = 3
+_TELL_S = 2.0
 _log = get_logger(__name__)
 
 
@@ -177,7 +179,7 @@ class LeasedJob:
         if row.epoch > MAX_ACTIVATIONS:
             raise RenderError(f"the render was begun {MAX_ACTIVATIONS} times and its process ended each time")
         await self.write(JobChange(events=[_state("running")]))
-        spec = await self._plan(row)
+        spec = await self._plan_on_a_machine(row)
         if "spec" not in row.spec:
             await self.write(JobChange(spec={**row.spec, "spec": spec.to_json()}))
         known = await self._store.charges(self.job_id)
@@ -192,6 +194,22 @@ class LeasedJob:
         if isinstance(error, BudgetExceeded):  # what was rendered until then is kept, and the next one finds it
             change = replace(change, charges=used if await self._store.charges(self.job_id) else [])
         await self.write(change)
+
+    async def _plan_on_a_machine(self, row: JobRecord) -> RenderSpec:
+        """Plan the video; tell of it while that waits for a machine which can open the page."""
+        telling = asyncio.create_task(self._tell_waiting())
+        try:
+            return await self._plan(row)
+        finally:
+            await end_all((telling,))
+
+    async def _tell_waiting(self) -> None:
+        while True:
+            await asyncio.sleep(_TELL_S)
+            if (waited_s := self._parts.executor.slots.empty_s) is not None:
+                data = waiting_words(waited_s)
+                event = NewEvent(type="render_progress", data={"jobId": self.job_id, **data})
+                await self.write(JobChange(progress=data, events=[event]))
 
     async def _plan(self, row: JobRecord) -> RenderSpec:
         """Return the video as planned before, or plan it: what was decided once stays so through every crash."""

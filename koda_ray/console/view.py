@@ -12,6 +12,7 @@ from typing import Literal, cast
 
 from pydantic import JsonValue, ValidationError
 
+from koda_ray.console.text import duration
 from koda_ray.events import Envelope
 from koda_ray.types import NodeState, Owes, Phase, Todo
 
@@ -226,7 +227,8 @@ class View:
                     bar.size = f"{width}x{height}" + (f" {fps} fps" if fps else "")
             case "render_progress":
                 bar.percent = max(0.0, min(100.0, _number(data, "percent") or 0.0))
-                bar.stage = _text(data, "stage")
+                waited_s = _number(data, "waitedS")
+                bar.stage = _text(data, "stage") if waited_s is None else f"waiting for a machine, {duration(waited_s)}"
                 bar.seconds_left = _number(data, "secondsLeft")
                 bar.frames_done = _whole(data, "framesDone")
                 bar.frames_total = _whole(data, "framesTotal") or bar.frames_total

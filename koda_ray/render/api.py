@@ -186,7 +186,7 @@ class Renderer:
     @property
     def workers(self) -> int:
         """How many browsers work at once."""
-        return self._executor.workers
+        return self._executor.slots.now
 
     async def render(
         self,

@@ -11,12 +11,12 @@ import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from koda_ray.cancellation import all_or_cancel
+from koda_ray.cancellation import end_all
 from koda_ray.errors import KodaError, RenderError
 from koda_ray.render.claims import Claims
-from koda_ray.render.plan import CostModel, next_units
+from koda_ray.render.plan import CostModel, next_units, tasks_at_once
 from koda_ray.render.progress import ProgressMeter
-from koda_ray.render.protocol import Captured, CaptureTask, Environment, Hear, JobContext, UnitResult
+from koda_ray.render.protocol import Captured, CaptureTask, Environment, Hear, JobContext, Slots, UnitResult
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, grid_hash, plan_units, unit_hash
 from koda_ray.render.stored import read_unit
 
@@ -25,6 +25,8 @@ __all__ = ["SeekingFails", "UnitCollector", "breaks"]
 _LOOKUPS = 16
 _RETRY_DELAY_S = 0.2
 _OTHERS_POLL_S = 0.3
+_LOOK_S = 1.0
+"""How often, in seconds, it is looked whether more tasks can be under way, or fewer: machines come and go."""
 
 
 class SeekingFails(Exception):
@@ -152,9 +154,9 @@ class UnitCollector:
         return self._meter
 
     @property
-    def workers(self) -> int:
-        """How many tasks run at once."""
-        return max(1, self._executor.workers)
+    def slots(self) -> Slots:
+        """How many tasks run at once now."""
+        return self._executor.slots
 
     def _task(self, units: Sequence[Unit], mode: CaptureMode, attempt: int) -> CaptureTask:
         return CaptureTask(
@@ -182,6 +184,8 @@ class _Pass:
         self._done: dict[int, UnitResult] = {}
         self._missing: list[Unit] = []
         self._elsewhere: dict[int, Unit] = {}
+        self._at_once = 1
+        self._crew: set[asyncio.Task[None]] = set()
         self._asking = asyncio.Lock()
         self._lookups = asyncio.Semaphore(_LOOKUPS)
 
@@ -194,9 +198,23 @@ class _Pass:
                 await self._found(found)
         if self._missing:
             async with self._claims:
-                workers = min(len(self._missing), self._collector.workers)
-                await all_or_cancel([self._work() for _ in range(workers)])
+                await self._share(plan)
         return [self._done[unit.index] for unit in plan]
+
+    async def _share(self, plan: Sequence[Unit]) -> None:
+        """Have tasks under way until every unit is there, as many as the executor has slots for at each time."""
+        try:
+            while self._crew or len(self._done) < len(plan):
+                left = sum(unit.frame_count for unit in plan if unit.index not in self._done)
+                self._at_once = tasks_at_once(left, self._collector.slots, self._cost)
+                wanted = min(self._at_once, max(1, len(self._crew) + len(self._missing)))
+                self._crew |= {asyncio.create_task(self._work()) for _ in range(wanted - len(self._crew))}
+                over, _ = await asyncio.wait(self._crew, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                for task in over:
+                    task.result()
+                self._crew -= over
+        finally:
+            await end_all(self._crew)
 
     async def _look(self, units: Sequence[Unit]) -> list[UnitResult | None]:
         """Look units up in storage, a bounded number at a time."""
@@ -208,11 +226,12 @@ class _Pass:
         return await asyncio.gather(*map(look, units))
 
     async def _work(self) -> None:
-        while self._missing or self._elsewhere:
+        while (self._missing or self._elsewhere) and len(self._crew) <= self._at_once:
             if not self._missing:
                 await self._ask_others()
                 continue
-            units = next_units(self._missing, workers=self._collector.workers, cost=self._cost)
+            workers = max(1, self._collector.slots.now)
+            units = next_units(self._missing, workers=workers, cost=self._cost)
             del self._missing[: len(units)]
             mine = await self._mine(units)
             if mine:

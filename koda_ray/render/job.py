@@ -73,7 +73,7 @@ class RenderJob:
         self._user_id = context.user_id
         self._on_unit = on_unit
         self._reference = reference
-        self._meter = ProgressMeter(spec.frame_count, on_progress)
+        self._meter = ProgressMeter(spec.frame_count, on_progress, lambda: context.executor.slots.empty_s)
 
     async def run(self) -> RenderResult:
         """Render the video. Cancelling this ends every process that works for it.
@@ -90,9 +90,9 @@ class RenderJob:
         started = time.perf_counter()
         if not await retried(lambda: self._storage.exists(bundle_key(self._user_id, self._spec.bundle))):
             raise NotFound(f"there is no bundle {self._spec.bundle} in storage: build the project first")
-        environment = await self._executor.environment()
-        film = film_hash(self._spec, environment=environment.fingerprint)
         async with self._meter:
+            environment = await self._executor.environment()
+            film = film_hash(self._spec, environment=environment.fingerprint)
             made = await made_before(self._storage, user_id=self._user_id, film=film, job_id=self._job_id)
             if made is not None:
                 self._meter.found(made.frame_count)

@@ -29,6 +29,7 @@ from koda_ray.render.protocol import (
     JoinTask,
     ProbeReport,
     ProbeTask,
+    Slots,
 )
 from koda_ray.state.storage import Storage
 
@@ -67,9 +68,9 @@ class LocalExecutor:
         self._running: set[asyncio.Task[Any]] = set()
 
     @property
-    def workers(self) -> int:
-        """How many units can be under way at once."""
-        return self._workers
+    def slots(self) -> Slots:
+        """How many tasks can be under way at once."""
+        return Slots(self._workers, self._workers)
 
     async def environment(self) -> Environment:
         """What this machine renders with."""

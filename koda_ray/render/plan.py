@@ -17,9 +17,10 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from koda_ray.render.protocol import Slots
 from koda_ray.render.spec import UNIT_S, RenderSpec, Unit
 
-__all__ = ["CostModel", "next_units", "run_of"]
+__all__ = ["CostModel", "next_units", "run_of", "tasks_at_once"]
 
 START_S = 0.6
 """A page that is opened and ready, with its first picture."""
@@ -36,6 +37,8 @@ _STEP_S = 0.0015
 """A frame that is stepped through without being painted."""
 _STEPS_SHARE = 0.5
 _LONGEST_RUN_S = 60.0
+_WORTH_A_SLOT_S = 30.0
+"""So much work is worth a slot on a machine that has to be started: that takes a minute or two, and is paid for."""
 
 
 class CostModel:
@@ -102,6 +105,17 @@ def run_of(spec: RenderSpec, index: int, *, stepped: bool) -> int:
         if index < start + here:
             return start
         start += here
+
+
+def tasks_at_once(frames_left: int, slots: Slots, cost: CostModel) -> int:
+    """Return how many tasks are to be under way: as many as run at once, and more where machines are worth starting.
+
+    Args:
+        frames_left: Frames that are not captured yet, those of tasks that are under way included.
+        slots: How many run at once, and may come to, because tasks wait for them.
+        cost: What a frame costs.
+    """
+    return max(1, slots.now, min(slots.most, int(frames_left * cost.frame_s / _WORTH_A_SLOT_S)))
 
 
 def next_units(pending: Sequence[Unit], *, workers: int, cost: CostModel) -> tuple[Unit, ...]:

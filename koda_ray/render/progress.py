@@ -28,11 +28,18 @@ class ProgressMeter:
     Args:
         frames_total: Frames of the video.
         tell: Hears the progress.
+        waited: Says for how many seconds there has been no machine to work on; None where there is one.
     """
 
-    def __init__(self, frames_total: int, tell: Callable[[Progress], Awaitable[None]] | None) -> None:
+    def __init__(
+        self,
+        frames_total: int,
+        tell: Callable[[Progress], Awaitable[None]] | None,
+        waited: Callable[[], float | None] = lambda: None,
+    ) -> None:
         self._total = frames_total
         self._tell = tell
+        self._waited = waited
         self._found = 0
         self._captured: dict[int, int] = {}
         self._seen: deque[tuple[float, int]] = deque()
@@ -105,8 +112,11 @@ class ProgressMeter:
         share = max(self._share, _CAPTURE_SHARE * done / self._total)
         if stage == "capturing" and done >= self._total:
             stage = "encoding"
+        waited_s = self._waited() if stage == "capturing" else None
         left: float | None = None
-        if share >= 1:
+        if waited_s is not None:
+            stage = "waiting"
+        elif share >= 1:
             left = 0.0
         elif rate or done >= self._total:
             left = (self._total - done) / (rate or 1) + (_JOIN_S + self._total * _JOIN_S_PER_FRAME) * (1 - self._share)
@@ -117,6 +127,7 @@ class ProgressMeter:
             frames_total=self._total,
             frames_per_s=round(rate, 2) if rate else None,
             seconds_left=None if left is None else round(left, 1),
+            waited_s=None if waited_s is None else float(round(waited_s)),
         )
 
     def _rate(self, captured: int) -> float | None:

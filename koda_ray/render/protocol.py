@@ -30,11 +30,12 @@ __all__ = [
     "Progress",
     "RenderExecutor",
     "RenderResult",
+    "Slots",
     "Stage",
     "UnitResult",
 ]
 
-Stage = Literal["capturing", "encoding", "joining", "uploading"]
+Stage = Literal["waiting", "capturing", "encoding", "joining", "uploading"]
 ProblemKind = Literal["exception", "console", "resource", "contract", "not_ready"]
 
 
@@ -194,7 +195,10 @@ class ProbeReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a job is. ``seconds_left`` is None until there is something to reckon with."""
+    """How far a job is. ``seconds_left`` is None until there is something to reckon with.
+
+    ``waited_s`` is for how long the job has waited for a machine, in the stage of that name.
+    """
 
     percent: float
     stage: Stage
@@ -202,6 +206,22 @@ class Progress:
     frames_total: int
     frames_per_s: float | None
     seconds_left: float | None
+    waited_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """How many tasks work at once, as far as whoever does the work knows.
+
+    Args:
+        now: How many do now; 0 where there is no machine for them.
+        most: How many may come to; tasks that wait for a slot are what makes a cluster grow.
+        empty_s: For how long there has been no machine, in seconds; None where there is one.
+    """
+
+    now: int
+    most: int
+    empty_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,8 +271,8 @@ class RenderExecutor(Protocol):
     """Whoever does the work: this process, or a Ray cluster. Cancelling a call ends the processes behind it."""
 
     @property
-    def workers(self) -> int:
-        """How many units can be under way at once."""
+    def slots(self) -> Slots:
+        """How many tasks can be under way at once; changes while machines come and go. Never blocks."""
         ...
 
     async def environment(self) -> Environment:

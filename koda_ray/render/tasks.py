@@ -19,16 +19,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import ray
 from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
 from koda_ray.cancellation import end_all, own
 from koda_ray.config import SECRETS
-from koda_ray.errors import Cancelled, KodaError, Missing, RenderError
+from koda_ray.errors import Cancelled, KodaError, RenderError
+from koda_ray.render.cluster import BrowserSlots, browsers_here
 from koda_ray.render.graphics import GraphicsChoice
 from koda_ray.render.memory import MemoryLimit
 from koda_ray.render.protocol import (
@@ -40,6 +42,7 @@ from koda_ray.render.protocol import (
     JoinTask,
     ProbeReport,
     ProbeTask,
+    Slots,
     UnitResult,
 )
 from koda_ray.render.telling import BEAT_S, told
@@ -52,6 +55,9 @@ from koda_ray.resources import (
     URGENT_RESOURCE,
 )
 
+if TYPE_CHECKING:
+    from koda_ray.render.local import LocalExecutor
+
 __all__ = ["RayExecutor"]
 
 MAX_RETRIES = 0
@@ -60,6 +66,7 @@ _CANCEL_S = 4.0
 """How long a cancelled task may clean up before its process is killed: longer than a page and a browser take to end."""
 _SILENT_S = 6 * BEAT_S
 """How long a task that has begun may say nothing before it is given up."""
+_ENVIRONMENT_S = 60.0
 _LOST = "WORKER_LOST"
 _DONE = "done"
 T = TypeVar("T")
@@ -82,16 +89,22 @@ def _run(
         yield from told(work, background=background)
 
 
+def _executor_here(chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice) -> LocalExecutor:
+    """Make what works in this task: one browser, of as many as share the node."""
+    from koda_ray.render.local import LocalExecutor
+
+    share = memory.among(browsers_here())
+    return LocalExecutor(workers=1, chromium_path=chromium_path, memory=share, graphics=graphics)
+
+
 def _capture(
     task: CaptureTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice
 ) -> Iterator[object]:
-    from koda_ray.render.local import LocalExecutor
-
     async def work(tell: Callable[[object], None]) -> str:
         async def hear(told: Captured | UnitResult) -> None:
             tell(told)
 
-        async with LocalExecutor(workers=1, chromium_path=chromium_path, memory=memory, graphics=graphics) as local:
+        async with _executor_here(chromium_path, memory, graphics) as local:
             await local.capture(task, hear)
         return _DONE
 
@@ -101,10 +114,8 @@ def _capture(
 def _probe(
     task: ProbeTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice
 ) -> Iterator[object]:
-    from koda_ray.render.local import LocalExecutor
-
     async def work(_tell: Callable[[object], None]) -> ProbeReport:
-        async with LocalExecutor(workers=1, chromium_path=chromium_path, memory=memory, graphics=graphics) as local:
+        async with _executor_here(chromium_path, memory, graphics) as local:
             return await local.probe(task)
 
     yield from _run(work)
@@ -140,71 +151,73 @@ def _remote(
 
 
 class RayExecutor:
-    """Renders on the Ray cluster that this process is connected to.
+    """Renders on the Ray cluster that this process is connected to, with what nodes that has at each time.
+
+    Where it has none that render yet, tasks wait at Ray, which makes a cluster grow that can.
 
     Args:
         workers: How many units at once; the cluster's ``chromium`` resource when None.
+        most: How many browsers the cluster may grow to; it does not grow when None.
         chromium_path: The configured browser, if any; the same on every node.
         memory: How much a browser may use; its share of its node's when None.
         graphics: Whether nodes use their GPUs; with auto, all that render have the same or none.
 
     Raises:
-        Missing: No node of the cluster has the ``chromium`` resource.
+        Missing: No node of the cluster has the ``chromium`` resource, and none will come.
     """
 
     def __init__(
         self,
         *,
         workers: int | None = None,
+        most: int | None = None,
         chromium_path: Path | None = None,
         memory: MemoryLimit | None = None,
         graphics: GraphicsChoice = "auto",
     ) -> None:
-        cluster = cast("dict[str, float]", ray.cluster_resources())
-        browsers = int(cluster.get(CHROMIUM_RESOURCE, 0))
-        if browsers < 1:
-            raise Missing(
-                f"no Ray node has the resource {CHROMIUM_RESOURCE!r}: start Ray with "
-                f'resources={{"{CHROMIUM_RESOURCE}": 2}} (browsers at once on that node)'
-            )
-        self._workers = workers or browsers
-        self._memory = (memory or MemoryLimit()).among(_browsers_of_a_node())
+        self._slots = BrowserSlots(workers=workers, most=most)
+        self._memory = memory or MemoryLimit()
         self._chromium_path = chromium_path
         self._graphics: GraphicsChoice = graphics
         self._environment: Environment | None = None
+        self._environment_at = 0.0
         self._running: set[asyncio.Task[Any]] = set()
-        own_slots = cluster.get(URGENT_RESOURCE, 0) >= 1
-        urgent, cpus = (URGENT_RESOURCE, 0) if own_slots else (CHROMIUM_RESOURCE, CAPTURE_CPUS)
-        self._captures = {
-            False: _remote(_capture, cpus=CAPTURE_CPUS, memory=CAPTURE_MEMORY_BYTES, resources={CHROMIUM_RESOURCE: 1}),
-            True: _remote(_capture, cpus=cpus, memory=CAPTURE_MEMORY_BYTES, resources={urgent: 1}),
-        }
-        self._probe = _remote(_probe, cpus=cpus, memory=CAPTURE_MEMORY_BYTES, resources={urgent: 1})
-        self._joins = {
-            False: _remote(_join, cpus=JOIN_CPUS, memory=JOIN_MEMORY_BYTES),
-            True: _remote(_join, cpus=0 if own_slots else JOIN_CPUS, memory=JOIN_MEMORY_BYTES),
-        }
-        # a sliver of a browser: asked on a node that renders
-        self._read_environment = _remote(_environment, cpus=0, memory=JOIN_MEMORY_BYTES, resources={urgent: 0.0001})
+        self._capture = _remote(
+            _capture, cpus=CAPTURE_CPUS, memory=CAPTURE_MEMORY_BYTES, resources={CHROMIUM_RESOURCE: 1}
+        )
+        self._probe = _remote(_probe, cpus=CAPTURE_CPUS, memory=CAPTURE_MEMORY_BYTES, resources={CHROMIUM_RESOURCE: 1})
+        self._join = _remote(_join, cpus=JOIN_CPUS, memory=JOIN_MEMORY_BYTES)
+        self._read_environment = _remote(_environment, cpus=0, memory=JOIN_MEMORY_BYTES)
 
     @property
-    def workers(self) -> int:
+    def slots(self) -> Slots:
         """How many units can be under way at once."""
-        return self._workers
+        return self._slots.slots
 
     @property
     def _with(self) -> tuple[Path | None, MemoryLimit, GraphicsChoice]:
         """What a task's browser is started with."""
         return self._chromium_path, self._memory, self._graphics
 
+    def _overtaking(self, function: Any) -> Any:
+        """Return a function that somebody waits for: in slots of their own, where the cluster has them."""
+        if not self._slots.has_urgent:
+            return function
+        return function.options(num_cpus=0, resources={URGENT_RESOURCE: 1})
+
     async def environment(self) -> Environment:
-        """What the render nodes render with; asked of one of them."""
-        if self._environment is None:
+        """What the render nodes render with; asked of one of them, now and then: nodes are replaced."""
+        if self._environment is None or time.monotonic() - self._environment_at > _ENVIRONMENT_S:
+            resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
             self._environment = await self._result(
-                self._read_environment.remote(self._chromium_path, self._graphics),
+                # a sliver of a browser: asked on a node that renders
+                self._read_environment.options(resources={resource: 0.0001}).remote(
+                    self._chromium_path, self._graphics
+                ),
                 Environment,
                 "reading the environment",
             )
+            self._environment_at = time.monotonic()
         return self._environment
 
     async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
@@ -215,16 +228,19 @@ class RayExecutor:
         """
         first, last = task.units[0].index, task.units[-1].index
         what = f"unit {first}" if first == last else f"units {first} to {last}"
-        stream = self._captures[task.urgent].remote(task, *self._with)
+        function = self._overtaking(self._capture) if task.urgent else self._capture
+        stream = function.remote(task, *self._with)
         await self._result(stream, str, what, hear)
 
     async def join(self, task: JoinTask) -> JoinResult:
         """Join, verify and store the video in a task. Raises as `koda_ray.render.join.join_video`."""
-        return await self._result(self._joins[task.urgent].remote(task), JoinResult, "the join")
+        function = self._join.options(num_cpus=0) if task.urgent and self._slots.has_urgent else self._join
+        return await self._result(function.remote(task), JoinResult, "the join")
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
         """Look at a page in a task. Raises as `koda_ray.render.probe.probe_page`."""
-        return await self._result(self._probe.remote(task, *self._with), ProbeReport, "the probe")
+        function = self._overtaking(self._probe)
+        return await self._result(function.remote(task, *self._with), ProbeReport, "the probe")
 
     async def cancel_all(self) -> None:
         """End every task of this executor with its processes."""
@@ -265,13 +281,6 @@ class RayExecutor:
             first = (str(error).strip().splitlines() or [""])[0]
             raise RenderError(f"{what}: its worker was lost: {first}", code=_LOST, retryable=True) from error
         raise RenderError(f"{what}: its task ended without a result", code=_LOST, retryable=True)
-
-
-def _browsers_of_a_node() -> int:
-    """Return how many browsers the node with the most of them runs at once, besides urgent ones, which are small."""
-    nodes = cast("list[dict[str, Any]]", ray.nodes())
-    slots = (CHROMIUM_RESOURCE, URGENT_RESOURCE)
-    return max(1, *(int(sum(node["Resources"].get(slot, 0) for slot in slots)) for node in nodes if node["Alive"]))
 
 
 class _Silent(Exception):

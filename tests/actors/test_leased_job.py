@@ -8,6 +8,7 @@ from typing import Any
 
 from koda_ray.actors.leased_job import JobParts, LeasedJob, job_request
 from koda_ray.render.options import JobOptions
+from koda_ray.render.protocol import Slots
 from koda_ray.state.records import JobRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, bundle_key
@@ -16,6 +17,8 @@ from koda_ray.types import new_id, now
 
 class SlowToEnd:
     """An executor whose work ends a while after it was told to."""
+
+    slots = Slots(1, 1)
 
     def __init__(self) -> None:
         self.busy = asyncio.Event()

@@ -119,6 +119,12 @@ def test_a_view_knows_what_is_going_on() -> None:
     assert [(span.phase, span.owes) for span in view.spans] == [("plan", None), ("executing", "execute")]
 
 
+def test_a_render_that_waits_for_a_machine_says_for_how_long() -> None:
+    waiting = {"percent": 0.0, "stage": "waiting", "waitedS": 75.0}
+    bar = working().tell("render_progress", jobId="job_1", quality="preview", **waiting).view.bar("preview")
+    assert bar is not None and bar.stage == "waiting for a machine, 1:15"
+
+
 def test_a_file_that_is_written_is_no_longer_being_written() -> None:
     story = working().tell("file_written", path="src/App.tsx", size=1400)
     assert story.view.code is None and story.view.files == {"src/App.tsx": 1400}

@@ -27,6 +27,7 @@ from koda_ray.render.protocol import (
     Progress,
     RenderExecutor,
     RenderResult,
+    Slots,
     UnitResult,
 )
 from koda_ray.render.spec import RenderSpec
@@ -45,8 +46,8 @@ class Between:
         self.joins = 0
 
     @property
-    def workers(self) -> int:
-        return self.inner.workers
+    def slots(self) -> Slots:
+        return self.inner.slots
 
     async def environment(self) -> Environment:
         return await self.inner.environment()

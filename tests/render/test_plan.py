@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koda_ray.render.plan import CostModel, next_units, run_of
+from koda_ray.render.plan import CostModel, next_units, run_of, tasks_at_once
+from koda_ray.render.protocol import Slots
 from koda_ray.render.spec import RenderSpec, Unit, plan_units
 
 SIZES = {"preview": (640, 360, 15), "small": (320, 180, 15), "720p": (1280, 720, 30), "final": (1920, 1080, 60)}
@@ -91,6 +92,22 @@ def test_what_was_measured_counts_more_than_the_guess() -> None:
     dear.learn(15, 60.0)
     assert len(next_units(plan_units(video), workers=2, cost=dear)) == 3  # a run
     assert len(next_units(plan_units(video), workers=2, cost=CostModel(video))) > 3
+
+
+def test_a_cluster_that_stays_as_it_is_has_a_task_in_each_slot() -> None:
+    video = spec("final", 60.0)
+    for now in (0, 1, 7):
+        assert tasks_at_once(video.frame_count, Slots(now, now), CostModel(video)) == max(1, now)
+
+
+def test_more_machines_are_asked_for_where_there_is_work_worth_starting_them() -> None:
+    video = spec("final", 60.0)
+    cost = CostModel(video)
+    cost.learn(60, 6.0)
+    frames = video.frame_count  # 360 seconds of one browser's work
+    assert [tasks_at_once(frames, Slots(now, 1000), cost) for now in (0, 4, 40)] == [12, 12, 40]
+    assert tasks_at_once(frames, Slots(0, 5), cost) == 5
+    assert tasks_at_once(60, Slots(0, 1000), cost) == 1
 
 
 @pytest.mark.parametrize("units", [(Unit(0, 0, 15),), (Unit(7, 105, 120),)])

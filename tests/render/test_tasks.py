@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -13,10 +14,11 @@ import ray
 
 from koda_ray.errors import Missing, PageError, RenderError
 from koda_ray.render import tasks
+from koda_ray.render.cluster import browsers_here
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.memory import PAGE_MEMORY, MemoryLimit
-from koda_ray.render.protocol import JobContext, ProbeTask, Progress, UnitResult
+from koda_ray.render.protocol import JobContext, ProbeTask, Progress, Slots, UnitResult
 from koda_ray.render.tasks import RayExecutor
 from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
 from koda_ray.serve import ray_folder
@@ -79,7 +81,7 @@ async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_kil
     )
     result = await job.run()
     assert killed
-    assert cluster.workers == 2
+    assert cluster.slots == Slots(2, 2)
     # one of the units under way was lost; it alone was captured again
     assert sorted(unit.attempts for unit in units) == [1, 1, 1, 1, 1, 2]
     assert "WORKER_LOST" in str(result.report["failures"])
@@ -191,7 +193,7 @@ async def test_another_environment_is_refused(cluster: RayExecutor, storage: Sto
     assert environment == await LocalExecutor(workers=1).environment()
 
     class Stale:
-        workers = 1
+        slots = Slots(1, 1)
         capture = cluster.capture
         join = cluster.join
         probe = cluster.probe
@@ -210,7 +212,8 @@ async def test_another_environment_is_refused(cluster: RayExecutor, storage: Sto
 async def test_a_page_that_uses_too_much_on_ray_ends_with_words_and_not_with_its_worker(
     cluster: RayExecutor, storage: Storage
 ) -> None:
-    assert cluster._memory == MemoryLimit(browsers=4)
+    here = cast("Any", ray.remote(browsers_here))
+    assert await here.options(resources={CHROMIUM_RESOURCE: 1}).remote() == 4, "of the node, previews' slots with them"
     html = "<!doctype html><script>const kept = []; for (;;) kept.push(new Uint8Array(1 << 24).fill(1));</script>"
     spec = small(await put_page(storage, html))
     executor = RayExecutor(memory=MemoryLimit(300))
