@@ -11,20 +11,23 @@ import asyncio
 import contextlib
 import secrets
 import time
+import zlib
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, cast
 
 import ray
 from pydantic import JsonValue
 from ray.exceptions import RayError, RayTaskError
 
+from koda_ray.actors.coordinator import coordinators_for, room_for
 from koda_ray.actors.host import (
     NAMESPACE,
-    RENDER_PREFIX,
     SESSION_OPTIONS,
-    RenderHost,
+    CoordinatorHost,
     SessionHost,
-    render_name,
+    coordinator_name,
     session_name,
 )
 from koda_ray.actors.removal import Removal
@@ -34,18 +37,17 @@ from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.resources import CHROMIUM_RESOURCE
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
-from koda_ray.state.records import CommandRecord, JobRecord, SessionRecord
+from koda_ray.state.records import CommandRecord, JobRecord, JobStatus, SessionRecord
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
+from koda_ray.types import now
 
-__all__ = ["CALL_TIMEOUT_S", "MAX_RENDERS", "PREVIEW_TIMEOUT_S", "RayDirectory", "public_settings"]
+__all__ = ["CALL_TIMEOUT_S", "PREVIEW_TIMEOUT_S", "RayDirectory", "public_settings"]
 
 CALL_TIMEOUT_S = 60.0
 """How long a call may take, in seconds, with finding or starting the actor."""
 PREVIEW_TIMEOUT_S = 120.0
 """The same for a preview: a sandbox is filled and a dev server started."""
-MAX_RENDERS = 16
-"""How many page renders are under way at once at most, in one cluster."""
 END_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 2.5
 _WATCH_TIMEOUT_S = 5.0
@@ -90,7 +92,6 @@ class RayDirectory:
         self._sandboxes = sandboxes
         self._removal: Removal | None = None
         self._source = secrets.token_hex(8)
-        self._room = asyncio.Lock()
 
     async def submit(
         self, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
@@ -158,45 +159,67 @@ class RayDirectory:
     async def wake_render(self, job_id: str) -> bool:
         """Have a page render worked on, if there is room; else the janitor finds it queued later.
 
-        There is room for one render more than the cluster has browsers: each has a process of its own, and they share
-        the browsers; the one more keeps those busy while another is joined.
+        How many are under way the database knows, which counts and takes for one at a time; whoever works on them is
+        found by the job's id, so nothing of the cluster is listed.
 
         Returns:
-            Whether it is under way.
+            Whether this began it.
 
         Raises:
             NotFound: There is no such job.
-            Unavailable: Its process did not start in time.
+            Unavailable: It did not begin in time.
         """
-        async with self._room:  # looked at and taken by one at a time
-            handle = await asyncio.to_thread(self._begin_render, job_id)
-        if handle is None:
-            return False
+        room = await self._room()
+        until = now() + timedelta(seconds=CALL_TIMEOUT_S)
         try:
-            async with asyncio.timeout(CALL_TIMEOUT_S):
-                await handle.ping.remote()
-            return True
-        except RayTaskError as error:
-            cause = error.cause
-            if isinstance(cause, Conflict):  # it was over before it began
+            row = await self._store.admit_job(job_id, room=room, lease_until=until)
+            if row is None:
                 return False
-            if isinstance(cause, KodaError):
-                raise cause from None
-            raise
-        except (RayError, TimeoutError) as error:
-            raise Unavailable(
-                f"render {job_id} did not start within {CALL_TIMEOUT_S:.0f} s ({type(error).__name__})"
-            ) from error
+            try:
+                await self._begin_render(job_id, _coordinator(job_id, room))
+            except BaseException:
+                await self._leave_room(row)
+                raise
+        except Conflict:  # it was over before it began
+            return False
+        return True
 
-    def _begin_render(self, job_id: str) -> Any | None:
-        running = _renders()
-        if render_name(job_id) not in running and len(running) >= _room():
-            return None
-        options = {**SESSION_OPTIONS, "name": render_name(job_id)}
-        return RenderHost.options(**options).remote(job_id, self._public)
+    async def _room(self) -> int:
+        browsers = await asyncio.to_thread(lambda: int(_cluster_resources().get(CHROMIUM_RESOURCE, 0)))
+        return room_for(browsers, cast("int | None", self._public.get("browsers_max")))
+
+    async def _begin_render(self, job_id: str, coordinator: str) -> None:
+        """Have a process of renders take a job."""
+        options = {**SESSION_OPTIONS, "name": coordinator}
+        deadline = time.monotonic() + CALL_TIMEOUT_S
+        why = "TimeoutError"
+        while (left_s := deadline - time.monotonic()) > 0:
+            try:
+                async with asyncio.timeout(left_s):
+                    handle = await asyncio.to_thread(lambda: CoordinatorHost.options(**options).remote(self._public))
+                    return await handle.begin.remote(job_id)
+            except RayTaskError as error:
+                cause = error.cause
+                if not isinstance(cause, KodaError):
+                    raise
+                if not isinstance(cause, Fenced):  # it is ending
+                    raise cause from None
+                why = cause.message
+            except (RayError, TimeoutError) as error:
+                why = type(error).__name__
+            await asyncio.sleep(_RETRY_S)
+        raise Unavailable(f"render {job_id} did not begin within {CALL_TIMEOUT_S:.0f} s ({why})")
+
+    async def _leave_room(self, row: JobRecord) -> None:
+        """Take back that a render may begin; nothing happens where it has."""
+        waits: JobStatus = "running" if row.epoch else "queued"
+        with contextlib.suppress(KodaError):
+            await self._store.update_job(replace(row, status=waits, lease_until=None, updated_at=now()))
 
     async def cancel_render(self, job_id: str, *, user_id: str) -> JobRecord:
-        """Cancel a page render, and end its processes; one that is over stays as it is.
+        """Cancel a page render; one that is over stays as it is.
+
+        Whoever works on it is told, and ends its processes; where that fails, they notice as they renew its lease.
 
         Raises:
             NotFound: There is no such job of this user.
@@ -206,13 +229,11 @@ class RayDirectory:
         if before.status != row.status and row.status == "cancelled":
             event = NewEvent(type="state_change", data={"status": row.status})
             await self._store.append_job_events(job_id, row.epoch, [event])
-        handle = await self._find(render_name(job_id)) if row.status == "cancelled" else None
-        if handle is not None:
-            with contextlib.suppress(RayError, TimeoutError):
-                async with asyncio.timeout(_STOP_TIMEOUT_S):
-                    await handle.stop.remote()
-                    return row
-            await asyncio.to_thread(_kill, handle, no_restart=True)
+            coordinator = _coordinator(job_id, await self._room())
+            if (handle := await self._find(coordinator)) is not None:
+                with contextlib.suppress(RayError, TimeoutError):
+                    async with asyncio.timeout(_STOP_TIMEOUT_S):
+                        await handle.stop.remote(job_id)
         return row
 
     async def _find(self, name: str) -> Any | None:
@@ -254,21 +275,12 @@ class RayDirectory:
         return SessionHost.options(**options).remote(session_id, self._public)
 
 
-def _room() -> int:
-    browsers = int(_cluster_resources().get(CHROMIUM_RESOURCE, 0))
-    return max(1, min(MAX_RENDERS, browsers + 1))
-
-
-def _renders() -> set[str]:
-    return {
-        str(found["name"])
-        for found in _list_named_actors(all_namespaces=True)
-        if found["namespace"] == NAMESPACE and str(found["name"]).startswith(RENDER_PREFIX)
-    }
+def _coordinator(job_id: str, room: int) -> str:
+    """Return who works on a render: the same process for as long as there is as much room, or nearly."""
+    return coordinator_name(zlib.crc32(job_id.encode()) % coordinators_for(room))
 
 
 # Ray's own types for these are incomplete
 _cluster_resources = cast("Callable[[], dict[str, float]]", ray.cluster_resources)
-_list_named_actors = cast("Callable[..., list[dict[str, str]]]", cast("Any", ray).util.list_named_actors)
 _kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
 _get_actor = cast("Callable[..., Any]", ray.get_actor)  # pyright: ignore[reportUnknownMemberType]

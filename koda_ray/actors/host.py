@@ -29,7 +29,7 @@ from koda_ray.logs import get_logger
 from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
 
 if TYPE_CHECKING:
-    from koda_ray.actors.leased_job import LeasedJob
+    from koda_ray.actors.coordinator import Coordinator
     from koda_ray.actors.session import Session
     from koda_ray.render.tasks import RayExecutor
     from koda_ray.sandbox.base import PreviewEndpoint
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NAMESPACE",
-    "RENDER_PREFIX",
+    "RENDERS_PREFIX",
     "SESSION_OPTIONS",
     "START_S",
-    "RenderHost",
+    "CoordinatorHost",
     "SessionHost",
     "await_places",
+    "coordinator_name",
     "remote",
-    "render_name",
     "session_name",
 ]
 
@@ -70,8 +70,8 @@ W = TypeVar("W")
 _log = get_logger()
 
 
-RENDER_PREFIX = "render:"
-"""How the names of the actors of page renders begin."""
+RENDERS_PREFIX = "renders:"
+"""How the names of the actors that coordinate page renders begin."""
 
 
 def session_name(session_id: str) -> str:
@@ -79,9 +79,9 @@ def session_name(session_id: str) -> str:
     return f"session:{session_id}"
 
 
-def render_name(job_id: str) -> str:
-    """The actor name of a page render, unique in the namespace."""
-    return f"{RENDER_PREFIX}{job_id}"
+def coordinator_name(number: int) -> str:
+    """The actor name of a process of page renders, unique in the namespace."""
+    return f"{RENDERS_PREFIX}{number}"
 
 
 def await_places(*, within_s: float = _PLACES_S) -> None:
@@ -116,6 +116,7 @@ async def _executor(settings: Settings) -> RayExecutor:
     return await asyncio.to_thread(
         lambda: RayExecutor(
             workers=settings.render_workers,
+            most=settings.browsers_max,
             chromium_path=settings.chromium_path,
             memory=MemoryLimit(settings.render_memory_mb),
             graphics=settings.render_graphics,
@@ -295,59 +296,58 @@ class _SessionHost(_Host["Session"]):
         return {"uss_mb": info.uss / 2**20, "rss_mb": info.rss / 2**20}
 
 
-class _RenderHost(_Host["LeasedJob"]):
-    """The process of one page render; it ends with the render.
+class _CoordinatorHost(_Host["Coordinator"]):
+    """The process of several page renders; it ends when there have been none for a while.
 
     Args:
-        job_id: Which.
         settings: As a session's.
     """
 
-    def __init__(self, job_id: str, settings: Mapping[str, object]) -> None:
-        super().__init__(f"render {job_id}")
-        self._job_id = job_id
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        super().__init__("a coordinator of renders")
         self._settings = dict(settings)
 
-    async def _open(self) -> LeasedJob:
-        from koda_ray.actors.leased_job import JobParts, LeasedJob
+    async def _open(self) -> Coordinator:
+        from koda_ray.actors.coordinator import Coordinator
+        from koda_ray.actors.leased_job import JobParts
         from koda_ray.actors.parts import open_store
         from koda_ray.agent.purse import Purse
         from koda_ray.state.storage import Storage
 
         settings = Settings.model_validate(self._settings)
-        render = LeasedJob(
-            self._job_id,
-            JobParts(
-                executor=await _executor(settings),
-                store=await open_store(settings),
-                storage=Storage.from_settings(settings),
-                purse=Purse(None, monthly=settings.user_budget),
-            ),
-            lease_s=settings.lease_s,
-            ended=self._ended,
+        parts = JobParts(
+            executor=await _executor(settings),
+            store=await open_store(settings),
+            storage=Storage.from_settings(settings),
+            purse=Purse(None, monthly=settings.user_budget),
         )
-        await render.start()
+        lease_s, idle_s = settings.lease_s, settings.idle_timeout_s
+        coordinator = Coordinator(parts, lease_s=lease_s, idle_s=idle_s, rested=give_back, ended=self._ended)
         give_back()
-        return render
+        return coordinator
 
-    async def _end(self, work: LeasedJob) -> None:
+    async def _end(self, work: Coordinator) -> None:
         await work.close()
 
-    async def ping(self) -> int:
-        """Wait until the render is under way; returns the process id."""
-        await self._answer(self._work())
-        return os.getpid()
-
-    async def stop(self) -> None:
-        """End the work with its processes: its row says already that it is cancelled."""
+    async def begin(self, job_id: str) -> int:
+        """Have a render worked on here; returns the process id."""
 
         async def call() -> None:
-            await (await self._work()).stop()
+            await (await self._work()).begin(job_id)
+
+        await self._answer(call())
+        return os.getpid()
+
+    async def stop(self, job_id: str) -> None:
+        """End the work on a render, with its processes: its row says already that it is cancelled."""
+
+        async def call() -> None:
+            await (await self._work()).stop(job_id)
 
         await self._answer(call())
 
     async def close(self) -> None:
-        """Stop working and give the row up, for whoever takes it up next."""
+        """Stop working and give all rows up, for whoever takes them up next."""
 
         async def call() -> None:
             await (await self._work()).close()
@@ -366,4 +366,4 @@ _kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMe
 _cluster_resources = cast("Callable[[], dict[str, float]]", ray.cluster_resources)
 _may_come = state.get_max_resources_from_cluster_config
 SessionHost = remote(_SessionHost, places=1)
-RenderHost = remote(_RenderHost, places=COORDINATOR_SHARE)
+CoordinatorHost = remote(_CoordinatorHost, places=COORDINATOR_SHARE)
