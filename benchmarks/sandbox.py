@@ -40,7 +40,9 @@ from koda_ray.errors import Missing
 from koda_ray.sandbox.base import FileStamp, Sandbox, SandboxProvider, Snapshot
 from koda_ray.sandbox.build import build
 from koda_ray.sandbox.docker import DockerProvider
+from koda_ray.sandbox.docker_plan import ContainerPlan
 from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.template import TemplateProject
 from koda_ray.state.checkpoint import CheckpointTree, Manifest, save
 from koda_ray.state.storage import Storage
 from koda_ray.types import NodeState, new_id
@@ -231,7 +233,9 @@ async def _figures(bench: Bench, storage: Path, *, rounds: int, quick: bool) -> 
 
 async def _containers(place: Place, root: Path, *, rounds: int, quick: bool) -> dict[str, float]:
     def provider(*, runtime: str | None = None, warm: int = 0) -> DockerProvider:
-        return DockerProvider(root=root, image=place.image, address=place.address, runtime=runtime, warm=warm)
+        return DockerProvider(
+            root=root, image=place.image, plan=ContainerPlan(runtime=runtime), address=place.address, warm=warm
+        )
 
     plain = provider()
     bench = Bench(plain, rounds=rounds)
@@ -289,7 +293,9 @@ def _ratio(name: str, figure: float, base: float | None) -> dict[str, float]:
 
 async def _local(settings: Settings, folder: Path, *, rounds: int, quick: bool) -> dict[str, float]:
     root = folder / "boxes"
-    provider = LocalProvider(root=root, template=settings.template_path, node_modules=settings.node_modules_path)
+    provider = LocalProvider(
+        root=root, template=TemplateProject(folder=settings.template_path, node_modules=settings.node_modules_path)
+    )
     try:
         figures = await _figures(Bench(provider, rounds=rounds), folder / "storage", rounds=rounds, quick=quick)
     finally:  # a disk that is mounted would outlive its folder

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import socket
 import uuid
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from koda_ray.sandbox.invocation import Invocation
 from koda_ray.sandbox.isolation import GUEST, base_environment, checked_environment
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.node import NodeRuntime
@@ -29,18 +29,18 @@ class Bare:
     node: NodeRuntime
     limits: ResourceLimits
 
-    def command(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], mark: str) -> list[str]:
+    def command(self, called: Invocation, *, mark: str) -> list[str]:
         """Build the command line; ``mark`` tells its processes from others when they are to be ended."""
         path = [self.project / "node_modules" / ".bin", GUEST / "bin", self.node.host_path.parent]
         variables = {
             **base_environment(self.node, self.limits),
             "PATH": ":".join([*map(str, path), "/usr/local/bin", "/usr/bin", "/bin"]),
             "HOME": str(self.project.parent),
-            **checked_environment(env),
+            **checked_environment(called.env),
             MARKER: mark,
         }
         assignments = [f"{name}={value}" for name, value in variables.items()]
-        return ["env", "-i", "-C", str(self.project / cwd), *assignments, *argv]
+        return ["env", "-i", "-C", str(self.project / called.cwd), *assignments, *called.argv]
 
 
 def new_mark() -> str:

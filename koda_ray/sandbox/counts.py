@@ -19,29 +19,21 @@ class Counts:
     """What was refused since it was last asked.
 
     Args:
-        memory: How often the kernel has ended something for its memory, ever.
-        processes: How often it has refused a process, ever.
-        network: How often something was not reached, ever.
-        daemons: How often a process was ended that had left its command's session and outlived it, ever.
-        baits: How often a file was read that only those read who look for other people's keys, ever.
+        ever: How often each was refused, ever: how often the kernel has ended something for its memory, refused a
+            process, or not reached something; how often a process was ended that had left its command's session and
+            outlived it; how often a file was read that only those read who look for other people's keys.
         offered: The ports that are offered to everybody now.
         disks: Folders on what has an end: one for each file system that bounds what is written.
     """
 
     def __init__(
         self,
+        ever: Mapping[Counted, Callable[[], int]],
         *,
-        memory: Callable[[], int],
-        processes: Callable[[], int],
-        network: Callable[[], int],
-        daemons: Callable[[], int],
-        baits: Callable[[], int],
         offered: Callable[[], Set[Hashable]],
         disks: Sequence[str],
     ) -> None:
-        self._counters: Mapping[Counted, Callable[[], int]] = {
-            "memory": memory, "processes": processes, "network": network, "daemon": daemons, "bait": baits,
-        }  # fmt: skip
+        self._counters = ever
         self._seen = {refused: count() for refused, count in self._counters.items()}
         self._states: Mapping[Counted, Callable[[], Set[Hashable]]] = {
             "disk": lambda: {folder for folder in disks if _is_full(folder)}, "listen": offered,

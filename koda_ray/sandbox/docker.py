@@ -50,13 +50,14 @@ from koda_ray.sandbox.docker_ahead import Ahead, Maker
 from koda_ray.sandbox.docker_folders import DockerFolders, clear, container_name, folder_inside, intend
 from koda_ray.sandbox.docker_plan import OWNER, PERSON, SANDBOX, SECRET, SESSION, USER, ContainerPlan
 from koda_ray.sandbox.docker_sandbox import DockerSandbox
-from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
+from koda_ray.sandbox.docker_way_in import WayIn
+from koda_ray.sandbox.egress.process import EgressSocket
+from koda_ray.sandbox.egress.rules import Egress
 from koda_ray.sandbox.engine import Container, Engine
 from koda_ray.sandbox.frames import HELLO_BYTES
 from koda_ray.sandbox.held import Held
 from koda_ray.sandbox.holder import holding
 from koda_ray.sandbox.image import checked_image
-from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.link import Link
 from koda_ray.sandbox.record import Owner, Record, is_sandbox_id
 from koda_ray.sandbox.users import sandbox_user
@@ -78,10 +79,8 @@ class DockerProvider:
     Args:
         root: Where their records and sockets lie, and no other deployment's.
         image: What they start from (SANDBOX_IMAGE); ``koda_ray.sandbox.image`` builds it.
-        limits: What each may use.
-        egress: What commands may reach that ask for the network; nothing when None.
-        egress_limits: How much of it, for each sandbox.
-        runtime: ``runsc`` for gVisor; the engine's default when None.
+        plan: What containers are made like: their limits, and the runtime.
+        egress: What commands may reach that ask for the network, in each sandbox; nothing when None.
         warm: How many to keep made and started where this provider keeps any (SANDBOX_WARM).
         address: The engine's (DOCKER_HOST); this machine's usual one when None.
     """
@@ -91,20 +90,16 @@ class DockerProvider:
         *,
         root: Path,
         image: str,
-        limits: ResourceLimits | None = None,
-        egress: EgressRules | None = None,
-        egress_limits: EgressLimits | None = None,
-        runtime: str | None = None,
+        plan: ContainerPlan | None = None,
+        egress: Egress | None = None,
         warm: int = 0,
         address: str | None = None,
     ) -> None:
         self._root = root.absolute() / "docker"
         self._folders = DockerFolders(self._root)
         self._image = image
-        self._limits = limits or ResourceLimits()
-        self._egress = egress or EgressRules()
-        self._egress_limits = egress_limits or EgressLimits()
-        self._plan = ContainerPlan(limits=self._limits, runtime=runtime)
+        self._plan = plan or ContainerPlan()
+        self._egress = egress or Egress()
         self._engine = Engine(address)
         self._held = Held[DockerSandbox]()
         self._ahead = Ahead(warm, folders=self._folders)
@@ -115,10 +110,8 @@ class DockerProvider:
             DockerProvider,
             root=self._root.parent,
             image=self._image,
-            limits=self._limits,
+            plan=self._plan,
             egress=self._egress,
-            egress_limits=self._egress_limits,
-            runtime=self._plan.runtime,
             address=self._engine.address,
         )
         return make, ()
@@ -129,10 +122,8 @@ class DockerProvider:
         return cls(
             root=settings.sandbox_path / deployment,
             image=settings.sandbox_image,
-            limits=ResourceLimits.of(settings),
-            egress=EgressRules.of(settings),
-            egress_limits=EgressLimits.of(settings),
-            runtime=settings.sandbox_runtime,
+            plan=ContainerPlan.of(settings),
+            egress=Egress.of(settings),
             warm=settings.sandbox_warm,
             address=settings.docker_host,
         )
@@ -313,16 +304,14 @@ class DockerProvider:
 
     async def _hold(self, record: Record, *, secret: str, start: bool = False) -> DockerSandbox:
         link = Link(folder_inside(record), secret=secret)
+        known = (self._root / record.id / "sandbox.json").exists
         sandbox = DockerSandbox(
             record,
-            directory=self._root / record.id,
-            limits=self._limits,
-            link=link,
-            look=lambda: self._ours(record.id),
+            way_in=WayIn(record.id, link, look=lambda: self._ours(record.id), is_known=known),
+            limits=self._plan.limits,
+            way_out=self._way_out(record),
             destroy=lambda: self.destroy(record.id),
             hold=holding(self, sandbox_id=record.id, directory=self._root / record.id),
-            egress=self._egress,
-            way_out=self._way_out(record) if self._egress.hosts else None,
         )
         try:
             await link.open()
@@ -345,16 +334,17 @@ class DockerProvider:
         return sandbox
 
     def _way_out(self, record: Record) -> WayOut:
+        whose = f"{self._root / record.id}/"  # a proxy is found by its last word
         return WayOut(
             record.id,
             # of this owner alone: another one that connects makes its own, and neither takes away the other's
-            socket_path=str(folder_inside(record) / f"out-{secrets.token_hex(2)}.sock"),
-            rules=self._egress,
-            limits=self._egress_limits,
-            owner=sandbox_user(record.id),
-            mode=0o666,  # the container's user is another one; the folder around it is closed to others
-            launch=lambda line: [*_PROXY_LIMITS, *line],
-            label=f"{self._root / record.id}/",
+            at=EgressSocket(
+                path=str(folder_inside(record) / f"out-{secrets.token_hex(2)}.sock"),
+                owner=sandbox_user(record.id),
+                mode=0o666,  # the container's user is another one; the folder around it is closed to others
+            ),
+            egress=self._egress,
+            launch=lambda line: [*_PROXY_LIMITS, *line, whose],
         )
 
     async def _why_not(self, sandbox_id: str, error: KodaError) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from koda_ray.sandbox.docker_folders import container_name
 from koda_ray.sandbox.engine import ContainerSpec, Image
@@ -13,6 +14,9 @@ from koda_ray.sandbox.image import AGENT, PACKAGES, TEMPLATE
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.link import INSIDE_FOLDER
 from koda_ray.sandbox.policy import PROJECT_ROOT
+
+if TYPE_CHECKING:
+    from koda_ray.config import Settings
 
 __all__ = ["OWNER", "PERSON", "SANDBOX", "SECRET", "SESSION", "USER", "ContainerPlan"]
 
@@ -37,8 +41,13 @@ class ContainerPlan:
         runtime: ``runsc`` for gVisor; the engine's default when None.
     """
 
-    limits: ResourceLimits
-    runtime: str | None
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
+    runtime: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> ContainerPlan:
+        """Read it from settings (SANDBOX_RUNTIME, and the limits)."""
+        return cls(limits=ResourceLimits.of(settings), runtime=settings.sandbox_runtime)
 
     def kind(self, image: Image) -> str:
         """Tell what a container of this provider is made of from any other's."""

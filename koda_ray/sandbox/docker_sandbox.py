@@ -28,15 +28,11 @@ from koda_ray.sandbox.counts import Counted
 from koda_ray.sandbox.differing import send_differing
 from koda_ray.sandbox.docker_folders import container_name
 from koda_ray.sandbox.docker_way_in import WayIn, checked
-from koda_ray.sandbox.egress.rules import EgressRules
-from koda_ray.sandbox.engine import Container
 from koda_ray.sandbox.frames import Message, receive, receive_bytes, send
 from koda_ray.sandbox.holder import Hold
 from koda_ray.sandbox.isolation import base_environment, checked_environment
-from koda_ray.sandbox.lifecycle import Living
 from koda_ray.sandbox.lifetime import checked_lifetime
 from koda_ray.sandbox.limits import ResourceLimits
-from koda_ray.sandbox.link import Link
 from koda_ray.sandbox.link_terminal import LinkTerminal
 from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.outcome import out_of_memory, timed_out
@@ -67,56 +63,44 @@ class DockerSandbox:
 
     Args:
         record: Who it is.
-        directory: Its folder on this machine.
+        way_in: The way to its first process.
         limits: What it may use.
-        link: The way to its first process.
-        look: Looks at the container; None when it is gone.
+        way_out: What commands that ask for the network may use, and the hosts that they may name.
         destroy: Removes it.
         hold: Has a process of this machine hold what is kept, with its way out.
-        egress: The hosts that commands may name.
-        way_out: What commands that ask for the network may use; None where they may reach nothing.
     """
 
     def __init__(
         self,
         record: Record,
         *,
-        directory: Path,
+        way_in: WayIn,
         limits: ResourceLimits,
-        link: Link,
-        look: Callable[[], Awaitable[Container | None]],
+        way_out: WayOut,
         destroy: Callable[[], Awaitable[None]],
         hold: Hold,
-        egress: EgressRules,
-        way_out: WayOut | None = None,
     ) -> None:
-        self._record = record
-        self._directory = directory
+        self.record = record
+        self.way_out = way_out
+        self._way_in = way_in
         self._limits = limits
-        self._link = link
         self._destroy = destroy
-        self._egress_rules = egress
-        self._way_out = way_out
         self._hold_kept = hold
         self._holding: dict[str, asyncio.Task[None]] = {}
         self._previewing = asyncio.Lock()
-        self._living = Living()
         self._links_out = LinksOut(record.id)
-        self._way_in = WayIn(
-            record.id, link, look=look, living=self._living, is_known=(directory / "sandbox.json").exists
-        )
-        self._relay = Relay(record.preview_socket, link, port=DEV_PORT)
-        self._relays = Relays(os.path.dirname(record.preview_socket), link)
+        self._relay = Relay(record.preview_socket, way_in.link, port=DEV_PORT)
+        self._relays = Relays(os.path.dirname(record.preview_socket), way_in.link)
 
     @property
     def id(self) -> str:
         """The id that it was made under, enough to connect again."""
-        return self._record.id
+        return self.record.id
 
     @property
     def provider_id(self) -> str:
         """What it is at its provider; see ``Sandbox``."""
-        return self._record.container or container_name(self._record.id)
+        return self.record.container or container_name(self.record.id)
 
     @property
     def provider(self) -> str:
@@ -126,7 +110,7 @@ class DockerSandbox:
     @property
     def state(self) -> SandboxState:
         """Where it is in its life; see ``Sandbox``."""
-        return self._living.state
+        return self._way_in.living.state
 
     async def is_alive(self) -> bool:
         """Whether commands and files still work."""
@@ -261,7 +245,7 @@ class DockerSandbox:
             "env": self._environment(env),
             "kept_bytes": OUTPUT_BYTES,
         }
-        with self._living.work():
+        with self._way_in.living.work():
             async with self._egress(network) as socket:
                 request["egress"] = socket
                 async with self._way_in.exchange("run", request, timeout_s=None) as (reader, writer):
@@ -288,7 +272,7 @@ class DockerSandbox:
         """Start a background process; it ends with ``stop`` or the sandbox. See ``Sandbox``."""
         policy.check_process_name(name)
         self._check_command(argv)
-        if not network or self._way_out is None:
+        if not (network and self.way_out.leads):
             return await self._start_named(name, argv, env=env)
         return await self._begin(name, lambda socket: self._start_named(name, argv, env=env, egress=socket))
 
@@ -331,7 +315,7 @@ class DockerSandbox:
         """
         policy.check_process_name(name)
         self._check_command(argv)
-        if network and self._way_out is not None:
+        if network and self.way_out.leads:
             await self._way_in.check_alive()
             await self._hold_kept(name, argv, network)
         elif not await self._runs(name):
@@ -339,11 +323,10 @@ class DockerSandbox:
 
     async def start_kept(self, name: str, argv: Sequence[str], *, network: bool) -> None:
         """Start what this process shall hold; one that runs gets a new way out in place of its dead holder's."""
-        if self._way_out is not None:
-            self._way_out.tend()
+        self.way_out.tend()
         if not await self._runs(name):
             await self.start(name, argv, network=network)
-        elif network and self._way_out is not None:
+        elif network and self.way_out.leads:
             await self._begin(name, lambda socket: self._lead(name, socket))
 
     async def ended(self, name: str) -> None:
@@ -372,7 +355,7 @@ class DockerSandbox:
                 with noted(self.id):
                     checked(await receive(reader))
         except BaseException as error:
-            await self._link.release(writer)
+            await self._way_in.link.release(writer)
             if isinstance(error, TimeoutError):
                 await self._way_in.check_alive()
                 raise SandboxError(
@@ -384,11 +367,11 @@ class DockerSandbox:
                 await self._way_in.check_ending()
                 raise SandboxError(f"the sandbox {self.id} broke off 'terminal' ({error}); try again") from error
             raise
-        return LinkTerminal(reader, writer, self._link.release)
+        return LinkTerminal(reader, writer, self._way_in.link.release)
 
     async def start_preview(self, *, timeout_s: float = 30.0) -> PreviewEndpoint:
         """Start the dev server, or return the running one; see ``Sandbox``."""
-        endpoint = PreviewEndpoint(socket_path=self._record.preview_socket)
+        endpoint = PreviewEndpoint(socket_path=self.record.preview_socket)
         async with self._previewing:
             await self._way_in.check_alive()
             await self._relay.open()
@@ -428,15 +411,14 @@ class DockerSandbox:
         """
         async with asyncio.timeout(timeout_s):
             await self._way_in.ask("hello", {})
-        self._living.filled()
+        self._way_in.living.filled()
 
     async def close(self) -> None:
         """Leave the container to whoever connects next, without a way out until then."""
-        await self._link.close()  # first: what is opened meanwhile finds it closed, and closes itself
+        await self._way_in.link.close()  # first: what is opened meanwhile finds it closed, and closes itself
         for name in tuple(self._holding):
             await self._let_go(name)
-        if self._way_out is not None:
-            await self._way_out.close()
+        await self.way_out.close()
         await self._relay.close()
         await self._relays.close()
 
@@ -472,16 +454,16 @@ class DockerSandbox:
 
     def _check_command(self, argv: Sequence[str]) -> None:
         with noted(self.id):
-            check_command(argv, egress=self._egress_rules)
+            check_command(argv, egress=self.way_out.rules)
 
     @asynccontextmanager
     async def _egress(self, network: bool) -> AsyncGenerator[str | None]:
         """Have the way out open for the block; yields its socket's name, None where there is none."""
-        if not network or self._way_out is None:
+        if not (network and self.way_out.leads):
             yield None
             return
         await self._way_in.check_alive()
-        async with self._way_out.held() as path:
+        async with self.way_out.held() as path:
             yield os.path.basename(path)
 
     async def _hold(

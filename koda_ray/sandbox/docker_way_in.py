@@ -29,8 +29,10 @@ class WayIn:
         sandbox_id: Its sandbox's.
         link: The connections to its first process.
         look: Looks at the container; None when it is gone.
-        living: Is told when it is.
         is_known: Whether there still is a record of the sandbox.
+
+    Attributes:
+        living: Where the sandbox is in its life, as far as is known here.
     """
 
     def __init__(
@@ -39,13 +41,12 @@ class WayIn:
         link: Link,
         *,
         look: Callable[[], Awaitable[Container | None]],
-        living: Living,
         is_known: Callable[[], bool],
     ) -> None:
         self._id = sandbox_id
-        self._link = link
+        self.link = link
         self._look = look
-        self._living = living
+        self.living = Living()
         self._is_known = is_known
 
     async def is_alive(self) -> bool:
@@ -55,9 +56,9 @@ class WayIn:
         while True:
             found = await self._find()
             if found is None or found.state != "running":
-                self._living.stop()
+                self.living.stop()
                 return False
-            if self._link.closed or await self._answers(deadline):
+            if self.link.closed or await self._answers(deadline):
                 return True
             if clock() >= deadline:
                 return False
@@ -94,7 +95,7 @@ class WayIn:
             await self.check_ending()
             raise SandboxError(f"the sandbox {self._id} broke off {operation!r} ({error}); try again") from error
         finally:
-            await self._link.release(writer)
+            await self.link.release(writer)
 
     async def connection(self) -> Connection:
         """Take a connection on which the first process waits for one request; the link takes it back."""
@@ -102,11 +103,11 @@ class WayIn:
         deadline = loop.time() + _TIMEOUT_S
         timeout_s = 0.05
         while loop.time() < deadline:
-            found = await self._link.connection(timeout_s=timeout_s)
+            found = await self.link.connection(timeout_s=timeout_s)
             if found is not None:
                 return found
             await self.check_alive()
-            if self._link.closed:
+            if self.link.closed:
                 raise let_go(self._id)
             timeout_s = _LOOK_S
         raise self._unresponsive()
@@ -116,11 +117,11 @@ class WayIn:
         deadline = asyncio.get_running_loop().time() + _ENDING_S
         while asyncio.get_running_loop().time() < deadline:
             await self.check_alive()
-            if self._link.closed:
+            if self.link.closed:
                 return
-            found = await self._link.connection(timeout_s=_PROBE_PERIOD_S)
+            found = await self.link.connection(timeout_s=_PROBE_PERIOD_S)
             if found is not None:
-                await self._link.release(found[1])
+                await self.link.release(found[1])
                 return
 
     async def check_alive(self) -> None:
@@ -131,9 +132,9 @@ class WayIn:
         """
         found = await self._find()
         if found is None or found.state != "running":
-            if found is not None and found.state == "out_of_memory" and self._living.state != "stopped":
+            if found is not None and found.state == "out_of_memory" and self.living.state != "stopped":
                 note(self._id, "memory", words=found.why)
-            self._living.stop()
+            self.living.stop()
             reason = "removed" if found is None else found.state
             why = "it was removed" if found is None else found.why
             raise SandboxNotFound(
@@ -147,7 +148,7 @@ class WayIn:
 
     async def _answers(self, deadline: float) -> bool:
         """Whether the first process answers; one that has just ended breaks off, before the engine knows."""
-        found = await self._link.connection(timeout_s=_LOOK_S)
+        found = await self.link.connection(timeout_s=_LOOK_S)
         if found is None:
             return False
         reader, writer = found
@@ -158,7 +159,7 @@ class WayIn:
         except (TimeoutError, EOFError, OSError):
             return False
         finally:
-            await self._link.release(writer)
+            await self.link.release(writer)
         return True
 
     def _unresponsive(self) -> SandboxError:

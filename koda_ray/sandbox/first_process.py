@@ -37,14 +37,16 @@ from koda_ray.sandbox.counts import Counts
 from koda_ray.sandbox.deaf import ignore_signals
 from koda_ray.sandbox.denials import Denials
 from koda_ray.sandbox.frames import Message, describe, receive_bytes, relay, send
+from koda_ray.sandbox.kept import KeptOutput
 from koda_ray.sandbox.link_terminal import serve_terminal
 from koda_ray.sandbox.offered import offered
 from koda_ray.sandbox.offspring import Offspring, Started
 from koda_ray.sandbox.outlet import Outlet
 from koda_ray.sandbox.owners import Owners
 from koda_ray.sandbox.proxied import proxy_environment
+from koda_ray.sandbox.template import TemplateProject
 from koda_ray.sandbox.terminal import CONTROLLING, LocalTerminal, open_terminal
-from koda_ray.sandbox.tree import ProjectTree
+from koda_ray.sandbox.tree import DiskLimit, ProjectTree
 from koda_ray.sandbox.unreached import unreached
 from koda_ray.sandbox.watching import watch
 
@@ -67,11 +69,9 @@ class _Inside:
     Args:
         folder: Where the sockets of its owners and of their proxies lie.
         secret: What tells this process from hostile code that dials too.
-        template: What the project starts as.
-        packages: What its ``node_modules`` is a link to until somebody installs others.
+        template: What the project starts as, and what its ``node_modules`` is a link to until somebody installs others.
         project: Where it lies.
-        disk_bytes: How much it may hold.
-        note: Words that name that limit in errors.
+        disk: How much it may hold.
         denials: Hears which system calls are refused.
     """
 
@@ -80,29 +80,28 @@ class _Inside:
         *,
         folder: str,
         secret: str,
-        template: Path,
-        packages: Path,
+        template: TemplateProject,
         project: Path,
-        disk_bytes: int,
-        note: str,
+        disk: DiskLimit,
         denials: Denials,
     ) -> None:
         self._folder = folder
         self._owners = Owners(folder, secret=secret, serve=self._handle)
         self._template = template
-        self._packages = packages
         self._project = project
         self._stage = project / ".vite" / "koda-stage"
-        self._disk_bytes = disk_bytes
-        self._tree = ProjectTree(project, stage=self._stage, owner=None, limit_note=note, most_bytes=disk_bytes)
+        self._disk = disk
+        self._tree = ProjectTree(project, stage=self._stage, owner=None, disk=disk)
         self._offspring = Offspring()
         lay_baits(_HOME / BAITED)
         self._counts = Counts(
-            baits=Baits(_HOME / BAITED).total,
-            memory=_oom_kills,
-            processes=_pids_refused,
-            network=unreached,
-            daemons=lambda: self._offspring.daemons,
+            {
+                "memory": _oom_kills,
+                "processes": _pids_refused,
+                "network": unreached,
+                "daemon": lambda: self._offspring.daemons,
+                "bait": Baits(_HOME / BAITED).total,
+            },
             offered=offered,
             disks=(str(project), *_SCRATCH),
         )
@@ -234,9 +233,7 @@ class _Inside:
                 _words(request["argv"]),
                 cwd=str(self._project / name),
                 env=_environment(request, outlet),
-                merge=False,
-                head_bytes=kept,
-                tail_bytes=kept,
+                kept=KeptOutput(head_bytes=kept, tail_bytes=kept),
             )
             ending = asyncio.create_task(reader.read(1))  # the owner has had enough, or is gone
             waiting = asyncio.create_task(self._offspring.wait(started))
@@ -272,9 +269,7 @@ class _Inside:
                 _words(request["argv"]),
                 cwd=str(self._project),
                 env=_environment(request, outlet),
-                merge=True,
-                head_bytes=0,
-                tail_bytes=_BACKGROUND_BYTES,
+                kept=KeptOutput(tail_bytes=_BACKGROUND_BYTES, merged=True),
             )
         except BaseException:
             if outlet is not None:
@@ -319,9 +314,7 @@ class _Inside:
                 [*CONTROLLING, *_words(request["argv"])],
                 cwd=str(self._project),
                 env=_variables(request["env"]),
-                merge=True,
-                head_bytes=0,
-                tail_bytes=0,
+                kept=KeptOutput(merged=True),
                 terminal=theirs,
             )
         except BaseException:
@@ -404,7 +397,7 @@ class _Inside:
 
     async def _files(self, request: Message, reader: asyncio.StreamReader) -> dict[str, bytes]:
         files = cast("list[tuple[str, int]]", request["files"])
-        blobs = await receive_bytes(reader, [size for _, size in files], most=self._disk_bytes)
+        blobs = await receive_bytes(reader, [size for _, size in files], most=self._disk.size_bytes)
         return {path: data for (path, _), data in zip(files, blobs, strict=True)}
 
     async def _with_tree(self, work: Callable[[], T]) -> T:
@@ -419,9 +412,9 @@ class _Inside:
 
     def _fill(self) -> None:
         shutil.copytree(
-            self._template,
+            self._template.folder,
             self._project,
-            ignore=lambda folder, _: _NOT_COPIED if folder == str(self._template) else (),
+            ignore=lambda folder, _: _NOT_COPIED if folder == str(self._template.folder) else (),
             copy_function=shutil.copy,
             symlinks=True,
             dirs_exist_ok=True,
@@ -441,7 +434,7 @@ class _Inside:
     def _link_packages(self) -> None:
         """Lead ``node_modules`` to the packages where there is none: what somebody has installed there is theirs."""
         with suppress(OSError):  # that it is there is what stands in the way most often
-            (self._project / "node_modules").symlink_to(self._packages)
+            (self._project / "node_modules").symlink_to(self._template.node_modules)
 
 
 def _info(name: str, started: Started) -> ProcessInfo:
@@ -524,11 +517,9 @@ def main() -> None:
         await _Inside(
             folder=given["KODA_OWNER_FOLDER"],
             secret=given["KODA_OWNER_SECRET"],
-            template=Path(given["KODA_TEMPLATE"]),
-            packages=Path(given["KODA_PACKAGES"]),
+            template=TemplateProject(folder=Path(given["KODA_TEMPLATE"]), node_modules=Path(given["KODA_PACKAGES"])),
             project=Path(policy.PROJECT_ROOT),
-            disk_bytes=int(given["KODA_DISK_BYTES"]),
-            note=given["KODA_DISK_NOTE"],
+            disk=DiskLimit(size_bytes=int(given["KODA_DISK_BYTES"]), words=given["KODA_DISK_NOTE"]),
             denials=denials,
         ).serve()
 

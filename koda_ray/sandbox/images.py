@@ -223,7 +223,7 @@ class DockerImages:
                 self._build_dockerfile(engine, source, tag=base, clean=clean, stop=stop)
             with tempfile.TemporaryFile(prefix="koda-image-") as context:
                 _write_context(context, source, base=base)
-                _built(engine, context, tag=tag, clean=clean, arguments={}, network="none", stop=stop)
+                _built(engine, context, _Build(tag=tag, clean=clean), stop=stop)
         finally:
             asyncio.run(engine.close())
 
@@ -238,7 +238,8 @@ class DockerImages:
                 archive.add(source.dockerfile, _DOCKERFILE)
             context.seek(0)
             arguments = {"BASE_IMAGE": self._settings.sandbox_image}
-            _built(engine, context, tag=tag, clean=clean, arguments=arguments, network="default", stop=stop)
+            build = _Build(tag=tag, clean=clean, arguments=arguments, network="default")
+            _built(engine, context, build, stop=stop)
         found = asyncio.run(engine.image(tag))
         if found is None or AGENT_LABEL not in found.labels:
             raise InvalidInput(
@@ -405,22 +406,30 @@ def _write_context(context: IO[bytes], source: Source, *, base: str) -> None:
     context.seek(0)
 
 
-def _built(
-    engine: Engine,
-    context: IO[bytes],
-    *,
-    tag: str,
-    clean: bool,
-    arguments: Mapping[str, str],
-    network: Literal["none", "default"],
-    stop: _Stop,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Build:
+    """What an engine makes of a folder.
+
+    Args:
+        tag: The image's name.
+        clean: Whether nothing of an earlier build is used again.
+        arguments: What its Dockerfile is given.
+        network: Whether its commands have one.
+    """
+
+    tag: str
+    clean: bool
+    arguments: Mapping[str, str] = field(default_factory=dict[str, str])
+    network: Literal["none", "default"] = "none"
+
+
+def _built(engine: Engine, context: IO[bytes], build: _Build, *, stop: _Stop) -> None:
     def work(api: Any) -> list[dict[str, Any]]:
         api.hooks["response"] = [stop.answered]
         try:
             said = api.build(
-                fileobj=context, custom_context=True, tag=tag, rm=True, forcerm=True, decode=True, nocache=clean,
-                network_mode=network, buildargs=dict(arguments),
+                fileobj=context, custom_context=True, tag=build.tag, rm=True, forcerm=True, decode=True,
+                nocache=build.clean, network_mode=build.network, buildargs=dict(build.arguments),
             )  # fmt: skip
             return cast("list[dict[str, Any]]", list(said))
         except Exception:
@@ -433,7 +442,7 @@ def _built(
     said = [] if stop.asked else engine.use(work, doing="build an image")
     if stop.asked:
         raise SandboxError(
-            f"the build of {tag} was stopped before its end; create the image again", code="IMAGE_FAILED"
+            f"the build of {build.tag} was stopped before its end; create the image again", code="IMAGE_FAILED"
         )
     if any("error" in line for line in said):
         lines = "".join(str(line.get("stream") or line.get("error") or "") for line in said)

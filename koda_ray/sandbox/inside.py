@@ -22,7 +22,7 @@ from koda_ray.sandbox import keeper
 from koda_ray.sandbox.base import FileStamp
 from koda_ray.sandbox.packed import MAX_FILES_BYTES, Header, pack, unpack
 from koda_ray.sandbox.policy import PROJECT_ROOT
-from koda_ray.sandbox.tree import ProjectTree
+from koda_ray.sandbox.tree import DiskLimit, ProjectTree
 from koda_ray.sandbox.watching import Watcher
 
 __all__ = ["main"]
@@ -66,8 +66,8 @@ def _tree() -> ProjectTree:
     root = Path(PROJECT_ROOT)
     stage = root.parent / ".koda-stage"
     stage.mkdir(mode=0o700, exist_ok=True)
-    note = "the disk of its template"
-    return ProjectTree(root, stage=stage, owner=None, limit_note=note, most_bytes=MAX_FILES_BYTES)
+    disk = DiskLimit(size_bytes=MAX_FILES_BYTES, words="the disk of its template")
+    return ProjectTree(root, stage=stage, owner=None, disk=disk)
 
 
 def _check(header: Header, files: Mapping[str, bytes]) -> _Answer:

@@ -25,6 +25,7 @@ from pathlib import Path
 from koda_ray import seccomp
 from koda_ray.errors import InvalidInput, Missing, SandboxError
 from koda_ray.sandbox.baits import BAITED
+from koda_ray.sandbox.invocation import Invocation
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.policy import PROJECT_ROOT
@@ -35,6 +36,7 @@ __all__ = [
     "GUEST",
     "SCRATCH",
     "TERMINALS",
+    "CallFilter",
     "Jail",
     "base_environment",
     "can_be_heard",
@@ -103,6 +105,24 @@ exec {$ARGV[0]} @ARGV or give_up;
 
 
 @dataclass(frozen=True, kw_only=True)
+class CallFilter:
+    """The filter of system calls that a command takes.
+
+    Args:
+        fd: The descriptor that it is read from.
+        door_fd: Where the listener of one that asks is sent to; None for one that does not.
+    """
+
+    fd: int
+    door_fd: int | None = None
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """The descriptors that the command line needs for it."""
+        return (self.fd,) if self.door_fd is None else (self.fd, self.door_fd)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Jail:
     """One sandbox's walls.
 
@@ -133,35 +153,29 @@ class Jail:
 
     def command(
         self,
-        argv: Sequence[str],
+        called: Invocation,
         *,
-        cwd: str,
-        env: Mapping[str, str],
         info_fd: int,
-        seccomp_fd: int | None,
-        door_fd: int | None = None,
+        calls: CallFilter | None = None,
         egress: str | None = None,
-        pass_fds: Sequence[int] = (),
         telling: bool = False,
         users: str | None = None,
     ) -> list[str]:
         """Build the whole ``bwrap`` command line around a command.
 
         Args:
-            argv: The command as it is seen inside.
-            cwd: A checked path relative to the project.
-            env: Added to the small environment that every process starts with.
+            called: The command.
             info_fd: Where bubblewrap writes the process id of the namespace's first process.
-            seccomp_fd: The system call filter, or None.
-            door_fd: Where the listener of a filter that asks is sent to; None for one that does not.
+            calls: The system call filter, or None.
             egress: The egress proxy's socket, for a command that may use the way out.
-            pass_fds: Further descriptors that the command is given.
             telling: Whether its input is where the number of daemons is written that it leaves; its own is empty then.
             users: The user namespace that it is to be in; one of its own when None. Only without a user to drop to.
         """
+        argv, env = called.argv, called.env
         size = str(self.limits.scratch_bytes)
         # the shells in between take descriptors of one digit
-        spare, told, namespace, *_ = (fd for fd in range(3, 10) if fd not in (info_fd, seccomp_fd, door_fd, *pass_fds))
+        taken = (info_fd, *called.pass_fds, *(() if calls is None else calls.fds))
+        spare, told, namespace, *_ = (fd for fd in range(3, 10) if fd not in taken)
         line = [] if users is None else ["/bin/sh", "-c", _JOINING.format(namespace=namespace), "koda-join", users]
         line += ["bwrap", "--as-pid-1", "--die-with-parent", "--new-session", "--info-fd", str(info_fd)]
         line += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
@@ -194,9 +208,9 @@ class Jail:
         line += ["--remount-ro", "/dev", "--remount-ro", "/", "--clearenv"]
         for name, value in self.environment(env).items():
             line += ["--setenv", name, value]
-        line += ["--chdir", PROJECT_ROOT if cwd == "." else f"{PROJECT_ROOT}/{cwd}"]
-        if seccomp_fd is not None and door_fd is None:
-            line += ["--seccomp", str(seccomp_fd)]
+        line += ["--chdir", PROJECT_ROOT if called.cwd == "." else f"{PROJECT_ROOT}/{called.cwd}"]
+        if calls is not None and calls.door_fd is None:
+            line += ["--seccomp", str(calls.fd)]
         # bubblewrap waits for the first process that it is given, and reaps it. It does not wait for one of its own, so
         # each command would leave a zombie, a process of this sandbox until whoever adopts it looks
         first = (_TELLING if telling else _FIRST).format(spare=spare, told=told)
@@ -207,8 +221,8 @@ class Jail:
             user = str(self.user)
             line += ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--inh-caps", "-all"]
             line += ["--bounding-set", "-all", "--no-new-privs", "--"]
-        if seccomp_fd is not None and door_fd is not None:
-            line += _taking(seccomp_fd, door_fd)
+        if calls is not None and calls.door_fd is not None:
+            line += _taking(calls.fd, calls.door_fd)
         # inside the user namespace, or as a user id of its own, the count is the sandbox's alone
         return [*line, "prlimit", f"--nproc={self.limits.pids}", "--", *argv]
 

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
-__all__ = ["Kept"]
+__all__ = ["Kept", "KeptOutput"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptOutput:
+    """What is kept of what a process writes.
+
+    Args:
+        head_bytes: How much of the beginning of each output.
+        tail_bytes: How much of the end of each output.
+        merged: Whether its errors go to the same place as its output.
+    """
+
+    head_bytes: int = 0
+    tail_bytes: int = 0
+    merged: bool = False
 
 
 class Kept:

@@ -40,14 +40,16 @@ from koda_ray.cancellation import finish, see_through
 from koda_ray.errors import InvalidInput, Missing, QuotaExceeded, SandboxError, SandboxNotFound, TemplateNotFound
 from koda_ray.sandbox import cgroup
 from koda_ray.sandbox.baits import BAITED, lay_baits
+from koda_ray.sandbox.bare import Bare
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.copying import copy_folder
 from koda_ray.sandbox.deployment import Place, local_place
 from koda_ray.sandbox.disk import can_mount, mount_tmpfs, remove_tree, sweep_probes, unmount
-from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
+from koda_ray.sandbox.egress.process import EgressSocket
+from koda_ray.sandbox.egress.rules import Egress
 from koda_ray.sandbox.held import Held
 from koda_ray.sandbox.holder import holding, refused_of
-from koda_ray.sandbox.isolation import TERMINALS, can_be_heard, check_isolation, launcher
+from koda_ray.sandbox.isolation import TERMINALS, Jail, can_be_heard, check_isolation, launcher
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local_sandbox import LocalSandbox
 from koda_ray.sandbox.node import find_node
@@ -55,6 +57,7 @@ from koda_ray.sandbox.preview import is_listened, short_folder, socket_path
 from koda_ray.sandbox.record import Owner, Record, is_sandbox_id
 from koda_ray.sandbox.refused import Refusal, note
 from koda_ray.sandbox.strays import kill_users_of
+from koda_ray.sandbox.template import TemplateProject
 from koda_ray.sandbox.users import sandbox_user
 from koda_ray.sandbox.way_out import WayOut
 
@@ -71,12 +74,10 @@ class LocalProvider:
 
     Args:
         root: Where they lie, and no other deployment's.
-        template: The project that each starts as (KODA_TEMPLATE_PATH).
-        node_modules: Its installed packages (KODA_NODE_MODULES_PATH).
+        template: The project that each starts as.
         limits: What each may use.
         unsafe: Whether to run without isolation where this machine cannot isolate.
-        egress: What commands may reach that ask for the network; nothing when None.
-        egress_limits: How much of it, for each sandbox.
+        egress: What commands may reach that ask for the network, in each sandbox; nothing when None.
         soft: Whether to hold limits by watchdog even where the kernel could; for tests of the watchdog.
     """
 
@@ -84,21 +85,17 @@ class LocalProvider:
         self,
         *,
         root: Path,
-        template: Path,
-        node_modules: Path,
+        template: TemplateProject,
         limits: ResourceLimits | None = None,
         unsafe: bool = False,
-        egress: EgressRules | None = None,
-        egress_limits: EgressLimits | None = None,
+        egress: Egress | None = None,
         soft: bool = False,
     ) -> None:
         self._root = root.absolute()
         self._template = template.absolute()
-        self._node_modules = node_modules.absolute()
         self._limits = limits or ResourceLimits()
         self._unsafe = unsafe
-        self._egress = egress or EgressRules()
-        self._egress_limits = egress_limits or EgressLimits()
+        self._egress = egress or Egress()
         self._soft = soft
         self._held = Held[LocalSandbox]()
 
@@ -107,12 +104,10 @@ class LocalProvider:
         """Make the provider that settings describe, for one deployment."""
         return cls(
             root=settings.sandbox_path / deployment,
-            template=settings.template_path,
-            node_modules=settings.node_modules_path,
+            template=TemplateProject.of(settings),
             limits=ResourceLimits.of(settings),
             unsafe=settings.sandbox_local_unsafe,
-            egress=EgressRules.of(settings),
-            egress_limits=EgressLimits.of(settings),
+            egress=Egress.of(settings),
         )
 
     @property
@@ -209,33 +204,46 @@ class LocalProvider:
         isolated = await asyncio.to_thread(self._isolated)
         if not isolated:  # to everybody who opens one, since that is who runs something in it
             self._warn(record.id)
-        node = await asyncio.to_thread(find_node)
         sandbox = LocalSandbox(
             record,
             directory=self._root / record.id,
-            node_modules=None if record.image else self._node_modules,
-            limits=self._limits,
-            node=node,
-            isolated=isolated,
+            walls=await asyncio.to_thread(self._walls, record, isolated),
+            way_out=self._way_out(record),
             destroy=lambda: self.destroy(record.id),
             hold=holding(self, sandbox_id=record.id, directory=self._root / record.id),
-            egress=self._egress,
-            way_out=self._way_out(record) if isolated and self._egress.hosts else None,
         )
         self._held.put(record.id, sandbox)
         return sandbox
 
+    def _walls(self, record: Record, isolated: bool) -> Jail | Bare:
+        directory = self._root / record.id
+        disk, node = directory / "disk", find_node()
+        if not isolated:
+            return Bare(project=disk / "project", node=node, limits=self._limits)
+        return Jail(
+            project=disk / "project",
+            terminals=disk / TERMINALS,
+            baits=disk / BAITED,
+            etc=directory / "etc",
+            node_modules=None if record.image else self._template.node_modules,
+            node=node,
+            limits=self._limits,
+            user=record.user,
+        )
+
     def _way_out(self, record: Record) -> WayOut:
         groups = cgroup.enter_files(tuple(map(Path, record.groups)))
+        whose = f"{self._root / record.id}/"  # a proxy is found by its last word
         return WayOut(
             record.id,
             # of this owner alone: another one that connects makes its own, and neither takes away the other's
-            socket_path=str(Path(record.preview_socket).with_name(f"out-{secrets.token_hex(3)}.sock")),
-            rules=self._egress,
-            limits=self._egress_limits,
-            owner=record.user,
-            launch=lambda line: launcher(line, groups=groups, limits=self._limits, hard_disk=True, ended_last=True),
-            label=f"{self._root / record.id}/",
+            at=EgressSocket(
+                path=str(Path(record.preview_socket).with_name(f"out-{secrets.token_hex(3)}.sock")), owner=record.user
+            ),
+            egress=self._egress,
+            launch=lambda line: launcher(
+                [*line, whose], groups=groups, limits=self._limits, hard_disk=True, ended_last=True
+            ),
         )
 
     def _isolated(self) -> bool:
@@ -264,14 +272,13 @@ class LocalProvider:
                     f"the image {image} is not there any more; create it again with `koda image create`"
                 )
             return
-        if not (self._template / "package.json").is_file():
+        folder, node_modules = self._template.folder, self._template.node_modules
+        if not (folder / "package.json").is_file():
+            raise TemplateNotFound(f"{folder} holds no package.json; set KODA_TEMPLATE_PATH to the template project")
+        if not node_modules.is_dir():
             raise TemplateNotFound(
-                f"{self._template} holds no package.json; set KODA_TEMPLATE_PATH to the template project"
-            )
-        if not self._node_modules.is_dir():
-            raise TemplateNotFound(
-                f"{self._node_modules} is not there; install the template's packages with `npm ci` in "
-                f"{self._template}, or set KODA_NODE_MODULES_PATH to where they are"
+                f"{node_modules} is not there; install the template's packages with `npm ci` in "
+                f"{folder}, or set KODA_NODE_MODULES_PATH to where they are"
             )
 
     def _make(self, sandbox_id: str, session_id: str, user_id: str, image: str | None) -> Record:
@@ -373,11 +380,11 @@ class LocalProvider:
         (etc / "hosts").write_text("127.0.0.1 localhost koda\n::1 localhost\n")
 
     def _copy_template(self, project: Path, user: int | None, isolated: bool) -> None:
-        _copy(self._template, project, user)
+        _copy(self._template.folder, project, user)
         if isolated:
             (project / "node_modules").mkdir()
         else:
-            (project / "node_modules").symlink_to(self._node_modules)
+            (project / "node_modules").symlink_to(self._template.node_modules)
 
     def _read(self, sandbox_id: str) -> Record | None:
         if not is_sandbox_id(sandbox_id):

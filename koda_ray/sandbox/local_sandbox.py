@@ -10,11 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from koda_ray import seccomp
 from koda_ray.errors import KodaError, NotFound, SandboxNotFound
-from koda_ray.sandbox import cgroup, policy
-from koda_ray.sandbox.baits import BAITED, Baits
-from koda_ray.sandbox.bare import MARKER, Bare, free_port, new_mark
+from koda_ray.sandbox import policy
+from koda_ray.sandbox.baits import BAITED
+from koda_ray.sandbox.bare import Bare, free_port
 from koda_ray.sandbox.base import (
     CommandResult,
     FileChange,
@@ -27,29 +26,23 @@ from koda_ray.sandbox.base import (
     Terminal,
 )
 from koda_ray.sandbox.command_policy import check_command
-from koda_ray.sandbox.counts import Counts
-from koda_ray.sandbox.denials import Denials
 from koda_ray.sandbox.doorway import Doors, write_address
-from koda_ray.sandbox.egress.rules import EgressRules
 from koda_ray.sandbox.holder import Hold
-from koda_ray.sandbox.isolation import GUEST, TERMINALS, Jail, can_be_heard, launcher
+from koda_ray.sandbox.invocation import Invocation
+from koda_ray.sandbox.isolation import GUEST, TERMINALS, Jail
+from koda_ray.sandbox.kept import KeptOutput
 from koda_ray.sandbox.lifecycle import Living, let_go
 from koda_ray.sandbox.lifetime import checked_lifetime
-from koda_ray.sandbox.limits import ResourceLimits
-from koda_ray.sandbox.node import NodeRuntime
-from koda_ray.sandbox.outcome import out_of_memory, passed, timed_out
+from koda_ray.sandbox.local_processes import LocalProcesses
+from koda_ray.sandbox.outcome import out_of_memory, timed_out
 from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, ended, forwarded, late, listen
 from koda_ray.sandbox.process import Confined
-from koda_ray.sandbox.processors import processors_of
 from koda_ray.sandbox.reading import TreeReader
 from koda_ray.sandbox.record import Record
 from koda_ray.sandbox.refused import LinksOut, note, note_end, noted
-from koda_ray.sandbox.strays import kill_marked
 from koda_ray.sandbox.taken import family, nameless
 from koda_ray.sandbox.terminal import CONTROLLING, LocalTerminal, open_terminal
-from koda_ray.sandbox.tree import ProjectTree
-from koda_ray.sandbox.user_namespace import UserNamespace
-from koda_ray.sandbox.watchdog import Watchdog
+from koda_ray.sandbox.tree import DiskLimit, ProjectTree
 from koda_ray.sandbox.watching import watch
 from koda_ray.sandbox.way_out import WayOut
 
@@ -58,7 +51,8 @@ __all__ = ["OUTPUT_BYTES", "LocalSandbox"]
 OUTPUT_BYTES = 256 * 1024
 """How much of each of a command's outputs is kept: the first half and the last half."""
 
-_BACKGROUND_BYTES = 256 * 1024
+_OUTPUT = KeptOutput(head_bytes=OUTPUT_BYTES // 2, tail_bytes=OUTPUT_BYTES // 2)
+_BACKGROUND = KeptOutput(tail_bytes=256 * 1024, merged=True)
 _PROBE_PERIOD_S = 0.03
 _LOOK_S = 1.0
 
@@ -66,98 +60,61 @@ T = TypeVar("T")
 
 
 class LocalSandbox:
-    """A project directory and isolated processes in it; made by ``LocalProvider``."""
+    """A project directory and isolated processes in it; made by ``LocalProvider``.
+
+    Args:
+        record: Who it is.
+        directory: Its folder on this machine.
+        walls: What is around each of its processes.
+        way_out: What commands that ask for the network may use, and the hosts that they may name.
+        destroy: Removes it.
+        hold: Has a process of this machine hold what is kept.
+    """
 
     def __init__(
         self,
         record: Record,
         *,
         directory: Path,
-        node_modules: Path | None,
-        limits: ResourceLimits,
-        node: NodeRuntime,
-        isolated: bool,
+        walls: Jail | Bare,
+        way_out: WayOut,
         destroy: Callable[[], Awaitable[None]],
         hold: Hold,
-        egress: EgressRules,
-        way_out: WayOut | None = None,
     ) -> None:
-        disk = directory / "disk"
-        self._record = record
+        disk, limits = directory / "disk", walls.limits
+        self.record = record
+        self.way_out = way_out
         self._directory = directory
-        self._limits = limits
-        self._groups = tuple(map(Path, record.groups))
+        self._walls = walls
         self._destroy = destroy
         self._hold = hold
-        self._egress_rules = egress
-        self._way_out = way_out
-        self._running: set[Confined] = set()
         self._named: dict[str, Confined] = {}
-        self._daemons = 0
         self._closed = False
-        self._exceeded: dict[Confined, tuple[str, str]] = {}
         self._previewing = asyncio.Lock()
         self._doors = Doors(directory, sockets=Path(record.preview_socket).parent)
         self._living = Living()
         self._living.filled()
-        self._denials = Denials()
         self._links_out = LinksOut(record.id)
-        self._counts = Counts(
-            memory=lambda: cgroup.oom_kills(self._groups),
-            processes=lambda: cgroup.pids_refused(self._groups),
-            network=self._denials.not_reached,
-            baits=Baits(disk / BAITED).total,
-            daemons=lambda: self._daemons + sum(process.daemons for process in self._running),
-            offered=lambda: {(process, port) for process in self._running for port in process.offered()},
-            disks=[str(disk)] if record.disk == "tmpfs" else [],
-        )
         self._tree = ProjectTree(
             disk / "project",
             stage=disk / "stage",
             owner=record.user,
-            limit_note=f"{limits.disk_size(record.disk) >> 20} MB, SANDBOX_DISK_MB",
-            quota_bytes=None if record.disk == "tmpfs" else limits.disk_bytes,
+            disk=DiskLimit(
+                size_bytes=(size := limits.disk_size(record.disk)),
+                words=f"{size >> 20} MB, SANDBOX_DISK_MB",
+                counted=record.disk != "tmpfs",
+            ),
             filled=self._filled,
-            most_bytes=limits.disk_size(record.disk),
         )
         self._besides = TreeReader(disk / TERMINALS), TreeReader(disk / BAITED)
-        self._launched = partial(
-            launcher,
-            groups=cgroup.enter_files(self._groups),
-            limits=limits,
-            hard_disk=record.disk == "tmpfs",
-            processors=() if cgroup.holds_processors(self._groups) else processors_of(record.id, limits.cpus),
-        )
-        self._users: UserNamespace | None = None
-        self._walls: Jail | Bare
-        if isolated:
-            self._walls = Jail(
-                project=disk / "project",
-                terminals=disk / TERMINALS,
-                baits=disk / BAITED,
-                etc=directory / "etc",
-                node_modules=node_modules,
-                node=node,
-                limits=limits,
-                user=record.user,
-            )
-            if record.user is None:
-                self._users = UserNamespace(self._walls.inside_user)
-        else:
-            self._walls = Bare(project=disk / "project", node=node, limits=limits)
-        self._watchdog = Watchdog(
-            limits,
-            watch_memory=not self._groups,
-            disks=[disk] if record.disk == "tmpfs" else [],
-            filled=None if record.disk == "tmpfs" else self._filled,
-            pids=self._pids,
-            exceeded=self._end_exceeding,
+        self._processes = LocalProcesses(
+            record, disk=disk, walls=walls, way_out=way_out, filled=self._filled, check_open=self._check_open
         )
 
     @property
     def id(self) -> str:
         """The id that it was made under, enough to connect again."""
-        return self._record.id
+        return self.record.id
 
     @property
     def provider_id(self) -> str:
@@ -268,36 +225,29 @@ class LocalSandbox:
         self, argv: Sequence[str], *, timeout_s: float, cwd: str, env: Mapping[str, str], network: bool
     ) -> CommandResult:
         name = await self._file_work(lambda: self._tree.check_directory(cwd)) if cwd != "." else "."
-        kills = cgroup.oom_kills(self._groups)
-        process = await self._start(
-            argv,
-            cwd=name,
-            env=env,
-            head_bytes=OUTPUT_BYTES // 2,
-            tail_bytes=OUTPUT_BYTES // 2,
-            network=network,
-        )
+        kills = self._processes.ended_for_memory()
+        process = await self._processes.begin(Invocation(argv=argv, cwd=name, env=env), kept=_OUTPUT, network=network)
         try:
             async with asyncio.timeout(timeout_s):
                 exit_code = await process.wait()
         except TimeoutError:
             await process.kill()
             await self._check_alive()
-            self._check_exceeded(process)
+            self._processes.check_exceeded(process)
             note(self.id, "time", timeout_s=timeout_s)
             said = process.stderr.text() or process.stdout.text()
             raise timed_out(argv[0], timeout_s=timeout_s, said=said) from None
         finally:
             if process.exit_code is None:
                 await process.kill()
-            self._forget(process)
-            self._note_counts()
+            self._processes.forget(process)
+            self._processes.note_counts()
             truncated = process.stdout.truncated or process.stderr.truncated
             note_end(self.id, exit_code=process.exit_code or 0, truncated=truncated)
         await self._check_alive()
-        self._check_exceeded(process)
-        if exit_code != 0 and cgroup.oom_kills(self._groups) > kills:
-            raise out_of_memory(self._limits.memory_bytes)
+        self._processes.check_exceeded(process)
+        if exit_code != 0 and self._processes.ended_for_memory() > kills:
+            raise out_of_memory(self._walls.limits.memory_bytes)
         return CommandResult(
             exit_code=exit_code,
             stdout=process.stdout.text(),
@@ -312,21 +262,29 @@ class LocalSandbox:
         """Start a background process; it ends with this process, ``stop`` or the sandbox. See ``Sandbox``."""
         policy.check_process_name(name)
         self._check_command(argv)
-        return await self._start_named(name, argv, env=env or {}, network=network)
+        return await self.launch(name, Invocation(argv=argv, env=env or {}), network=network)
+
+    async def launch(self, name: str, called: Invocation, *, network: bool = False) -> ProcessInfo:
+        """Start a background process as it is called, in place of one of that name."""
+        await self.stop(name)
+        process = await self._processes.begin(called, kept=_BACKGROUND, network=network)
+        self._named[name] = process
+        await asyncio.to_thread(write_address, self._directory, name, process.pid)
+        return _info(name, process)
 
     async def processes(self) -> list[ProcessInfo]:
         """List the background processes that this process started, the dev server (``preview``) among them."""
-        self._note_counts()
+        self._processes.note_counts()
         return [_info(name, process) for name, process in sorted(self._named.items())]
 
     async def stop(self, name: str) -> None:
         """End a background process and its tree; see ``Sandbox``."""
         process = self._named.pop(name, None)
         if process is not None:
-            self._note_counts()  # what it offers is there until it ends
+            self._processes.note_counts()  # what it offers is there until it ends
             await process.kill()
-            self._forget(process)
-            self._note_counts()
+            self._processes.forget(process)
+            self._processes.note_counts()
 
     async def output(self, name: str, *, max_bytes: int = 65536) -> str:
         """Read the end of a background process's output and errors; see ``Sandbox``."""
@@ -347,12 +305,11 @@ class LocalSandbox:
                 async with asyncio.timeout(_LOOK_S):
                     await process.wait()
                 return
-            self._note_counts()
+            self._processes.note_counts()
 
     async def start_kept(self, name: str, argv: Sequence[str], *, network: bool) -> None:
         """Start what this process shall hold, with its way out."""
-        if self._way_out is not None:
-            self._way_out.tend()
+        self.way_out.tend()
         await self.start(name, argv, network=network)
 
     async def keep(self, name: str, argv: Sequence[str], *, network: bool = False) -> None:
@@ -369,15 +326,8 @@ class LocalSandbox:
         self._check_command(argv)
         ours, theirs = open_terminal(rows=rows, columns=columns)
         try:
-            process = await self._start(
-                [*CONTROLLING, *argv],
-                cwd=".",
-                env=env or {},
-                merge=True,
-                head_bytes=0,
-                tail_bytes=0,
-                terminal=theirs,
-            )
+            called = Invocation(argv=[*CONTROLLING, *argv], env=env or {})
+            process = await self._processes.begin(called, kept=KeptOutput(merged=True), terminal=theirs)
         except BaseException:
             os.close(ours)
             raise
@@ -386,14 +336,14 @@ class LocalSandbox:
 
         async def end() -> None:
             await process.kill()
-            self._forget(process)
-            self._note_counts()
+            self._processes.forget(process)
+            self._processes.note_counts()
 
         return LocalTerminal(ours, end)
 
     async def start_preview(self, *, timeout_s: float = 30.0) -> PreviewEndpoint:
         """Start the dev server, or return the running one; see ``Sandbox``."""
-        path = self._record.preview_socket
+        path = self.record.preview_socket
         endpoint = PreviewEndpoint(socket_path=path)
         async with self._previewing:
             await self._check_open()
@@ -406,7 +356,8 @@ class LocalSandbox:
                 script = "/opt/koda/forward.mjs" if isinstance(self._walls, Jail) else str(GUEST / "forward.mjs")
                 port = DEV_PORT if isinstance(self._walls, Jail) else free_port()
                 argv = forwarded(dev_server(port), fd=fd, port=port, script=script)
-                await self._start_named(PREVIEW, argv, env={"KODA_BASE": endpoint.base}, pass_fds=(fd,))
+                called = Invocation(argv=argv, env={"KODA_BASE": endpoint.base}, pass_fds=(fd,))
+                await self.launch(PREVIEW, called)
             finally:
                 listening.close()
             process = self._named[PREVIEW]
@@ -438,21 +389,12 @@ class LocalSandbox:
         """End what was started through this object, and do nothing more; files stay, for whoever connects next."""
         self._closed = True
         await self._doors.close()
-        await self._watchdog.close()
         self._named.clear()
-        if self._way_out is not None:
-            await self._way_out.close()
-        await asyncio.gather(*(process.kill() for process in tuple(self._running)))
-        for process in tuple(self._running):
-            self._forget(process)
-        self._note_counts()
-        self._denials.close()
-        if self._users is not None:
-            self._users.close()
+        await self._processes.close()
 
     def forget_socket(self) -> None:
         """Remove the folder of the preview's socket, where that lies elsewhere."""
-        self._record.forget_socket(self._directory)
+        self.record.forget_socket(self._directory)
 
     async def destroy(self) -> None:
         """End every process and remove every file; may be called twice."""
@@ -470,139 +412,21 @@ class LocalSandbox:
             await self._check_alive()  # that it is gone explains any error better
             raise
 
-    async def _start_named(
-        self,
-        name: str,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        pass_fds: Sequence[int] = (),
-        network: bool = False,
-    ) -> ProcessInfo:
-        await self.stop(name)
-        process = await self._start(
-            argv,
-            cwd=".",
-            env=env,
-            pass_fds=pass_fds,
-            merge=True,
-            head_bytes=0,
-            tail_bytes=_BACKGROUND_BYTES,
-            network=network,
-        )
-        self._named[name] = process
-        await asyncio.to_thread(write_address, self._directory, name, process.pid)
-        return _info(name, process)
-
-    async def _start(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        head_bytes: int,
-        tail_bytes: int,
-        pass_fds: Sequence[int] = (),
-        merge: bool = False,
-        network: bool = False,
-        terminal: int | None = None,
-    ) -> Confined:
-        await self._check_open()
-        walls = self._walls
-        if isinstance(walls, Bare):
-            mark = new_mark()
-            line = self._launched(walls.command(argv, cwd=cwd, env=env, mark=mark))
-            process = Confined.start(
-                lambda _: line,
-                pass_fds=pass_fds,
-                merge=merge,
-                head_bytes=head_bytes,
-                tail_bytes=tail_bytes,
-                terminal=terminal,
-                kill_strays=lambda: kill_marked(MARKER, mark),
-            )
-        else:
-            egress = None
-            if network and self._way_out is not None:
-                egress = await self._way_out.open()
-            users = None if self._users is None else await self._users.path()
-            await self._check_open()
-            heard = can_be_heard()
-            seccomp_fd = seccomp.filter_fd(heard=heard)
-            door = self._denials.door() if heard and seccomp_fd is not None else None
-            door_fd = None if door is None else door.fileno()
-            try:
-                process = Confined.start(
-                    lambda info_fd: self._launched(
-                        walls.command(
-                            argv,
-                            cwd=cwd,
-                            env=env,
-                            info_fd=info_fd,
-                            seccomp_fd=seccomp_fd,
-                            door_fd=door_fd,
-                            egress=egress,
-                            pass_fds=pass_fds,
-                            telling=terminal is None,
-                            users=users,
-                        ),
-                    ),
-                    pass_fds=(*pass_fds, *(fd for fd in (seccomp_fd, door_fd) if fd is not None)),
-                    merge=merge,
-                    head_bytes=head_bytes,
-                    tail_bytes=tail_bytes,
-                    terminal=terminal,
-                    telling=terminal is None,
-                )
-            finally:
-                if seccomp_fd is not None:
-                    os.close(seccomp_fd)
-                if door is not None:
-                    door.close()
-        self._running.add(process)
-        self._watchdog.wake()
-        return process
-
     def _check_command(self, argv: Sequence[str]) -> None:
         with noted(self.id):
-            check_command(argv, egress=self._egress_rules)
-
-    def _note_counts(self) -> None:
-        for refused, times in self._counts.news().items():
-            note(self.id, refused, times=times)
-        for call, times in self._denials.calls().items():
-            note(self.id, "call", call=call, times=times)
-
-    def _forget(self, process: Confined) -> None:
-        if process in self._running:
-            self._running.remove(process)
-            self._daemons += process.daemons
-
-    def _pids(self) -> list[int]:
-        return [process.pid for process in tuple(self._running) if process.exit_code is None]
+            check_command(argv, egress=self.way_out.rules)
 
     def _filled(self) -> tuple[int, int]:
         """Count the bytes and the files on disk of all that it may fill; blocks."""
-        held = nameless(family(self._pids()), self._tree.device)  # first: what loses its name meanwhile counts once
+        held = nameless(
+            family(self._processes.pids()), self._tree.device
+        )  # first: what loses its name meanwhile counts once
         size, entries = self._tree.usage()
         for beside in self._besides:
             with suppress(SandboxNotFound):  # one that an older koda_ray made has no such place
                 more = beside.usage()
                 size, entries = size + more[0], entries + more[1]
         return size + sum(held.values()), entries + len(held)
-
-    async def _end_exceeding(self, limit: str, words: str) -> None:
-        note(self.id, "limit", words=f"{limit}: {words}")
-        for process in tuple(self._running):
-            if process.exit_code is None:
-                self._exceeded[process] = (limit, words)
-                with suppress(KodaError):
-                    await process.kill()
-
-    def _check_exceeded(self, process: Confined) -> None:
-        reason = self._exceeded.pop(process, None)
-        if reason is not None:
-            raise passed(*reason)
 
     async def _check_open(self) -> None:
         await self._check_alive()

@@ -25,6 +25,7 @@ from contextlib import suppress
 
 from koda_ray.errors import QuotaExceeded, SandboxError
 from koda_ray.sandbox.deaf import UNHEARD
+from koda_ray.sandbox.kept import KeptOutput
 from koda_ray.sandbox.process import Capture
 
 __all__ = ["Offspring", "Started"]
@@ -83,9 +84,7 @@ class Offspring:
         *,
         cwd: str,
         env: Mapping[str, str],
-        merge: bool,
-        head_bytes: int,
-        tail_bytes: int,
+        kept: KeptOutput,
         terminal: int | None = None,
     ) -> Started:
         """Start a command.
@@ -94,9 +93,7 @@ class Offspring:
             argv: The command.
             cwd: An absolute path.
             env: Its whole environment.
-            merge: Whether errors go to the same capture as the output.
-            head_bytes: How much of the beginning of each output is kept.
-            tail_bytes: How much of the end of each output is kept.
+            kept: What is kept of its output.
             terminal: The descriptor of a terminal that it reads from and writes to instead; the caller's to close.
 
         Raises:
@@ -104,7 +101,7 @@ class Offspring:
             SandboxError: PROVIDER_ERROR.
         """
         out_read, out_write = os.pipe2(os.O_CLOEXEC)
-        err_read, err_write = (out_read, out_write) if merge else os.pipe2(os.O_CLOEXEC)
+        err_read, err_write = (out_read, out_write) if kept.merged else os.pipe2(os.O_CLOEXEC)
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         ends = (null, out_write, err_write) if terminal is None else (terminal, terminal, terminal)
         line = ["/bin/sh", "-c", _LAUNCH, "koda", cwd, *argv]
@@ -139,8 +136,8 @@ class Offspring:
         finally:
             for fd in {null, out_write, err_write}:
                 os.close(fd)
-        stdout = Capture(out_read, head_bytes=head_bytes, tail_bytes=tail_bytes)
-        stderr = stdout if merge else Capture(err_read, head_bytes=head_bytes, tail_bytes=tail_bytes)
+        stdout = Capture(out_read, kept)
+        stderr = stdout if kept.merged else Capture(err_read, kept)
         started = Started(pid, stdout, stderr, mark=mark)
         started.by_itself = terminal is None  # a terminal's command has a session of its own
         self._sessions.add(pid)

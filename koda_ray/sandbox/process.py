@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from koda_ray.errors import SandboxError
-from koda_ray.sandbox.kept import Kept
+from koda_ray.sandbox.kept import Kept, KeptOutput
 from koda_ray.sandbox.offered import offered
 
 __all__ = ["Capture", "Confined", "wait_readable"]
@@ -41,13 +41,12 @@ class Capture:
 
     Args:
         fd: The pipe's reading end; owned and closed here.
-        head_bytes: How much of the beginning is kept.
-        tail_bytes: How much of the end is kept.
+        kept: What of it is kept.
     """
 
-    def __init__(self, fd: int, *, head_bytes: int, tail_bytes: int) -> None:
+    def __init__(self, fd: int, kept: KeptOutput) -> None:
         self._fd = fd
-        self._kept = Kept(head_bytes=head_bytes, tail_bytes=tail_bytes)
+        self._kept = Kept(head_bytes=kept.head_bytes, tail_bytes=kept.tail_bytes)
         self._burst = 0
         self._resume: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -142,10 +141,8 @@ class Confined:
         cls,
         command: Callable[[int], Sequence[str]],
         *,
+        kept: KeptOutput,
         pass_fds: Sequence[int] = (),
-        merge: bool = False,
-        head_bytes: int,
-        tail_bytes: int,
         kill_strays: Callable[[], None] | None = None,
         terminal: int | None = None,
         telling: bool = False,
@@ -154,10 +151,8 @@ class Confined:
 
         Args:
             command: Makes the command line, given the descriptor to which bubblewrap writes the first process's id.
+            kept: What is kept of its output.
             pass_fds: Further descriptors that stay open in it; the caller's to close afterwards.
-            merge: Whether errors go to the same capture as the output.
-            head_bytes: How much of the beginning of each output is kept.
-            tail_bytes: How much of the end of each output is kept.
             kill_strays: For a command line that makes no process namespace: called at its end, to end what is left.
             terminal: The descriptor of a terminal that it reads from and writes to instead; the caller's to close.
             telling: Whether its first process writes into its input how many daemons it leaves.
@@ -166,7 +161,7 @@ class Confined:
             SandboxError: PROVIDER_ERROR when the launcher could not be started.
         """
         out_read, out_write = os.pipe2(os.O_CLOEXEC)
-        err_read, err_write = (out_read, out_write) if merge else os.pipe2(os.O_CLOEXEC)
+        err_read, err_write = (out_read, out_write) if kept.merged else os.pipe2(os.O_CLOEXEC)
         info_read, info_write = os.pipe2(os.O_CLOEXEC)
         told_read, stdin = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if telling else (None, subprocess.DEVNULL)
         ours, theirs = {out_read, err_read, info_read}, {out_write, err_write, info_write}
@@ -197,8 +192,8 @@ class Confined:
                 os.close(fd)
         if kill_strays is not None:
             os.close(info_read)
-        stdout = Capture(out_read, head_bytes=head_bytes, tail_bytes=tail_bytes)
-        stderr = stdout if merge else Capture(err_read, head_bytes=head_bytes, tail_bytes=tail_bytes)
+        stdout = Capture(out_read, kept)
+        stderr = stdout if kept.merged else Capture(err_read, kept)
         return cls(popen, stdout, stderr, info_read if kill_strays is None else None, kill_strays, told_read)
 
     @property

@@ -21,7 +21,7 @@ from koda_ray.sandbox import policy
 from koda_ray.sandbox.beneath import Escapes, open_beneath, opened_beneath, path_of
 from koda_ray.sandbox.reading import DIRECTORY, MAX_READ_BYTES, DirectoryEntry, TreeReader, escape
 
-__all__ = ["ProjectTree", "Restored", "digest"]
+__all__ = ["DiskLimit", "ProjectTree", "Restored", "digest"]
 
 _WAYS = {
     errno.EISDIR: "a directory has that name: remove it, or choose another",
@@ -47,6 +47,21 @@ class Restored:
     written_bytes: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class DiskLimit:
+    """How much a project may hold.
+
+    Args:
+        size_bytes: Of all its files.
+        words: How errors name it, for example ``"1024 MB, SANDBOX_DISK_MB"``.
+        counted: Whether it is counted before each write; otherwise the file system itself holds the project to it.
+    """
+
+    size_bytes: int
+    words: str
+    counted: bool = False
+
+
 def digest(data: bytes) -> str:
     """Name a file's content."""
     return hashlib.sha256(data).hexdigest()
@@ -59,10 +74,8 @@ class ProjectTree(TreeReader):
         root: The project; hostile code may write to it, but not to the directory it lies in.
         stage: A directory on the same file system that only this program can write to.
         owner: User and group id that files are given to, or None to leave them this process's own.
-        limit_note: Words that name the disk limit in errors, for example ``"SANDBOX_DISK_MB=1024"``.
-        quota_bytes: What the sandbox may hold, counted before each write; None where the file system itself is limited.
-        filled: Counts the bytes and the files that it holds; only the project's own where that is None.
-        most_bytes: What the files of one snapshot may have together.
+        disk: How much it may hold, and so the files of one snapshot together.
+        filled: Counts the bytes and the files that the sandbox holds; only the project's own where that is None.
     """
 
     def __init__(
@@ -71,16 +84,13 @@ class ProjectTree(TreeReader):
         *,
         stage: Path,
         owner: int | None,
-        limit_note: str,
-        quota_bytes: int | None = None,
+        disk: DiskLimit,
         filled: Callable[[], tuple[int, int]] | None = None,
-        most_bytes: int,
     ) -> None:
-        super().__init__(root, most_bytes=most_bytes)
+        super().__init__(root, most_bytes=disk.size_bytes)
         self._stage = stage
         self._owner = owner
-        self._limit_note = limit_note
-        self._quota_bytes = quota_bytes
+        self._disk = disk
         self._filled = filled or self.usage
 
     def write_files(self, files: Mapping[str, bytes]) -> None:
@@ -259,9 +269,9 @@ class ProjectTree(TreeReader):
                 path.unlink(missing_ok=True)
 
     def _check_quota(self, files: Mapping[str, bytes]) -> None:
-        if self._quota_bytes is not None and files:
+        if self._disk.counted and files:
             used, _ = self._filled()
-            if used + sum(map(len, files.values())) > self._quota_bytes:
+            if used + sum(map(len, files.values())) > self._disk.size_bytes:
                 raise self._write_failed(next(iter(files)), OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)))
 
     def _place(self, root_fd: int, staged: Mapping[str, Path], *, keep_modes: bool = False) -> None:
@@ -333,7 +343,7 @@ class ProjectTree(TreeReader):
     def _write_failed(self, name: str, error: OSError) -> SandboxError:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return SandboxError(
-                f"{name!r} could not be written: the sandbox's disk is full ({self._limit_note}); nothing was changed. "
+                f"{name!r} could not be written: the sandbox's disk is full ({self._disk.words}); nothing was changed. "
                 "Remove files that are not needed, or raise the limit",
                 code="WRITE_FAILED",
                 context={"path": name, "reason": "disk_full"},

@@ -26,8 +26,8 @@ from koda_ray.cancellation import finish
 from koda_ray.errors import SandboxError
 from koda_ray.sandbox.egress.audit import EgressEvent
 from koda_ray.sandbox.egress.budget import PROGRESS_BYTES, Way
-from koda_ray.sandbox.egress.process import EgressProcess, listen_at
-from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
+from koda_ray.sandbox.egress.process import EgressProcess, EgressSocket
+from koda_ray.sandbox.egress.rules import Egress, EgressRules
 from koda_ray.sandbox.refused import note
 
 if TYPE_CHECKING:
@@ -45,35 +45,23 @@ class WayOut:
 
     Args:
         sandbox_id: For the log.
-        socket_path: Where the proxy listens.
-        rules: What may be reached.
-        limits: How much of it.
-        owner: The user id that the proxy has, and may connect to it; None for this process's own.
-        mode: Of the socket; others may connect to it where its folder keeps out all but the sandbox.
-        launch: Wraps the proxy's command line, so that it counts as the sandbox's.
-        label: What its command line ends with, so that it is found as the sandbox's.
+        at: Where the proxy listens, and who may connect there.
+        egress: What may be reached.
+        launch: Wraps the proxy's command line, so that it counts as the sandbox's and is found as its.
     """
 
     def __init__(
         self,
         sandbox_id: str,
         *,
-        socket_path: str,
-        rules: EgressRules,
-        limits: EgressLimits,
-        owner: int | None,
-        mode: int = 0o600,
+        at: EgressSocket,
+        egress: Egress,
         launch: Callable[[Sequence[str]], Sequence[str]],
-        label: str,
     ) -> None:
         self._sandbox_id = sandbox_id
-        self._socket_path = socket_path
-        self._rules = rules
-        self._limits = limits
-        self._owner = owner
-        self._mode = mode
+        self._at = at
+        self._egress = egress
         self._launch = launch
-        self._label = label
         self._process: EgressProcess | None = None
         self._tended = False
         self._listener: socket.socket | None = None
@@ -81,6 +69,16 @@ class WayOut:
         self._opening = asyncio.Lock()
         self._holders = 0
         self._used: dict[Way, int] = {"sent": 0, "received": 0}
+
+    @property
+    def rules(self) -> EgressRules:
+        """What may be reached, and so named by commands."""
+        return self._egress.rules
+
+    @property
+    def leads(self) -> bool:
+        """Whether anything may be reached; where nothing may, no proxy is needed."""
+        return bool(self._egress.rules.hosts)
 
     @property
     def process(self) -> EgressProcess | None:
@@ -100,7 +98,7 @@ class WayOut:
         async with self._opening:
             if self._process is None or not self._process.running:
                 await self._start()
-            return self._socket_path
+            return self._at.path
 
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[str]:
@@ -143,19 +141,10 @@ class WayOut:
                 last_lines=self._process.last_lines,
             )
         if self._tended and self._listener is None:
-            self._listener = listen_at(self._socket_path, self._owner, self._mode)
+            self._listener = self._at.listen()
         used: dict[Way, int] = {way: count + untold for way, count in self._used.items()}
         self._process = await EgressProcess.start(
-            self._socket_path,
-            rules=self._rules,
-            limits=self._limits,
-            audit=self._note,
-            owner=self._owner,
-            mode=self._mode,
-            used=used,
-            launch=self._launch,
-            label=self._label,
-            listener=self._listener,
+            self._at, egress=self._egress, audit=self._note, used=used, launch=self._launch, listener=self._listener
         )
         self._used = used
         if self._tended and self._tending is None:
@@ -173,7 +162,7 @@ class WayOut:
         if listener is not None:
             listener.close()
             with suppress(FileNotFoundError):
-                os.unlink(self._socket_path)
+                os.unlink(self._at.path)
 
     async def _tend(self, process: EgressProcess) -> None:
         """Replace a proxy that has ended, again and again, until cancelled by whoever ends it on purpose."""

@@ -16,12 +16,14 @@ import pytest
 
 from koda_ray.config import Settings
 from koda_ray.sandbox.docker import DockerProvider
+from koda_ray.sandbox.docker_plan import ContainerPlan
 from koda_ray.sandbox.docker_sandbox import DockerSandbox
 from koda_ray.sandbox.engine import Engine
 from koda_ray.sandbox.image import SLIM_PACKAGES, ImageContext, build_image
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
+from koda_ray.sandbox.template import TemplateProject
 from tests import services, tiers
 from tests.sandbox.leftovers import DockerLeftovers, Leftovers
 from tests.services import HEADLESS_SHELL
@@ -87,7 +89,9 @@ def boxes(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def provider(boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits) -> LocalProvider:
-    return LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits)
+    return LocalProvider(
+        root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits
+    )
 
 
 @pytest.fixture
@@ -101,7 +105,9 @@ async def sandbox(provider: LocalProvider, leftovers: Leftovers) -> AsyncIterato
 async def studio(boxes: Path, leftovers: Leftovers) -> AsyncIterator[LocalSandbox]:
     """A sandbox of the real template, with its packages."""
     settings = Settings()
-    provider = LocalProvider(root=boxes, template=settings.template_path, node_modules=settings.node_modules_path)
+    provider = LocalProvider(
+        root=boxes, template=TemplateProject(folder=settings.template_path, node_modules=settings.node_modules_path)
+    )
     made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_test", user_id="usr_test")
     yield made
     await made.destroy()
@@ -264,7 +270,7 @@ def docker_leftovers(boxes: Path, docker_address: str) -> Iterator[DockerLeftove
 async def docker_provider(
     boxes: Path, docker_address: str, docker_image: str, limits: ResourceLimits, docker_leftovers: DockerLeftovers
 ) -> AsyncIterator[DockerProvider]:
-    provider = DockerProvider(root=boxes, image=docker_image, limits=limits, address=docker_address)
+    provider = DockerProvider(root=boxes, image=docker_image, plan=ContainerPlan(limits=limits), address=docker_address)
     yield provider
     await provider.close()
 
@@ -273,7 +279,9 @@ async def docker_provider(
 async def gvisor_provider(
     boxes: Path, docker_address: str, docker_image: str, limits: ResourceLimits, docker_leftovers: DockerLeftovers
 ) -> AsyncIterator[DockerProvider]:
-    provider = DockerProvider(root=boxes, image=docker_image, limits=limits, runtime="runsc", address=docker_address)
+    provider = DockerProvider(
+        root=boxes, image=docker_image, plan=ContainerPlan(limits=limits, runtime="runsc"), address=docker_address
+    )
     yield provider
     await provider.close()
 
@@ -319,7 +327,7 @@ async def docker_studio(
 async def _container(
     boxes: Path, address: str, image: str, leftovers: DockerLeftovers, *, runtime: str | None = None
 ) -> AsyncGenerator[DockerSandbox]:
-    provider = DockerProvider(root=boxes, image=image, runtime=runtime, address=address)
+    provider = DockerProvider(root=boxes, image=image, plan=ContainerPlan(runtime=runtime), address=address)
     made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_test", user_id="usr_test")
     yield made
     await made.destroy()

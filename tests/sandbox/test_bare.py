@@ -17,6 +17,7 @@ from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.node import find_node
 from koda_ray.sandbox.service import provider_from
+from koda_ray.sandbox.template import TemplateProject
 from tests.sandbox.begun import timed_out
 from tests.sandbox.leftovers import Leftovers
 
@@ -49,7 +50,9 @@ async def test_without_bubblewrap_nothing_runs(
 async def test_without_isolation_when_somebody_asks_for_it(
     no_bwrap: None, boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits, leftovers: Leftovers
 ) -> None:
-    provider = LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, unsafe=True)
+    provider = LocalProvider(
+        root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits, unsafe=True
+    )
     with capture_logs() as logs:
         sandbox = await provider.create(sandbox_id=leftovers.new_id(), session_id="s", user_id="u")
     assert any("WITHOUT ISOLATION" in entry["event"] and entry["log_level"] == "warning" for entry in logs)
@@ -75,7 +78,9 @@ async def test_without_isolation_when_somebody_asks_for_it(
 async def test_the_dev_server_without_isolation(no_bwrap: None, boxes: Path, leftovers: Leftovers) -> None:
     settings = Settings()
     provider = LocalProvider(
-        root=boxes, template=settings.template_path, node_modules=settings.node_modules_path, unsafe=True
+        root=boxes,
+        template=TemplateProject(folder=settings.template_path, node_modules=settings.node_modules_path),
+        unsafe=True,
     )
     sandbox = await provider.create(sandbox_id=leftovers.new_id(), session_id="s", user_id="u")
     try:
@@ -92,7 +97,9 @@ async def test_the_dev_server_without_isolation(no_bwrap: None, boxes: Path, lef
 async def test_isolation_is_used_wherever_it_works(
     boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits, leftovers: Leftovers
 ) -> None:
-    provider = LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, unsafe=True)
+    provider = LocalProvider(
+        root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits, unsafe=True
+    )
     sandbox = await provider.create(sandbox_id=leftovers.new_id(), session_id="s", user_id="u")
     assert (await sandbox.run(("pwd",))).stdout == "/home/user/project\n"
     await sandbox.destroy()
@@ -102,8 +109,14 @@ async def test_what_is_missing_is_named(
     boxes: Path, template: Path, node_modules: Path, tmp_path: Path, leftovers: Leftovers
 ) -> None:
     for wrong, variable in (
-        (LocalProvider(root=boxes, template=tmp_path / "no", node_modules=node_modules), "KODA_TEMPLATE_PATH"),
-        (LocalProvider(root=boxes, template=template, node_modules=tmp_path / "no"), "KODA_NODE_MODULES_PATH"),
+        (
+            LocalProvider(root=boxes, template=TemplateProject(folder=tmp_path / "no", node_modules=node_modules)),
+            "KODA_TEMPLATE_PATH",
+        ),
+        (
+            LocalProvider(root=boxes, template=TemplateProject(folder=template, node_modules=tmp_path / "no")),
+            "KODA_NODE_MODULES_PATH",
+        ),
     ):
         with pytest.raises(TemplateNotFound, match=variable):
             await wrong.create(sandbox_id=leftovers.new_id(), session_id="s", user_id="u")

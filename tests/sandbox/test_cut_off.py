@@ -20,6 +20,7 @@ from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.preview import short_folder
 from koda_ray.sandbox.service import SandboxService
+from koda_ray.sandbox.template import TemplateProject
 from tests.sandbox.conftest import small_limits
 from tests.sandbox.leftovers import DockerLeftovers, Leftovers
 
@@ -29,17 +30,22 @@ _MAKER = """
 import asyncio, json, sys
 from pathlib import Path
 from koda_ray.sandbox.docker import DockerProvider
+from koda_ray.sandbox.docker_plan import ContainerPlan
 from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.template import TemplateProject
 from tests.sandbox.conftest import small_limits
 
 async def main():
     given = json.loads(sys.argv[1])
     root = Path(given["root"])
     if given["address"]:
-        provider = DockerProvider(root=root, image=given["image"], limits=small_limits(), address=given["address"])
+        plan = ContainerPlan(limits=small_limits())
+        provider = DockerProvider(root=root, image=given["image"], plan=plan, address=given["address"])
     else:
         provider = LocalProvider(
-            root=root, template=Path(given["template"]), node_modules=Path(given["node_modules"]), limits=small_limits()
+            root=root,
+            template=TemplateProject(folder=Path(given["template"]), node_modules=Path(given["node_modules"])),
+            limits=small_limits(),
         )
     for line in sys.stdin:
         print("making", flush=True)
@@ -81,7 +87,9 @@ async def test_a_local_one_whose_making_is_cut_off_leaves_nothing(
     tmp_path: Path, template: Path, node_modules: Path, leftovers: Leftovers, boxes: Path
 ) -> None:
     root = boxes / ("deep" * 20)  # too long for a socket, which then lies elsewhere
-    provider = LocalProvider(root=root, template=template, node_modules=node_modules, limits=small_limits())
+    provider = LocalProvider(
+        root=root, template=TemplateProject(folder=template, node_modules=node_modules), limits=small_limits()
+    )
     given = {"root": str(root), "template": str(template), "node_modules": str(node_modules), "address": ""}
     folders: list[Path] = []
     for step in range(8):

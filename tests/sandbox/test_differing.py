@@ -10,7 +10,7 @@ import pytest
 
 from koda_ray.errors import SandboxError
 from koda_ray.sandbox.differing import send_differing
-from koda_ray.sandbox.tree import ProjectTree, digest
+from koda_ray.sandbox.tree import DiskLimit, ProjectTree, digest
 
 FILES = {"src/a.ts": b"a" * 100, "src/b.ts": b"b" * 200, "src/c/d.ts": b"d" * 300, "empty.ts": b""}
 
@@ -22,7 +22,9 @@ class _Elsewhere:
         self.root = folder / "project"
         for path in (self.root, folder / "stage"):
             path.mkdir()
-        self.tree = ProjectTree(self.root, stage=folder / "stage", owner=None, limit_note="none", most_bytes=1 << 30)
+        self.tree = ProjectTree(
+            self.root, stage=folder / "stage", owner=None, disk=DiskLimit(size_bytes=1 << 30, words="none")
+        )
         self.tree.write_files(FILES)
         self.sent: list[set[str]] = []
         self.then: Callable[[], object] = lambda: None

@@ -27,6 +27,7 @@ from koda_ray.sandbox.docker_sandbox import DockerSandbox
 from koda_ray.sandbox.engine import Engine
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.record import Record
 from koda_ray.sandbox.service import SandboxService, provider_from
 from tests.sandbox.begun import timed_out
 from tests.sandbox.conftest import MB, Base
@@ -207,7 +208,7 @@ async def test_what_ended_a_container_is_told_apart(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     tight = ResourceLimits(memory_bytes=64 * MB, pids=64, disk_bytes=64 * MB, scratch_bytes=32 * MB)
-    provider = DockerProvider(root=boxes, image=docker_image, limits=tight, address=docker_address)
+    provider = DockerProvider(root=boxes, image=docker_image, plan=ContainerPlan(limits=tight), address=docker_address)
     first, second, third = [
         await provider.create(sandbox_id=docker_leftovers.new_id(), session_id="ses_a", user_id="usr_a")
         for _ in range(3)
@@ -308,12 +309,14 @@ _OWNER = """
 import asyncio, json, sys
 from pathlib import Path
 from koda_ray.sandbox.docker import DockerProvider
+from koda_ray.sandbox.docker_plan import ContainerPlan
 from tests.sandbox.conftest import Base, small_limits
 
 async def main():
     given = json.loads(sys.argv[1])
     provider = DockerProvider(
-        root=Path(given["boxes"]), image=given["image"], limits=small_limits(), address=given["address"]
+        root=Path(given["boxes"]), image=given["image"], plan=ContainerPlan(limits=small_limits()),
+        address=given["address"],
     )
     sandbox = await provider.create(sandbox_id=given["id"], session_id="ses_a", user_id="usr_a")
     await sandbox.write_files({"src/kept.ts": b"kept"})
@@ -372,9 +375,11 @@ async def test_two_owners_use_one_at_once(
 ) -> None:
     """One has a command that runs and a terminal that is open, while another comes, looks around, works, and goes."""
     name, process = owner
+    record = Record.read(boxes / "docker" / name)
+    assert record is not None
+    inside = Path(record.preview_socket).with_name("in")
+    [theirs] = os.listdir(inside)
     mine = await docker_provider.connect(name)
-    inside = Path(mine._record.preview_socket).with_name("in")
-    [theirs] = set(os.listdir(inside)) - {mine._link._path.name}
     terminal = await mine.terminal(("sh",))
     endless = asyncio.create_task(mine.run(("sleep", "600"), timeout_s=600))
     other = copy.copy(docker_provider)  # as another process is given it
@@ -521,7 +526,9 @@ async def test_without_the_image_or_the_engine_it_says_what_to_do(
 async def test_what_the_engine_refuses_comes_with_the_way_out(
     boxes: Path, docker_address: str, docker_image: str, docker_leftovers: DockerLeftovers
 ) -> None:
-    unknown = DockerProvider(root=boxes, image=docker_image, runtime="none-such", address=docker_address)
+    unknown = DockerProvider(
+        root=boxes, image=docker_image, plan=ContainerPlan(runtime="none-such"), address=docker_address
+    )
     with pytest.raises(SandboxError, match=r"make a container: .*none-such.*unset SANDBOX_RUNTIME") as caught:
         await unknown.create(sandbox_id=docker_leftovers.new_id(), session_id="ses_a", user_id="usr_a")
     assert docker_address in caught.value.message

@@ -17,7 +17,6 @@ from koda_ray.errors import SandboxError, SandboxNotFound
 from koda_ray.sandbox import docker_way_in
 from koda_ray.sandbox.docker_way_in import WayIn
 from koda_ray.sandbox.engine import Container
-from koda_ray.sandbox.lifecycle import Living
 from koda_ray.sandbox.link import Link
 
 _FIRST = """
@@ -43,15 +42,14 @@ class Place:
         self.link = Link(folder, secret=self.secret)
         self.folder = folder
         self.looks_left: int | None = None
-        self.living = Living()
-        self.way_in = WayIn("sbx_a", self.link, look=self._look, living=self.living, is_known=lambda: True)
+        self.way_in = WayIn("sbx_a", self.link, look=self._look, is_known=lambda: True)
         self.process: asyncio.subprocess.Process
 
     async def start(self) -> None:
         await self.link.open()
         line = (sys.executable, "-c", _FIRST, str(self.folder), self.secret)
         self.process = await asyncio.create_subprocess_exec(*line)
-        self.living.filled()
+        self.way_in.living.filled()
 
     async def _look(self) -> Container:
         if self.looks_left is not None:
@@ -88,7 +86,7 @@ async def test_one_that_is_stopped_is_unresponsive_and_may_answer_again(
             assert not isinstance(caught.value, SandboxNotFound)
             assert caught.value.context["reason"] == "unresponsive"
     os.kill(place.process.pid, signal.SIGCONT)
-    assert await place.way_in.is_alive() and place.living.state == "ready"
+    assert await place.way_in.is_alive() and place.way_in.living.state == "ready"
     assert await place.way_in.ask("hello", {}) == {}
 
 
@@ -107,7 +105,7 @@ async def test_one_that_has_ended_is_not_called_unresponsive_though_the_engine_i
     place.process.kill()
     await place.process.wait()
     place.looks_left = 3
-    assert not await place.way_in.is_alive() and place.living.state == "stopped"
+    assert not await place.way_in.is_alive() and place.way_in.living.state == "stopped"
     with pytest.raises(SandboxNotFound) as caught:
         await place.way_in.ask("hello", {})
     assert caught.value.context["reason"] == "out_of_memory"

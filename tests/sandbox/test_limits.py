@@ -23,6 +23,7 @@ from koda_ray.sandbox.limits import ResourceLimits, limit_report
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
 from koda_ray.sandbox.processors import are_firm
+from koda_ray.sandbox.template import TemplateProject
 from tests.sandbox.conftest import MB
 from tests.sandbox.leftovers import Leftovers
 
@@ -31,7 +32,9 @@ from tests.sandbox.leftovers import Leftovers
 async def soft(
     boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits, leftovers: Leftovers
 ) -> AsyncIterator[LocalSandbox]:
-    provider = LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, soft=True)
+    provider = LocalProvider(
+        root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits, soft=True
+    )
     made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_a", user_id="usr_a")
     yield made
     await made.destroy()
@@ -79,7 +82,9 @@ async def test_the_watchdog_counts_what_is_mapped_where_it_lies(
 ) -> None:
     """Forty megabytes of a file are mapped, twice: less than the limit, of which each count alone is half."""
     limits = replace(limits, memory_bytes=80 * MB)
-    provider = LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, soft=True)
+    provider = LocalProvider(
+        root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits, soft=True
+    )
     made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_a", user_id="usr_a")
     kept = "syscall(9, 0, 40 << 20, 3, 0x8001, $fd, 0) > 0 or exit 7; my $p = fork; sleep 2; $p and wait; print 'kept'"
     named = "open(my $file, '+>', '/dev/shm/file'); truncate($file, 40 << 20); my $fd = fileno $file"

@@ -8,6 +8,7 @@ import pytest
 
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.template import TemplateProject
 from tests.sandbox.conformance import SandboxConformance
 
 pytestmark = pytest.mark.sandbox
@@ -23,4 +24,6 @@ class TestLocalWithoutGroupsAndMounts(SandboxConformance):
 
     @pytest.fixture
     def provider(self, boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits) -> LocalProvider:
-        return LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, soft=True)
+        return LocalProvider(
+            root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits, soft=True
+        )

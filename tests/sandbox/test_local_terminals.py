@@ -16,6 +16,7 @@ from koda_ray.sandbox.isolation import system_binds
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
+from koda_ray.sandbox.template import TemplateProject
 from koda_ray.sandbox.tmux import SERVER, Tmux
 from tests.sandbox.conftest import small_limits
 from tests.sandbox.leftovers import HOLDER, Leftovers
@@ -80,7 +81,7 @@ async def test_without_tmux_the_way_out_is_named(
     boxes: Path, template: Path, node_modules: Path, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(isolation, "system_binds", _without_tmux)
-    provider = LocalProvider(root=boxes, template=template, node_modules=node_modules)
+    provider = LocalProvider(root=boxes, template=TemplateProject(folder=template, node_modules=node_modules))
     box = await provider.create(sandbox_id=leftovers.new_id(), session_id="", user_id="usr_a")
     try:
         with pytest.raises(Missing, match="apt-get install tmux"):
@@ -98,7 +99,9 @@ def _without_tmux() -> tuple[str, ...]:
 async def test_what_terminals_keep_counts_as_disk(
     boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits, leftovers: Leftovers
 ) -> None:
-    soft = LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, soft=True)
+    soft = LocalProvider(
+        root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits, soft=True
+    )
     box = await soft.create(sandbox_id=leftovers.new_id(), session_id="", user_id="usr_a")
     try:
         tmux = Tmux(box)

@@ -37,12 +37,14 @@ import asyncio, json, sys
 from pathlib import Path
 from typing import Any
 from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.template import TemplateProject
 from tests.sandbox.conftest import small_limits
 
 async def main():
     given = json.loads(sys.argv[1])
     provider = LocalProvider(
-        root=Path(given["boxes"]), template=Path(given["template"]), node_modules=Path(given["node_modules"]),
+        root=Path(given["boxes"]),
+        template=TemplateProject(folder=Path(given["template"]), node_modules=Path(given["node_modules"])),
         limits=small_limits(), soft=given["soft"],
     )
     sandbox = await provider.create(sandbox_id=given["id"], session_id="ses_a", user_id="usr_a")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from koda_ray.config import REPO_ROOT
 from koda_ray.errors import SandboxError
+from koda_ray.sandbox.kept import KeptOutput
 from koda_ray.sandbox.process import Capture, Confined
 from koda_ray.seccomp import filter_program
 
@@ -24,7 +25,7 @@ _ASK = 0x7FC00000.to_bytes(4, sys.byteorder)
 
 async def captured(pieces: list[bytes], *, head: int, tail: int) -> Capture:
     read, write = os.pipe()
-    capture = Capture(read, head_bytes=head, tail_bytes=tail)
+    capture = Capture(read, KeptOutput(head_bytes=head, tail_bytes=tail))
     for piece in pieces:
         os.write(write, piece)
         await asyncio.sleep(0)
@@ -56,7 +57,7 @@ async def test_half_a_character_does_not_break_the_text() -> None:
 
 async def test_a_pipe_that_somebody_keeps_open_is_let_go() -> None:
     read, write = os.pipe()
-    capture = Capture(read, head_bytes=10, tail_bytes=10)
+    capture = Capture(read, KeptOutput(head_bytes=10, tail_bytes=10))
     os.write(write, b"so far")
     async with asyncio.timeout(60):
         await capture.drained()
@@ -68,12 +69,14 @@ async def test_a_pipe_that_somebody_keeps_open_is_let_go() -> None:
 async def test_a_launcher_that_does_not_exist() -> None:
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(SandboxError, match="no-such-launcher"):
-        Confined.start(lambda _: ["no-such-launcher"], head_bytes=10, tail_bytes=10)
+        Confined.start(lambda _: ["no-such-launcher"], kept=KeptOutput(head_bytes=10, tail_bytes=10))
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_a_launcher_that_never_isolates() -> None:
-    process = Confined.start(lambda _: ["/bin/sh", "-c", "echo no walls >&2; exit 9"], head_bytes=100, tail_bytes=100)
+    process = Confined.start(
+        lambda _: ["/bin/sh", "-c", "echo no walls >&2; exit 9"], kept=KeptOutput(head_bytes=100, tail_bytes=100)
+    )
     assert await process.wait() == 9
     assert process.stderr.text() == "no walls\n"
     await process.kill()

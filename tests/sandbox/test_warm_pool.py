@@ -24,6 +24,7 @@ from koda_ray.errors import SandboxNotFound, TemplateNotFound
 from koda_ray.sandbox import service
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.docker import DockerProvider
+from koda_ray.sandbox.docker_plan import ContainerPlan
 from koda_ray.sandbox.docker_sandbox import DockerSandbox
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.service import SandboxService
@@ -46,7 +47,13 @@ async def make(
         *, warm: int = 2, image: str = docker_image, limits: ResourceLimits = limits, runtime: str | None = None
     ) -> DockerProvider:
         made.append(
-            DockerProvider(root=boxes, image=image, limits=limits, runtime=runtime, warm=warm, address=docker_address)
+            DockerProvider(
+                root=boxes,
+                image=image,
+                plan=ContainerPlan(limits=limits, runtime=runtime),
+                warm=warm,
+                address=docker_address,
+            )
         )
         return made[-1]
 
@@ -90,7 +97,7 @@ async def take(provider: DockerProvider, leftovers: DockerLeftovers, name: str =
 
 
 def container(sandbox: DockerSandbox) -> str:
-    return sandbox._record.container
+    return sandbox.record.container
 
 
 async def test_what_is_handed_out_is_a_sandbox_like_any_other(make: Make, docker_leftovers: DockerLeftovers) -> None:
@@ -127,7 +134,7 @@ async def test_the_dev_server_of_one_answers(make: Make, docker_leftovers: Docke
         await box.start("server", ("node", "scripts/serve.cjs"))
 
         async def page() -> bool:
-            reader, writer = await asyncio.open_unix_connection(box._record.preview_socket)
+            reader, writer = await asyncio.open_unix_connection(box.record.preview_socket)
             try:
                 writer.write(b"GET / HTTP/1.0\r\n\r\n")
                 return b"page" in await reader.read()
@@ -296,12 +303,14 @@ _KEEPER = """
 import asyncio, json, sys
 from pathlib import Path
 from koda_ray.sandbox.docker import DockerProvider
+from koda_ray.sandbox.docker_plan import ContainerPlan
 from tests.sandbox.conftest import small_limits
 
 async def main():
     given = json.loads(sys.argv[1])
     provider = DockerProvider(
-        root=Path(given["boxes"]), image=given["image"], limits=small_limits(), address=given["address"], warm=2
+        root=Path(given["boxes"]), image=given["image"], plan=ContainerPlan(limits=small_limits()),
+        address=given["address"], warm=2,
     )
     keeping = asyncio.create_task(provider.keep_warm()) if given["keep"] else None
     for name in given["take"]:

@@ -14,6 +14,7 @@ from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
 from koda_ray.sandbox.processors import processors_of
+from koda_ray.sandbox.template import TemplateProject
 from tests.sandbox.leftovers import Leftovers
 
 _SET = {"x86_64": 203, "aarch64": 122}
@@ -25,7 +26,9 @@ async def narrow(
 ) -> AsyncIterator[LocalSandbox]:
     """A sandbox with one processor and 64 processes, which no control group holds it to."""
     limits = replace(limits, cpus=1.0)
-    provider = LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, soft=True)
+    provider = LocalProvider(
+        root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits, soft=True
+    )
     made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_a", user_id="usr_a")
     yield made
     await made.destroy()

@@ -13,7 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from koda_ray.errors import CommandTimeout
+from koda_ray.sandbox.invocation import Invocation
 from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.template import TemplateProject
 from koda_ray.types import new_id
 from tests.sandbox.conftest import small_limits, write_packages, write_template
 
@@ -40,8 +42,10 @@ async def main(folder: Path, reads: int, writes: int) -> None:
     limits = small_limits()
     provider = LocalProvider(
         root=folder / "boxes",
-        template=write_template(folder / "template"),
-        node_modules=write_packages(folder / "packages" / "node_modules"),
+        template=TemplateProject(
+            folder=write_template(folder / "template"),
+            node_modules=write_packages(folder / "packages" / "node_modules"),
+        ),
         limits=limits,
     )
     sandbox = await provider.create(sandbox_id=new_id("sbx"), session_id="ses_test", user_id="usr_test")
@@ -54,7 +58,8 @@ async def main(folder: Path, reads: int, writes: int) -> None:
     for _ in range(3):
         await sandbox.start("server", ("sleep", "60"))
         await sandbox.stop("server")
-    await sandbox._start_named("given", ("sh", "-c", f"echo heard >&{writes}; sleep 60"), pass_fds=(writes,), env={})
+    given = Invocation(argv=("sh", "-c", f"echo heard >&{writes}; sleep 60"), pass_fds=(writes,))
+    await sandbox.launch("given", given)
     os.close(writes)
     heard = os.read(reads, 100).decode()
     await sandbox.stop("given")

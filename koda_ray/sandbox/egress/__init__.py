@@ -5,9 +5,10 @@ listens outside; a forwarder inside (``guest/egress.mjs``, or a container's firs
 loopback, where HTTP_PROXY and its kin point. When the proxy is gone, the socket leads nowhere, and there is no other
 way. Any provider can use these:
 
-    egress = await EgressProcess.start(path, rules=rules, audit=audit, owner=uid)   # outside, one for each sandbox
-    node egress.mjs SOCKET PORT [PROGRAM ARGUMENT...]                               # inside, around a program or alone
-    proxied.proxy_environment()                                                     # for the programs inside
+    at = EgressSocket(path=path, owner=uid)
+    proxy = await EgressProcess.start(at, egress=egress, audit=audit)   # outside, one for each sandbox
+    node egress.mjs SOCKET PORT [PROGRAM ARGUMENT...]                   # inside, around a program or alone
+    proxied.proxy_environment()                                         # for the programs inside
 
 A socket that is mounted as a file stays that of the proxy it was made by. Where a sandbox lives on while proxies come
 and go, mount the folder that the socket lies in, and nothing else with it.

@@ -15,15 +15,15 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from koda_ray.errors import SandboxError
 from koda_ray.sandbox.egress.audit import Audit, EgressEvent
 from koda_ray.sandbox.egress.budget import Way
-from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
+from koda_ray.sandbox.egress.rules import Egress
 
-__all__ = ["PROGRAM", "EgressProcess", "listen_at"]
+__all__ = ["PROGRAM", "EgressProcess", "EgressSocket"]
 
 PROGRAM = "koda_ray.sandbox.egress"
 """The module that it runs: what to look for among the words of a process that may be one."""
@@ -33,6 +33,46 @@ _CLOSE_TIMEOUT_S = 2.0
 _LAST_LINES = 20
 _PACKAGES = str(Path(__file__).resolve().parents[3])
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EgressSocket:
+    """Where a proxy listens.
+
+    Args:
+        path: Its file.
+        owner: The user id that may connect to it, and that the proxy runs as; this process's own when None.
+        mode: Of the file, where others than the owner connect and its folder keeps out everybody else.
+    """
+
+    path: str
+    owner: int | None = None
+    mode: int = 0o600
+
+    def listen(self) -> socket.socket:
+        """Listen there in place of what lies there; it gets its name last: one that is there and refuses is dead.
+
+        Raises:
+            SandboxError: PROVIDER_ERROR, it could not be made.
+        """
+        unnamed = f"{os.path.splitext(self.path)[0]}.new"
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(unnamed)
+            listener.bind(unnamed)
+            os.chmod(unnamed, self.mode)
+            if self.owner is not None:
+                os.chown(unnamed, self.owner, self.owner)
+            listener.listen(_BACKLOG)
+            os.rename(unnamed, self.path)
+        except OSError as error:
+            listener.close()
+            raise SandboxError(
+                f"the egress proxy's socket {self.path} could not be made: {error}; see that SANDBOX_PATH is short, on "
+                "a disk with room, and this user's to write"
+            ) from error
+        return listener
 
 
 class EgressProcess:
@@ -61,49 +101,41 @@ class EgressProcess:
     @classmethod
     async def start(
         cls,
-        socket_path: str,
+        at: EgressSocket,
         *,
-        rules: EgressRules,
+        egress: Egress,
         audit: Audit,
-        limits: EgressLimits | None = None,
-        owner: int | None = None,
-        mode: int = 0o600,
         used: Mapping[Way, int] | None = None,
         launch: Callable[[Sequence[str]], Sequence[str]] = list,
-        label: str = "",
         listener: socket.socket | None = None,
     ) -> EgressProcess:
         """Start a proxy; connections that come before it is up wait for it.
 
         Args:
-            socket_path: Where it shall listen; what lies there from an earlier proxy is replaced.
-            rules: What may be reached.
+            at: Where it shall listen; what lies there from an earlier proxy is replaced.
+            egress: What may be reached.
             audit: Hears of each decision, in this process's event loop.
-            limits: How much of it.
-            owner: The user id that may connect to it and that it runs as; this process's own when None.
-            mode: Of the socket, where others than the owner connect and its folder keeps out everybody else.
             used: What proxies before it have let through of its limits.
             launch: Wraps its command line, for instance to count it to the sandbox's control group.
-            label: The last word of its command line, by which others can tell whose it is.
-            listener: What listens at ``socket_path`` already, and stays the caller's: those who connect while no proxy
-                runs wait for the next one. Without it they are refused.
+            listener: What listens there already, and stays the caller's: those who connect while no proxy runs wait
+                for the next one. Without it they are refused.
 
         Raises:
             SandboxError: PROVIDER_ERROR, the socket or the process could not be made.
         """
-        listening = listener or listen_at(socket_path, owner, mode)
+        listening = listener or at.listen()
         given = {
             "fd": listening.fileno(),
             "parent": os.getpid(),
-            "user": owner,
-            "hosts": rules.hosts,
-            "denied": [str(network) for network in rules.denied],
-            "limits": asdict(limits or EgressLimits()),
+            "user": at.owner,
+            "hosts": egress.rules.hosts,
+            "denied": [str(network) for network in egress.rules.denied],
+            "limits": asdict(egress.limits),
             "used": dict(used or {}),
         }
         try:
             process = await asyncio.create_subprocess_exec(
-                *launch([sys.executable, "-P", "-s", "-m", PROGRAM, label]),
+                *launch([sys.executable, "-P", "-s", "-m", PROGRAM]),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
@@ -122,7 +154,7 @@ class EgressProcess:
         assert process.stdin is not None
         # far less than a pipe holds; nobody at its other end means that it ended at once, and its last lines say why
         process.stdin.write(json.dumps(given).encode() + b"\n")
-        return cls(process, socket_path, audit, deque(maxlen=_LAST_LINES), owns_socket=listener is None)
+        return cls(process, at.path, audit, deque(maxlen=_LAST_LINES), owns_socket=listener is None)
 
     @property
     def pid(self) -> int:
@@ -176,34 +208,3 @@ class EgressProcess:
                 self._last_lines.append(line.decode("utf-8", "replace").rstrip())
             else:
                 self._audit(event)
-
-
-def listen_at(path: str, owner: int | None, mode: int) -> socket.socket:
-    """Listen on a socket, which gets its name last: one that is there and refuses is a dead one.
-
-    Args:
-        path: Where; what lies there is replaced.
-        owner: The user id that it belongs to; this process's own when None.
-        mode: Who may connect.
-
-    Raises:
-        SandboxError: PROVIDER_ERROR, it could not be made.
-    """
-    unnamed = f"{os.path.splitext(path)[0]}.new"
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with suppress(FileNotFoundError):
-            os.unlink(unnamed)
-        listener.bind(unnamed)
-        os.chmod(unnamed, mode)
-        if owner is not None:
-            os.chown(unnamed, owner, owner)
-        listener.listen(_BACKLOG)
-        os.rename(unnamed, path)
-    except OSError as error:
-        listener.close()
-        raise SandboxError(
-            f"the egress proxy's socket {path} could not be made: {error}; see that SANDBOX_PATH is short, on a disk "
-            "with room, and this user's to write"
-        ) from error
-    return listener

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_network
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +18,7 @@ from koda_ray.sandbox.egress.addresses import Address, Network, why_forbidden
 if TYPE_CHECKING:
     from koda_ray.config import Settings
 
-__all__ = ["PORTS", "EgressLimits", "EgressRules", "RefusalCode", "Refused", "plain_host"]
+__all__ = ["PORTS", "Egress", "EgressLimits", "EgressRules", "RefusalCode", "Refused", "plain_host"]
 
 PORTS = (80, 443)
 """The only ports that are ever connected to."""
@@ -167,6 +167,23 @@ class EgressRules:
             f"Whoever runs koda_ray can add it to SANDBOX_EGRESS_HOSTS (for example {host}, or *.example.com for all "
             f"names below one). Allowed are: {shown}{more}."
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Egress:
+    """What one sandbox may reach, and how much of it. The default lets nothing through."""
+
+    rules: EgressRules = field(default_factory=EgressRules)
+    limits: EgressLimits = field(default_factory=EgressLimits)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Egress:
+        """Read both from settings.
+
+        Raises:
+            InvalidInput: INVALID_INPUT, as for ``EgressRules.parse``.
+        """
+        return cls(rules=EgressRules.of(settings), limits=EgressLimits.of(settings))
 
 
 def plain_host(text: str) -> str | Address:

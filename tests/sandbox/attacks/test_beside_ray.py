@@ -20,9 +20,11 @@ from ray.cluster_utils import Cluster
 from koda_ray.console.server import OwnServer
 from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE, URGENT_RESOURCE
 from koda_ray.sandbox.docker import DockerProvider
-from koda_ray.sandbox.egress.rules import EgressRules
+from koda_ray.sandbox.docker_plan import ContainerPlan
+from koda_ray.sandbox.egress.rules import Egress, EgressRules
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.template import TemplateProject
 from koda_ray.serve import ray_folder
 from tests.sandbox.conftest import AnyProvider, AnySandbox, gvisor_too
 from tests.sandbox.leftovers import Leftovers
@@ -145,13 +147,17 @@ def made(
     egress = EgressRules.parse(["localhost", "127.0.0.1", socket.gethostname().lower(), *_addresses(socket.AF_INET)])
     if kind == "local":
         template, packages = request.getfixturevalue("template"), request.getfixturevalue("node_modules")
-        return LocalProvider(root=boxes, template=template, node_modules=packages, limits=limits, egress=egress)
+        return LocalProvider(
+            root=boxes,
+            template=TemplateProject(folder=template, node_modules=packages),
+            limits=limits,
+            egress=Egress(rules=egress),
+        )
     return DockerProvider(
         root=boxes,
         image=request.getfixturevalue("docker_image"),
-        limits=limits,
-        egress=egress,
-        runtime="runsc" if kind == "gvisor" else None,
+        plan=ContainerPlan(limits=limits, runtime="runsc" if kind == "gvisor" else None),
+        egress=Egress(rules=egress),
         address=request.getfixturevalue("docker_address"),
     )
 

@@ -12,6 +12,7 @@ import pickle
 import signal
 from collections.abc import AsyncIterator
 from fnmatch import fnmatch
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -73,8 +74,8 @@ async def fetch(sandbox: AnySandbox, *urls: str, network: bool = True) -> list[s
 
 def proxy_of(sandbox: AnySandbox) -> EgressProcess:
     """The proxy that runs for a sandbox."""
-    assert sandbox._way_out is not None and sandbox._way_out.process is not None
-    return sandbox._way_out.process
+    assert sandbox.way_out.process is not None
+    return sandbox.way_out.process
 
 
 async def told(tmux: Tmux, name: str) -> str:
@@ -197,7 +198,7 @@ class WayOutConformance:
 
     @pytest.mark.full
     async def test_what_is_kept_gets_its_way_out_back(
-        self, names: NameServer, provider: AnyProvider, leftovers: Leftovers, box: AnySandbox
+        self, names: NameServer, provider: AnyProvider, boxes: Path, leftovers: Leftovers, box: AnySandbox
     ) -> None:
         """Nobody asks for it again, so whoever holds it looks after its proxy, and says so."""
         tmux = Tmux(box, network=True)
@@ -212,7 +213,8 @@ class WayOutConformance:
                 await until(lambda gone=proxy: len(leftovers.proxies()) == 1 and leftovers.proxies() != [gone])
                 assert await told(tmux, "one") == "200 hi"
             assert leftovers.holders() == holders
-        assert (box._directory / f"{SERVER}.log").read_text().count("the egress proxy ended by itself") == 2
+        [log] = boxes.rglob(f"{SERVER}.log")
+        assert log.read_text().count("the egress proxy ended by itself") == 2
         await provider.destroy(box.id)
         assert leftovers.holders() == leftovers.proxies() == []
 
@@ -257,7 +259,7 @@ class WayOutConformance:
         body = bytes(_BODY_BYTES)
         async with upstream(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)):
             first = await box.run(("node", "-e", get), network=True)
-            if (running := box._way_out and box._way_out.process) is not None:
+            if (running := box.way_out.process) is not None:
                 await until(lambda: any(event.verdict == "ended" for event in noted))
                 os.kill(running.pid, signal.SIGKILL)
                 await until(lambda: not running.running)

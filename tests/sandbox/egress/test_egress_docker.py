@@ -16,7 +16,8 @@ import pytest
 
 from koda_ray.config import REPO_ROOT
 from koda_ray.sandbox.docker import DockerProvider
-from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
+from koda_ray.sandbox.docker_plan import ContainerPlan
+from koda_ray.sandbox.egress.rules import Egress, EgressLimits, EgressRules
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.tmux import SERVER, Tmux
 from tests.sandbox.conftest import MB, Base, built_image, write_packages, write_template
@@ -47,10 +48,11 @@ async def provider(
     made = DockerProvider(
         root=boxes,
         image=docker_image,
-        limits=limits,
-        egress=EgressRules.parse(["registry.test", "site.test"]),
-        egress_limits=EgressLimits(connections=16, received_bytes=MB),
-        runtime=runtime,
+        plan=ContainerPlan(limits=limits, runtime=runtime),
+        egress=Egress(
+            rules=EgressRules.parse(["registry.test", "site.test"]),
+            limits=EgressLimits(connections=16, received_bytes=MB),
+        ),
         address=docker_address,
     )
     yield made
@@ -85,7 +87,7 @@ async def test_the_proxy_goes_with_the_last_command_that_asked(
     names: NameServer, provider: DockerProvider, leftovers: DockerLeftovers
 ) -> None:
     box = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_x", user_id="usr_x")
-    inside = Path(box._record.preview_socket).with_name("in")
+    inside = Path(box.record.preview_socket).with_name("in")
     await box.start("short", ("sh", "-c", "until test -e src/go.ts; do sleep 0.05; done"), network=True)
     process = proxy_of(box)
     assert process.running and len(os.listdir(inside)) == 2
@@ -105,7 +107,7 @@ async def test_what_was_cancelled_holds_nothing_open(
 ) -> None:
     box = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_x", user_id="usr_x")
     running = asyncio.create_task(box.run(("sleep", "60"), network=True, timeout_s=90))
-    await until(lambda: box._way_out is not None and box._way_out.process is not None)
+    await until(lambda: box.way_out.process is not None)
     process = proxy_of(box)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -134,18 +136,19 @@ _OWNER = """
 import asyncio, json, sys
 from pathlib import Path
 from koda_ray.sandbox.docker import DockerProvider
-from koda_ray.sandbox.egress.rules import EgressRules
+from koda_ray.sandbox.docker_plan import ContainerPlan
+from koda_ray.sandbox.egress.rules import Egress, EgressRules
 from tests.sandbox.conftest import small_limits
 
 async def main():
     given = json.loads(sys.argv[1])
     provider = DockerProvider(
-        root=Path(given["boxes"]), image=given["image"], address=given["address"], limits=small_limits(),
-        egress=EgressRules.parse(["site.test"]),
+        root=Path(given["boxes"]), image=given["image"], plan=ContainerPlan(limits=small_limits()),
+        address=given["address"], egress=Egress(rules=EgressRules.parse(["site.test"])),
     )
     box = await provider.create(sandbox_id=given["id"], session_id="ses_a", user_id="usr_a")
     await box.start("idle", ("sleep", "600"), network=True)
-    print(f"pid {box._way_out.process.pid}", flush=True)
+    print(f"pid {box.way_out.process.pid}", flush=True)
     await asyncio.sleep(600)
 
 asyncio.run(main())
@@ -199,7 +202,9 @@ async def test_a_real_npm_installs_into_the_project(
     template = write_template(tmp_path / "template")
     image = await asyncio.to_thread(built_image, docker_address, docker_base, "koda-test/npm:1", template, packages)
     rules = EgressRules.parse(["registry.test"])
-    provider = DockerProvider(root=boxes, image=image, limits=limits, egress=rules, address=docker_address)
+    provider = DockerProvider(
+        root=boxes, image=image, plan=ContainerPlan(limits=limits), egress=Egress(rules=rules), address=docker_address
+    )
     box = await provider.create(sandbox_id=leftovers.new_id(), session_id="", user_id="usr_x")
     await box.write_files({"public/ca.txt": certificate[1].read_bytes()})
     install = (
@@ -226,7 +231,7 @@ async def test_a_real_npm_installs_into_the_project(
 
 
 async def test_what_is_kept_has_the_network_until_it_ends_or_its_holder_does(
-    names: NameServer, provider: DockerProvider, leftovers: DockerLeftovers
+    names: NameServer, provider: DockerProvider, boxes: Path, leftovers: DockerLeftovers
 ) -> None:
     """Whoever launched it has long left; the way out is its holder's, and is nobody's when that is killed."""
     box = await provider.create(sandbox_id=leftovers.new_id(), session_id="", user_id="usr_x")
@@ -249,14 +254,15 @@ async def test_what_is_kept_has_the_network_until_it_ends_or_its_holder_does(
         assert await told(tmux, "one") == "200 hi"
     assert await asyncio.gather(*(tmux.launch(name, "sleep 600") for name in ("three", "four")))
     assert len(leftovers.holders()) == len(leftovers.proxies()) == 1
-    noted = [json.loads(line) for line in (box._directory / f"{SERVER}.log").read_text().splitlines()]
+    [log] = boxes.rglob(f"{SERVER}.log")
+    noted = [json.loads(line) for line in log.read_text().splitlines()]
     asked = {(one["verdict"], one["host"]) for one in noted if one["event"] == "sandbox egress"}
     assert asked >= {("allowed", "site.test"), ("refused", "evil.test")}
     assert all(one["sandbox_id"] == box.id and "timestamp" in one for one in noted)
     await box.stop(SERVER)
     await until(lambda: leftovers.holders() == leftovers.proxies() == [])
-    inside = Path(box._record.preview_socket).with_name("in")
-    assert os.listdir(inside) == [box._link._path.name]
+    inside = Path(box.record.preview_socket).with_name("in")
+    assert [name.split("-")[0] for name in os.listdir(inside)] == ["a"], "where it dials its owner, and no way out"
     await tmux.launch("last", "sleep 600")
     [holder] = leftovers.holders()
     os.kill(holder, signal.SIGSTOP)  # one that does not notice anything goes with the sandbox all the same

@@ -20,10 +20,11 @@ from koda_ray.config import REPO_ROOT
 from koda_ray.errors import KodaError, SandboxNotFound
 from koda_ray.sandbox import cgroup
 from koda_ray.sandbox.egress.audit import EgressEvent
-from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
+from koda_ray.sandbox.egress.rules import Egress, EgressLimits, EgressRules
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.local_sandbox import LocalSandbox
+from koda_ray.sandbox.template import TemplateProject
 from tests.sandbox.conftest import MB
 from tests.sandbox.egress.conformance import WayOutConformance, fetch
 from tests.sandbox.egress.conftest import until
@@ -38,11 +39,12 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.needs("netns")]
 def provider(boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits) -> LocalProvider:
     return LocalProvider(
         root=boxes,
-        template=template,
-        node_modules=node_modules,
+        template=TemplateProject(folder=template, node_modules=node_modules),
         limits=limits,
-        egress=EgressRules.parse(["registry.test", "site.test"]),
-        egress_limits=EgressLimits(connections=16, received_bytes=MB),
+        egress=Egress(
+            rules=EgressRules.parse(["registry.test", "site.test"]),
+            limits=EgressLimits(connections=16, received_bytes=MB),
+        ),
     )
 
 
@@ -101,15 +103,15 @@ async def test_one_that_uses_everything_up_only_harms_itself(names: NameServer, 
             await sandbox.run(("sh", "-c", bomb), network=True, timeout_s=2.0)
         assert server.heard == []
         assert await fetch(sandbox, "http://site.test/") == ["200 hi"]
-    assert sandbox._way_out is not None and sandbox._way_out.process is not None
-    groups = [Path(group) for group in sandbox._record.groups]
-    assert all(sandbox._way_out.process.pid in cgroup.pids((group,)) for group in groups)
+    assert sandbox.way_out.process is not None
+    groups = [Path(group) for group in sandbox.record.groups]
+    assert all(sandbox.way_out.process.pid in cgroup.pids((group,)) for group in groups)
 
 
 async def test_where_memory_is_short_its_proxy_is_the_last_to_go(names: NameServer, sandbox: LocalSandbox) -> None:
     inside = await sandbox.run(("cat", "/proc/self/oom_score_adj"), network=True)
-    assert sandbox._way_out is not None and sandbox._way_out.process is not None
-    own = Path(f"/proc/{sandbox._way_out.process.pid}/oom_score_adj").read_text()
+    assert sandbox.way_out.process is not None
+    own = Path(f"/proc/{sandbox.way_out.process.pid}/oom_score_adj").read_text()
     assert int(own) < int(inside.stdout) == 700
 
 
@@ -125,14 +127,20 @@ async def test_whoever_destroys_a_sandbox_ends_its_proxy(
 ) -> None:
     rules = EgressRules.parse(["site.test"])
     owner, other = (
-        LocalProvider(root=boxes, template=template, node_modules=node_modules, limits=limits, soft=soft, egress=rules)
+        LocalProvider(
+            root=boxes,
+            template=TemplateProject(folder=template, node_modules=node_modules),
+            limits=limits,
+            soft=soft,
+            egress=Egress(rules=rules),
+        )
         for _ in range(2)
     )
     box = await owner.create(sandbox_id=leftovers.new_id(), session_id="ses_x", user_id="usr_x")
     async with upstream(OK):
         assert await fetch(box, "http://site.test/") == ["200 hi"]
-    assert box._way_out is not None and box._way_out.process is not None
-    process = box._way_out.process
+    assert box.way_out.process is not None
+    process = box.way_out.process
     await other.destroy(box.id)
     await until(lambda: not process.running)
     with pytest.raises(SandboxNotFound):
@@ -142,8 +150,9 @@ async def test_whoever_destroys_a_sandbox_ends_its_proxy(
 _OWNER = """
 import asyncio, json, sys
 from pathlib import Path
-from koda_ray.sandbox.egress.rules import EgressRules
+from koda_ray.sandbox.egress.rules import Egress, EgressRules
 from koda_ray.sandbox.local import LocalProvider
+from koda_ray.sandbox.template import TemplateProject
 from tests.sandbox.conftest import small_limits
 from tests.sandbox.conftest import MB
 from tests.sandbox.egress.conformance import fetch
@@ -151,12 +160,13 @@ from tests.sandbox.egress.conformance import fetch
 async def main():
     given = json.loads(sys.argv[1])
     provider = LocalProvider(
-        root=Path(given["boxes"]), template=Path(given["template"]), node_modules=Path(given["node_modules"]),
-        limits=small_limits(), egress=EgressRules.parse(["site.test"]),
+        root=Path(given["boxes"]),
+        template=TemplateProject(folder=Path(given["template"]), node_modules=Path(given["node_modules"])),
+        limits=small_limits(), egress=Egress(rules=EgressRules.parse(["site.test"])),
     )
     box = await provider.create(sandbox_id=given["id"], session_id="ses_a", user_id="usr_a")
     told = await fetch(box, "http://site.test/", "http://evil.test/", "http://127.0.0.1/")
-    process = box._way_out.process
+    process = box.way_out.process
     if given["wait"]:
         print(f"pid {process.pid}", flush=True)
         await asyncio.sleep(600)

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from koda_ray.config import REPO_ROOT
-from koda_ray.sandbox.egress.process import EgressProcess
-from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
+from koda_ray.sandbox.egress.process import EgressProcess, EgressSocket
+from koda_ray.sandbox.egress.rules import Egress, EgressLimits, EgressRules
 from koda_ray.sandbox.isolation import GUEST
 from koda_ray.sandbox.node import find_node
 from tests.sandbox.egress.conftest import Way, until
@@ -39,7 +39,9 @@ async def started(
 ) -> tuple[EgressProcess, Way]:
     way = Way(str(folder / "egress.sock"))
     process = await EgressProcess.start(
-        way.path, rules=EgressRules.parse(["site.test"]), limits=limits, audit=way.events.append, owner=_USER
+        EgressSocket(path=way.path, owner=_USER),
+        egress=Egress(rules=EgressRules.parse(["site.test"]), limits=limits or EgressLimits()),
+        audit=way.events.append,
     )
     stack.push_async_callback(process.close)
     return process, way
@@ -63,7 +65,9 @@ async def test_addresses_can_be_listed_and_networks_denied(
 ) -> None:
     way = Way(str(folder / "egress.sock"))
     rules = EgressRules.parse([f"[{PUBLIC_6}]", PUBLIC, PUBLIC_TOO], [f"{PUBLIC_TOO}/32"])
-    process = await EgressProcess.start(way.path, rules=rules, audit=way.events.append)
+    process = await EgressProcess.start(
+        EgressSocket(path=way.path), egress=Egress(rules=rules), audit=way.events.append
+    )
     stack.push_async_callback(process.close)
     async with upstream(OK), upstream(OK, host=PUBLIC_6) as six, upstream(OK, host=PUBLIC_TOO) as denied:
         assert (await way.get(f"http://[{PUBLIC_6}]/")).endswith(b"hi")
@@ -118,8 +122,8 @@ async def test_a_name_is_not_looked_for_in_the_machines_own_domain(
     """As a cluster's machines have one: what is no name in the world would become the name of a service."""
     way = Way(str(folder / "egress.sock"))
     process = await EgressProcess.start(
-        way.path,
-        rules=EgressRules.parse(["none.test"]),
+        EgressSocket(path=way.path),
+        egress=Egress(rules=EgressRules.parse(["none.test"])),
         audit=way.events.append,
         launch=lambda line: ["env", "LOCALDOMAIN=svc.cluster.test", *line],
     )
@@ -225,11 +229,13 @@ async def _page(client: httpx.AsyncClient, url: str = "http://site.test/") -> st
 
 _OWNER = """
 import asyncio, sys
-from koda_ray.sandbox.egress.process import EgressProcess
-from koda_ray.sandbox.egress.rules import EgressRules
+from koda_ray.sandbox.egress.process import EgressProcess, EgressSocket
+from koda_ray.sandbox.egress.rules import Egress, EgressRules
 
 async def main():
-    process = await EgressProcess.start(sys.argv[1], rules=EgressRules.parse(["site.test"]), audit=lambda event: None)
+    egress = Egress(rules=EgressRules.parse(["site.test"]))
+    at = EgressSocket(path=sys.argv[1])
+    process = await EgressProcess.start(at, egress=egress, audit=lambda event: None)
     print(process.pid, flush=True)
     await asyncio.sleep(600)
 
@@ -268,8 +274,8 @@ async def test_it_ends_with_its_owner(
 async def test_one_that_cannot_start_says_why_and_stays_closed(stack: AsyncExitStack, folder: Path, net: None) -> None:
     way = Way(str(folder / "egress.sock"))
     process = await EgressProcess.start(
-        way.path,
-        rules=EgressRules.parse(["site.test"]),
+        EgressSocket(path=way.path),
+        egress=Egress(rules=EgressRules.parse(["site.test"])),
         audit=way.events.append,
         launch=lambda line: ["/bin/sh", "-c", "echo out of order >&2; exit 3"],
     )

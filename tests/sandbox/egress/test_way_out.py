@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
+from koda_ray.sandbox.egress.process import EgressSocket
+from koda_ray.sandbox.egress.rules import Egress, EgressLimits, EgressRules
 from koda_ray.sandbox.way_out import WayOut
 from tests.sandbox.egress.conftest import Way, until
 from tests.sandbox.egress.network import OK, NameServer, upstream
@@ -40,12 +41,9 @@ def launcher() -> _Launcher:
 async def way_out(folder: Path, launcher: _Launcher) -> AsyncIterator[WayOut]:
     made = WayOut(
         "sbx_tended",
-        socket_path=str(folder / "out.sock"),
-        rules=EgressRules.parse(["site.test"]),
-        limits=EgressLimits(),
-        owner=None,
+        at=EgressSocket(path=str(folder / "out.sock")),
+        egress=Egress(rules=EgressRules.parse(["site.test"])),
         launch=launcher,
-        label="",
     )
     made.tend()
     yield made
@@ -77,12 +75,11 @@ async def test_a_killed_proxy_takes_no_count_with_it(folder: Path, names: NameSe
     limit, piece = 1_000_000, 300_000
     made = WayOut(
         "sbx_killed",
-        socket_path=str(folder / "out.sock"),
-        rules=EgressRules.parse(["site.test"]),
-        limits=EgressLimits(sent_bytes=limit, received_bytes=limit),
-        owner=None,
+        at=EgressSocket(path=str(folder / "out.sock")),
+        egress=Egress(
+            rules=EgressRules.parse(["site.test"]), limits=EgressLimits(sent_bytes=limit, received_bytes=limit)
+        ),
         launch=list,
-        label="",
     )
     asked = b"%b http://site.test/ HTTP/1.1\r\nHost: site.test\r\n" % (b"POST" if sends else b"GET")
     asked += b"Content-Length: 9000000\r\n\r\n" + bytes(piece) if sends else b"\r\n"
