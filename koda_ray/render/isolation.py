@@ -22,6 +22,7 @@ from pathlib import Path
 
 from koda_ray import seccomp
 from koda_ray.errors import Missing
+from koda_ray.render.installed import parts_of
 from koda_ray.render.programs import find_program
 
 __all__ = [
@@ -93,9 +94,9 @@ def browser_command(
     command += [find_program("bwrap"), *_isolation_arguments(binary, shm_bytes), *_device_arguments(devices), *more]
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
-    for extra in {binary.parent, binary.resolve().parent}:
-        if not extra.is_relative_to("/usr"):
-            command += ["--ro-bind", str(extra), str(extra)]
+    for part in parts_of(binary):
+        if not part.is_relative_to("/usr"):
+            command += ["--ro-bind", str(part), str(part)]
     return [*command, "--bind", str(folder), str(folder), "--chdir", str(folder), str(binary)]
 
 

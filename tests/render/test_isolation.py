@@ -14,6 +14,7 @@ from koda_ray.errors import Missing
 from koda_ray.render import browser as browser_module
 from koda_ray.render.browser import Browser
 from koda_ray.render.isolation import WorkFolder, browser_command, call_filter, check_isolation, sweep_dead_folders
+from koda_ray.render.programs import find_browser
 
 DASH = Path("/usr/bin/dash")
 LOOK = (
@@ -39,6 +40,43 @@ def test_inside_there_is_no_network_no_root_no_environment_and_no_project() -> N
         assert writing == ["writes", "read-only"]
     finally:
         folder.close()
+
+
+PARTS = ("chromium-headless-shell", "icudtl.dat", "libEGL.so", "libvulkan.so.1", "resources.pak", "locales/en-US.pak")
+OTHERS = (".ssh/id_ed25519", "notes.txt", "chrome-profile/Cookies", "locales/.key", "keys.json", "library", "data.bin")
+
+
+@pytest.mark.sandbox
+def test_of_the_folder_in_which_a_browser_lies_its_own_files_are_seen_alone(tmp_path: Path) -> None:
+    """One that was unpacked into somebody's home, with another home that a link to it lies in."""
+    home, linked = tmp_path / "home", tmp_path / "linked"
+    for name in (*PARTS, *OTHERS):
+        for folder in (home, linked):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("private")
+    shutil.copy(DASH, home / PARTS[0])
+    (linked / PARTS[0]).unlink()
+    (linked / PARTS[0]).symlink_to(home / PARTS[0])
+    for binary, seen in ((home / PARTS[0], 1), (linked / PARTS[0], 2)):
+        folder = WorkFolder("test")
+        try:
+            command = browser_command(binary, folder.writable_by_browser("profile", binary))
+            look = [*command, "-c", f"exec >&4; find {home} {linked} -type f"]
+            done = subprocess.run(look, capture_output=True, text=True, check=False, timeout=60)
+        finally:
+            folder.close()
+        expected = {str(where / name) for where in (home, linked)[:seen] for name in PARTS}
+        assert set(done.stdout.split()) == expected, done.stderr
+
+
+@pytest.mark.browser
+async def test_a_browser_finds_what_lies_beside_it_wherever_that_is(tmp_path: Path) -> None:
+    installed = find_browser(None).path.resolve()
+    for part in installed.parent.iterdir():
+        (tmp_path / part.name).symlink_to(part)
+    async with await Browser.launch(chromium_path=tmp_path / installed.name) as browser:
+        target = await browser.new_target(64, 64)
+        await target.close()
 
 
 SECRET = "ours-and-nobody-elses"
