@@ -126,6 +126,26 @@ def test_a_browser_that_cannot_confine_its_own_parts_is_warned_of(
     assert finding.status == "warning" and "--no-sandbox" in finding.detail and "unshare" in finding.remedy
 
 
+ELSEWHERE = """
+from koda_ray import seccomp
+from koda_ray.config import Settings
+from koda_ray.doctor import Examination, machine
+assert seccomp.filter_fd() is None and seccomp.filter_fd(nesting=True) is None
+print(*machine.isolation(Examination(Settings())))
+"""
+
+
+@pytest.mark.needs("bwrap")
+def test_a_machine_for_whose_calls_there_is_no_filter_is_warned_of() -> None:
+    """The kernel names another one to programs that ask it to, i686 on x86-64. Source: personality(2), PER_LINUX32."""
+    argv = ["linux32", sys.executable, "-c", ELSEWHERE]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120, cwd=REPO_ROOT)
+    (named,) = re.findall(r"no filter is known for (\S+):", done.stdout)
+    said = done.stdout + done.stderr
+    assert said.count("no filter of system calls") == 1 and f"{named}'s calls are not known" in said
+    assert "x86_64 and aarch64" in said and "SANDBOX_RUNTIME=runsc" in said
+
+
 def test_a_template_without_its_packages(settings: Settings, tmp_path: Path) -> None:
     bare = settings.model_copy(update={"node_modules_path": tmp_path / "nowhere"})
     found = programs.template(Examination(bare))

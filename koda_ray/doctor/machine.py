@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import platform
 import resource
 import shutil
 from pathlib import Path
 
 import psutil
 
+from koda_ray import seccomp
 from koda_ray.doctor.finding import Examination, Finding
 from koda_ray.errors import Missing
 
@@ -52,8 +54,18 @@ def isolation(examination: Examination) -> list[Finding]:
         return [Finding(_ISOLATION, "bubblewrap", "missing", detail, "use bubblewrap 0.8 or newer")]
     return [
         Finding(_ISOLATION, "bubblewrap", "ok", f"{version} ({program}): no network inside"),
+        _calls(),
         *_browsers_own(examination),
     ]
+
+
+def _calls() -> Finding:
+    """Check whether there is a filter of system calls for this machine."""
+    name, machine = "system calls", platform.machine()
+    if seccomp.filter_program() is not None:
+        return Finding(_ISOLATION, name, "ok", f"a filter for {machine} refuses what no build and no page needs")
+    remedy = "use a machine with x86-64 or 64-bit ARM, or let gVisor hold sandboxes (SANDBOX_RUNTIME=runsc)"
+    return Finding(_ISOLATION, name, "warning", f"no filter is known for {machine}: name spaces alone hold", remedy)
 
 
 def _browsers_own(examination: Examination) -> list[Finding]:
