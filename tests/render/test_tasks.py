@@ -212,8 +212,8 @@ async def test_another_environment_is_refused(cluster: RayExecutor, storage: Sto
 async def test_a_page_that_uses_too_much_on_ray_ends_with_words_and_not_with_its_worker(
     cluster: RayExecutor, storage: Storage
 ) -> None:
-    here = cast("Any", ray.remote(browsers_here))
-    assert await here.options(resources={CHROMIUM_RESOURCE: 1}).remote() == 4, "of the node, previews' slots with them"
+    here = cast("Any", ray.remote(resources={CHROMIUM_RESOURCE: 1})(lambda: browsers_here()))
+    assert await here.remote() == 4, "of its node, with the slots of previews"
     html = "<!doctype html><script>const kept = []; for (;;) kept.push(new Uint8Array(1 << 24).fill(1));</script>"
     spec = small(await put_page(storage, html))
     executor = RayExecutor(memory=MemoryLimit(300))
