@@ -51,7 +51,6 @@ def session_subagents(
         journal=journal,
         tools=tools,
         delegation=delegation,
-        model=access.model,
         equip=subagent_tools,
         make=make,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pydantic import JsonValue
 
@@ -174,12 +175,12 @@ def final_spec(options: RenderOptions, bundle: str, preview_spec: Mapping[str, J
     """
     shown = RenderSpec.from_json(dict(preview_spec))
     preset: Preset = options.resolution
-    return RenderSpec.from_preset(
+    spec = RenderSpec.from_preset(
         preset,
         bundle=bundle,
         duration_s=shown.duration_s,
         size=(shown.width, shown.height),
         fps=options.fps,
         format=options.format,
-        moves=shown.moves,
     )
+    return replace(spec, moves=shown.moves)

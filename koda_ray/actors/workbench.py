@@ -395,8 +395,8 @@ class SessionWorkbench:
             bundle=good.bundle,
             duration_s=good.duration_s,
             size=(good.width, good.height),
-            moves=good.moves,
         )
+        spec = replace(spec, moves=good.moves)
         try:
             result = await self._jobs.run_as_possible(spec, job_id=job_id, kind="preview", cause_id=cause_id)
         except BudgetExceeded:

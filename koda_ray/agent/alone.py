@@ -550,8 +550,7 @@ class Agent:
             AgentIdentity(agent=self._name, session_id=row.id, user_id=self._user),
             journal=journal,
             tools=self._tools,
-            delegation=self._delegation,
-            model=self._model,
+            delegation=self._delegation.on(self._model),
             equip=subagent_tools,
             make=lambda crew, subagent, toolkit: loop(toolkit, crew, subagent),
         )

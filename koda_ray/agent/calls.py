@@ -16,7 +16,6 @@ from pydantic import JsonValue
 from koda_ray.agent.approvals import ApprovalRequest, changed_note, grant, request, resolved, unheard
 from koda_ray.agent.breakpoints import Breakpoint
 from koda_ray.agent.hooks import Hooks, Stop
-from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.ledger import (
     OpenCall,
     abandoned,
@@ -73,7 +72,6 @@ class Calls:
         log: Its history and ledger.
         toolkit: What it can do.
         policy: What bounds it.
-        identity: Who calls.
         hooks: Who is heard before and after.
         move: Told each breakpoint that is reached.
         told: Makes the events that tell of a run's end.
@@ -85,7 +83,6 @@ class Calls:
         toolkit: Toolkit,
         policy: Policy,
         *,
-        identity: AgentIdentity,
         hooks: Hooks,
         move: Callable[[Breakpoint], None],
         told: Callable[[LoopOutcome], list[NewEvent]],
@@ -94,8 +91,7 @@ class Calls:
         self._toolkit = toolkit
         self._policy = policy
         self._limits = policy.limits
-        self._identity = identity
-        self._agent = identity.agent
+        self._agent = log.agent
         self._hooks = hooks
         self._heard: dict[str, dict[str, JsonValue] | ToolOutcome | Stop] = {}  # of calls that have no row yet
         self._move = move
@@ -448,9 +444,9 @@ class Calls:
             attempt=row.attempt,
             agent=self._agent,
             name=row.name,
-            session_id=self._identity.session_id,
-            user_id=self._identity.user_id,
-            epoch=self._identity.epoch,
+            session_id=self._log.identity.session_id,
+            user_id=self._log.identity.user_id,
+            epoch=self._log.identity.epoch,
             agreed=wanted(row),
         )
 

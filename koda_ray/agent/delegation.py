@@ -7,7 +7,7 @@ A subagent is a piece of work, so its row is a bead of the session that its pare
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
@@ -53,6 +53,10 @@ class Delegation:
         for name in ("at_once", "unfinished", "total", "depth"):
             if (value := getattr(self, name)) < 1:
                 raise InvalidInput(f"{name}={value} lets no subagent work: give 1 or more, or no Delegation at all")
+
+    def on(self, model: str) -> Delegation:
+        """Return it with a model that subagents run on where it names none."""
+        return self if self.models else replace(self, models=(model,))
 
 
 class Subagent(Model):

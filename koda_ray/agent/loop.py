@@ -29,7 +29,7 @@ from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.stuck import going_in_circles, last_said
 from koda_ray.agent.toolkit import Toolkit, ToolOutcome
 from koda_ray.agent.transcript import Journal, Transcript, merged
-from koda_ray.agent.window import Window, usage_event
+from koda_ray.agent.window import CallMarks, Window, usage_event
 from koda_ray.budgets import Exceeded
 from koda_ray.errors import (
     BudgetExceeded,
@@ -100,12 +100,9 @@ class AgentLoop:
             access,
             self._hooks,
             limit_tokens=self._limits.context_tokens,
-            before_call=self._streaming,
-            after_call=self._summed_up,
+            marks=CallMarks(begin=self._streaming, end=self._summed_up),
         )
-        self._calls = Calls(
-            self._log, toolkit, self._policy, identity=identity, hooks=self._hooks, move=self._move, told=self.told
-        )
+        self._calls = Calls(self._log, toolkit, self._policy, hooks=self._hooks, move=self._move, told=self.told)
 
     @property
     def breakpoint(self) -> Breakpoint:

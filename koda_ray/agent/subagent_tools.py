@@ -85,7 +85,7 @@ def subagent_tools(crew: Subagents, agent: str, depth: int) -> list[Tool]:
             name=given.name,
             task=given.task,
             tools=tuple(given.tools),
-            model=given.model or crew.models[0],
+            model=given.model or crew.delegation.models[0],
             depth=depth + 1,
             delegates=deeper and given.may_delegate,
             place=len(crew.known),
@@ -213,7 +213,7 @@ def subagent_tools(crew: Subagents, agent: str, depth: int) -> list[Tool]:
 def _spawn_input(crew: Subagents, *, deeper: bool) -> type[BaseModel]:
     """Make the shape of a spawn: what may be handed on stands in the schema, so that a model sees it."""
     fields: dict[str, Any] = {}
-    names, models = tuple(crew.offered), crew.models
+    names, models = tuple(crew.offered), crew.delegation.models
     if names:
         some: Any = list[Literal[names]]  # pyright: ignore[reportInvalidTypeForm] - known only now
         fields["tools"] = (some, Field(description="What it can use: no more than it needs"))

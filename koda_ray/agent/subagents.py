@@ -55,8 +55,7 @@ class Subagents:
         root: The agent that a person talks to.
         journal: Where everything is kept, fenced.
         tools: What that one can do; subagents get some of it.
-        delegation: What may be delegated.
-        model: What subagents run on where neither they nor the delegation name a model.
+        delegation: What may be delegated; it names the models.
         equip: Makes the tools with which one agent looks after its subagents; gets this, its id and its depth.
         make: Makes a subagent's loop; gets this, which is its journal too, the subagent and its tools.
 
@@ -71,7 +70,6 @@ class Subagents:
         journal: BeadJournal,
         tools: Sequence[Tool],
         delegation: Delegation,
-        model: str,
         equip: Callable[[Subagents, str, int], list[Tool]],
         make: Callable[[Subagents, Subagent, Toolkit], AgentLoop],
     ) -> None:
@@ -83,8 +81,6 @@ class Subagents:
         self.user_id = root.user_id
         self.root = root.agent
         self.delegation = delegation
-        self.models = delegation.models or (model,)
-        """What subagents may run on, the first by default."""
         self.offered = {name: own[name] for name in names}
         """The tools that may be handed on, by name."""
         self.known: dict[str, Subagent] = {}

@@ -53,7 +53,7 @@ class Transcript:
 
     def __init__(self, journal: Journal, identity: AgentIdentity) -> None:
         self._journal = journal
-        self._identity = identity
+        self.identity = identity
         self._lock = asyncio.Lock()
         self._current = False
         self._next = 1
@@ -71,7 +71,7 @@ class Transcript:
     @property
     def agent(self) -> str:
         """Whose it is."""
-        return self._identity.agent
+        return self.identity.agent
 
     async def load(self) -> None:
         """Read everything again."""
@@ -115,9 +115,9 @@ class Transcript:
         """Make a row for something said, at the next position or at one that was reserved."""
         return MessageRecord(
             id=message_id or new_id("msg"),
-            session_id=self._identity.session_id,
-            user_id=self._identity.user_id,
-            agent=self._identity.agent,
+            session_id=self.identity.session_id,
+            user_id=self.identity.user_id,
+            agent=self.identity.agent,
             position=self.reserve() if position is None else position,
             role=role,
             content=cast("list[JsonValue]", list(content)),
@@ -128,9 +128,9 @@ class Transcript:
         """Make a row for a summary of the history, in the stream of the agent's summaries."""
         return MessageRecord(
             id=message_id,
-            session_id=self._identity.session_id,
-            user_id=self._identity.user_id,
-            agent=stream_of(self._identity.agent),
+            session_id=self.identity.session_id,
+            user_id=self.identity.user_id,
+            agent=stream_of(self.identity.agent),
             position=self.summaries[-1].position + 1 if self.summaries else 1,
             role="assistant",
             content=cast("list[JsonValue]", list(content)),
@@ -170,11 +170,11 @@ class Transcript:
     def _apply(self, batch: Batch, was_current: bool, noted: int) -> None:
         del self._notes[:noted]
         for record in batch.messages:
-            if record.agent == self._identity.agent:
+            if record.agent == self.identity.agent:
                 insort(self.history, record, key=lambda each: each.position)
                 if self.history[-1] is not record:
                     self._closed = 0
-            elif record.agent == stream_of(self._identity.agent):
+            elif record.agent == stream_of(self.identity.agent):
                 self.summaries.append(record)
                 self.loaded += 1
         self.calls.update((record.id, record) for record in batch.tool_calls)

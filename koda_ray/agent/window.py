@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -28,7 +29,7 @@ from koda_ray.logs import get_logger
 from koda_ray.state.records import Batch
 from koda_ray.types import new_id
 
-__all__ = ["Window", "usage_event"]
+__all__ = ["CallMarks", "Window", "usage_event"]
 
 _LEAST_NEW, _MANY_NEW = 10, 30
 """Messages since the last summary below which another one gains nothing, and little."""
@@ -36,6 +37,19 @@ _FAR_TOO_LONG = 1.25
 _TIGHT_KEEP = 2
 _LEAST_PROMPT_TOKENS = 2_000
 _log = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallMarks:
+    """What marks the time in which a model is asked.
+
+    Args:
+        begin: Stores that it is, with what is reserved for that, before it is.
+        end: Called once it was.
+    """
+
+    begin: Callable[[Batch | None], Awaitable[None]]
+    end: Callable[[], None]
 
 
 class Window:
@@ -47,8 +61,7 @@ class Window:
         access: What sums up, counts tokens, and pays for summaries.
         hooks: Heard before and after the summary's model call as with any other.
         limit_tokens: Length of a prompt from which on old turns are summed up.
-        before_call: Stores that the model is asked, with what is reserved for that, before it is.
-        after_call: Called once it was.
+        marks: What marks the time in which the model is asked for a summary.
     """
 
     def __init__(
@@ -59,8 +72,7 @@ class Window:
         hooks: Hooks,
         *,
         limit_tokens: int,
-        before_call: Callable[[Batch | None], Awaitable[None]],
-        after_call: Callable[[], None],
+        marks: CallMarks,
     ) -> None:
         self._log = log
         self._toolkit = toolkit
@@ -68,8 +80,7 @@ class Window:
         self._purse = access.purse
         self._hooks = hooks
         self._limit = limit_tokens
-        self._before_call = before_call
-        self._after_call = after_call
+        self._marks = marks
         self.gauge = Gauge(access.provider)
         self._repaired = Repaired()
         self._pruning = Pruning(verbatim=toolkit.answered_by_people, files_of=toolkit.files_of)
@@ -152,9 +163,9 @@ class Window:
             call_id = new_id("msg")
             if self._purse is not None:
                 request = await self._purse.begin(
-                    call_id, request, self._before_call, substitutes=substitutes_of(self._access.provider)
+                    call_id, request, self._marks.begin, substitutes=substitutes_of(self._access.provider)
                 )
-            await self._before_call(None)
+            await self._marks.begin(None)
             answer = ModelAttempt(self._access.provider, request)
             try:
                 completed = await answer.read()
@@ -171,7 +182,7 @@ class Window:
                     raise
                 self._limit //= 2
             finally:
-                self._after_call()
+                self._marks.end()
         batch, cost_usd = Batch(), None
         if self._purse is not None:
             settle, cost_usd = self._purse.settle(call_id, request, completed)

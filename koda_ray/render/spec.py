@@ -244,7 +244,6 @@ class RenderSpec:
         size: tuple[int, int] = (1920, 1080),
         fps: float | Fraction | None = None,
         format: VideoFormat = "mp4",
-        moves: bool = True,
     ) -> Self:
         """Make a spec from a preset, in the project's aspect.
 
@@ -255,7 +254,6 @@ class RenderSpec:
             size: The project's own (width, height); only its aspect counts.
             fps: Frames per second instead of the preset's.
             format: Container and codec.
-            moves: Whether the picture is meant to move.
 
         Raises:
             InvalidInput: Unknown preset or a value out of range.
@@ -272,7 +270,6 @@ class RenderSpec:
             fps=frame_rate(fields.fps if fps is None else fps),
             format=format,
             crf=fields.crf,
-            moves=moves,
             preset=preset,
         )
 
