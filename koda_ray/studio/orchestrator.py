@@ -48,15 +48,15 @@ def instructions(agent: str) -> tuple[str, ...]:
     return (resources.files("koda_ray.studio").joinpath("prompts", f"{agent}.md").read_text(encoding="utf-8"),)
 
 
-def orchestrator_tools(bench: Workbench) -> list[Tool]:
+def orchestrator_tools(workbench: Workbench) -> list[Tool]:
     """Give the orchestrator its tools."""
     return [
-        *ui_tools(bench),
-        *planning_tools(bench),
-        *delegate_tools(bench),
-        *file_tools(bench),
-        *shell_tools(bench),
-        *render_tools(bench),
+        *ui_tools(workbench),
+        *planning_tools(workbench),
+        *delegate_tools(workbench),
+        *file_tools(workbench),
+        *shell_tools(workbench),
+        *render_tools(workbench),
     ]
 
 

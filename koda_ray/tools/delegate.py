@@ -35,22 +35,22 @@ class _GenerateInput(BaseModel):
     change: str | None = Field(default=None, max_length=20_000, description="modify_existing: what changes")
 
 
-def delegate_tools(bench: Workbench) -> list[Tool]:
+def delegate_tools(workbench: Workbench) -> list[Tool]:
     """Make the tool that delegates writing code."""
 
     def task_of(given: _GenerateInput) -> dict[str, JsonValue]:
         return given.model_dump(mode="json", exclude_none=True, exclude_defaults=False)
 
     async def proposed(given: _GenerateInput, call: ToolCall) -> str:
-        return await bench.propose(task_of(given), cause_id=call.id)
+        return await workbench.propose(task_of(given), cause_id=call.id)
 
     async def generate_code(given: _GenerateInput, call: ToolCall) -> ToolOutcome:
         made: Generated | None = None
         try:
-            made = await bench.generate(task_of(given), cause_id=call.id, agreed=call.agreed)
-            if (wants := await bench.unseen(made, task_of(given), cause_id=call.id)) is not None:
+            made = await workbench.generate(task_of(given), cause_id=call.id, agreed=call.agreed)
+            if (wants := await workbench.unseen(made, task_of(given), cause_id=call.id)) is not None:
                 return ToolOutcome(content="", wants=wants, batch=Batch(charges=[*made.charges]))
-            batch = await bench.keep(made.files, task=task_of(given), shown=made.shown)
+            batch = await workbench.keep(made.files, task=task_of(given), shown=made.shown)
         except InvalidInput as error:
             paid = Batch(charges=[*made.charges]) if made is not None else None
             return ToolOutcome(content=f"{error.code}: {error.message}", is_error=True, batch=paid)

@@ -34,11 +34,11 @@ class _ListInput(BaseModel):
     recursive: bool = True
 
 
-def file_tools(bench: Workbench) -> list[Tool]:
+def file_tools(workbench: Workbench) -> list[Tool]:
     """Make the tools that look at files."""
 
     async def read_file(given: _ReadInput, call: ToolCall) -> ToolOutcome:
-        sandbox = await bench.sandbox()
+        sandbox = await workbench.sandbox()
         try:
             data = await sandbox.read_file(given.path)
         except (NotFound, InvalidInput) as error:
@@ -49,7 +49,7 @@ def file_tools(bench: Workbench) -> list[Tool]:
         return ToolOutcome(content=json.dumps(result, ensure_ascii=False))
 
     async def list_files(given: _ListInput, call: ToolCall) -> ToolOutcome:
-        sandbox = await bench.sandbox()
+        sandbox = await workbench.sandbox()
         try:
             entries = await sandbox.list_files(given.path, recursive=given.recursive)
         except (NotFound, InvalidInput) as error:

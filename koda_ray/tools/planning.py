@@ -33,15 +33,15 @@ class _UpdateTodoInput(BaseModel):
     status: TodoStatus
 
 
-def planning_tools(bench: Workbench) -> list[Tool]:
+def planning_tools(workbench: Workbench) -> list[Tool]:
     """Make the todo tools. They only describe a change of state, which is committed with their outcome."""
 
     async def set_todos(given: _SetTodosInput, call: ToolCall) -> ToolOutcome:
         todos = tuple(Todo(id=item.id, label=item.label) for item in given.todos)
-        return ToolOutcome(content='{"success": true}', batch=moved(bench, SetTodos(todos)))
+        return ToolOutcome(content='{"success": true}', batch=moved(workbench, SetTodos(todos)))
 
     async def update_todo(given: _UpdateTodoInput, call: ToolCall) -> ToolOutcome:
-        return ToolOutcome(content='{"success": true}', batch=moved(bench, MoveTodo(given.todo_id, given.status)))
+        return ToolOutcome(content='{"success": true}', batch=moved(workbench, MoveTodo(given.todo_id, given.status)))
 
     return [
         Tool(

@@ -37,12 +37,12 @@ def _changed(corrected: Mapping[str, str]) -> str:
     return f"Changed meanwhile: {', '.join(sorted(corrected))}; read them before you go on." if corrected else ""
 
 
-def render_tools(bench: Workbench) -> list[Tool]:
+def render_tools(workbench: Workbench) -> list[Tool]:
     """Make the preview tools."""
 
     async def render_preview(given: _NoInput, call: ToolCall) -> ToolOutcome:
-        result = await bench.preview(cause_id=call.id, agreed=call.agreed)
-        corrected = await bench.corrected(cause_id=call.id)
+        result = await workbench.preview(cause_id=call.id, agreed=call.agreed)
+        corrected = await workbench.corrected(cause_id=call.id)
         changed = _changed(corrected)
         if isinstance(result, Agreement):
             return ToolOutcome(content="", wants=replace(result, done=changed))
@@ -53,21 +53,21 @@ def render_tools(bench: Workbench) -> list[Tool]:
             fail = Fail(message=result.message, code=result.code, details=result.details or None)
             batch = Batch()
             with suppress(StorageError):  # it may be why it failed; the files were stored as they were written
-                batch = await bench.checkpoint("error")
-            moved(bench, fail, batch=batch)
+                batch = await workbench.checkpoint("error")
+            moved(workbench, fail, batch=batch)
             words = "\n".join(filter(None, (f"{result.code}: {result.message}", changed)))
             return ToolOutcome(content=words, is_error=True, retryable=False, batch=batch)
-        batch = await bench.show(result)
+        batch = await workbench.show(result)
         shown: dict[str, JsonValue] = {"status": "ready", "duration": result.duration}
         if corrected:
             shown["files"] = told(corrected)
         return ToolOutcome(content=json.dumps(shown, ensure_ascii=False), batch=batch)
 
     async def start_preview(given: _NoInput, call: ToolCall) -> ToolOutcome:
-        return ToolOutcome(content=json.dumps({"streamUrl": await bench.start_stream()}))
+        return ToolOutcome(content=json.dumps({"streamUrl": await workbench.start_stream()}))
 
     async def screenshot(given: _PictureInput, call: ToolCall) -> ToolOutcome:
-        made = await bench.picture(given.seek_to, width_px=given.width, height_px=given.height)
+        made = await workbench.picture(given.seek_to, width_px=given.width, height_px=given.height)
         return ToolOutcome.json({"imageUrl": made.url, "timestamp": made.at_s, "duration": made.duration_s})
 
     return [

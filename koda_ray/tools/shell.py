@@ -38,11 +38,11 @@ def _undone(put_back: list[str]) -> str | None:
     return f"{_PUT_BACK}: {head(names, _NAMES_CHARS)}"
 
 
-def shell_tools(bench: Workbench) -> list[Tool]:
+def shell_tools(workbench: Workbench) -> list[Tool]:
     """Make the command tool. It may have any effect, so it is never run twice for one call."""
 
     async def run_command(given: _CommandInput, call: ToolCall) -> ToolOutcome:
-        async with bench.code_kept() as (sandbox, put_back):
+        async with workbench.code_kept() as (sandbox, put_back):
             try:
                 shell = ("sh", "-c", given.command)
                 result = await sandbox.run(shell, timeout_s=given.timeout_ms / 1000, network=True)
@@ -62,7 +62,7 @@ def shell_tools(bench: Workbench) -> list[Tool]:
         if undone is not None:
             content["putBack"] = undone
         failed = result.exit_code != 0 or undone is not None
-        batch = await bench.checkpoint("command")
+        batch = await workbench.checkpoint("command")
         return ToolOutcome(content=json.dumps(content, ensure_ascii=False), is_error=failed, batch=batch)
 
     return [

@@ -55,29 +55,29 @@ class _ApprovalInput(BaseModel):
         return self
 
 
-def ui_tools(bench: Workbench) -> list[Tool]:
+def ui_tools(workbench: Workbench) -> list[Tool]:
     """Make the tools that reach the person."""
 
     async def set_thinking(given: _ThinkingInput, call: ToolCall) -> ToolOutcome:
-        return ToolOutcome(content='{"success": true}', batch=moved(bench, Think(given.message)))
+        return ToolOutcome(content='{"success": true}', batch=moved(workbench, Think(given.message)))
 
     async def send_message(given: _MessageInput, call: ToolCall) -> ToolOutcome:
         event = NewEvent(type="message", data={"role": "assistant", "content": given.content}, cause_id=call.id)
         return ToolOutcome(content='{"success": true}', batch=Batch(events=[event]))
 
     async def request_approval(given: _ApprovalInput, call: ToolCall) -> ToolOutcome:
-        owes = bench.state.owes
+        owes = workbench.state.owes
         if owes not in ("analyze", "plan"):
             return ToolOutcome(
-                content=f"Nobody can answer in phase {bench.state.phase}: the plan is accepted. Use send_message to "
-                "explain what you decided, and go on.",
+                content=f"Nobody can answer in phase {workbench.state.phase}: the plan is accepted. Use send_message "
+                "to explain what you decided, and go on.",
                 is_error=True,
             )
         if given.plan is not None and given.type == "plan":
-            return ToolOutcome(content="", suspend=True, batch=moved(bench, Propose(given.plan)))
+            return ToolOutcome(content="", suspend=True, batch=moved(workbench, Propose(given.plan)))
         options = tuple(Option(id=o.id, label=o.label, description=o.description) for o in given.options)
         question = Question(text=given.content, options=options, reason=given.reason)
-        return ToolOutcome(content="", suspend=True, batch=moved(bench, Ask(question)))
+        return ToolOutcome(content="", suspend=True, batch=moved(workbench, Ask(question)))
 
     return [
         Tool(

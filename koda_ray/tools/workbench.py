@@ -139,7 +139,7 @@ class Workbench(Protocol):
         ...
 
 
-def moved(bench: Workbench, *commands: Command, batch: Batch | None = None) -> Batch:
+def moved(workbench: Workbench, *commands: Command, batch: Batch | None = None) -> Batch:
     """Add phase commands to a batch after trying them on the present state.
 
     They are applied again when the batch is committed; trying them here means that what the phase refuses becomes the
@@ -148,7 +148,7 @@ def moved(bench: Workbench, *commands: Command, batch: Batch | None = None) -> B
     Raises:
         InvalidInput: The state refuses a command.
     """
-    state = bench.state
+    state = workbench.state
     for command in commands:
         state, _ = phases.apply(state, command, now())
     batch = batch or Batch()

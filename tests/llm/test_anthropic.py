@@ -56,8 +56,8 @@ def test_a_key_that_cannot_be_one_is_refused_before_any_request(key: str) -> Non
 
 
 async def test_a_growing_conversation_is_read_from_the_cache() -> None:
-    async with over(lambda _: reply("ok")) as bench:
-        used = [(await check_stream(bench.provider, grown(n, f"<state>{n}</state>"))).usage for n in range(1, 12)]
+    async with over(lambda _: reply("ok")) as lab:
+        used = [(await check_stream(lab.provider, grown(n, f"<state>{n}</state>"))).usage for n in range(1, 12)]
     assert used[0].cache_read_tokens == 0
     assert used[0].cache_write_tokens > 1000
     for usage in used[1:]:
@@ -118,13 +118,13 @@ def test_the_servers_cache_keeps_the_apis_rules(model: str) -> None:
 
 
 async def test_tokens_are_counted_by_the_endpoint_for_it() -> None:
-    async with over([reply("ok")]) as bench:
+    async with over([reply("ok")]) as lab:
         request = grown(3, "<state></state>")
-        assert isinstance(bench.provider, CountsTokens)
-        counted = await bench.provider.count(request)
-        used = (await check_stream(bench.provider, request)).usage
+        assert isinstance(lab.provider, CountsTokens)
+        counted = await lab.provider.count(request)
+        used = (await check_stream(lab.provider, request)).usage
         assert counted == used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
-        assert (bench.server.counted, len(bench.server.requests)) == (1, 1)
+        assert (lab.server.counted, len(lab.server.requests)) == (1, 1)
 
 
 def test_the_sdk_is_not_imported_before_the_first_call() -> None:

@@ -74,28 +74,28 @@ def _result(id_: str) -> Message:
 
 
 async def test_a_call_of_another_model_passes_where_signatures_are_wanted() -> None:
-    async with over([reply("ok"), reply(Think("hm", "s1"), Call("read", {"path": "a"}), Call("write"))]) as bench:
+    async with over([reply("ok"), reply(Think("hm", "s1"), Call("read", {"path": "a"}), Call("write"))]) as lab:
         call = Message(role="assistant", content=({"type": "tool_use", "id": "c1", "name": "read", "input": {}},))
-        await check_stream(bench.provider, ask(user("a"), call, _result("c1"), model="gemini-3-pro"))
-        done = await check_stream(bench.provider, ask(model="gemini-3-pro"))
+        await check_stream(lab.provider, ask(user("a"), call, _result("c1"), model="gemini-3-pro"))
+        done = await check_stream(lab.provider, ask(model="gemini-3-pro"))
     assert [block["type"] for block in done.message.content] == ["thinking", "thinking", "tool_use", "tool_use"]
 
 
 async def test_a_lost_signature_is_refused_by_the_server_that_these_tests_trust() -> None:
     # the check that the one above relies on can fail
-    async with over([]) as bench:
+    async with over([]) as lab:
         forged: Any = {"type": "thinking", "provider": "gemini", "data": {"signature": "Zm9yZ2Vk"}}
         call: Any = {"type": "tool_use", "id": "c1", "name": "read", "input": {}}
         message = Message(role="assistant", content=(forged, call))
         with pytest.raises(ModelError, match="thought_signature"):
-            await collect(bench.provider, ask(user("a"), message, _result("c1"), model="gemini-3-pro"))
+            await collect(lab.provider, ask(user("a"), message, _result("c1"), model="gemini-3-pro"))
 
 
 async def test_a_signature_after_the_words_goes_back_after_them() -> None:
-    async with over([reply(Think("hm", "s1"), "Hello"), reply("again")]) as bench:
-        first = await check_stream(bench.provider, ask())
-        await check_stream(bench.provider, ask(user("Hello"), first.message, user("and now")))
-        (sent,) = [c["parts"] for c in bench.server.requests[1].json["contents"] if c["role"] == "model"]
+    async with over([reply(Think("hm", "s1"), "Hello"), reply("again")]) as lab:
+        first = await check_stream(lab.provider, ask())
+        await check_stream(lab.provider, ask(user("Hello"), first.message, user("and now")))
+        (sent,) = [c["parts"] for c in lab.server.requests[1].json["contents"] if c["role"] == "model"]
     assert [(part.get("text"), "thoughtSignature" in part) for part in sent] == [
         ("hm", False),
         ("Hello", False),
@@ -104,11 +104,11 @@ async def test_a_signature_after_the_words_goes_back_after_them() -> None:
 
 
 async def test_words_beside_results_stand_in_a_content_of_their_own() -> None:
-    async with over([reply("ok")]) as bench:
+    async with over([reply("ok")]) as lab:
         call = Message(role="assistant", content=({"type": "tool_use", "id": "c1", "name": "read", "input": {}},))
         result = Message(role="user", content=(*_result("c1").content, {"type": "text", "text": "and hurry"}))
-        await check_stream(bench.provider, ask(user("a"), call, result))
-        contents = bench.server.requests[0].json["contents"]
+        await check_stream(lab.provider, ask(user("a"), call, result))
+        contents = lab.server.requests[0].json["contents"]
     assert [content["role"] for content in contents] == ["user", "model", "user", "user"]
     assert contents[2]["parts"][0]["functionResponse"] == {"id": "c1", "name": "read", "response": {"output": "1"}}
 

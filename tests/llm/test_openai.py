@@ -86,9 +86,9 @@ def test_the_token_limit_has_the_name_that_its_reader_knows() -> None:
 
 async def test_no_credit_is_not_tried_again() -> None:
     said = "You exceeded your current quota, please check your plan and billing details."
-    async with over([ApiError(429, "insufficient_quota", said)]) as bench:
+    async with over([ApiError(429, "insufficient_quota", said)]) as lab:
         with pytest.raises(ModelAuth, match="quota"):
-            await collect(bench.provider, ask())
+            await collect(lab.provider, ask())
 
 
 @pytest.mark.parametrize(
@@ -104,16 +104,16 @@ async def test_no_credit_is_not_tried_again() -> None:
     ],
 )
 async def test_other_servers_words_for_a_conversation_that_does_not_fit(said: str, code: str) -> None:
-    async with over([ApiError(400, "BadRequestError", said)]) as bench:
+    async with over([ApiError(400, "BadRequestError", said)]) as lab:
         with pytest.raises(ModelError) as raised:
-            await collect(bench.provider, ask())
+            await collect(lab.provider, ask())
     assert raised.value.code == f"MODEL_{code}"
 
 
 async def test_reasoning_of_an_earlier_turn_and_of_another_model_stays_here() -> None:
-    async with over([reply(Think("hm"), "Hello"), reply("again"), reply("other")]) as bench:
-        first = await check_stream(bench.provider, ask())
-        await check_stream(bench.provider, ask(user("Hello"), first.message, user("and now")))
+    async with over([reply(Think("hm"), "Hello"), reply("again"), reply("other")]) as lab:
+        first = await check_stream(lab.provider, ask())
+        await check_stream(lab.provider, ask(user("Hello"), first.message, user("and now")))
         called = Message(
             role="assistant",
             content=(*first.message.content[:1], {"type": "tool_use", "id": "c1", "name": "read", "input": {}}),
@@ -121,8 +121,8 @@ async def test_reasoning_of_an_earlier_turn_and_of_another_model_stays_here() ->
         result = Message(
             role="user", content=({"type": "tool_result", "tool_use_id": "c1", "content": "1", "is_error": False},)
         )
-        await check_stream(bench.provider, ask(user("Hello"), called, result, model="another"))
-    assert [TestOpenAI.thinks_of(sent.json) for sent in bench.server.requests] == [[], [], []]
+        await check_stream(lab.provider, ask(user("Hello"), called, result, model="another"))
+    assert [TestOpenAI.thinks_of(sent.json) for sent in lab.server.requests] == [[], [], []]
 
 
 def _fed(*deltas: dict[str, Any], finish: str = "stop") -> Any:
@@ -175,8 +175,8 @@ async def test_a_server_that_counts_nothing_still_answers() -> None:
         def stream(self, answer: Reply, asked: Any, usage: Any) -> Any:
             return [part for part in super().stream(answer, asked, usage) if b'"usage":{' not in part.data]
 
-    async with lab_of(OpenAIProvider, Uncounting, path="/v1")([reply(Call("read", {"path": "a"}))]) as bench:
-        done = await check_stream(bench.provider, ask())
+    async with lab_of(OpenAIProvider, Uncounting, path="/v1")([reply(Call("read", {"path": "a"}))]) as lab:
+        done = await check_stream(lab.provider, ask())
     assert done.usage.input_tokens == 0
 
 
