@@ -1,7 +1,7 @@
 """How much one user may have at once of what all share: streams here, and sessions that are awake.
 
-What is kept in rows (files, renders) is counted by the write that inserts a row; what is said here is for what lives in
-processes. Whoever has as much as one may have is answered 429 with the time after which to come back.
+What is kept in rows (files, renders, who is awake) is counted by the write that makes it so; what is said here is for
+what lives in processes. Whoever has as much as one may have is answered 429 with the time after which to come back.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from koda_ray.errors import LimitReached
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.state.records import SessionRecord
-from koda_ray.state.refusals import too_many_awake
 from koda_ray.types import now
 
 __all__ = ["MAX_STREAMS", "Streams", "may_wake"]
@@ -21,6 +21,7 @@ __all__ = ["MAX_STREAMS", "Streams", "may_wake"]
 MAX_STREAMS = 800
 """How many streams are open in this process at once: a replica takes 1,000 requests, and some are no streams."""
 _AGAIN_S = 10.0
+_WAKING = timedelta(seconds=60)
 
 
 class Streams:
@@ -72,11 +73,13 @@ class Streams:
 async def may_wake(deps: ApiDeps, row: SessionRecord) -> None:
     """Make sure that a session may be awake: it is, or its user has fewer awake than one may have.
 
+    From then on it counts for as long as it may take to wake, so that requests at once wake no more than that.
+
     Raises:
         LimitReached: LIMIT_REACHED, the user has as many.
+        NotFound: It was deleted meanwhile.
     """
     if row.owes is not None or (row.lease_until is not None and row.lease_until > now()):
         return
     most = deps.settings.user_sessions
-    if await deps.store.awake_sessions(row.user_id) >= most:
-        raise too_many_awake(most)
+    await deps.store.keep_place(row.id, user_id=row.user_id, most=most, until=now() + _WAKING)

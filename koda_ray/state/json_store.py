@@ -148,6 +148,20 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
         """Count a user's sessions that are held, or owe work."""
         return await self._database.read(lambda tables: _awake(tables, user_id))
 
+    async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
+        """Count a session among those that are awake, where there are fewer than a user may have."""
+
+        def work(change: Transaction) -> None:
+            row = change.tables.get("sessions", session_id)
+            if row is None or row["user_id"] != words(user_id) or row["status"] == "closed":
+                raise no_such("session", session_id)
+            if row["owes"] is None and (row["lease_until"] is None or str(row["lease_until"]) <= moment(now())):
+                change.set("sessions", session_id, {"lease_until": moment(until)})
+                if _awake(change.tables, user_id) > most:
+                    raise too_many_awake(most)
+
+        await self._database.write(work)
+
     async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
         """Read a row; NotFound when it is missing, closed, or another user's."""
 

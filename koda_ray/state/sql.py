@@ -41,7 +41,7 @@ from koda_ray.state.sql_accounts import SqlAccounts, ensure_project, give_assets
 from koda_ray.state.sql_boxes import SqlBoxes
 from koda_ray.state.sql_census import SqlCensus
 from koda_ray.state.sql_charges import SqlCharges, enter_moves, remove_charges
-from koda_ray.state.sql_content import SqlContent, may_begin
+from koda_ray.state.sql_content import SqlContent, may_begin, take_turn
 from koda_ray.state.sql_history import SqlHistory, save_state
 from koda_ray.state.sql_jobs import SqlJobs, put_chunks, put_job, renders_in_turn
 from koda_ray.state.sql_parts import add_events, fenced, put_command
@@ -176,6 +176,21 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
     async def awake_sessions(self, user_id: str) -> int:
         """Count a user's sessions that are held, or owe work."""
         return await self._database.read(lambda connection: _awake(connection, user_id))
+
+    async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
+        """Count a session among those that are awake, where there are fewer than a user may have."""
+        mine = and_(_S.id == session_id, _S.user_id == user_id, _S.status != "closed")
+        asleep = and_(_S.owes.is_(None), or_(_S.lease_until.is_(None), _S.lease_until <= now()))
+
+        def work(connection: Connection) -> None:
+            take_turn(connection, user_id)
+            if connection.execute(update(schema.sessions).where(mine, asleep).values(lease_until=until)).rowcount:
+                if _awake(connection, user_id) > most:
+                    raise too_many_awake(most)
+            elif connection.execute(select(_S.id).where(mine)).first() is None:
+                raise no_such("session", session_id)
+
+        await self._database.write(work)
 
     async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
         """Read a row; NotFound when it is missing, closed, or another user's."""

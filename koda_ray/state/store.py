@@ -120,6 +120,16 @@ class Store(HistoryStore, QueryStore, OperatedStore, CensusStore, BoxStore, Cont
         """Count a user's sessions that have a process, or will have one because they owe work."""
         ...
 
+    async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
+        """Count a session among those that are awake until then, for whoever is about to wake it; one that is, is.
+
+        Raises:
+            NotFound: There is no such session of this user.
+            LimitReached: ``most`` of the user's sessions are awake (see `awake_sessions`). It holds however many are
+                woken at once.
+        """
+        ...
+
     async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
         """Read a row; NotFound when it is missing, closed by delete, or another user's."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from .test_assets import picture
 from .test_batches import PAGE
 from .test_renders import SMALL, zipped
 from .test_sessions import PROMPT
-from .world import reached, world
+from .world import World, reached, world
 
 KEYS = f"ada={'a' * 32},bob={'b' * 32}"
 
@@ -55,6 +56,30 @@ async def test_sessions_awake(tmp_path: Path) -> None:
             await ada.say(row.id, "go on")
         with pytest.raises(LimitReached):
             await ada.preview(row.id)
+
+
+async def test_sessions_that_are_woken_at_once(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, KODA_API_KEYS=KEYS, KODA_USER_SESSIONS=2) as koda,
+        KodaClient(koda.url, key="a" * 32) as ada,
+    ):
+        asleep: list[str] = []
+        for _ in range(5):
+            row = await koda.store.get_session((await ada.create(PROMPT)).session_id)
+            await reached_asking(koda, row.id)
+            held = await koda.store.get_session(row.id)
+            await koda.store.release(row.id, held.epoch)
+            asleep.append(row.id)
+        koda.directory.slow_s = 0.3  # all are looked at before one of them is awake
+        said = await asyncio.gather(*(ada.answer(each, text="a red one") for each in asleep), return_exceptions=True)
+        assert sum(isinstance(each, LimitReached) for each in said) == 3, said
+
+
+async def reached_asking(koda: World, session_id: str) -> None:
+    """Wait until a session asks its person, and owes nothing."""
+    async with asyncio.timeout(60):
+        while (await koda.store.get_session(session_id)).state.owes is not None:
+            await asyncio.sleep(0.01)
 
 
 async def sessions_of(client: KodaClient) -> list[str]:

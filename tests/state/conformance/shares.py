@@ -149,6 +149,28 @@ class ShareConformance:
         await stores[0].release(held.id, held.epoch)
         assert await stores[1].awake_sessions("ann") == 2
 
+    async def test_of_sessions_that_are_woken_at_once_so_many_are_and_no_more(self, connect: Connect) -> None:
+        stores, until = [await connect(), await connect()], now() + timedelta(seconds=60)
+        asleep = [await new_session(stores[0]) for _ in range(6)]
+
+        async def wake(index: int) -> None:
+            await stores[index % 2].keep_place(asleep[index].id, user_id="ann", most=3, until=until)
+
+        woken = await asyncio.gather(*(wake(index) for index in range(6)), return_exceptions=True)
+        assert sum(isinstance(each, LimitReached) for each in woken) == 3 and woken.count(None) == 3
+        assert await stores[0].awake_sessions("ann") == 3
+        again = woken.index(None)
+        await stores[0].keep_place(asleep[again].id, user_id="ann", most=1, until=until)  # it has its place
+        for index, each in enumerate(woken):
+            if each is not None:  # nothing is left of what was refused
+                assert (await stores[1].get_session(asleep[index].id)).lease_until is None
+        held = await stores[0].activate(asleep[again].id, host="here", lease_until=until)
+        await stores[0].release(held.id, held.epoch)
+        await wake(next(index for index, each in enumerate(woken) if each is not None))
+        for session_id, user in ((asleep[0].id, "bob"), ("ses_nowhere", "ann")):
+            with pytest.raises(NotFound):
+                await stores[0].keep_place(session_id, user_id=user, most=9, until=until)
+
     async def test_a_user_keeps_so_many_assets_and_bytes_and_no_more(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]
         many = [records.asset() for _ in range(6)]
