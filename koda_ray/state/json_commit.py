@@ -8,6 +8,7 @@ from typing import TypeAlias, cast
 from koda_ray.events import Envelope
 from koda_ray.state.boxes import SandboxRecord
 from koda_ray.state.json_charges import enter_moves
+from koda_ray.state.json_inbox import take_out
 from koda_ray.state.json_jobs import put_chunks, put_job
 from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import encode, moment, state_row
@@ -60,6 +61,8 @@ def apply_batch(change: Transaction, session_id: str, epoch: int, batch: Batch) 
     made = number(session_id, seq, epoch, told)
     if batch.command is not None:
         put_command(change, batch.command, session_id, user_id, seq, len(made))
+    if batch.refused is not None:
+        take_out(change, session_id, batch.refused)
     parts: tuple[tuple[str, Sequence[_Part]], ...] = (
         ("messages", batch.messages),
         ("tool_calls", batch.tool_calls),
@@ -107,12 +110,16 @@ def _put_part(change: Transaction, table: str, item: _Part, position: int, place
 def put_command(
     change: Transaction, command: CommandRecord, session_id: str, user_id: str, seq: int, count: int
 ) -> None:
-    """Insert a command that leads to the ``count`` events up to ``seq``; raises Repeated and Conflict."""
+    """Insert a command that leads to the ``count`` events up to ``seq``, and waits no longer.
+
+    Raises Repeated and Conflict.
+    """
     belongs(command, session_id, user_id)
     digest = body_hash(command.body)
     there = change.tables.get("commands", command.key, session_id)
     if there is None:
         change.put("commands", encode(command, body_hash=digest, first_seq=seq - count + 1, last_seq=seq))
+        take_out(change, session_id, command.key)
         return
     if (there["name"], there["body_hash"]) != (command.name, digest):
         raise used_for_another("command", command.key)

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from koda_ray.errors import Conflict, InvalidInput
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.content import after_removal
+from koda_ray.state.inbox import superseded
 from koda_ray.state.json_accounts import JsonAccounts, ensure_project, give_assets
 from koda_ray.state.json_boxes import JsonBoxes
 from koda_ray.state.json_census import JsonCensus
@@ -26,6 +27,7 @@ from koda_ray.state.json_content import JsonContent, may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_files import Files
 from koda_ray.state.json_history import JsonHistory
+from koda_ray.state.json_inbox import JsonInbox, activation_of, asked_of
 from koda_ray.state.json_jobs import JsonJobs, remove_job, renders_in_turn
 from koda_ray.state.json_log import COMPACT_BYTES, Recovery
 from koda_ray.state.json_parts import epoch_of, put_events
@@ -41,10 +43,12 @@ from koda_ray.types import NodeState, now
 
 __all__ = ["JSONStore"]
 
-_CHILDREN = ("commands", "messages", "tool_calls", "approvals", "beads", "checkpoints", "states", "heads")
+_CHILDREN = ("commands", "inbox", "messages", "tool_calls", "approvals", "beads", "checkpoints", "states", "heads")
 
 
-class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, JsonContent, JsonTiers, JsonCensus):
+class JSONStore(
+    JsonHistory, JsonInbox, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, JsonContent, JsonTiers, JsonCensus
+):
     """A Store in a folder, for one process.
 
     Args:
@@ -202,13 +206,17 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
 
         return await self._database.read(work)
 
-    async def activate(self, session_id: str, *, host: str, lease_until: datetime) -> SessionRecord:
+    async def activate(
+        self, session_id: str, *, host: str, lease_until: datetime, activation: int | None = None
+    ) -> SessionRecord:
         """Take the session: bump its epoch, which fences whoever had it."""
 
         def work(change: Transaction) -> SessionRecord:
             row = change.tables.get("sessions", session_id)
             if row is None or row["status"] == "closed":
                 raise no_such("session", session_id)
+            if activation is not None and activation_of(row) != activation:
+                raise superseded(session_id, activation=activation, current=activation_of(row))
             taken: TableRow = {"epoch": epoch_of(row) + 1, "host": words(host), "lease_until": moment(lease_until)}
             change.set("sessions", session_id, {**taken, "status": "active"})
             return _session(change.tables, session_id)
@@ -299,6 +307,7 @@ class JSONStore(JsonHistory, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, Jso
                 if row["owes"] is not None and row["status"] != "closed" and is_unheld(row)
             ]
             sessions.sort(key=lambda row: str(row["updated_at"]))
+            sessions += asked_of(tables, is_unheld)
             return [*_owed("session", sessions), *_owed("job", renders_in_turn(tables, at))][:limit]
 
         return await self._database.read(work)
@@ -324,11 +333,16 @@ def _owed(kind: Literal["session", "job"], rows: list[TableRow]) -> list[OwedWor
 
 
 def _awake(tables: Tables, user_id: str) -> int:
-    """Count a user's sessions that are held, or owe work."""
+    """Count a user's sessions that are held, owe work, or are asked something."""
     mine, at = words(user_id), moment(now())
+    asked = {str(row["session_id"]) for row in tables.everywhere("inbox")}
     return sum(
         row["user_id"] == mine
         and row["status"] != "closed"
-        and (row["owes"] is not None or (row["lease_until"] is not None and str(row["lease_until"]) > at))
+        and (
+            row["owes"] is not None
+            or str(row["id"]) in asked
+            or (row["lease_until"] is not None and str(row["lease_until"]) > at)
+        )
         for row in tables.of("sessions")
     )

@@ -32,6 +32,7 @@ TABLES: Mapping[str, tuple[str | None, str]] = {
     "projects": ("user_id", "id"),
     "sessions": (None, "id"),
     "commands": ("session_id", "key"),
+    "inbox": ("session_id", "key"),
     "messages": ("session_id", "id"),
     "tool_calls": ("session_id", "id"),
     "approvals": ("session_id", "id"),

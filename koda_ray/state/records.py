@@ -46,7 +46,7 @@ class SessionRecord:
     """A session's row.
 
     ``seq`` is the number of its newest event, ``rev`` of its newest commit, ``host`` names the process that holds the
-    lease.
+    lease, ``activation`` is the number of the name under which that process is sought.
     """
 
     id: str
@@ -63,6 +63,7 @@ class SessionRecord:
     last_activity: datetime
     created_at: datetime
     updated_at: datetime
+    activation: int = 0
     rev: int = field(default=0, compare=False)
 
 
@@ -267,7 +268,8 @@ class LogRest:
 class Batch:
     """Changes to one session that happen together or not at all.
 
-    Records are upserted by id. ``command`` is inserted once per ``(session, key)``. ``moves`` are phase commands that
+    Records are upserted by id. ``command`` is inserted once per ``(session, key)``, and waits no longer; ``refused`` is
+    the key of one that waited and is not taken. ``moves`` are phase commands that
     the session turns into ``state`` at the moment of the commit, so that nothing said meanwhile is lost; a store
     does not look at them. ``charges`` are entered in order, and their warnings follow the events.
     """
@@ -279,6 +281,7 @@ class Batch:
     touch: bool = False
     events: list[NewEvent] = field(default_factory=list[NewEvent])
     command: CommandRecord | None = None
+    refused: str | None = None
     messages: list[MessageRecord] = field(default_factory=list[MessageRecord])
     tool_calls: list[ToolCallRecord] = field(default_factory=list[ToolCallRecord])
     approvals: list[ApprovalRecord] = field(default_factory=list[ApprovalRecord])

@@ -56,6 +56,7 @@ __all__ = [
     "events",
     "heads",
     "images",
+    "inbox",
     "jobs",
     "locks",
     "messages",
@@ -69,7 +70,7 @@ __all__ = [
     "users",
 ]
 
-SCHEMA_VERSION = "0010"
+SCHEMA_VERSION = "0011"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -213,6 +214,7 @@ sessions = Table(
     _number("rev"),
     _number("state_rev"),
     Column("history", Json),
+    _number("activation"),
     Column("host", Text),
     Column("lease_until", Utc),
     Column("create_key", Words, nullable=False),
@@ -240,6 +242,22 @@ commands = Table(
     Column("last_seq", BigInteger, nullable=False),
     Column("created_at", Utc, nullable=False),
 )
+
+inbox = Table(
+    "inbox",
+    metadata,
+    _session_key(),
+    Column("key", Words, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("id", _ID, nullable=False),
+    _user(),
+    Column("name", String(64), nullable=False),
+    Column("body", Json, nullable=False),
+    Column("body_hash", String(64), nullable=False),
+    Column("result", Json, nullable=False),
+    Column("created_at", Utc, nullable=False),
+)
+"""Commands that their session has not taken yet, in the order of ``number``."""
 
 messages = Table(
     "messages",
@@ -529,5 +547,17 @@ events = Table(
 )
 """A stream is a session's or a job's, so there is no foreign key; deleting either deletes its stream."""
 
-SESSION_TABLES = (commands, messages, tool_calls, approvals, beads, checkpoints, states, heads, sandboxes, assets)
+SESSION_TABLES = (
+    commands,
+    inbox,
+    messages,
+    tool_calls,
+    approvals,
+    beads,
+    checkpoints,
+    states,
+    heads,
+    sandboxes,
+    assets,
+)
 """Tables whose rows go with their session, children first."""

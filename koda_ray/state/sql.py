@@ -43,6 +43,7 @@ from koda_ray.state.sql_census import SqlCensus
 from koda_ray.state.sql_charges import SqlCharges, enter_moves, remove_charges
 from koda_ray.state.sql_content import SqlContent, may_begin, take_turn
 from koda_ray.state.sql_history import SqlHistory, save_state
+from koda_ray.state.sql_inbox import SqlInbox, asked_of, take_out, why_not_activated
 from koda_ray.state.sql_jobs import SqlJobs, put_chunks, put_job, renders_in_turn
 from koda_ray.state.sql_parts import add_events, fenced, put_command
 from koda_ray.state.sql_tiers import SqlTiers
@@ -61,7 +62,7 @@ _S = schema.sessions.c
 _E = schema.events.c
 
 
-class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlContent, SqlTiers, SqlCensus):
+class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlContent, SqlTiers, SqlCensus):
     """A Store on SQLite (also libSQL and Postgres, where their drivers are installed).
 
     It is its URL and nothing more until it is opened, so it can be sent to another process, which opens its own.
@@ -221,18 +222,25 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
         query = query.order_by(_S.last_activity).limit(limit)
         return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
 
-    async def activate(self, session_id: str, *, host: str, lease_until: datetime) -> SessionRecord:
+    async def activate(
+        self, session_id: str, *, host: str, lease_until: datetime, activation: int | None = None
+    ) -> SessionRecord:
         """Take the session: bump its epoch, which fences whoever had it."""
+        named = () if activation is None else (_S.activation == activation,)
         statement = (
             update(schema.sessions)
-            .where(_S.id == session_id, _S.status != "closed")
+            .where(_S.id == session_id, _S.status != "closed", *named)
             .values(epoch=_S.epoch + 1, host=host, lease_until=lease_until, status="active")
             .returning(schema.sessions)
         )
-        row = await self._database.write(lambda connection: connection.execute(statement).one_or_none())
-        if row is None:
-            raise no_such("session", session_id)
-        return session(row)
+
+        def work(connection: Connection) -> SessionRecord:
+            row = connection.execute(statement).one_or_none()
+            if row is None:
+                raise why_not_activated(connection, session_id, activation)
+            return session(row)
+
+        return await self._database.write(work)
 
     async def commit(self, session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
         """Apply a batch under the fence.
@@ -287,6 +295,8 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
         if batch.command is not None:
             belongs(batch.command, session_id, user_id)
             put_command(self._database, connection, batch.command, user_id=user_id, seq=seq, count=len(made))
+        if batch.refused is not None:
+            take_out(connection, session_id, batch.refused)
         for table, records in (
             (schema.messages, batch.messages),
             (schema.tool_calls, batch.tool_calls),
@@ -384,6 +394,7 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
                 OwedWork(kind="session", id=row.id, user_id=row.user_id, epoch=row.epoch)
                 for row in connection.execute(waiting.order_by(_S.updated_at).limit(limit))
             ]
+            found += asked_of(connection, now, limit - len(found))
             found += [
                 OwedWork(kind="job", id=row.id, user_id=row.user_id, epoch=row.epoch)
                 for row in connection.execute(renders_in_turn(now).limit(limit - len(found)))
@@ -401,7 +412,8 @@ class SqlStore(SqlHistory, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlConten
 
 
 def _awake(connection: Connection, user_id: str) -> int:
-    """Count a user's sessions that are held, or owe work."""
-    awake = or_(_S.owes.is_not(None), _S.lease_until > now())
+    """Count a user's sessions that are held, owe work, or are asked something."""
+    asked = select(schema.inbox.c.session_id).where(schema.inbox.c.user_id == user_id)
+    awake = or_(_S.owes.is_not(None), _S.lease_until > now(), _S.id.in_(asked))
     mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, _S.status != "closed", awake)
     return connection.execute(mine).scalar_one()

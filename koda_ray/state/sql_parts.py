@@ -27,6 +27,7 @@ from koda_ray.state.records import (
 from koda_ray.state.refusals import Repeated, replaced, used_for_another
 from koda_ray.state.rows import body_hash, columns, envelope
 from koda_ray.state.sql_charges import close_charges
+from koda_ray.state.sql_inbox import take_out
 
 __all__ = ["SqlParts", "add_events", "envelope_rows", "fenced", "put_command"]
 
@@ -201,7 +202,7 @@ def add_events(connection: Connection, user_id: str, events: Sequence[Envelope])
 def put_command(
     database: Database, connection: Connection, command: CommandRecord, *, user_id: str, seq: int, count: int
 ) -> None:
-    """Insert a command that leads to the ``count`` events up to ``seq``.
+    """Insert a command that leads to the ``count`` events up to ``seq``; it waits no longer.
 
     Raises:
         Repeated: It was inserted before.
@@ -211,6 +212,7 @@ def put_command(
     values = columns(command) | {"body_hash": digest, "first_seq": seq - count + 1, "last_seq": seq}
     statement = database.insert(schema.commands).values(values).on_conflict_do_nothing()
     if connection.execute(statement.returning(schema.commands.c.key)).one_or_none() is not None:
+        take_out(connection, command.session_id, command.key)
         return
     table = schema.commands.c
     there = connection.execute(

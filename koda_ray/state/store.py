@@ -19,6 +19,7 @@ from koda_ray.state.boxes import BoxStore, SandboxRecord
 from koda_ray.state.census import CensusStore
 from koda_ray.state.charges import AccountRecord, ChargeRecord, Move
 from koda_ray.state.content import ContentStore
+from koda_ray.state.inbox import InboxStore
 from koda_ray.state.lookout import Lookout, Newest
 from koda_ray.state.notify import Notifier
 from koda_ray.state.past import HistoryStore
@@ -46,7 +47,7 @@ from koda_ray.types import NodeState
 __all__ = ["Store"]
 
 
-class Store(HistoryStore, QueryStore, OperatedStore, CensusStore, BoxStore, ContentStore, Protocol):
+class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, BoxStore, ContentStore, Protocol):
     """The database, as the rest of koda_ray sees it. Every method is safe to call from any process that opened it."""
 
     @property
@@ -117,7 +118,7 @@ class Store(HistoryStore, QueryStore, OperatedStore, CensusStore, BoxStore, Cont
         ...
 
     async def awake_sessions(self, user_id: str) -> int:
-        """Count a user's sessions that have a process, or will have one because they owe work."""
+        """Count a user's sessions that have a process, or will have one: they owe work, or are asked something."""
         ...
 
     async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
@@ -138,8 +139,15 @@ class Store(HistoryStore, QueryStore, OperatedStore, CensusStore, BoxStore, Cont
         """Read a user's sessions, newest first; ``before`` is the last id of the page before."""
         ...
 
-    async def activate(self, session_id: str, *, host: str, lease_until: datetime) -> SessionRecord:
-        """Take the session: bump its epoch, set its lease, and return the new row with status active."""
+    async def activate(
+        self, session_id: str, *, host: str, lease_until: datetime, activation: int | None = None
+    ) -> SessionRecord:
+        """Take the session: bump its epoch, set its lease, and return the new row with status active.
+
+        Raises:
+            NotFound: There is no such session.
+            Fenced: It is sought under another ``activation`` by now (see `InboxStore.supersede`).
+        """
         ...
 
     async def commit(self, session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
@@ -183,7 +191,7 @@ class Store(HistoryStore, QueryStore, OperatedStore, CensusStore, BoxStore, Cont
         ...
 
     async def owed(self, now: datetime, *, limit: int = 100) -> list[OwedWork]:
-        """List sessions (``owes`` not null) and jobs (queued or running) whose lease is null or has run out.
+        """List sessions (``owes`` not null, or a command waits) and jobs (queued or running) that nobody holds.
 
         A session's jobs are its own to finish: only jobs that stand on their own are listed. Users take turns: first
         come those who have the fewest under way, each with the job that waits longest; then their second ones.

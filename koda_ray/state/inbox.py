@@ -1,0 +1,80 @@
+"""What people have asked of a session and its process has not taken yet: rows, so that no process is needed to ask.
+
+A command is recorded here first, in a transaction that holds the session's row, and answered. Then its process is
+sought, and takes what waits in the order in which it was recorded: the transaction that applies a command also takes
+it out of here, so none is lost and none is applied twice, wherever anybody is killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from pydantic import JsonValue
+
+from koda_ray.errors import Fenced, LimitReached
+from koda_ray.state.records import CommandRecord, SessionRecord
+
+__all__ = ["MAX_WAITING", "InboxStore", "Judge", "superseded", "too_many_waiting"]
+
+MAX_WAITING = 100
+"""How many commands of one session wait at most: a person who gets no answer is not to fill the database."""
+
+Judge: TypeAlias = Callable[[SessionRecord, Sequence[CommandRecord]], dict[str, JsonValue]]
+"""From a session's row and what waits before a command, oldest first, to the command's result; raises its refusal."""
+
+
+class InboxStore(Protocol):
+    """Commands that wait for their session, and under which name its process is sought."""
+
+    async def receive(self, command: CommandRecord, judge: Judge) -> tuple[CommandRecord, bool]:
+        """Record a command, whether its session has a process or not.
+
+        Args:
+            command: What is asked; its result is what ``judge`` gives.
+            judge: Pure. It sees the row as it is in the transaction that records the command.
+
+        Returns:
+            The command that there is under this key, from now or before, and whether it still waits.
+
+        Raises:
+            NotFound: There is no such session of this user.
+            Conflict: The key was used for another command.
+            LimitReached: `MAX_WAITING` commands wait already.
+            KodaError: What ``judge`` raised. Nothing was recorded, as with the others.
+        """
+        ...
+
+    async def inbox(self, session_id: str) -> list[CommandRecord]:
+        """Read the commands that wait, in the order in which they were recorded."""
+        ...
+
+    async def supersede(self, session_id: str, activation: int, *, at: datetime) -> bool:
+        """Have a session's process sought under the next name, since the one under this does not answer.
+
+        Whoever has the session is fenced. Nothing happens where its lease holds at ``at``, or nobody has it, or another
+        was first: of all that try this with one number, one succeeds, and all find the same next name.
+
+        Returns:
+            Whether this call did it.
+        """
+        ...
+
+
+def superseded(session_id: str, *, activation: int, current: int) -> Fenced:
+    """Refuse the session to a process that is sought under its name no longer."""
+    return Fenced(
+        f"session {session_id} is sought under its activation {current}, and this process is {activation}: it was "
+        "given up and must stop",
+        context={"id": session_id, "activation": activation, "current": current},
+    )
+
+
+def too_many_waiting(session_id: str) -> LimitReached:
+    """Refuse another command while so many wait."""
+    return LimitReached(
+        f"{MAX_WAITING} commands wait already for session {session_id}, whose process is out of reach: they are taken "
+        "in their order once it is there; come back then",
+        context={"limit": MAX_WAITING},
+    )

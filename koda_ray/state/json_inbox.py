@@ -1,0 +1,97 @@
+"""Commands that wait, and the names of sessions' processes, in a folder of JSON; see `inbox`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import cast
+
+from koda_ray.state.inbox import MAX_WAITING, Judge, too_many_waiting
+from koda_ray.state.json_database import JsonDatabase
+from koda_ray.state.json_parts import epoch_of
+from koda_ray.state.json_rows import decode, encode, moment, words
+from koda_ray.state.json_tables import TableRow, Tables, Transaction
+from koda_ray.state.records import CommandRecord, SessionRecord
+from koda_ray.state.refusals import no_such, used_for_another
+from koda_ray.state.rows import body_hash
+
+__all__ = ["JsonInbox", "activation_of", "asked_of", "take_out"]
+
+
+class JsonInbox:
+    """The part of `JSONStore` that keeps what waits for sessions."""
+
+    _database: JsonDatabase
+
+    async def receive(self, command: CommandRecord, judge: Judge) -> tuple[CommandRecord, bool]:
+        """Record a command; see `InboxStore.receive`."""
+        digest, session_id = body_hash(command.body), command.session_id
+
+        def work(change: Transaction) -> tuple[CommandRecord, bool]:
+            row = change.tables.get("sessions", session_id)
+            if row is None or row["status"] == "closed" or row["user_id"] != words(command.user_id):
+                raise no_such("session", session_id)
+            for table, waits in (("commands", False), ("inbox", True)):
+                there = change.tables.get(table, command.key, session_id)
+                if there is not None:
+                    if (there["name"], there["body_hash"]) != (command.name, digest):
+                        raise used_for_another("command", command.key)
+                    return decode(CommandRecord, there), waits
+            waiting = _waiting(change.tables, session_id)
+            if len(waiting) >= MAX_WAITING:
+                raise too_many_waiting(session_id)
+            made = replace(command, result=judge(decode(SessionRecord, row), waiting))
+            number = max((cast("int", each["number"]) for each in change.tables.of("inbox", session_id)), default=0) + 1
+            change.put("inbox", encode(made, number=number, body_hash=digest))
+            return made, True
+
+        return await self._database.write(work)
+
+    async def inbox(self, session_id: str) -> list[CommandRecord]:
+        """Read the commands that wait, in the order in which they were recorded."""
+        return await self._database.read(lambda tables: _waiting(tables, session_id))
+
+    async def supersede(self, session_id: str, activation: int, *, at: datetime) -> bool:
+        """Have a session's process sought under the next name; see `InboxStore.supersede`."""
+
+        def work(change: Transaction) -> bool:
+            row = change.tables.get("sessions", session_id)
+            if row is None or row["status"] == "closed" or activation_of(row) != activation or row["host"] is None:
+                return False
+            if row["lease_until"] is None or str(row["lease_until"]) >= moment(at):
+                return False
+            given_up: TableRow = {
+                "activation": activation + 1,
+                "epoch": epoch_of(row) + 1,
+                "host": None,
+                "lease_until": None,
+            }
+            change.set("sessions", session_id, given_up)
+            return True
+
+        return await self._database.write(work)
+
+
+def take_out(change: Transaction, session_id: str, key: str) -> None:
+    """Take a command out: it is applied, or refused, in the same transaction."""
+    if change.tables.get("inbox", key, session_id) is not None:
+        change.remove("inbox", key, owner=session_id)
+
+
+def asked_of(tables: Tables, is_unheld: Callable[[TableRow], bool]) -> list[TableRow]:
+    """Find sessions that nobody holds and that owe nothing but to take what waits, longest waiting first."""
+    waiting = sorted(tables.everywhere("inbox"), key=lambda row: str(row["created_at"]))
+    ids = dict.fromkeys(str(row["session_id"]) for row in waiting)
+    rows = [row for each in ids if (row := tables.get("sessions", each)) is not None]
+    return [row for row in rows if row["owes"] is None and row["status"] != "closed" and is_unheld(row)]
+
+
+def activation_of(row: TableRow) -> int:
+    """Read under which number a session's process is sought; rows from before there were any have the first."""
+    return cast("int", row.get("activation", 0))
+
+
+def _waiting(tables: Tables, session_id: str) -> list[CommandRecord]:
+    rows = sorted(tables.of("inbox", session_id), key=lambda row: cast("int", row["number"]))
+    return [decode(CommandRecord, row) for row in rows]

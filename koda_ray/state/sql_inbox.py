@@ -1,0 +1,106 @@
+"""Commands that wait, and the names of sessions' processes, on the SQL database; see `inbox`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, delete, func, insert, or_, select, update
+
+from koda_ray.state import schema
+from koda_ray.state.database import Database
+from koda_ray.state.inbox import MAX_WAITING, Judge, superseded, too_many_waiting
+from koda_ray.state.notify import Notifier
+from koda_ray.state.records import CommandRecord, OwedWork
+from koda_ray.state.refusals import no_such, used_for_another
+from koda_ray.state.rows import body_hash, columns, record, session
+
+__all__ = ["SqlInbox", "asked_of", "take_out", "why_not_activated"]
+
+_S = schema.sessions.c
+_I = schema.inbox.c
+
+
+class SqlInbox:
+    """The part of `SqlStore` that keeps what waits for sessions."""
+
+    _database: Database
+    _notifier: Notifier
+
+    async def receive(self, command: CommandRecord, judge: Judge) -> tuple[CommandRecord, bool]:
+        """Record a command under its session's lock; see `InboxStore.receive`."""
+        digest = body_hash(command.body)
+
+        def work(connection: Connection) -> tuple[CommandRecord, bool]:
+            mine = (_S.id == command.session_id, _S.user_id == command.user_id, _S.status != "closed")
+            locked = update(schema.sessions).where(*mine).values(rev=_S.rev).returning(schema.sessions)
+            row = connection.execute(locked).one_or_none()
+            if row is None:
+                raise no_such("session", command.session_id)
+            for table, waits in ((schema.commands, False), (schema.inbox, True)):
+                same = select(table).where(table.c.session_id == command.session_id, table.c.key == command.key)
+                there = connection.execute(same).one_or_none()
+                if there is not None:
+                    if (there.name, there.body_hash) != (command.name, digest):
+                        raise used_for_another("command", command.key)
+                    return record(CommandRecord, there), waits
+            waiting = [record(CommandRecord, each) for each in connection.execute(_waiting(command.session_id))]
+            if len(waiting) >= MAX_WAITING:
+                raise too_many_waiting(command.session_id)
+            made = replace(command, result=judge(session(row), waiting))
+            last = select(func.coalesce(func.max(_I.number), 0)).where(_I.session_id == command.session_id)
+            number = connection.execute(last).scalar_one() + 1
+            connection.execute(insert(schema.inbox).values(columns(made) | {"number": number, "body_hash": digest}))
+            return made, True
+
+        return await self._database.write(work)
+
+    async def inbox(self, session_id: str) -> list[CommandRecord]:
+        """Read the commands that wait, in the order in which they were recorded."""
+        return await self._database.records(CommandRecord, _waiting(session_id))
+
+    async def supersede(self, session_id: str, activation: int, *, at: datetime) -> bool:
+        """Have a session's process sought under the next name; see `InboxStore.supersede`."""
+        given_up = (_S.host.is_not(None), _S.lease_until < at, _S.status != "closed")
+        statement = (
+            update(schema.sessions)
+            .where(_S.id == session_id, _S.activation == activation, *given_up)
+            .values(activation=_S.activation + 1, epoch=_S.epoch + 1, host=None, lease_until=None)
+        )
+        return await self._database.write(lambda connection: connection.execute(statement).rowcount == 1)
+
+
+def take_out(connection: Connection, session_id: str, key: str) -> None:
+    """Take a command out: it is applied, or refused, in the same transaction."""
+    connection.execute(delete(schema.inbox).where(_I.session_id == session_id, _I.key == key))
+
+
+def asked_of(connection: Connection, now: datetime, limit: int) -> list[OwedWork]:
+    """List sessions that nobody holds and that owe nothing but to take what waits, longest waiting first."""
+    unheld = or_(_S.lease_until.is_(None), _S.lease_until < now)
+    since = func.min(_I.created_at)
+    query = (
+        select(_S.id, _S.user_id, _S.epoch)
+        .join(schema.inbox, _I.session_id == _S.id)
+        .where(_S.owes.is_(None), _S.status != "closed", unheld)
+        .group_by(_S.id, _S.user_id, _S.epoch)
+        .order_by(since)
+        .limit(limit)
+    )
+    return [
+        OwedWork(kind="session", id=row.id, user_id=row.user_id, epoch=row.epoch) for row in connection.execute(query)
+    ]
+
+
+def why_not_activated(connection: Connection, session_id: str, activation: int | None) -> Exception:
+    """Say why a session could not be taken."""
+    there = select(_S.activation).where(_S.id == session_id, _S.status != "closed")
+    current = connection.execute(there).scalar_one_or_none()
+    if current is None or activation is None:
+        return no_such("session", session_id)
+    return superseded(session_id, activation=activation, current=current)
+
+
+def _waiting(session_id: str) -> Select[*tuple[Any, ...]]:
+    return select(schema.inbox).where(_I.session_id == session_id).order_by(_I.number)

@@ -1,0 +1,142 @@
+"""What every Store must do with commands that wait for their session, and with the names of sessions' processes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+
+import pytest
+from pydantic import JsonValue
+
+from koda_ray.errors import Conflict, Fenced, InvalidTransition, LimitReached, NotFound
+from koda_ray.state.inbox import MAX_WAITING
+from koda_ray.state.records import Batch, CommandRecord, SessionRecord
+from koda_ray.state.store import Store
+from koda_ray.types import now
+from tests.state import records
+from tests.state.conformance.connecting import Connect
+from tests.state.records import SOON, active_session, new_session, say
+
+__all__ = ["InboxConformance"]
+
+
+def after(row: SessionRecord, waiting: Sequence[CommandRecord]) -> dict[str, JsonValue]:
+    """Judge a command: take it, and tell what was seen."""
+    return {"phase": row.state.phase, "after": [each.key for each in waiting]}
+
+
+def never(row: SessionRecord, waiting: Sequence[CommandRecord]) -> dict[str, JsonValue]:
+    raise InvalidTransition(f"not in {row.state.phase}")
+
+
+class InboxConformance:
+    @pytest.mark.quick
+    async def test_a_command_waits_until_a_commit_applies_it(self, store: Store) -> None:
+        mine = await new_session(store)
+        first, second = (records.command(mine, key, text=records.WORDS) for key in ("a", "b"))
+        made, waits = await store.receive(first, after)
+        assert waits and made == dataclasses.replace(first, result={"phase": "idle", "after": []})
+        other, _ = await store.receive(second, after)
+        assert other.result == {"phase": "idle", "after": ["a"]}
+        assert await store.inbox(mine.id) == [made, other]
+        assert await store.find_command(mine.id, "a") is None
+        for again in (first, dataclasses.replace(first, id="cmd_again")):
+            assert await store.receive(again, never) == (made, True)
+        with pytest.raises(Conflict, match="'a'"):
+            await store.receive(records.command(mine, "a", text="else"), after)
+        row = await store.activate(mine.id, host="h", lease_until=now() + SOON)
+        taken = dataclasses.replace(made, result={"phase": "question"})
+        await store.commit(mine.id, row.epoch, Batch(command=taken, events=[say("x")]))
+        assert await store.inbox(mine.id) == [other]
+        assert await store.receive(first, never) == (taken, False)
+        with pytest.raises(Conflict, match="'a'"):
+            await store.receive(records.command(mine, "a", text="else"), after)
+
+    async def test_what_is_refused_waits_no_longer_and_may_be_asked_again(self, store: Store) -> None:
+        mine = await active_session(store)
+        with pytest.raises(InvalidTransition, match="not in idle"):
+            await store.receive(records.command(mine), never)
+        assert await store.inbox(mine.id) == []
+        made, _ = await store.receive(records.command(mine), after)
+        with pytest.raises(Fenced):
+            await store.commit(mine.id, mine.epoch + 1, Batch(refused=made.key))
+        assert await store.inbox(mine.id) == [made]
+        await store.commit(mine.id, mine.epoch, Batch(refused=made.key, events=[say("no")]))
+        assert await store.inbox(mine.id) == [] and await store.find_command(mine.id, made.key) is None
+        again, waits = await store.receive(records.command(mine), after)
+        assert waits and again.id != made.id
+
+    async def test_only_the_owner_asks_something_of_a_session_that_is_there(self, store: Store) -> None:
+        mine = await new_session(store)
+        command = records.command(mine)
+        for other in (dataclasses.replace(command, user_id="bob"), dataclasses.replace(command, session_id="ses_no")):
+            with pytest.raises(NotFound):
+                await store.receive(other, after)
+        await store.receive(command, after)
+        closed = await store.close_session(mine.id, user_id="ann")
+        with pytest.raises(NotFound):
+            await store.receive(dataclasses.replace(command, key="another"), after)
+        assert await store.owed(now()) == []
+        await store.delete_session(closed.id, user_id="ann")
+        assert await store.inbox(mine.id) == []
+
+    async def test_no_more_wait_than_may(self, store: Store) -> None:
+        mine, other = await new_session(store), await new_session(store)
+        for number in range(MAX_WAITING):
+            await store.receive(records.command(mine, f"k{number}"), after)
+        with pytest.raises(LimitReached, match="100 commands wait"):
+            await store.receive(records.command(mine, "one more"), after)
+        assert [each.key for each in await store.inbox(mine.id)] == [f"k{number}" for number in range(MAX_WAITING)]
+        await store.receive(records.command(other, "one more"), after)
+
+    async def test_many_at_once_wait_in_one_order_and_each_saw_those_before(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        mine = await new_session(stores[0])
+        commands = [records.command(mine, f"k{number % 8}") for number in range(16)]
+        await asyncio.gather(*(stores[n % 2].receive(command, after) for n, command in enumerate(commands)))
+        waiting = await stores[1].inbox(mine.id)
+        keys: list[JsonValue] = [each.key for each in waiting]
+        assert sorted(map(str, keys)) == sorted({command.key for command in commands})
+        assert [each.result["after"] for each in waiting] == [keys[:number] for number in range(len(keys))]
+
+    async def test_whoever_is_asked_something_is_owed_a_process_and_counts_as_awake(self, store: Store) -> None:
+        asked, held, quiet = await new_session(store), await active_session(store), await new_session(store)
+        assert await store.owed(now()) == [] and await store.awake_sessions("ann") == 1
+        for session in (asked, held):
+            await store.receive(records.command(session), after)
+        assert [(work.kind, work.id, work.user_id) for work in await store.owed(now())] == [
+            ("session", asked.id, "ann")
+        ]
+        assert {work.id for work in await store.owed(now() + SOON * 2)} == {asked.id, held.id}
+        assert len(await store.owed(now() + SOON * 2, limit=1)) == 1
+        assert await store.awake_sessions("ann") == 2
+        await store.commit(held.id, held.epoch, Batch(refused="key-1", state=records.working(held.state)))
+        assert {work.id for work in await store.owed(now() + SOON * 2)} == {asked.id, held.id}
+        assert quiet.owes is None
+
+    # --- under which name a session's process is sought
+
+    @pytest.mark.quick
+    async def test_who_does_not_answer_is_superseded_by_one_of_all_that_try(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        made = await new_session(stores[0])
+        assert made.activation == 0
+        late = now() + SOON * 2
+        assert not await stores[0].supersede(made.id, 0, at=late), "nobody had it"
+        old = await stores[0].activate(made.id, host="h", lease_until=now() + SOON, activation=0)
+        assert not await stores[0].supersede(made.id, 0, at=now()), "its lease holds"
+        tried = await asyncio.gather(*(stores[n % 2].supersede(made.id, 0, at=late) for n in range(4)))
+        assert sorted(tried) == [False, False, False, True]
+        row = await stores[0].get_session(made.id)
+        assert (row.activation, row.epoch, row.host, row.lease_until) == (1, old.epoch + 1, None, None)
+        with pytest.raises(Fenced):
+            await stores[1].commit(made.id, old.epoch, Batch(events=[say("late")]))
+        with pytest.raises(Fenced, match="its activation 1, and this process is 0"):
+            await stores[1].activate(made.id, host="h", lease_until=now() + SOON, activation=0)
+        new = await stores[1].activate(made.id, host="i", lease_until=now() + SOON, activation=1)
+        assert (new.activation, new.epoch, new.host) == (1, old.epoch + 2, "i")
+        await stores[1].release(made.id, new.epoch)
+        assert not await stores[0].supersede(made.id, 1, at=late), "it was given up in good order"
+        with pytest.raises(NotFound):
+            await stores[0].activate("ses_no", host="h", lease_until=late, activation=0)
