@@ -71,6 +71,7 @@ EventType = Literal[
     "room_stopped",
     "rewound",
     "forked",
+    "command_refused",
 ]
 
 CHANNELS: dict[str, Channel] = {
@@ -84,6 +85,7 @@ CHANNELS: dict[str, Channel] = {
     "room_stopped": "control",
     "rewound": "control",
     "forked": "control",
+    "command_refused": "control",
     "resync": "control",
     "breakpoint_change": "monitor",
     "sandbox": "monitor",

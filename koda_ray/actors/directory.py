@@ -1,8 +1,8 @@
-"""Finding a session's one actor, or activating it, from any process of the cluster.
+"""What the API asks of sessions and page renders, on whichever machine of the cluster these are.
 
-A call that meets a dying or restarting actor is made again: commands carry idempotency keys, so one that was
-recorded before the actor died is found, not repeated. Looking an actor up blocks, so that happens in a thread. No call
-waits without end: what is not answered in time is an error that says so, and may be tried again.
+A command needs no actor to be accepted: it is recorded, then its session's actor is told (`session_calls`). Where that
+does not answer in time, because Ray's head is away, no node has room or the machine was lost, the command waits: the
+session takes it with its next heartbeat, or the janitor wakes it for that.
 """
 
 from __future__ import annotations
@@ -22,17 +22,12 @@ from pydantic import JsonValue
 from ray.exceptions import RayError, RayTaskError
 
 from koda_ray.actors.coordinator import coordinators_for, room_for
-from koda_ray.actors.host import (
-    NAMESPACE,
-    SESSION_OPTIONS,
-    CoordinatorHost,
-    SessionHost,
-    coordinator_name,
-    session_name,
-)
+from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, CoordinatorHost, coordinator_name
+from koda_ray.actors.intake import ask
 from koda_ray.actors.removal import Removal
+from koda_ray.actors.session_calls import SessionCalls
 from koda_ray.config import Settings
-from koda_ray.errors import Conflict, Fenced, KodaError, Unavailable
+from koda_ray.errors import Conflict, Fenced, KodaError, NotFound, StorageError, Unavailable
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.resources import CHROMIUM_RESOURCE
@@ -42,10 +37,12 @@ from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
-__all__ = ["CALL_TIMEOUT_S", "PREVIEW_TIMEOUT_S", "RayDirectory", "public_settings"]
+__all__ = ["CALL_TIMEOUT_S", "PREVIEW_TIMEOUT_S", "TAKEN_S", "RayDirectory", "public_settings"]
 
 CALL_TIMEOUT_S = 60.0
 """How long a call may take, in seconds, with finding or starting the actor."""
+TAKEN_S = 15.0
+"""How long a recorded command's session has to take it, in seconds, before its client is told that it waits."""
 PREVIEW_TIMEOUT_S = 120.0
 """The same for a preview: a sandbox is filled and a dev server started."""
 END_TIMEOUT_S = 20.0
@@ -87,6 +84,7 @@ class RayDirectory:
         sandboxes: Callable[[], Awaitable[SandboxProvider]],
     ) -> None:
         self._public = public_settings(settings)
+        self._calls = SessionCalls(store, self._public)
         self._store = store
         self._storage = storage
         self._sandboxes = sandboxes
@@ -96,28 +94,36 @@ class RayDirectory:
     async def submit(
         self, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
     ) -> CommandRecord:
-        """Have the session record a command, activating it where needed."""
-        await self._store.get_session(session_id, user_id=user_id)
-        call = {"name": name, "body": dict(body), "key": key, "user_id": user_id}
-        return cast("CommandRecord", await self._call(session_id, "submit", call))
+        """Record a command, then have its session take it, activating it where needed.
+
+        Once this returns, the command is durable. Where its session did not take it in time, its result says ``waits``.
+        """
+        recorded, waits = await ask(self._store, session_id=session_id, user_id=user_id, name=name, body=body, key=key)
+        if not waits:
+            return recorded
+        try:
+            taken = await self._calls.call(session_id, "take", {"key": key}, limit_s=TAKEN_S)
+        except (Unavailable, StorageError) as error:
+            _log.warning("a command waits", session_id=session_id, command=name, why=error.message)
+            return replace(recorded, result={**recorded.result, "waits": True})
+        return cast("CommandRecord", taken)
 
     async def wake(self, session_id: str) -> None:
         """Activate a session."""
-        await self._call(session_id, "ping", {})
+        await self._calls.call(session_id, "ping", {}, limit_s=CALL_TIMEOUT_S)
 
     async def preview(self, *, session_id: str, user_id: str) -> PreviewEndpoint:
         """Return the session's running dev server."""
         await self._store.get_session(session_id, user_id=user_id)
-        given = {"user_id": user_id}
-        return cast("PreviewEndpoint", await self._call(session_id, "preview", given, limit_s=PREVIEW_TIMEOUT_S))
+        shown = await self._calls.call(session_id, "preview", {"user_id": user_id}, limit_s=PREVIEW_TIMEOUT_S)
+        return cast("PreviewEndpoint", shown)
 
     async def shown(self, *, session_id: str, user_id: str) -> PreviewEndpoint | None:
         """Return the dev server of a session that is active and has its project open."""
-        handle = await self._find(session_name(session_id))
-        if handle is None:
-            return None
         try:
             async with asyncio.timeout(_WATCH_TIMEOUT_S):
+                if (handle := await self._active(session_id)) is None:
+                    return None
                 return cast("PreviewEndpoint | None", await handle.shown.remote(user_id=user_id))
         except (RayError, TimeoutError) as error:  # it is leaving, or busy: whoever asks asks again
             _log.debug("no dev server to show", session_id=session_id, error=type(error).__name__)
@@ -125,13 +131,20 @@ class RayDirectory:
 
     async def watch(self, session_id: str, watchers: int) -> None:
         """Tell a session that is active how many people follow it here."""
-        handle = await self._find(session_name(session_id))
-        if handle is not None:
-            try:
-                async with asyncio.timeout(_WATCH_TIMEOUT_S):
+        try:
+            async with asyncio.timeout(_WATCH_TIMEOUT_S):
+                if (handle := await self._active(session_id)) is not None:
                     await handle.watch.remote(source=self._source, watchers=watchers)
-            except (RayError, TimeoutError) as error:  # it is said again soon
-                _log.debug("watch not delivered", session_id=session_id, error=type(error).__name__)
+        except (RayError, TimeoutError) as error:  # it is said again soon
+            _log.debug("watch not delivered", session_id=session_id, error=type(error).__name__)
+
+    async def _active(self, session_id: str) -> Any | None:
+        """Return the actor of a session that some process has, as far as its row tells."""
+        with contextlib.suppress(NotFound):
+            row = await self._store.get_session(session_id)
+            if row.host is not None:
+                return await self._calls.find(session_id, row.activation)
+        return None
 
     async def delete(self, *, session_id: str, user_id: str) -> None:
         """Remove a session with its actor, sandboxes, files, videos and rows; see `Removal` for what stays and why.
@@ -145,13 +158,13 @@ class RayDirectory:
 
     async def finish(self, closed: SessionRecord) -> None:
         """End what a closed session still does, and remove it. May be called again."""
-        handle = await self._find(session_name(closed.id))
+        handle = await self._calls.find(closed.id, closed.activation)
         if handle is not None:
             # its renders and its sandbox end with it, where it still answers
             with contextlib.suppress(RayError, TimeoutError):
                 async with asyncio.timeout(END_TIMEOUT_S):
                     await handle.close.remote()
-            await asyncio.to_thread(_kill, handle, no_restart=True)
+            await self._calls.end(handle)
         if self._removal is None:
             self._removal = Removal(store=self._store, storage=self._storage, sandboxes=await self._sandboxes())
         await self._removal.finish(closed)
@@ -242,38 +255,6 @@ class RayDirectory:
         except ValueError:
             return None
 
-    async def _call(
-        self, session_id: str, method: str, given: Mapping[str, object], *, limit_s: float = CALL_TIMEOUT_S
-    ) -> object:
-        deadline = time.monotonic() + limit_s
-        why = "it does not answer"
-        while (left_s := deadline - time.monotonic()) > 0:
-            try:
-                async with asyncio.timeout(left_s):
-                    handle = await asyncio.to_thread(self._activate, session_id)
-                    return await getattr(handle, method).remote(**given)
-            except RayTaskError as error:
-                cause = error.cause
-                if not isinstance(cause, KodaError):
-                    raise
-                if not isinstance(cause, Fenced):
-                    raise cause from None
-                why = cause.message
-            except RayError as error:  # dying, restarting, out of reach: it is there again in a moment
-                _log.info("calling again", session_id=session_id, method=method, error=type(error).__name__)
-                why = f"its process ends again and again ({type(error).__name__})"
-            except TimeoutError:
-                break
-            await asyncio.sleep(_RETRY_S)
-        raise Unavailable(
-            f"session {session_id} did not take {method!r} within {limit_s:.0f} s: {why}; try again",
-            context={"session_id": session_id, "method": method},
-        )
-
-    def _activate(self, session_id: str) -> Any:
-        options = {**SESSION_OPTIONS, "name": session_name(session_id)}
-        return SessionHost.options(**options).remote(session_id, self._public)
-
 
 def _coordinator(job_id: str, room: int) -> str:
     """Return who works on a render: the same process for as long as there is as much room, or nearly."""
@@ -282,5 +263,4 @@ def _coordinator(job_id: str, room: int) -> str:
 
 # Ray's own types for these are incomplete
 _cluster_resources = cast("Callable[[], dict[str, float]]", ray.cluster_resources)
-_kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
 _get_actor = cast("Callable[..., Any]", ray.get_actor)  # pyright: ignore[reportUnknownMemberType]

@@ -18,7 +18,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import ray
-from pydantic import JsonValue
 from ray._private.state import state
 
 from koda_ray.actors.followers import Followers
@@ -39,6 +38,7 @@ __all__ = [
     "NAMESPACE",
     "RENDERS_PREFIX",
     "SESSION_OPTIONS",
+    "SESSION_PREFIX",
     "START_S",
     "CoordinatorHost",
     "SessionHost",
@@ -70,13 +70,15 @@ W = TypeVar("W")
 _log = get_logger()
 
 
+SESSION_PREFIX = "session:"
+"""How the names of the actors of sessions begin."""
 RENDERS_PREFIX = "renders:"
 """How the names of the actors that coordinate page renders begin."""
 
 
-def session_name(session_id: str) -> str:
-    """The actor name of a session, unique in the namespace."""
-    return f"session:{session_id}"
+def session_name(session_id: str, activation: int) -> str:
+    """The actor name of a session, unique in the namespace; the number stands in its row."""
+    return f"{SESSION_PREFIX}{session_id}:{activation}"
 
 
 def coordinator_name(number: int) -> str:
@@ -213,12 +215,14 @@ class _SessionHost(_Host["Session"]):
 
     Args:
         session_id: Which.
+        activation: Under which number it is sought: one that Ray starts again after that has changed gets no session.
         settings: What `Settings.model_dump` gave, without secrets: those come from this process's environment.
     """
 
-    def __init__(self, session_id: str, settings: Mapping[str, object]) -> None:
+    def __init__(self, session_id: str, activation: int, settings: Mapping[str, object]) -> None:
         super().__init__(f"session {session_id}")
         self._session_id = session_id
+        self._activation = activation
         self._settings = dict(settings)
         self._executor: RayExecutor | None = None
         self._followers = Followers(self._watched)
@@ -230,7 +234,7 @@ class _SessionHost(_Host["Session"]):
         settings = Settings.model_validate(self._settings)
         self._executor = executor = await _executor(settings)
         parts = await open_parts(settings, executor=executor, host=_host(), rested=give_back, ended=self._ended)
-        session = await Session.open(self._session_id, parts)
+        session = await Session.open(self._session_id, parts, activation=self._activation)
         give_back()
         gc.freeze()  # what is there now stays: later collections need not look at it
         return session
@@ -252,11 +256,15 @@ class _SessionHost(_Host["Session"]):
         await self._answer(self._session())
         return os.getpid()
 
-    async def submit(self, *, name: str, body: dict[str, JsonValue], key: str, user_id: str) -> CommandRecord:
-        """Record a command."""
+    async def here(self) -> int:
+        """Say that this process is there, whatever its session does; returns the process id."""
+        return os.getpid()
+
+    async def take(self, *, key: str) -> CommandRecord:
+        """Take what waits for the session, and return the command under this key."""
 
         async def call() -> CommandRecord:
-            return await (await self._session()).submit(name=name, body=body, key=key, user_id=user_id)
+            return await (await self._session()).intake.take(key)
 
         return await self._answer(call())
 

@@ -21,6 +21,8 @@ from pydantic import JsonValue
 from koda_ray import phases
 from koda_ray.actors.command_parser import parse_command
 from koda_ray.actors.core import After, SessionCore
+from koda_ray.actors.heard import answer_of, stops, words_of
+from koda_ray.actors.intake import Intake, ask
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
 from koda_ray.actors.permits import permissions_of
 from koda_ray.actors.project import Project
@@ -40,24 +42,16 @@ from koda_ray.agent.purse import STOPPED
 from koda_ray.agent.spec import ModelAccess, Policy, Prompt
 from koda_ray.agent.toolkit import Toolkit
 from koda_ray.commands import (
-    Accept,
-    Answer,
     Approve,
-    Cancel,
     CancelJob,
     Command,
     Refuse,
-    Reject,
     ReleaseSandbox,
-    RequestChanges,
-    Retry,
     Rewind,
-    Say,
-    Start,
     StopWork,
 )
 from koda_ray.config import Settings
-from koda_ray.errors import Conflict, Fenced, KodaError, NotFound, SandboxNotFound, ServerFailed
+from koda_ray.errors import Fenced, KodaError, NotFound, SandboxNotFound, ServerFailed
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import ModelProvider
 from koda_ray.logs import get_logger
@@ -68,8 +62,8 @@ from koda_ray.state.records import AssetRecord, Batch, CommandRecord, SessionRec
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.studio.codegen import CodeGenerator
-from koda_ray.studio.orchestrator import instructions, opening, orchestrator_tools, session_block, state_block
-from koda_ray.types import NodeState, new_id, now
+from koda_ray.studio.orchestrator import instructions, orchestrator_tools, session_block, state_block
+from koda_ray.types import NodeState, now
 
 __all__ = ["Session", "SessionParts"]
 
@@ -107,6 +101,7 @@ class Session:
     Attributes:
         session_id: Which.
         core: Its row, and every write to it.
+        intake: What is asked of it.
         project: Its files, in a sandbox and in checkpoints.
         jobs: Its renders.
         workbench: What its agents' tools do.
@@ -119,10 +114,10 @@ class Session:
         self._parts = parts
         self._tasks: set[asyncio.Task[None]] = set()
         self._work: asyncio.Task[None] | None = None
-        self._submitting = asyncio.Lock()
         self._watchers = 0
         self._active_at = self._parts.clock()
         self._closed = False
+        self._opened = False
         self._held = False
         self._todos_done = 0
         self._setbacks = 0
@@ -132,6 +127,7 @@ class Session:
         self.core = SessionCore(
             store=parts.store, record=record, after=self._after, changed=self._committed, fenced=self._fenced
         )
+        self.intake = Intake(self.core, self._apply)
         state = record.state
         hooks = parts.hooks(
             HookedSession(session_id=self.session_id, user_id=state.user_id, project_id=state.project_id)
@@ -190,14 +186,22 @@ class Session:
         self.agents = Lead(orchestrator, crew)
 
     @classmethod
-    async def open(cls, session_id: str, parts: SessionParts) -> Self:
-        """Take a session over, and take up whatever it owes.
+    async def open(cls, session_id: str, parts: SessionParts, *, activation: int | None = None) -> Self:
+        """Take a session over, and take up whatever waits for it and it owes.
+
+        Args:
+            session_id: Which.
+            parts: What it is made with.
+            activation: Under which number this process is sought; None where nobody seeks it by one.
 
         Raises:
             NotFound: There is no such session.
+            Fenced: It is sought under another number by now.
         """
-        lease_until = _lease_until(parts.settings)
-        session = cls(await parts.store.activate(session_id, host=parts.host, lease_until=lease_until), parts)
+        record = await parts.store.activate(
+            session_id, host=parts.host, lease_until=_lease_until(parts.settings), activation=activation
+        )
+        session = cls(record, parts)
         await session._begin()
         return session
 
@@ -206,6 +210,8 @@ class Session:
         dead = Release(kinds=("model",), reason="its process ended")
         await self.core.commit(Batch(events=[activated], charges=[dead]))
         self._spawn(self._heartbeat())
+        await self.intake.look()
+        self._opened = True
         self._kick()
 
     def _permissions(self) -> Permissions:
@@ -229,82 +235,56 @@ class Session:
     # --- commands -------------------------------------------------------------------------------------------------
 
     async def submit(self, *, name: str, body: Mapping[str, JsonValue], key: str, user_id: str) -> CommandRecord:
-        """Record a command and what follows from it; the same key gives the first answer again.
+        """Record a command and take it; the same key gives the first answer again.
 
         Raises:
-            NotFound: The session is another user's.
-            Conflict: The key was used for something else.
-            InvalidInput: The command or its body is not known.
-            InvalidTransition: The phase does not take it.
+            KodaError: As `koda_ray.actors.intake.ask` and `Intake.take`.
         """
-        if user_id != self.core.user_id:
-            raise NotFound(f"there is no session {self.session_id}", context={"session_id": self.session_id})
-        async with self._submitting:
-            before = await self._parts.store.find_command(self.session_id, key)
-            if before is not None:
-                if before.name != name or before.body != dict(body):
-                    raise Conflict(f"the idempotency key {key!r} was used for another command; use a new one")
-                return before
-            self._active_at = self._parts.clock()
-            command = parse_command(name, body)
-            # refused before anything is stopped
-            if isinstance(command, Rewind):
-                await self._parts.store.past(self.session_id, point=command.point)
-            else:
-                phases.apply(self.state, command, now())
-            try:
-                if isinstance(command, Rewind):
-                    return await self._rewind(command, name=name, body=body, key=key)
-                if _stops(command, self.state):
-                    await self._hold_work(STOPPED)
-                return await self._record(command, name=name, body=body, key=key, user_id=user_id)
-            finally:
-                self._held = False
-                self._setbacks, self._not_before = 0, 0.0
-                self._kick()
+        store = self._parts.store
+        await ask(store, session_id=self.session_id, user_id=user_id, name=name, body=body, key=key)
+        return await self.intake.take(key)
 
-    async def _record(
-        self, command: Command, *, name: str, body: Mapping[str, JsonValue], key: str, user_id: str
-    ) -> CommandRecord:
+    async def _apply(self, asked: CommandRecord) -> CommandRecord:
+        """Apply a command that waited, with what follows from it."""
+        self._active_at = self._parts.clock()
+        command = parse_command(asked.name, asked.body)
+        # refused before anything is stopped
+        if isinstance(command, Rewind):
+            await self._parts.store.past(self.session_id, point=command.point)
+        else:
+            phases.apply(self.state, command, now())
+        try:
+            if isinstance(command, Rewind):
+                return await self._rewind(command, asked)
+            if stops(command, self.state):
+                await self._hold_work(STOPPED)
+            return await self._record(command, asked)
+        finally:
+            self._held = False
+            self._setbacks, self._not_before = 0, 0.0
+            self._kick()
+
+    async def _record(self, command: Command, asked: CommandRecord) -> CommandRecord:
         after, _ = phases.apply(self.state, command, now())
-        record = CommandRecord(
-            id=new_id("cmd"),
-            session_id=self.session_id,
-            user_id=user_id,
-            key=key,
-            name=name,
-            body=dict(body),
-            result={"phase": after.phase, "owes": after.owes},
-            created_at=now(),
-        )
+        record = replace(asked, result={"phase": after.phase, "owes": after.owes})
         await self._tell(command, Batch(moves=[command], command=record, touch=True))
         return record
 
-    async def _rewind(self, command: Rewind, *, name: str, body: Mapping[str, JsonValue], key: str) -> CommandRecord:
+    async def _rewind(self, command: Rewind, asked: CommandRecord) -> CommandRecord:
         """Stop what is under way, save what is in the sandbox, and put the session back.
 
-        Killed before the one transaction, nothing has happened but that; killed after it, the next sandbox is filled
-        from the files of that time.
+        Killed before the one transaction, nothing has happened but that, and the next activation does it; killed after
+        it, the next sandbox is filled from the files of that time.
         """
         from koda_ray.actors.timeline import put_back  # most sessions never go back, and each would pay for it
 
-        asked = CommandRecord(
-            id=new_id("cmd"),
-            session_id=self.session_id,
-            user_id=self.core.user_id,
-            key=key,
-            name=name,
-            body=dict(body),
-            result={},
-            created_at=now(),
-        )
         await self._hold_work(STOPPED)
         async with self.project.put_away("rewind"):
             await self.core.rewind(command.point, lambda past: put_back(past, command=asked, at=now()))
         await self.agents.reload()
         if left := await self.jobs.left():
             await self.core.commit(Batch(charges=left))
-        recorded = await self._parts.store.find_command(self.session_id, key)
+        recorded = await self._parts.store.find_command(self.session_id, asked.key)
         assert recorded is not None
         return recorded
 
@@ -317,20 +297,20 @@ class Session:
         if isinstance(command, Refuse):
             await self.agents.reject(pending[command.approval_id], command.reason, batch)
             return
-        if _stops(command, self.state):
+        if stops(command, self.state):
             batch.charges = [*batch.charges, *await self.jobs.left()]
             await self.agents.abandon("The person cancelled.", batch)
             return
         waits = await self.agents.waiting() if self.state.paused is None else None
         asked = self.state.phase in ("question", "plan") and self.state.owes is None and not pending
-        if waits is not None and asked and (result := _result(command)) is not None:
+        if waits is not None and asked and (result := answer_of(command)) is not None:
             await self.agents.resolve(waits.id, json.dumps(result, ensure_ascii=False), batch)
             return
         paused = self.state.paused is not None
         if paused:  # about money, which does not concern the agents
             await self.core.commit(batch)
             return
-        words = _words(command, self.state)
+        words = words_of(command, self.state)
         if words is None:
             await self.core.commit(batch)
         else:
@@ -386,7 +366,13 @@ class Session:
         self._kick()
 
     def _kick(self) -> None:
-        if self._closed or self._held or self.core.lost or not (self.state.owes or self.state.closing):
+        if (
+            self._closed
+            or not self._opened
+            or self._held
+            or self.core.lost
+            or not (self.state.owes or self.state.closing)
+        ):
             return
         if self._parts.clock() < self._not_before:
             return
@@ -455,6 +441,8 @@ class Session:
         while not self._closed:
             await asyncio.sleep(settings.lease_s / 3)
             await self._try(self._keep_lease())
+            if not self.intake.busy:  # whoever recorded something may not have reached this process
+                self._spawn(self.intake.look())
             if self._parts.clock() - saved_at >= settings.heartbeat_s:
                 saved_at = self._parts.clock()
                 self._spawn(self.project.save("heartbeat"))
@@ -561,57 +549,3 @@ class Session:
 
 def _lease_until(settings: Settings) -> datetime:
     return now() + timedelta(seconds=settings.lease_s)
-
-
-def _stops(command: Command, state: NodeState) -> bool:
-    """Whether a person ends the work: says so, or answers so when asked whether it should go on."""
-    match command:
-        case Cancel():
-            return True
-        case Answer(option_id=phases.STOP):
-            return state.paused is not None or phases.is_stuck(state)
-        case Say(text=text):
-            return state.paused is not None and text.strip() == phases.STOP
-        case _:
-            return False
-
-
-def _result(command: Command) -> dict[str, JsonValue] | None:
-    """What a waiting question or plan gives back to the agents."""
-    match command:
-        case Answer(option_id=option_id, text=text):
-            return {"status": "answered", "optionId": option_id, "text": text}
-        case Accept():
-            return {"status": "accepted"}
-        case Reject(feedback=feedback):
-            return {"status": "rejected", "feedback": feedback}
-        case RequestChanges(feedback=feedback):
-            return {"status": "changes", "feedback": feedback}
-        case Say(text=text):
-            return {"status": "answered", "optionId": None, "text": text, "feedback": text}
-        case _:
-            return None
-
-
-def _words(command: Command, state: NodeState) -> str | None:
-    """What the agents hear of a command when nothing waits for it; None when it does not concern them."""
-    match command:
-        case Start(prompt=prompt):
-            return opening(state.model_copy(update={"prompt": prompt or state.prompt}))
-        case Answer(option_id=phases.STOP) if state.question is not None and state.question.reason == "stuck":
-            return None
-        case Answer(option_id=option_id, text=text):
-            return text or f"My answer: {option_id}"
-        case Accept() if state.phase == "plan":
-            return "I accept the plan."
-        case Reject(feedback=feedback):
-            return feedback or "I reject this plan. Ask me again."
-        case RequestChanges(feedback=feedback):
-            return feedback
-        case Say(text=text):
-            return text
-        case Retry() if state.error is not None and state.error.owes != "render_final":
-            details = f"\n{state.error.details}" if state.error.details else ""
-            return f"That failed ({state.error.code}): {state.error.message}{details}\nTry again."
-        case _:
-            return None

@@ -26,7 +26,7 @@ from ray.serve import context as serve_context
 from ray.serve.exceptions import RayServeException
 
 from koda_ray.actors.directory import RayDirectory, public_settings
-from koda_ray.actors.host import NAMESPACE, RENDERS_PREFIX, await_places
+from koda_ray.actors.host import NAMESPACE, RENDERS_PREFIX, SESSION_PREFIX, await_places
 from koda_ray.actors.janitor_host import JANITOR, start_janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.agent.named_hooks import NamedHooks
@@ -364,7 +364,7 @@ async def _passivate() -> None:
     closing = [
         asyncio.ensure_future(get(name, namespace=NAMESPACE).close.remote())
         for name in names
-        if name.startswith(("session:", RENDERS_PREFIX))
+        if name.startswith((SESSION_PREFIX, RENDERS_PREFIX))
     ]
     if closing:
         _, late = await asyncio.wait(closing, timeout=PASSIVATE_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import json
 import os
 import signal
 import sqlite3
@@ -17,11 +18,12 @@ from typing import Any
 import psutil
 import pytest
 import ray
+from ray.exceptions import RayError
 from ray.util import list_named_actors
 
 from koda_ray.actors import directory as directories
 from koda_ray.actors.directory import RayDirectory
-from koda_ray.actors.host import NAMESPACE, session_name
+from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, SessionHost, session_name
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, NotFound, StorageError, Unavailable
@@ -30,6 +32,7 @@ from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.serve import ray_folder
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
+from koda_ray.types import now
 from tests.state import records
 
 pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
@@ -125,7 +128,7 @@ async def test_a_start_that_fails_is_told_and_poisons_nothing(place: Place) -> N
 
     with pytest.raises(NotFound):  # as when a wake comes after a deletion
         await place.directory.wake("ses_deleted")
-    await place.until(lambda: actors() == {session_name(session.id)})
+    await place.until(lambda: actors() == {session_name(session.id, 0)})
 
 
 async def test_a_deletion_ends_the_actor_and_later_calls_find_nothing(place: Place) -> None:
@@ -157,8 +160,7 @@ async def test_a_call_that_is_not_answered_ends_and_may_be_tried_again(
     await place.freeze(pid)
     try:
         with pytest.raises(Unavailable) as error:
-            given: dict[str, Any] = {"name": "message", "body": {"text": "hi"}, "key": "k", "user_id": session.user_id}
-            await place.directory._call(session.id, "submit", given, limit_s=1)
+            await place.directory._calls.call(session.id, "ping", {}, limit_s=0.3)
         assert (error.value.status, error.value.retryable) == (503, True)
         assert session.id in error.value.message
     finally:
@@ -167,6 +169,65 @@ async def test_a_call_that_is_not_answered_ends_and_may_be_tried_again(
     await place.freeze(pid)  # a deletion does not wait for it either
     await place.directory.delete(session_id=session.id, user_id=session.user_id)
     await place.until(lambda: not actors())
+
+
+PERMISSIONS: dict[str, Any] = {"name": "permissions", "body": {"mode": "ask"}}
+
+
+@pytest.mark.full
+async def test_a_session_whose_process_falls_silent_is_taken_by_another_and_the_old_one_writes_no_more(
+    place: Place,
+) -> None:
+    session = await records.new_session(place.store)
+    await place.directory.wake(session.id)
+    old = await place.pid(session.id)
+    await place.freeze(old)  # as its machine's network does
+    given = {"session_id": session.id, "user_id": session.user_id, **PERMISSIONS}
+    try:
+        await place.directory.submit(**given, key="k")
+        await place.directory.wake(session.id)  # where the machine is slow, the command waited for this
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(old, signal.SIGCONT)
+    row = await place.store.get_session(session.id)
+    assert (row.activation, row.state.permissions.mode) == (1, "ask")
+    assert await place.pid(session.id) != old
+    assert await place.store.find_command(session.id, "k") is not None
+    await place.until(lambda: not psutil.pid_exists(old))
+    await place.until(lambda: actors() == {session_name(session.id, 1)})
+
+    # one that Ray starts again under the old name gets no session, and ends
+    twin = SessionHost.options(**SESSION_OPTIONS, name=session_name(session.id, 0)).remote(
+        session.id, 0, directories.public_settings(place.settings)
+    )
+    with contextlib.suppress(RayError):
+        await twin.ping.remote()
+    await place.until(lambda: actors() == {session_name(session.id, 1)})
+    assert (await place.store.get_session(session.id)).epoch == row.epoch
+    epochs = [event.epoch for event in await place.store.events(session.id)]
+    assert epochs == sorted(epochs) and {1, row.epoch} <= set(epochs)
+
+
+@pytest.mark.full
+async def test_a_session_is_spoken_to_while_the_clusters_head_is_dead(place: Place) -> None:
+    awake, asleep = [await records.new_session(place.store) for _ in range(2)]
+    line = [sys.executable, "-m", "tests.actors.headless", str(place.real), str(place.real.parent / "dead")]
+    child = await asyncio.create_subprocess_exec(
+        *line, awake.user_id, awake.id, asleep.id, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await child.communicate()
+    answers = json.loads(out.splitlines()[-1])
+    assert "waits" not in answers[awake.id], "whose process was known"
+    assert answers[asleep.id]["waits"] is True
+    assert await place.store.inbox(awake.id) == []
+    (waiting,) = await place.store.inbox(asleep.id)
+    assert asleep.id in {work.id for work in await place.store.owed(now())}
+    await place.directory.wake(asleep.id)  # as the janitor does, once there is a head
+    taken = await place.store.find_command(asleep.id, "k")
+    assert taken is not None and taken.id == waiting.id
+    assert (await place.store.get_session(asleep.id)).state.permissions.mode == "ask"
+    given = {"session_id": asleep.id, "user_id": asleep.user_id, **PERMISSIONS}
+    assert await place.directory.submit(**given, key="k") == taken
 
 
 @pytest.mark.full
@@ -181,7 +242,7 @@ async def test_followers_of_several_servers_are_added_up(place: Place) -> None:
     assert actors() == set()
     await place.directory.wake(session.id)
     assert await place.directory.shown(session_id=session.id, user_id=session.user_id) is None  # it has no sandbox
-    handle = ray.get_actor(session_name(session.id), namespace=NAMESPACE)
+    handle = ray.get_actor(session_name(session.id, 0), namespace=NAMESPACE)
     for servers, count in ((place.directory, 2), (other, 3), (place.directory, 0)):
         await servers.watch(session.id, count)
     assert await handle.watch.remote(source="a third", watchers=1) == 4
@@ -204,7 +265,7 @@ async def test_a_sessions_process_loads_what_it_needs_and_can_load_anything(plac
     async with asyncio.timeout(60):
         while (state := (await place.store.get_session(session.id)).state).phase != "plan" or state.owes is not None:
             await asyncio.sleep(0.05)
-    handle = ray.get_actor(session_name(session.id), namespace=NAMESPACE)
+    handle = ray.get_actor(session_name(session.id, 0), namespace=NAMESPACE)
     loaded: dict[str, bool] = await handle.__ray_call__.remote(
         lambda _: {name: module is not None for name, module in sys.modules.items()}
     )

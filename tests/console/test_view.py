@@ -435,6 +435,8 @@ def test_going_back_shows_what_was_then_and_undoing_it_shows_the_rest_again() ->
     assert [words for _, words in story.view.messages] == ["a ball", "Here it is.", "red"]
     story.tell("forked", sessionId="ses_0", point=None, seq=3)
     assert "forked" in story.lines[-1]
+    story.tell("command_refused", command="accept", code="INVALID_TRANSITION", message="cannot accept in phase idle")
+    assert "accept: cannot accept in phase idle" in story.lines[-1]
 
 
 # --- what it costs ----------------------------------------------------------------------------------------------------

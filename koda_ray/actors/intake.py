@@ -1,0 +1,154 @@
+"""How a command gets into a session: recorded as a row by whoever hears it, taken in order by the session's process.
+
+There is no other way in, and it needs no process: `ask` judges a command by the session's row and by what waits
+before it, in the transaction that records it, so what the phase does not take is refused at once, also to a session
+that sleeps. What is recorded is durable. `Intake` takes it, when it is told to (`take`), when it looks (with each
+heartbeat) and before anything else of an activation, in the order in which it was recorded; the commit that applies a
+command takes it out. So none is lost, none is applied twice, and what one client says after another's answer comes
+after it.
+
+Between the two the agents may have changed the phase. What it does not take any more is refused then: whoever still
+waits for the answer gets the error, and the log has it as ``command_refused`` for whoever had a 202 already. Nothing
+else is left of it: said again, it is a new command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+
+from pydantic import JsonValue
+
+from koda_ray import phases
+from koda_ray.actors.command_parser import parse_command
+from koda_ray.actors.core import SessionCore
+from koda_ray.commands import Command, Rewind
+from koda_ray.errors import Conflict, Fenced, KodaError, StorageError
+from koda_ray.events import NewEvent
+from koda_ray.logs import get_logger
+from koda_ray.state.records import Batch, CommandRecord
+from koda_ray.state.store import Store
+from koda_ray.types import NodeState, new_id, now
+
+__all__ = ["Intake", "ask"]
+
+_REMEMBERED = 100
+_log = get_logger()
+
+
+async def ask(
+    store: Store, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
+) -> tuple[CommandRecord, bool]:
+    """Record a command for whoever has the session, or will have it.
+
+    Returns:
+        The command under this key, recorded now or before, and whether it still waits. The result of one that waits
+        is what it will lead to as far as the row tells.
+
+    Raises:
+        NotFound: There is no such session of this user, or no such point to go back to.
+        Conflict: The key was used for something else.
+        InvalidInput: The command or its body is not known.
+        InvalidTransition: The phase does not take it.
+        LimitReached: Too many wait already.
+    """
+    command = parse_command(name, body)
+    if isinstance(command, Rewind) and not await _is_known(store, session_id, key):
+        await store.past(session_id, user_id=user_id, point=command.point)
+    asked = CommandRecord(
+        id=new_id("cmd"),
+        session_id=session_id,
+        user_id=user_id,
+        key=key,
+        name=name,
+        body=dict(body),
+        result={},
+        created_at=now(),
+    )
+    return await store.receive(asked, lambda row, waiting: _foreseen(row.state, waiting, command))
+
+
+async def _is_known(store: Store, session_id: str, key: str) -> bool:
+    if await store.find_command(session_id, key) is not None:
+        return True
+    return any(each.key == key for each in await store.inbox(session_id))
+
+
+def _foreseen(state: NodeState, waiting: Sequence[CommandRecord], command: Command | Rewind) -> dict[str, JsonValue]:
+    """Say what a command leads to once what waits before it is taken; raises what refuses it."""
+    at = now()
+    for each in waiting:
+        before = parse_command(each.name, each.body)
+        if isinstance(before, Rewind):  # where that leads is known when it is taken, and so is whether this may follow
+            return {}
+        with suppress(KodaError):
+            state, _ = phases.apply(state, before, at)
+    if isinstance(command, Rewind):
+        return {}
+    after, _ = phases.apply(state, command, at)
+    return {"phase": after.phase, "owes": after.owes}
+
+
+class Intake:
+    """Takes what waits for one session, one after the other.
+
+    Args:
+        core: The session, under its fence.
+        apply: Applies a command and commits it, and returns it with what it led to; raises what refuses it.
+    """
+
+    def __init__(self, core: SessionCore, apply: Callable[[CommandRecord], Awaitable[CommandRecord]]) -> None:
+        self._core = core
+        self._apply = apply
+        self._turn = asyncio.Lock()
+        self._refused: dict[str, KodaError] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being taken now."""
+        return self._turn.locked()
+
+    async def take(self, key: str) -> CommandRecord:
+        """Take what waits, and return the command under a key.
+
+        Raises:
+            Fenced: A newer activation has the session; what waits is for that one.
+            StorageError: The database is away; what waits stays.
+            KodaError: What refused this command.
+        """
+        async with self._turn:
+            taken = await self._take_all()
+            if (error := self._refused.pop(key, None)) is not None:
+                raise error
+            found = taken.get(key) or await self._core.store.find_command(self._core.session_id, key)
+        if found is None:
+            raise Conflict(f"the command under the key {key!r} was refused; the session's events say why")
+        return found
+
+    async def look(self) -> None:
+        """Take what waits. Raises Fenced and StorageError as `take`."""
+        async with self._turn:
+            await self._take_all()
+
+    async def _take_all(self) -> dict[str, CommandRecord]:
+        taken: dict[str, CommandRecord] = {}
+        for asked in await self._core.store.inbox(self._core.session_id):
+            try:
+                taken[asked.key] = await self._apply(asked)
+            except KodaError as error:
+                if self._core.lost or isinstance(error, Fenced | StorageError):
+                    raise
+                await self._refuse(asked, error)
+            except Exception as error:  # a mistake of ours must not stand in the way of all that comes after it
+                _log.exception("command failed", session_id=self._core.session_id, command=asked.name)
+                await self._refuse(asked, KodaError(f"an internal error: {type(error).__name__}; nothing was changed"))
+        return taken
+
+    async def _refuse(self, asked: CommandRecord, error: KodaError) -> None:
+        data: dict[str, JsonValue] = {"command": asked.name, "code": error.code, "message": error.message}
+        told = NewEvent(type="command_refused", data=data, cause_id=asked.id)
+        await self._core.commit(Batch(refused=asked.key, events=[told]))
+        while len(self._refused) >= _REMEMBERED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[asked.key] = error

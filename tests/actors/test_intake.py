@@ -1,0 +1,92 @@
+"""Commands that are recorded first and taken by the session: in order, once, whoever is there to hear it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from koda_ray.actors.intake import ask
+from koda_ray.actors.session import Session
+from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
+from koda_ray.state.records import Batch, CommandRecord
+from koda_ray.types import Execution, new_id, now
+from tests.actors.conftest import Studio
+from tests.actors.script import studio_model
+from tests.state.records import SOON
+
+RESTS: dict[str, Any] = {"phase": "executing", "owes": None, "execution": {}, "plan_accepted": True}
+
+
+async def said(studio: Studio, session_id: str, name: str, key: str = "", **body: Any) -> CommandRecord:
+    """Ask something of a session that may sleep."""
+    key = key or new_id("cmd")
+    asked, _ = await ask(studio.store, session_id=session_id, user_id="local", name=name, body=body, key=key)
+    return asked
+
+
+async def awake(studio: Studio, session_id: str, **settings: object) -> Session:
+    return await studio.activate(session_id, studio.model(studio_model()), **settings)
+
+
+async def test_what_was_said_to_a_sleeping_session_is_taken_in_order_before_it_works(studio: Studio) -> None:
+    row = await studio.row(**RESTS)
+    asked = [await said(studio, row, "permissions", mode=mode) for mode in ("ask", "auto", "plan")]
+    assert [each.key for each in await studio.store.inbox(row)] == [each.key for each in asked]
+    assert [work.id for work in await studio.store.owed(now())] == [row]
+    session = await awake(studio, row)
+    assert session.state.permissions.mode == "plan"
+    assert await studio.store.inbox(row) == []
+    for each in asked:
+        found = await studio.store.find_command(row, each.key)
+        assert found is not None and (found.id, found.result) == (each.id, {"phase": "executing", "owes": None})
+        assert await session.intake.take(each.key) == found
+
+
+async def test_what_the_phase_does_not_take_is_refused_at_once_though_nobody_is_there(studio: Studio) -> None:
+    row = await studio.row(owes=None)
+    with pytest.raises(InvalidTransition, match="cannot accept in phase idle"):
+        await said(studio, row, "accept")
+    with pytest.raises(InvalidInput, match="the commands are"):
+        await said(studio, row, "dance")
+    with pytest.raises(NotFound):
+        await said(studio, row, "rewind", to="msg_unknown")
+    started = await said(studio, row, "start", key="k")
+    assert started.result["owes"] == "analyze"
+    with pytest.raises(InvalidTransition):  # the state that it leads to is what the next is judged by
+        await said(studio, row, "start")
+    assert (await said(studio, row, "start", key="k")).id == started.id
+    with pytest.raises(Conflict):
+        await said(studio, row, "cancel", key="k")
+    assert (await said(studio, row, "cancel")).result == {"phase": "idle", "owes": None}
+    assert (await studio.store.get_session(row)).epoch == 0
+    session = await awake(studio, row)
+    assert (session.state.phase, session.state.owes, session.working) == ("idle", None, False)
+
+
+async def test_what_the_phase_takes_no_more_is_refused_and_told(studio: Studio) -> None:
+    row = await studio.row(owes=None)
+    asked = await said(studio, row, "start", key="k")
+    between = await studio.store.activate(row, host="another", lease_until=now() + SOON)
+    moved = between.state.model_copy(update={"phase": "executing", "execution": Execution(), "plan_accepted": True})
+    await studio.store.commit(row, between.epoch, Batch(state=moved))  # as agents do
+    session = await awake(studio, row)
+    with pytest.raises(InvalidTransition, match="cannot start"):
+        await session.intake.take("k")
+    (told,) = [event for event in await studio.store.events(row) if event.type == "command_refused"]
+    assert (told.cause_id, told.channel) == (asked.id, "control")
+    assert (told.data["command"], told.data["code"]) == ("start", "INVALID_TRANSITION")
+    assert await studio.store.inbox(row) == []
+    with pytest.raises(Conflict, match="refused"):
+        await session.intake.take("k")
+
+
+async def test_a_session_that_nobody_could_tell_finds_out_by_itself(studio: Studio) -> None:
+    session = await awake(studio, await studio.row(**RESTS), lease_s=0.3)
+    asked = await said(studio, session.session_id, "permissions", mode="ask")
+    async with asyncio.timeout(60):
+        while await studio.store.inbox(session.session_id):
+            await asyncio.sleep(0.02)
+    assert session.state.permissions.mode == "ask"
+    assert await studio.store.find_command(session.session_id, asked.key) is not None
