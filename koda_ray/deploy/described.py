@@ -47,6 +47,7 @@ class NodeGroup:
         environment: What is set on them.
         reads_more: They also read settings that stand in no file that is checked.
         spot: Whether the cloud may take them away.
+        from_zero: Whether there may be none of them until there is work for them.
         grace_s: How long they may take to end once they are told to.
         store_bytes: Ray's object store, where it is said.
         shm_bytes: How large ``/dev/shm`` is.
@@ -65,6 +66,7 @@ class NodeGroup:
     environment: Mapping[str, Stated] = field(default_factory=dict[str, Stated])
     reads_more: bool = False
     spot: bool = False
+    from_zero: bool = False
     grace_s: Stated | None = None
     store_bytes: float | None = None
     shm_bytes: Stated | None = None

@@ -136,6 +136,7 @@ def _group(name: str, spec: Tree, offered: Mapping[str, int], objects: _Objects)
         environment=environment,
         reads_more=reads_more,
         spot=_is_spot(pod),
+        from_zero=name != _HEAD and not spec.at("minReplicas").number,
         grace_s=Stated(_GRACE_S if grace.number is None else grace.number, grace.line),
         store_bytes=store.number,
         shm_bytes=_shm(pod, container),

@@ -17,6 +17,8 @@ from koda_ray.errors import InvalidInput
 
 __all__ = ["check_launcher", "describe_launcher"]
 
+_FINDS_MEMORY = ("aws", "local")
+"""Where Ray finds out by itself how much memory a machine has that does not run yet, or no machine is started."""
 _NEEDED_OPTIONS = {
     "seccomp": "--security-opt seccomp=unconfined",
     "apparmor": "--security-opt apparmor=unconfined",
@@ -70,6 +72,7 @@ def _node_types(tree: Tree, prepared: Mapping[str, Any]) -> tuple[NodeGroup, ...
             _group(
                 tree, kind, name=name, head=is_head, started=_started(tree, head=is_head),
                 resources=offered, cpus=cpus, memory_bytes=memory, spot=_is_spot(kind.at("node_config")),
+                from_zero=not is_head and not kind.at("min_workers").number,
             )
         )  # fmt: skip
     return tuple(found)
@@ -200,6 +203,16 @@ def _own_rules(tree: Tree, cluster: DescribedCluster) -> list[Defect]:
                 )
             )
     for name, kind in tree.at("available_node_types").fields().items():
+        offered = set(kind.at("resources").fields()) - {"CPU"}
+        if tree.at("provider", "type").value not in _FINDS_MEMORY and offered and "memory" not in offered:
+            found.append(
+                Defect(
+                    "fits",
+                    f"the autoscaler does not know the memory of {name!r}, which tasks ask for: it starts none",
+                    "write memory: BYTES among its resources, what Ray may give away",
+                    kind.at("resources").line,
+                )
+            )
         spot = _is_spot(kind.at("node_config"))
         if spot and (kind.at("min_workers").number or 0) > 0:
             found.append(

@@ -187,6 +187,21 @@ def _settings(cluster: DescribedCluster) -> Iterator[Defect]:
             )
 
 
+def _from_zero(cluster: DescribedCluster) -> Iterator[Defect]:
+    comes = [group for group in cluster.workers if group.resources.get(CHROMIUM_RESOURCE, 0) > 0]
+    if not comes or not all(group.from_zero for group in comes):
+        return
+    for group in cluster.groups:
+        if group.says("KODA_BROWSERS_MAX") is None:
+            yield Defect(
+                "settings",
+                f"{group.name!r} does not know that {comes[0].name!r} comes when there is work for it, and would "
+                "refuse to render while none is there",
+                "set KODA_BROWSERS_MAX on every node to how many browsers all of them come to",
+                group.line,
+            )
+
+
 def _token(cluster: DescribedCluster) -> Iterator[Defect]:
     remedy = "without one, whoever reaches a port of Ray's runs code: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
     if cluster.token is not None:
@@ -295,6 +310,7 @@ def _number(value: str | float | None) -> float | None:
 
 
 RULES: tuple[Callable[[DescribedCluster], Iterable[Defect]], ...] = (
-    _resources, _head, _spot, _fits, _versions, _state, _settings, _token, _grace, _shm, _ulimit, _isolation, _health,
+    _resources, _head, _spot, _fits, _versions, _state, _settings, _from_zero, _token, _grace, _shm, _ulimit,
+    _isolation, _health,
 )  # fmt: skip
 """All of them, in the order in which they are told."""

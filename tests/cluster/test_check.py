@@ -205,6 +205,11 @@ BROKEN = [
            "a Secret is written into the file", "a secret of the cluster"),
     Broken(GCP, "cluster_name: koda", "# AKIAIOSFODNN7EXAMPLE\ncluster_name: koda", "secret", "an AWS access key",
            "from the environment", 0),
+    # from zero
+    Broken(AWS, "-e KODA_BROWSERS_MAX=400", "", "settings", "'chromium' comes when there is work", "KODA_BROWSERS_MAX"),
+    Broken(K8S, "  KODA_BROWSERS_MAX:", "  OTHER:", "settings", "refuse to render while none is there",
+           "KODA_BROWSERS_MAX"),
+    Broken(GCP, "memory: 51539607552, ", "", "fits", "does not know the memory of 'chromium'", "memory: BYTES", 0),
     # advice
     Broken(AWS, "min_workers: 0", "min_workers: 3", "scale-to-zero", "keeps 3 machines", "min_workers: 0", 0),
     Broken(AWS, ", chromium_urgent: 4", "", "resources", "wait behind finals without it", "chromium_urgent"),
