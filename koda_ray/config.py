@@ -168,6 +168,7 @@ class Settings(BaseSettings):
     preview_port: int = Field(8421, ge=0, le=65535, validation_alias="KODA_PREVIEW_PORT")
     preview_origin: str | None = Field(None, pattern=r"^https?://[\w.:\[\]-]+$", validation_alias="KODA_PREVIEW_ORIGIN")
     api_keys: SecretStr | None = Field(None, validation_alias="KODA_API_KEYS")
+    operators: str = Field("local", validation_alias="KODA_OPERATORS")
     keys_required: bool = Field(False, validation_alias="KODA_KEYS_REQUIRED")
     signing_key: SecretStr | None = Field(None, validation_alias="KODA_SIGNING_KEY")
     max_body_mb: int = Field(64, ge=1, validation_alias="KODA_MAX_BODY_MB")

@@ -11,11 +11,13 @@ What can be seen on one machine only is cleared there, by its `reaper`: on this 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from koda_ray.actors.chores import logged
+from koda_ray.actors.janitor_round import JanitorRound
 from koda_ray.actors.reaper import Reaped, Reaper
 from koda_ray.config import Settings
 from koda_ray.errors import NotFound
@@ -96,6 +98,7 @@ class Janitor:
         self._waking: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, _Failures] = {}
         self._free = asyncio.Semaphore(WAKES)
+        self._last = JanitorRound()
 
     async def run(self) -> None:
         """Go round until cancelled. What cannot be helped is logged and tried again the next time."""
@@ -130,6 +133,11 @@ class Janitor:
         """How many are being woken now."""
         return len(self._waking)
 
+    @property
+    def last(self) -> JanitorRound:
+        """What it did last."""
+        return replace(self._last, waking=self.waking, failing=len(self._failures))
+
     async def wake_owed(self) -> list[str]:
         """Begin to activate every session and render that owes work, that nobody holds, and whose pause is over.
 
@@ -137,6 +145,7 @@ class Janitor:
             The ids of those that this call has begun with; waking them goes on in the background.
         """
         found = await self._store.owed(now(), limit=_OWED_AT_ONCE)
+        self._last = replace(self._last, woke_at=now())
         owed: list[tuple[str, Callable[[str], Awaitable[object]]]]
         owed = [(work.id, self._chores.wake) for work in found if work.kind == "session"]
         if self._chores.wake_render is not None:
@@ -184,6 +193,7 @@ class Janitor:
         Returns:
             The ids of the sandboxes that were destroyed, and of people's images that were never finished.
         """
+        began = time.monotonic()
         for closed in await self._store.closed_sessions():
             await logged(self._chores.finish(closed), "finish a deletion", session_id=closed.id)
         rounds = [await self._reaper.clear()]
@@ -195,4 +205,7 @@ class Janitor:
         await self._store.close_charges(now() - CHARGES_OPEN)
         if self._chores.sweep is not None:
             await logged(self._chores.sweep(), "sweep storage")
-        return [name for reaped in rounds for name in reaped.gone]
+        gone = [name for reaped in rounds for name in reaped.gone]
+        took_s = time.monotonic() - began
+        self._last = replace(self._last, cleared_at=now(), took_s=took_s, machines=len(rounds), gone=len(gone))
+        return gone

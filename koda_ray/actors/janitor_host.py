@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from koda_ray.actors.directory import CALL_TIMEOUT_S, RayDirectory, public_settings
 from koda_ray.actors.frugal import Frugal
 from koda_ray.actors.host import SESSION_OPTIONS, remote
+from koda_ray.actors.janitor_round import JanitorRound
 from koda_ray.config import Settings
 from koda_ray.logs import get_logger
 from koda_ray.resources import COORDINATOR_SHARE
 
 if TYPE_CHECKING:
+    from koda_ray.actors.janitor import Janitor
     from koda_ray.sandbox.base import SandboxProvider
     from koda_ray.state.store import Store
 
@@ -43,6 +45,7 @@ class _JanitorHost(Frugal):
     def __init__(self, settings: Mapping[str, object]) -> None:
         super().__init__()
         self._settings = dict(settings)
+        self._janitor: Janitor | None = None
         self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -82,6 +85,7 @@ class _JanitorHost(Frugal):
                 elsewhere=rounds(self._settings).clear,
             ),
         )
+        self._janitor = janitor
         await janitor.run()
 
     async def ping(self) -> int:
@@ -89,6 +93,10 @@ class _JanitorHost(Frugal):
         if self._running.done():
             self._running.result()
         return os.getpid()
+
+    async def last(self) -> JanitorRound:
+        """Return what it did last."""
+        return JanitorRound() if self._janitor is None else self._janitor.last
 
 
 async def _persist(open_it: Callable[[], Coroutine[Any, Any, Store]]) -> Store:

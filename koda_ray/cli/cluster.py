@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from koda_ray.cli.options import Json
+from koda_ray.cli.options import Json, Server, run
 from koda_ray.console.exits import Exit, Left
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Clusters of many machines: check what one is started with.")
+app = typer.Typer(no_args_is_help=True, help="Clusters of many machines: check their files, see how they are.")
 
 
 @app.callback()
 def _group() -> None:
-    """Clusters of many machines: check what one is started with."""
+    """Clusters of many machines: check their files, see how they are."""
 
 
 @app.command()
@@ -41,6 +41,29 @@ def check(
     if json:
         typer.echo(_as_json(found))
     if not all(checked.works for checked in found):
+        raise Left(Exit.FAILED)
+
+
+@app.command()
+def status(json: Json = False, server: Server = None) -> None:
+    """Show nodes, browsers, sessions, what waits, what it cost, and the janitor's last round."""
+    from rich.console import Console
+
+    from koda_ray.client import KodaClient
+    from koda_ray.console.cluster import print_cluster
+    from koda_ray.console.job import require_server
+    from koda_ray.wire import ClusterReport
+
+    async def read() -> ClusterReport:
+        async with KodaClient(require_server(server)) as client:
+            return await client.cluster()
+
+    found = run(read())
+    if json:
+        typer.echo(found.model_dump_json(indent=2))
+    else:
+        print_cluster(Console(highlight=False), found)
+    if found.problem is not None or found.janitor is None:
         raise Left(Exit.FAILED)
 
 

@@ -116,6 +116,7 @@ class Koda:
     budget = _once(KodaClient.budget)
     session_usage = _once(KodaClient.session_usage)
     usage = _once(KodaClient.usage)
+    cluster = _once(KodaClient.cluster)
     follow = _each(KodaClient.follow)
     files = _once(KodaClient.files)
     read_file = _once(KodaClient.read_file)

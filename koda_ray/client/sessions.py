@@ -26,6 +26,7 @@ from koda_ray.wire import (
     AssetPage,
     AssetView,
     Changes,
+    ClusterReport,
     CommandAccepted,
     CommandName,
     CreateSession,
@@ -223,6 +224,10 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
     async def usage(self, *, month: str | None = None) -> UserUsage:
         """Read what all of your work has used in a month (``2026-11``); the present one when None."""
         return await self._get("/v1/usage", UserUsage, params={"month": month} if month else {})
+
+    async def cluster(self) -> ClusterReport:
+        """Read how the whole deployment is; for users that KODA_OPERATORS names, others are refused."""
+        return await self._get("/v1/cluster", ClusterReport)
 
     # events
 

@@ -27,6 +27,7 @@ from koda_ray.serve.quotas import Streams
 from koda_ray.serve.routes import (
     assets,
     batches,
+    cluster,
     commands,
     events,
     files,
@@ -146,7 +147,7 @@ def create_app(
         usage,
     ):
         app.include_router(module.router)
-    for module in (images, sandboxes, sandbox_files, sandbox_project, processes, health):
+    for module in (images, sandboxes, sandbox_files, sandbox_project, processes, cluster, health):
         app.include_router(module.router)
     describe(app, extra_models=(Envelope, CreateBatch, CreateRender, FileChanges, ProcessOutput))
     return app

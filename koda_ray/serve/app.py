@@ -26,6 +26,7 @@ from ray.serve import context as serve_context
 from ray.serve.exceptions import RayServeException
 
 from koda_ray.actors.directory import RayDirectory, public_settings
+from koda_ray.actors.eyes import RayEyes
 from koda_ray.actors.host import NAMESPACE, RENDERS_PREFIX, SESSION_PREFIX, await_places
 from koda_ray.actors.janitor_host import JANITOR, start_janitor
 from koda_ray.actors.parts import sandbox_provider
@@ -151,6 +152,7 @@ def application(settings: Settings, preview_port: int | None) -> FastAPI:
         auth=Authenticator.from_settings(settings, store),
         signer=Signer.from_settings(settings),
         preview_port=preview_port,
+        eyes=RayEyes(),
     )
 
     @asynccontextmanager

@@ -18,6 +18,7 @@ from koda_ray.sandbox.workshop import Workshop
 from koda_ray.serve.background import Background
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.quotas import Streams
+from koda_ray.serve.signing import Forbidden
 from koda_ray.serve.streams import Watchers
 from koda_ray.serve.unpacking import Unpacking
 from koda_ray.state.records import SessionRecord
@@ -28,6 +29,7 @@ __all__ = [
     "Deps",
     "Following",
     "IdempotencyKey",
+    "Operator",
     "OwnSession",
     "OwnWorkshop",
     "SessionId",
@@ -101,6 +103,20 @@ async def _user(connection: HTTPConnection) -> str:
 
 
 User = Annotated[str, Depends(_user)]
+
+
+async def _operator(user: User, deps: Deps) -> str:
+    if user not in {name.strip() for name in deps.settings.operators.split(",")}:
+        raise Forbidden(
+            f"{user} is not among those who see the whole deployment: name them in KODA_OPERATORS where the server "
+            "is started (users, separated by commas)",
+            code="NOT_AN_OPERATOR",
+        )
+    return user
+
+
+Operator = Annotated[str, Depends(_operator)]
+"""Who asks, where that is somebody who runs the deployment."""
 
 
 async def _following(connection: HTTPConnection, user: User) -> AsyncIterator[None]:

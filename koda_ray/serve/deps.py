@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
+from koda_ray.actors.janitor_round import JanitorRound
+from koda_ray.actors.nodes import NodesSeen
 from koda_ray.config import Settings
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.serve.auth import Authenticator
@@ -21,7 +23,7 @@ from koda_ray.state.records import CommandRecord, JobRecord
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 
-__all__ = ["ApiDeps", "SessionDirectory"]
+__all__ = ["ApiDeps", "ClusterEyes", "SessionDirectory"]
 
 
 class SessionDirectory(Protocol):
@@ -68,12 +70,25 @@ class SessionDirectory(Protocol):
         ...
 
 
+class ClusterEyes(Protocol):
+    """Sees the cluster that a server is in; each answer is there in some seconds, or is Unavailable."""
+
+    def nodes(self) -> Coroutine[Any, Any, NodesSeen]:
+        """Say which nodes there are, and what waits for room on them."""
+        ...
+
+    def janitor(self) -> Coroutine[Any, Any, JanitorRound]:
+        """Say what the janitor did last."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class ApiDeps:
     """The parts of a running application.
 
     The live preview answers at the origin that the settings name, else on ``preview_port`` of the host that the API was
     asked at; with neither it is turned off.
+    ``eyes`` see the Ray cluster; None outside one.
     ``draining`` is set before shutdown: open event streams end, and clients come back to whoever serves next.
     """
 
@@ -84,4 +99,5 @@ class ApiDeps:
     auth: Authenticator
     signer: Signer
     preview_port: int | None = None
+    eyes: ClusterEyes | None = None
     draining: asyncio.Event = field(default_factory=asyncio.Event)

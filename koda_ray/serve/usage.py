@@ -12,7 +12,7 @@ from koda_ray.state.store import Store
 from koda_ray.types import Budget
 from koda_ray.wire import SessionUsage, Usage, UsagePart, UserUsage
 
-__all__ = ["session_usage", "user_usage"]
+__all__ = ["session_usage", "usage_of", "user_usage"]
 
 
 async def session_usage(store: Store, row: SessionRecord, settings: Settings) -> SessionUsage:
@@ -33,7 +33,7 @@ async def session_usage(store: Store, row: SessionRecord, settings: Settings) ->
                 agent=agent or None,
                 model=model or None,
                 count=len(charges),
-                spent=_usage(sum((Amounts.of(charge.spent) for charge in charges), Amounts())),
+                spent=usage_of(sum((Amounts.of(charge.spent) for charge in charges), Amounts())),
             )
             for (kind, agent, model), charges in sorted(parts.items())
         ),
@@ -50,14 +50,15 @@ async def user_usage(store: Store, user_id: str, settings: Settings, *, month: s
 
 
 def _spent(accounts: list[AccountRecord]) -> Usage:
-    return _usage(Amounts.of(accounts[0].spent) if accounts else Amounts())
+    return usage_of(Amounts.of(accounts[0].spent) if accounts else Amounts())
 
 
 def _held(accounts: list[AccountRecord]) -> Usage:
-    return _usage(Amounts.of(accounts[0].held) if accounts else Amounts())
+    return usage_of(Amounts.of(accounts[0].held) if accounts else Amounts())
 
 
-def _usage(amounts: Amounts) -> Usage:
+def usage_of(amounts: Amounts) -> Usage:
+    """Show amounts as people read them."""
     return Usage(
         tokens=amounts.tokens,
         cost_usd=amounts.cost_microusd / 1_000_000,

@@ -7,6 +7,15 @@ newer server may say more.
 
 from __future__ import annotations
 
+from koda_ray.wire.cluster import (
+    Capacity,
+    ClusterReport,
+    JanitorReport,
+    NodeReport,
+    OwedCount,
+    RenderCount,
+    SessionCount,
+)
 from koda_ray.wire.commands import (
     Answer,
     Approve,
@@ -90,7 +99,9 @@ __all__ = [
     "BatchView",
     "BuildProblemView",
     "BuildView",
+    "Capacity",
     "Changes",
+    "ClusterReport",
     "CommandAccepted",
     "CommandName",
     "CommandOutput",
@@ -108,10 +119,13 @@ __all__ = [
     "HistoryView",
     "ImageList",
     "ImageView",
+    "JanitorReport",
     "JobPage",
     "JobView",
     "LaunchProcess",
     "Message",
+    "NodeReport",
+    "OwedCount",
     "OwnAssetPage",
     "PageRender",
     "PointView",
@@ -124,6 +138,7 @@ __all__ = [
     "Readiness",
     "Refuse",
     "Reject",
+    "RenderCount",
     "RenderPage",
     "RenderStatus",
     "RenderSummary",
@@ -135,6 +150,7 @@ __all__ = [
     "SandboxFiles",
     "SandboxList",
     "SandboxView",
+    "SessionCount",
     "SessionCreated",
     "SessionPage",
     "SessionSummary",

@@ -26,6 +26,7 @@ from ray.util import list_named_actors
 
 from koda_ray.actors.host import NAMESPACE, await_places
 from koda_ray.actors.janitor_host import JANITOR
+from koda_ray.client import Koda
 from koda_ray.config import REPO_ROOT
 from koda_ray.errors import InvalidInput
 from koda_ray.resources import SESSION_RESOURCE
@@ -83,6 +84,7 @@ def cluster(folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ite
         "SANDBOX_PATH": str(tmp_path / "sandboxes"),
         "KODA_SIGNING_KEY": "0123456789abcdef0123456789abcdef",
         "KODA_API_KEYS": f"somebody={KEY}",
+        "KODA_OPERATORS": "somebody",
         "PYTHONPATH": str(REPO_ROOT),
     }.items():
         monkeypatch.setenv(name, value)
@@ -154,6 +156,11 @@ def test_the_serve_config_starts_the_api_and_the_janitor(cluster: Any) -> None:
         assert httpx.get(sessions, headers={"Authorization": f"Bearer {KEY}"}).json()["sessions"] == []
         assert _comes_true(lambda: {"name": JANITOR, "namespace": NAMESPACE} in list_named_actors(all_namespaces=True))
         assert _comes_true(lambda: serve.status().applications["janitor"].status == "RUNNING"), str(serve.status())
+        with Koda(f"http://127.0.0.1:{port}", key=KEY) as client:
+            assert _comes_true(lambda: (said := client.cluster().janitor) is not None and said.cleared_at is not None)
+            found = client.cluster()
+        assert found.nodes is not None and len(found.nodes) == 1 and found.problem is None
+        assert found.room is not None and found.room.total == 2 and found.owed.count == 0
     finally:
         serve.shutdown()
         ray.shutdown()

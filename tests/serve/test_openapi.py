@@ -30,6 +30,7 @@ OPERATIONS = {
     "setBudget": ("post", "/v1/sessions/{session_id}/budget"),
     "getSessionUsage": ("get", "/v1/sessions/{session_id}/usage"),
     "getUsage": ("get", "/v1/usage"),
+    "getCluster": ("get", "/v1/cluster"),
     "listApprovals": ("get", "/v1/sessions/{session_id}/approvals"),
     "approve": ("post", "/v1/sessions/{session_id}/approvals/{approval_id}/approve"),
     "refuse": ("post", "/v1/sessions/{session_id}/approvals/{approval_id}/reject"),

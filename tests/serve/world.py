@@ -32,7 +32,7 @@ from koda_ray.render.protocol import RenderExecutor
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.serve.api import create_app
 from koda_ray.serve.auth import Authenticator
-from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.deps import ApiDeps, ClusterEyes
 from koda_ray.serve.signing import Signer
 from koda_ray.state import checkpoint
 from koda_ray.state.records import Batch, CheckpointRecord, CommandRecord, JobRecord, SessionRecord
@@ -385,7 +385,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(folder: Path, *, serve: bool = True, **settings: object) -> AsyncGenerator[World]:
+async def world(
+    folder: Path, *, serve: bool = True, eyes: ClusterEyes | None = None, **settings: object
+) -> AsyncGenerator[World]:
     """Start a server over a folder."""
     made = Settings.model_validate(
         {
@@ -407,6 +409,7 @@ async def world(folder: Path, *, serve: bool = True, **settings: object) -> Asyn
         auth=Authenticator.from_settings(made, store),
         signer=Signer.from_settings(made),
         preview_port=made.preview_port,
+        eyes=eyes,
     )
     found = World(made, store, storage, directory, deps, create_app(deps))
     try:
