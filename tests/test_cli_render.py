@@ -22,7 +22,7 @@ import pytest
 
 from koda_ray.cli import app
 from koda_ray.console.exits import Exit
-from koda_ray.console.rendering import usual_out
+from koda_ray.console.page_job import usual_out
 from koda_ray.console.values import read_bitrate, read_size
 from koda_ray.errors import InvalidInput
 from koda_ray.render.presets import PRESET_NAMES

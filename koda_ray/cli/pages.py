@@ -49,7 +49,7 @@ def render(
     Ctrl-C ends everything; what is finished is kept in KODA_DATA_DIR, and the same command goes on where it was.
     """
     from koda_ray.console import values
-    from koda_ray.console.rendering import Face, PageJob, render_page
+    from koda_ray.console.page_job import Face, PageJob, render_page
     from koda_ray.logs import warnings_to_stderr
 
     warnings_to_stderr()
@@ -84,11 +84,11 @@ def list_renders(
     server: Server = None,
 ) -> None:
     """List the pages that a server renders or has rendered, newest first. Works without a server too."""
-    from koda_ray.console import renders
+    from koda_ray.console import render_list
     from koda_ray.wire import RenderStatus
 
     for name in status or ():
         if name not in get_args(RenderStatus):
             raise typer.BadParameter(f"{name!r} is none of {', '.join(get_args(RenderStatus))}", param_hint="--status")
     wanted = cast("list[RenderStatus]", status or [])
-    renders.list_renders(limit=limit, before=before, status=wanted, json=json, server=server)
+    render_list.list_renders(limit=limit, before=before, status=wanted, json=json, server=server)
