@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from koda_ray.deploy.defect import Defect
-from koda_ray.deploy.described import DescribedCluster, NodeGroup
+from koda_ray.deploy.described import DescribedCluster, NodeGroup, Stated
 from koda_ray.deploy.locked import RAY_IN_TAG, locked_ray
 from koda_ray.resources import (
     ASKED,
@@ -220,37 +220,24 @@ def _token(cluster: DescribedCluster) -> Iterator[Defect]:
 
 
 def _grace(cluster: DescribedCluster) -> Iterator[Defect]:
-    for group in cluster.groups:
-        if group.grace_s is None or (group.grace_s.elsewhere and group.grace_s.value is None):
-            continue
-        said = group.says(_DRAIN_VARIABLE)
-        drain_s = _number(said.value) if said is not None else None
-        needed_s = (DRAIN_S if drain_s is None else drain_s) + AFTER_DRAIN_S
-        given_s = group.grace_s.amount or 0.0
-        if given_s < needed_s:
-            yield Defect(
-                "grace",
-                f"{group.name!r} is killed {given_s:g} s after it was told to end, and drains for "
-                f"{needed_s - AFTER_DRAIN_S:g} s",
-                f"give it at least {needed_s:g} s, or a shorter drain by {_DRAIN_VARIABLE}",
-                group.grace_s.line,
-            )
+    for group, said, given_s, needed_s in _too_little(cluster, lambda group: group.grace_s, _grace_needed_s):
+        yield Defect(
+            "grace",
+            f"{group.name!r} is killed {given_s:g} s after it was told to end, and drains for "
+            f"{needed_s - AFTER_DRAIN_S:g} s",
+            f"give it at least {needed_s:g} s, or a shorter drain by {_DRAIN_VARIABLE}",
+            said.line,
+        )
 
 
 def _shm(cluster: DescribedCluster) -> Iterator[Defect]:
-    for group in cluster.groups:
-        if group.shm_bytes is None or (group.shm_bytes.elsewhere and group.shm_bytes.value is None):
-            continue
-        share = _STORE_BYTES if group.memory_bytes is None else _STORE_SHARE * group.memory_bytes
-        store = group.store_bytes or share
-        given = group.shm_bytes.amount or 0.0
-        if given < store:
-            yield Defect(
-                "shm",
-                f"/dev/shm of {group.name!r} has {given / _MB:.0f} MB, and Ray's object store takes {store / _MB:.0f}",
-                f"give it {-(-store // _MB):.0f} MB, or a smaller store (--object-store-memory), or it is on the disk",
-                group.shm_bytes.line,
-            )
+    for group, said, given, store in _too_little(cluster, lambda group: group.shm_bytes, _store_bytes):
+        yield Defect(
+            "shm",
+            f"/dev/shm of {group.name!r} has {given / _MB:.0f} MB, and Ray's object store takes {store / _MB:.0f}",
+            f"give it {-(-store // _MB):.0f} MB, or a smaller store (--object-store-memory), or it is on the disk",
+            said.line,
+        )
 
 
 def _ulimit(cluster: DescribedCluster) -> Iterator[Defect]:
@@ -296,6 +283,33 @@ def _health(cluster: DescribedCluster) -> Iterator[Defect]:
                 f"ask for {HEALTH_PATH}: Serve's proxy answers there, without a key, and not while it drains",
                 said.line,
             )
+
+
+def _too_little(
+    cluster: DescribedCluster, given: Callable[[NodeGroup], Stated | None], needed: Callable[[NodeGroup], float]
+) -> Iterator[tuple[NodeGroup, Stated, float, float]]:
+    """Find the groups that say a smaller amount of something than they need; yields both amounts too.
+
+    Nothing is known of those that do not say it, nor where it is said elsewhere.
+    """
+    for group in cluster.groups:
+        said = given(group)
+        if said is None or (said.elsewhere and said.value is None):
+            continue
+        amount, least = said.amount or 0.0, needed(group)
+        if amount < least:
+            yield group, said, amount, least
+
+
+def _grace_needed_s(group: NodeGroup) -> float:
+    said = group.says(_DRAIN_VARIABLE)
+    drain_s = _number(said.value) if said is not None else None
+    return (DRAIN_S if drain_s is None else drain_s) + AFTER_DRAIN_S
+
+
+def _store_bytes(group: NodeGroup) -> float:
+    """How much memory Ray's object store takes of a group's node."""
+    return group.store_bytes or (_STORE_BYTES if group.memory_bytes is None else _STORE_SHARE * group.memory_bytes)
 
 
 def _offers(group: NodeGroup, resource: str) -> bool:
