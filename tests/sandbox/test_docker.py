@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import json
 import os
 import re
@@ -20,7 +21,7 @@ import pytest
 
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.errors import CommandTimeout, InvalidInput, QuotaExceeded, SandboxError, SandboxNotFound, TemplateNotFound
-from koda_ray.sandbox import docker_sandbox
+from koda_ray.sandbox import docker_sandbox, docker_way_in
 from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.docker_plan import ContainerPlan
 from koda_ray.sandbox.docker_sandbox import DockerSandbox
@@ -292,6 +293,25 @@ async def test_a_terminal_that_nobody_opens_is_given_up(
     terminal = await docker_box.terminal(("echo", "there"))
     assert await terminal.read() == b"there\r\n"
     await terminal.close()
+
+
+@pytest.mark.full
+async def test_one_whose_first_process_does_not_answer_is_not_alive_and_may_be_again(
+    docker_box: DockerSandbox, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = engine.inspect_container(f"koda-{docker_box.id}")["State"]["Pid"]
+    os.kill(first, signal.SIGSTOP)
+    try:
+        monkeypatch.setattr(docker_way_in, "_ANSWER_S", 0.5)
+        monkeypatch.setitem(inspect.unwrap(docker_way_in.WayIn.exchange).__kwdefaults__, "timeout_s", 0.5)
+        assert not await docker_box.is_alive()
+        with pytest.raises(SandboxError, match=r"does not answer.*destroy it") as caught:
+            await docker_box.list_files()
+        assert caught.value.code == "PROVIDER_ERROR" and caught.value.context["reason"] == "unresponsive"
+    finally:
+        os.kill(first, signal.SIGCONT)
+        monkeypatch.undo()
+    assert await docker_box.is_alive() and await sh(docker_box, "echo 1") == "1\n"
 
 
 async def test_a_paused_one_is_not_alive(docker_box: DockerSandbox, engine: Any) -> None:

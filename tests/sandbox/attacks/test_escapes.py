@@ -118,6 +118,7 @@ async def test_a_path_does_not_lead_out_of_the_project(sandbox: AnySandbox, caps
         assert refusals(capsys, sandbox.id) == {"path"}
 
 
+@gvisor_too
 async def test_a_tar_with_absolute_paths_writes_nothing_outside(
     sandbox: AnySandbox,
     provider: AnyProvider,
@@ -144,8 +145,9 @@ async def test_a_tar_with_absolute_paths_writes_nothing_outside(
     assert refusals(capsys, sandbox.id) == {"link"}
     other = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_b", user_id="usr_b")
     try:
-        _, text = await sh(other, "ls /etc/evil /etc/cron.d/evil /opt/koda/evil /usr/evil /run/koda/a-evil.sock")
-        assert text.count("No such file") == 5, text
+        outside = "/etc/evil /etc/cron.d/evil /opt/koda/evil /usr/evil /run/koda/a-evil.sock"
+        _, text = await sh(other, f"for at in /etc/passwd {outside}; do [ -e $at ] && echo $at; done")
+        assert text == "/etc/passwd\n"
     finally:
         await other.destroy()
 
