@@ -27,7 +27,8 @@ What is not seen, though it is refused all the same (README.md tells operators o
   thousand with the same call, so that to look at each would cost them more than it tells;
 - in a container, calls that the engine's own filter refuses (mounts, namespaces, kernel modules): a refusal outranks a
   question, and to replace that filter by one of ours would undo what whoever runs the engine has set. Under gVisor all
-  calls: its kernel asks nobody;
+  calls: its kernel asks nobody. It can be told to trace calls, but in the engine's settings and for all containers
+  (``--pod-init-config``), to a listener that is root's on the engine's machine and hears of everybody's;
 - calls and networks of local commands where no filter can ask (``isolation.can_be_heard``), and calls of a process
   that has put a filter of its own before ours;
 - processes that are refused where there is no control group; what outlives its command in the command's own session,
