@@ -4,7 +4,8 @@ A sandbox may go at any moment; what counts is in storage. The row of a sandbox 
 made, so one that was begun and never finished is still found and removed. A checkpoint stores blobs, then the
 manifest; its pointer is committed by whoever asked, together with the outcome that it protects. What could not be read
 stays as it was saved before, and is told. A sandbox that could not be saved is kept, as the only copy that there is,
-until it can; one that a mistake of ours keeps from being saved is not, since that would be for ever.
+until it can; one that a mistake of ours keeps from being saved is not, since that would be for ever. Nor is one that
+runs and does not answer, however often it is asked: another is made of the newest checkpoint, and what is lost is told.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pydantic import JsonValue
 from koda_ray.actors.core import SessionCore
 from koda_ray.actors.spending import SandboxMinutes
 from koda_ray.actors.theatre import theatre_state
-from koda_ray.errors import Fenced, KodaError, NotFound, SandboxNotFound
+from koda_ray.errors import Fenced, KodaError, NotFound, SandboxError, SandboxNotFound
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import UNREAD, FileStamp, Sandbox, SandboxProvider, Skip, is_unread
@@ -43,6 +44,9 @@ _SKIPS_TOLD = 20
 """How many of the files that a checkpoint left out are named in its event."""
 _PATH_TOLD = 200
 _SAID_CHARS = 200
+_LOOKS = 3
+"""How often a sandbox that runs is asked for a sign of life before it is given up; a provider waits for each itself."""
+_LOOK_PAUSE_S = 5.0
 _PLACED_BYTES = 8 * 1024 * 1024
 T = TypeVar("T")
 _log = get_logger()
@@ -149,7 +153,10 @@ class Project:
                 self._extend_at = math.inf
 
     async def _reconnect(self, *, to_work: bool = True) -> Sandbox | None:
-        """Take up the sandbox that an activation before this left; its time counts on where there is to be work."""
+        """Take up the sandbox that an activation before this left; its time counts on where there is to be work.
+
+        One that does not answer, however often it is asked, is given up.
+        """
         known = self._core.state.sandbox_id
         if known is None:
             return None
@@ -159,15 +166,43 @@ class Project:
             await self._mark_destroyed(known)
             return None
         try:
-            sandbox = await self._provider.connect(known)
+            sandbox = await self._connected(known)
         except SandboxNotFound:
             await self._mark_destroyed(known)
+            return None
+        if sandbox is None:
+            await self._give_up(known)
             return None
         charges = [self._minutes.begin(known)] if to_work else []
         await self._core.commit(Batch(charges=[*charges]), patch={"sandbox_status": "ready"})
         if to_work:
             self._minutes.ready(known, await self._core.store.charges(self._core.session_id))
         return sandbox
+
+    async def _connected(self, sandbox_id: str) -> Sandbox | None:
+        """Return a sandbox that answers; None of one that runs and does not."""
+        for _ in range(_LOOKS):
+            try:
+                sandbox = await self._provider.connect(sandbox_id)
+            except SandboxError as error:
+                if not _is_unresponsive(error):
+                    raise
+            else:
+                return sandbox if await _answers(sandbox) else None
+        return None
+
+    async def _give_up(self, sandbox_id: str) -> None:
+        """End a sandbox that does not answer, and tell what of it is nowhere else."""
+        saved = await self._core.store.latest_checkpoint(self._core.session_id)
+        since = "ever" if saved is None else f"since {saved.created_at.isoformat(timespec='seconds')}"
+        lost = f"what was changed in it {since} and is in no checkpoint is lost"
+        _log.warning("a sandbox that does not answer is given up", session_id=self._core.session_id, lost=lost)
+        await self._provider.destroy(sandbox_id)
+        told: dict[str, JsonValue] = {"reason": "unresponsive", "message": f"it ran and did not answer: {lost}"}
+        if saved is not None:
+            told["checkpointId"] = saved.id
+        self._sandbox = None
+        await self._mark_destroyed(sandbox_id, told)
 
     async def _command_cut_off(self) -> bool:
         """Whether a process died while a command ran, before what the command did to the code could be undone."""
@@ -413,6 +448,10 @@ class Project:
         except (Fenced, NotFound):
             raise
         except KodaError as error:
+            held = self._sandbox if _is_unresponsive(error) else None
+            if held is not None and not await _answers(held):
+                await self._give_up(held.id)
+                return
             if left:
                 self._sandbox = None  # whoever wants to work in it takes it up anew: its time counts from then on
             _log.warning("a sandbox is kept unsaved", session_id=session_id, trigger=trigger, code=error.code)
@@ -443,13 +482,13 @@ class Project:
         self._sandbox = None
         self._minutes.forget()
 
-    async def _mark_destroyed(self, sandbox_id: str) -> None:
+    async def _mark_destroyed(self, sandbox_id: str, told: Mapping[str, JsonValue] | None = None) -> None:
         rows = await self._core.store.sandboxes(session_id=self._core.session_id)
         gone = [replace(row, status="destroyed") for row in rows if row.id == sandbox_id]
         await self._core.commit(
             Batch(
                 sandboxes=gone,
-                events=[_sandbox_event(sandbox_id, "destroyed")],
+                events=[_sandbox_event(sandbox_id, "destroyed", told=told)],
                 charges=self._minutes.end(sandbox_id),
             ),
             patch={"sandbox_id": None, "sandbox_status": "destroyed"},
@@ -480,8 +519,24 @@ def _left_out(skipped: Mapping[str, Skip]) -> list[JsonValue]:
     ]
 
 
-def _sandbox_event(sandbox_id: str, status: str, restored: int | None = None) -> NewEvent:
-    data: dict[str, JsonValue] = {"sandboxId": sandbox_id, "status": status}
+def _is_unresponsive(error: KodaError) -> bool:
+    return error.context.get("reason") == "unresponsive"
+
+
+async def _answers(sandbox: Sandbox) -> bool:
+    """Whether a sandbox gives a sign of life, though it may be busy for a while."""
+    for left in reversed(range(_LOOKS)):
+        if await sandbox.is_alive():
+            return True
+        if left:
+            await asyncio.sleep(_LOOK_PAUSE_S)
+    return False
+
+
+def _sandbox_event(
+    sandbox_id: str, status: str, restored: int | None = None, *, told: Mapping[str, JsonValue] | None = None
+) -> NewEvent:
+    data: dict[str, JsonValue] = {"sandboxId": sandbox_id, "status": status, **(told or {})}
     if restored:
         data["restoredFiles"] = restored
     return NewEvent(type="sandbox", data=data)

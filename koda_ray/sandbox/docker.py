@@ -323,7 +323,8 @@ class DockerProvider:
             if isinstance(error, TimeoutError):
                 raise SandboxError(
                     f"the sandbox {record.id} did not answer within {_START_TIMEOUT_S:g} s; the machine may be busy: "
-                    f"try again, and see what `docker logs {record.container}` says where it goes on"
+                    f"try again, and see what `docker logs {record.container}` says where it goes on",
+                    context={"sandbox_id": record.id, "reason": "unresponsive"},
                 ) from error
             if isinstance(error, FileNotFoundError):  # the folder of its sockets went while one was made in it
                 raise _not_found(record.id, reason="removed") from error
