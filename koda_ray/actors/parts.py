@@ -13,14 +13,18 @@ from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 
-__all__ = ["model_provider", "open_parts", "open_store", "sandbox_provider"]
+__all__ = ["CONNECTIONS_EACH", "model_provider", "open_parts", "open_store", "sandbox_provider"]
+
+
+CONNECTIONS_EACH = 2
+"""How many connections to the database an actor has at most: there may be a thousand, and PostgreSQL takes 100."""
 
 
 async def open_store(settings: Settings) -> Store:
-    """Connect to the database, bringing its schema up to date."""
+    """Connect an actor's process to the database, bringing its schema up to date."""
     from koda_ray.state.stores import store_from
 
-    store = store_from(settings, processes="many")
+    store = store_from(settings, processes="many", connections=CONNECTIONS_EACH)
     await store.open()
     return store
 

@@ -66,6 +66,8 @@ OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Small values only: frames and files never pass through Ray."""
 PLACES = 100_000
 """How many sessions one machine of its own holds: as many as its memory does."""
+CONNECTIONS_OF_API = 8
+"""How many connections to the database a replica has at most: it answers for many at once."""
 PASSIVATE_S = 15.0
 _WORKER_NICE = 5
 """Ray's own parts come before its workers, as its default of 15 has it; this leaves room for what comes after them."""
@@ -138,7 +140,7 @@ def application(settings: Settings, preview_port: int | None) -> FastAPI:
         settings: As they were handed on, with the secrets of this process's own environment.
         preview_port: As of `build`.
     """
-    store = store_from(settings, processes="many")
+    store = store_from(settings, processes="many", connections=CONNECTIONS_OF_API)
     storage = Storage.from_settings(settings)
 
     async def sandboxes() -> SandboxProvider:

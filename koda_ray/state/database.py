@@ -38,7 +38,6 @@ __all__ = ["Database"]
 T = TypeVar("T")
 R = TypeVar("R", bound="DataclassInstance")
 
-_THREADS = 4
 _BUSY_TIMEOUT_S = 15.0
 _TURN_MIN_S, _TURN_MAX_S = 0.0005, 0.01
 _OPEN_TIMEOUT_S = 60.0
@@ -63,12 +62,14 @@ class Database:
 
     Args:
         url: A SQLAlchemy URL; its password is never shown.
+        connections: How many calls are made at once at most, each on a connection of its own.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, connections: int = 4) -> None:
         self.url: URL = make_url(url)
         self.meter = Meter()
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self._connections = connections
         self._is_remote = self.url.drivername == _LIBSQL
         self._engine: Engine | None = None
         self._writer: Engine | None = None
@@ -218,14 +219,14 @@ class Database:
                 raise self._failed(error) from error
             raise
         self._engine, self._writer = engine, writer
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="koda-store")
+        self._threads = ThreadPoolExecutor(self._connections, thread_name_prefix="koda-store")
 
     def _engines(self) -> tuple[Engine, Engine]:
         """Build the engine that reads and the one that writes."""
         try:
             if not self.is_sqlite:
                 engine = create_engine(
-                    self.url, pool_size=_THREADS, max_overflow=0, pool_pre_ping=True, hide_parameters=True
+                    self.url, pool_size=self._connections, max_overflow=0, pool_pre_ping=True, hide_parameters=True
                 )
                 return engine.execution_options(isolation_level="AUTOCOMMIT"), engine
             if self._is_remote:
@@ -233,7 +234,7 @@ class Database:
                 # two pools, as for a file: readers do not wait behind a writer
                 engine, writer = (
                     create_engine(self.url, pool_size=size, max_overflow=0, hide_parameters=True)
-                    for size in (_THREADS, 1)
+                    for size in (self._connections, 1)
                 )
                 event.listen(writer, "begin", _begin)
                 return engine, writer
@@ -242,7 +243,7 @@ class Database:
             arguments = {"check_same_thread": False, "isolation_level": None, "timeout": _BUSY_TIMEOUT_S}
             engine, writer = (
                 create_engine(self.url, connect_args=arguments, pool_size=size, max_overflow=0, hide_parameters=True)
-                for size in (_THREADS, 1)
+                for size in (self._connections, 1)
             )
         except (NoSuchModuleError, ModuleNotFoundError) as error:
             driver = self.url.drivername.partition("+")[2]

@@ -7,8 +7,9 @@ order in which they were given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -69,22 +70,24 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
 
     Args:
         url: A SQLAlchemy URL, or a path of a SQLite file.
+        connections: How many calls are made at once at most, each on a connection of its own.
     """
 
-    def __init__(self, url: str | Path) -> None:
+    def __init__(self, url: str | Path, *, connections: int = 4) -> None:
         text = str(url)
         if "://" not in text:
             text = URL.create("sqlite", database=str(Path(text).expanduser().absolute())).render_as_string()
         self._url = text
-        self._database = Database(text)
+        self._connections = connections
+        self._database = Database(text, connections=connections)
         self._notifier = Notifier()
         self._lookout = Lookout(self.newest, self._notifier)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> SqlStore:
+    def from_settings(cls, settings: Settings, *, connections: int = 4) -> SqlStore:
         """Build the store that the settings name; nothing is opened yet."""
         if settings.database_provider == "postgres" and settings.database_url is not None:
-            return cls(settings.database_url.get_secret_value())
+            return cls(settings.database_url.get_secret_value(), connections=connections)
         if settings.database_provider == "turso" and settings.turso_url is not None:
             token = settings.turso_token.get_secret_value() if settings.turso_token else ""
             scheme, _, host = settings.turso_url.partition("://")
@@ -92,14 +95,14 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
             if scheme not in ("http", "ws"):
                 query["secure"] = "true"
             address = make_url(f"sqlite+libsql://{host.rstrip('/')}").set(query=query)
-            return cls(address.render_as_string(hide_password=False))
-        return cls(settings.database_path)
+            return cls(address.render_as_string(hide_password=False), connections=connections)
+        return cls(settings.database_path, connections=connections)
 
     def __repr__(self) -> str:
         return f"SqlStore({self._database!r})"
 
-    def __reduce__(self) -> tuple[type[SqlStore], tuple[str]]:
-        return (SqlStore, (self._url,))
+    def __reduce__(self) -> tuple[Callable[..., SqlStore], tuple[str]]:
+        return (partial(SqlStore, connections=self._connections), (self._url,))
 
     @property
     def notifier(self) -> Notifier:

@@ -35,12 +35,13 @@ def store_at(where: Path | str) -> Store:
     return SqlStore(where)
 
 
-def store_from(settings: Settings, *, processes: Literal["one", "many"]) -> Store:
+def store_from(settings: Settings, *, processes: Literal["one", "many"], connections: int = 4) -> Store:
     """Build the store that the settings name; nothing is opened yet.
 
     Args:
         settings: Where it is.
         processes: How many will open it: a server's are many (each session is a Ray actor, which is a process).
+        connections: How many this process has to a SQL database at most.
 
     Raises:
         InvalidInput: It is for one process, and there will be many.
@@ -49,7 +50,7 @@ def store_from(settings: Settings, *, processes: Literal["one", "many"]) -> Stor
     if folder is None:
         from koda_ray.state.sql import SqlStore
 
-        return SqlStore.from_settings(settings)
+        return SqlStore.from_settings(settings, connections=connections)
     if processes == "many":
         raise InvalidInput(
             f"DATABASE_URL=json:{folder} keeps everything in a folder for one process, and a server has many: Ray's "

@@ -9,7 +9,9 @@ from typing import Literal
 import pytest
 from sqlalchemy import Connection, text
 
+from koda_ray.actors.parts import CONNECTIONS_EACH, open_store
 from koda_ray.budgets import Amounts
+from koda_ray.config import Settings
 from koda_ray.state import schema
 from koda_ray.state.charges import Accrue, Reserve, Settle
 from koda_ray.state.records import Batch
@@ -18,6 +20,23 @@ from koda_ray.state.sql_charges import close_charges, enter_moves
 from tests.books import check_sums
 from tests.state import records
 from tests.state.store_conformance import Connect, StoreConformance, active_session
+
+
+@pytest.mark.full
+async def test_an_actor_has_two_connections_however_much_it_asks_at_once(postgres_url: str) -> None:
+    settings = Settings.model_validate({"DATABASE_PROVIDER": "postgres", "DATABASE_URL": postgres_url})
+    mine = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
+    look = SqlStore(postgres_url, connections=1)
+    await look.open()
+    store = await open_store(settings)
+    try:
+        sessions = await asyncio.gather(*(active_session(store) for _ in range(20)))
+        await asyncio.gather(*(store.get_session(each.id) for each in sessions * 5))
+        count = await look._database.read(lambda connection: connection.execute(text(mine)).scalar_one())
+        assert count == CONNECTIONS_EACH
+    finally:
+        await store.close()
+        await look.close()
 
 
 @pytest.mark.full
