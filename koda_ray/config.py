@@ -188,6 +188,7 @@ class Settings(BaseSettings):
     page_ready_timeout_s: float = Field(30.0, gt=0, validation_alias="KODA_PAGE_READY_TIMEOUT_S")
 
     idle_timeout_s: float = Field(300.0, gt=0, validation_alias="KODA_IDLE_TIMEOUT_S")
+    memory_high: float = Field(0.8, gt=0, le=1, validation_alias="KODA_MEMORY_HIGH")
     sandbox_linger_s: float = Field(300.0, gt=0, validation_alias="KODA_SANDBOX_LINGER_S")
     heartbeat_s: float = Field(30.0, gt=0, validation_alias="KODA_HEARTBEAT_S")
     lease_s: float = Field(4.0, gt=0, validation_alias="KODA_LEASE_S")

@@ -21,6 +21,7 @@ from pydantic import JsonValue
 from koda_ray import phases
 from koda_ray.actors.command_parser import parse_command
 from koda_ray.actors.core import After, SessionCore
+from koda_ray.actors.crowding import memory_share, stay_s
 from koda_ray.actors.heard import answer_of, stops, words_of
 from koda_ray.actors.intake import Intake, ask
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
@@ -488,7 +489,9 @@ class Session:
         waits = self.state.phase in ("question", "plan", "preview") or self.state.approval is not None
         if self._watchers and waits:
             return False
-        return self._parts.clock() - self._active_at >= self._parts.settings.idle_timeout_s
+        settings = self._parts.settings
+        stays_s = stay_s(settings.idle_timeout_s, share=memory_share(), high=settings.memory_high)
+        return self._parts.clock() - self._active_at >= stays_s
 
     def _fenced(self) -> None:
         """Stop at once, touching nothing: another activation owns row and sandbox."""

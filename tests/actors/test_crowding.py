@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from koda_ray.actors.crowding import memory_share, stay_s
+from tests.actors.conftest import Studio
+from tests.actors.script import studio_model
+
+RESTS: dict[str, Any] = {"phase": "executing", "owes": None, "execution": {}, "plan_accepted": True}
+USUAL_S = 1e6
+HIGH = 0.001
+
+
+@pytest.mark.parametrize(
+    ("share", "stays"), [(0.0, 300.0), (0.8, 300.0), (0.9, 150.0), (0.95, 75.0), (1.0, 0.0), (1.1, 0.0)]
+)
+def test_the_fuller_a_machine_is_the_sooner_sessions_leave_it(share: float, stays: float) -> None:
+    assert stay_s(300.0, share=share, high=0.8) == pytest.approx(stays)
+    assert stay_s(300.0, share=share, high=1.0) == 300.0
+
+
+def test_what_is_taken_of_the_memory_is_seen() -> None:
+    assert 0 < memory_share() < 1
+
+
+async def test_on_a_crowded_machine_the_session_that_was_used_longest_ago_leaves_first(studio: Studio) -> None:
+    crowded = {"idle_timeout_s": USUAL_S, "memory_high": HIGH, "lease_s": 0.3}
+    stays = stay_s(USUAL_S, share=memory_share(), high=HIGH)
+    old = await studio.activate(await studio.row(**RESTS), studio.model(studio_model()), **crowded)
+    unused_s = (stays + USUAL_S) / 2  # for longer than may be here, and not for as long as elsewhere
+    studio.ahead_s = unused_s - stays / 2
+    new = await studio.activate(await studio.row(**RESTS), studio.model(studio_model()), **crowded)
+    studio.ahead_s = unused_s
+    async with asyncio.timeout(60):
+        while studio.ended == 0:
+            await asyncio.sleep(0.02)
+    renewed = set[datetime | None]()
+    left = (await studio.store.get_session(old.session_id)).lease_until
+    async with asyncio.timeout(60):
+        while len(renewed) < 5:
+            renewed.add((await studio.store.get_session(new.session_id)).lease_until)
+            await asyncio.sleep(0.02)
+    assert studio.ended == 1
+    assert (await studio.store.get_session(old.session_id)).lease_until == left
