@@ -164,6 +164,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "npm": _npm,
     "openssl": _program("openssl"),
     "perl": _program("perl"),
+    "prometheus": _program("prometheus", "promtool"),
     "postgres": postgres.why_missing,
     "s3": _s3,
     "tmux": _program("tmux"),

@@ -25,6 +25,7 @@ from koda_ray.actors.frugal import Frugal, give_back
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced, InvalidInput, Unavailable
 from koda_ray.logs import get_logger
+from koda_ray.metrics import ACTIVATION
 from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def _host() -> str:
 
 
 async def _executor(settings: Settings) -> RayExecutor:
+    from koda_ray.actors.ray_metrics import RayMetrics
     from koda_ray.render.memory import MemoryLimit
     from koda_ray.render.tasks import RayExecutor
 
@@ -122,6 +124,7 @@ async def _executor(settings: Settings) -> RayExecutor:
             chromium_path=settings.chromium_path,
             memory=MemoryLimit(settings.render_memory_mb),
             graphics=settings.render_graphics,
+            metrics=RayMetrics(),
         )
     )
 
@@ -229,12 +232,15 @@ class _SessionHost(_Host["Session"]):
 
     async def _open(self) -> Session:
         from koda_ray.actors.parts import open_parts
+        from koda_ray.actors.ray_metrics import RayMetrics
         from koda_ray.actors.session import Session
 
+        began = time.monotonic()
         settings = Settings.model_validate(self._settings)
         self._executor = executor = await _executor(settings)
         parts = await open_parts(settings, executor=executor, host=_host(), rested=give_back, ended=self._ended)
         session = await Session.open(self._session_id, parts, activation=self._activation)
+        RayMetrics().note(ACTIVATION, time.monotonic() - began)
         give_back()
         gc.freeze()  # what is there now stays: later collections need not look at it
         return session

@@ -23,6 +23,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import NotFound
 from koda_ray.events import EPHEMERAL_KEPT
 from koda_ray.logs import get_logger
+from koda_ray.metrics import COST, OWED, SESSIONS, MetricsSink, NoMetrics
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import now
@@ -79,6 +80,7 @@ class Janitor:
         reaper: Clears the machine that this runs on.
         settings: Intervals.
         wake_s: How long waking one may take, in seconds.
+        metrics: Where it notes what there is.
     """
 
     def __init__(
@@ -89,7 +91,9 @@ class Janitor:
         reaper: Reaper,
         settings: Settings,
         wake_s: float = WAKE_S,
+        metrics: MetricsSink | None = None,
     ) -> None:
+        self._metrics = metrics or NoMetrics()
         self._store = store
         self._chores = chores
         self._reaper = reaper
@@ -146,6 +150,7 @@ class Janitor:
         """
         found = await self._store.owed(now(), limit=_OWED_AT_ONCE)
         self._last = replace(self._last, woke_at=now())
+        self._metrics.note(OWED, len(found))
         owed: list[tuple[str, Callable[[str], Awaitable[object]]]]
         owed = [(work.id, self._chores.wake) for work in found if work.kind == "session"]
         if self._chores.wake_render is not None:
@@ -164,6 +169,18 @@ class Janitor:
             return False
         self._waking[work_id] = loop.create_task(self._wake_one(work_id, wake))
         return True
+
+    async def _count(self) -> None:
+        counted = await self._store.census(now())
+        states = {
+            "active": counted.awake,
+            "asleep": counted.asleep,
+            "owing": counted.owing,
+            "closing": counted.closing,
+        }
+        for state, count in states.items():
+            self._metrics.note(SESSIONS, count, state=state)
+        self._metrics.note(COST, counted.spent.cost_microusd / 1_000_000)
 
     async def _wake_one(self, work_id: str, wake: Callable[[str], Awaitable[object]]) -> None:
         kind = "job_id" if wake is self._chores.wake_render else "session_id"
@@ -205,6 +222,7 @@ class Janitor:
         await self._store.close_charges(now() - CHARGES_OPEN)
         if self._chores.sweep is not None:
             await logged(self._chores.sweep(), "sweep storage")
+        await logged(self._count(), "count sessions")
         gone = [name for reaped in rounds for name in reaped.gone]
         took_s = time.monotonic() - began
         self._last = replace(self._last, cleared_at=now(), took_s=took_s, machines=len(rounds), gone=len(gone))

@@ -51,6 +51,7 @@ class _JanitorHost(Frugal):
     async def _run(self) -> None:
         from koda_ray.actors.janitor import Chores, Janitor
         from koda_ray.actors.parts import open_store, sandbox_provider
+        from koda_ray.actors.ray_metrics import RayMetrics
         from koda_ray.actors.reaper import Reaper
         from koda_ray.actors.reaping import rounds
         from koda_ray.actors.sweep import Sweep
@@ -77,6 +78,7 @@ class _JanitorHost(Frugal):
             store=store,
             reaper=Reaper.of(settings, store=store, deployment=deployment, sandboxes=sandboxes, clouds=True),
             settings=settings,
+            metrics=RayMetrics(),
             chores=Chores(
                 wake=directory.wake,
                 wake_render=directory.wake_render,

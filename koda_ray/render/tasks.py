@@ -30,6 +30,8 @@ from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 from koda_ray.cancellation import end_all, own
 from koda_ray.config import SECRETS
 from koda_ray.errors import Cancelled, KodaError, RenderError
+from koda_ray.metrics import MetricsSink, NoMetrics
+from koda_ray.render.capture_notes import CaptureNotes
 from koda_ray.render.cluster import BrowserSlots, browsers_here
 from koda_ray.render.graphics import GraphicsChoice
 from koda_ray.render.memory import MemoryLimit
@@ -161,6 +163,7 @@ class RayExecutor:
         chromium_path: The configured browser, if any; the same on every node.
         memory: How much a browser may use; its share of its node's when None.
         graphics: Whether nodes use their GPUs; with auto, all that render have the same or none.
+        metrics: Where it is noted what captures waited for and took.
 
     Raises:
         Missing: No node of the cluster has the ``chromium`` resource, and none will come.
@@ -174,7 +177,9 @@ class RayExecutor:
         chromium_path: Path | None = None,
         memory: MemoryLimit | None = None,
         graphics: GraphicsChoice = "auto",
+        metrics: MetricsSink | None = None,
     ) -> None:
+        self._metrics = metrics or NoMetrics()
         self._slots = BrowserSlots(workers=workers, most=most)
         self._memory = memory or MemoryLimit()
         self._chromium_path = chromium_path
@@ -229,8 +234,8 @@ class RayExecutor:
         first, last = task.units[0].index, task.units[-1].index
         what = f"unit {first}" if first == last else f"units {first} to {last}"
         function = self._overtaking(self._capture) if task.urgent else self._capture
-        stream = function.remote(task, *self._with)
-        await self._result(stream, str, what, hear)
+        noted = CaptureNotes(self._metrics, hear, urgent=task.urgent)
+        await self._result(function.remote(task, *self._with), str, what, noted.heard, begun=noted.begun)
 
     async def join(self, task: JoinTask) -> JoinResult:
         """Join, verify and store the video in a task. Raises as `koda_ray.render.join.join_video`."""
@@ -246,14 +251,24 @@ class RayExecutor:
         """End every task of this executor with its processes."""
         await end_all(self._running)
 
-    async def _result(self, stream: Any, kind: type[T], what: str, hear: Hear | None = None) -> T:
-        return await own(self._follow(stream, kind, what, hear), self._running)
+    async def _result(
+        self,
+        stream: Any,
+        kind: type[T],
+        what: str,
+        hear: Hear | None = None,
+        *,
+        begun: Callable[[], None] = lambda: None,
+    ) -> T:
+        return await own(self._follow(stream, kind, what, hear, begun), self._running)
 
-    async def _follow(self, stream: Any, kind: type[T], what: str, hear: Hear | None) -> T:
+    async def _follow(self, stream: Any, kind: type[T], what: str, hear: Hear | None, begun: Callable[[], None]) -> T:
         """Follow a task to its last value; cancelling this ends the task."""
         timeout_s: float | None = None  # it may wait for its turn as long as it takes
         try:
             while (value := await _read(stream, timeout_s)) is not None:
+                if timeout_s is None:
+                    begun()
                 timeout_s = _SILENT_S
                 if isinstance(value, kind):
                     return value

@@ -30,6 +30,7 @@ from koda_ray.actors.eyes import RayEyes
 from koda_ray.actors.host import NAMESPACE, RENDERS_PREFIX, SESSION_PREFIX, await_places
 from koda_ray.actors.janitor_host import JANITOR, start_janitor
 from koda_ray.actors.parts import sandbox_provider
+from koda_ray.actors.ray_metrics import RayMetrics
 from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.config import Settings, env_file
 from koda_ray.errors import InvalidInput, KodaError, Unavailable
@@ -155,6 +156,7 @@ def application(settings: Settings, preview_port: int | None) -> FastAPI:
         signer=Signer.from_settings(settings),
         preview_port=preview_port,
         eyes=RayEyes(),
+        metrics=RayMetrics(),
     )
 
     @asynccontextmanager

@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from koda_ray.actors.janitor_round import JanitorRound
 from koda_ray.actors.nodes import NodesSeen
 from koda_ray.config import Settings
+from koda_ray.metrics import MetricsSink, NoMetrics
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.serve.auth import Authenticator
 from koda_ray.serve.signing import Signer
@@ -100,4 +101,5 @@ class ApiDeps:
     signer: Signer
     preview_port: int | None = None
     eyes: ClusterEyes | None = None
+    metrics: MetricsSink = field(default_factory=NoMetrics)
     draining: asyncio.Event = field(default_factory=asyncio.Event)

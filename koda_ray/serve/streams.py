@@ -17,9 +17,11 @@ from typing import TypeVar
 from koda_ray.errors import InvalidInput
 from koda_ray.events import LARGEST_SEQ, Channel, Envelope
 from koda_ray.logs import get_logger
+from koda_ray.metrics import EVENTS_LAG
 from koda_ray.serve.deps import ApiDeps, SessionDirectory
 from koda_ray.serve.ending import ended
 from koda_ray.state.stream import Pace, follow
+from koda_ray.types import now
 
 __all__ = ["REPEAT_S", "Watchers", "cursor", "job_events", "pieces_until", "session_events"]
 
@@ -153,13 +155,15 @@ async def _stream(
 ) -> AsyncGenerator[Envelope | int]:
     """Follow until what is followed is over, with a number where only other channels had anything to say."""
     done = deps.draining.is_set
-    known = after
+    known, began = after, now()
     async with aclosing(
         follow(deps.store, stream_id, after, channels=channels, until=until, done=done, pace=_PACE)
     ) as events:
         async for event in events:
             if isinstance(event, Envelope):
                 known = event.seq
+                if event.at >= began:  # what was there before nobody waited for
+                    deps.metrics.note(EVENTS_LAG, max(0.0, (now() - event.at).total_seconds()))
                 yield event
             elif event > known:
                 known = event

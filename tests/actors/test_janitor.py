@@ -21,6 +21,7 @@ from koda_ray.actors.removal import Removal
 from koda_ray.actors.sweep import Sweep
 from koda_ray.config import Settings
 from koda_ray.errors import NotFound, StorageError, Unavailable
+from koda_ray.metrics import Figure
 from koda_ray.render.bundle import Bundle, keep_bundle, load_bundle, store_bundle
 from koda_ray.sandbox.base import Sandbox, SandboxInfo, SandboxProvider
 from koda_ray.sandbox.local import LocalProvider
@@ -382,6 +383,27 @@ async def test_the_rest_is_cleared_where_nobody_says_which_nodes_there_are(house
 
     assert await house.janitor(elsewhere=elsewhere).clear() == []
     assert await house.store.closed_sessions() == []
+
+
+async def test_what_there_is_is_noted(house: House) -> None:
+    noted: dict[tuple[str, str], float] = {}
+
+    class Sink:
+        def note(self, figure: Figure, value: float, **labels: str) -> None:
+            noted[figure.name, labels.get("state", "")] = value
+
+    await house.session()
+    await house.session(owes=False, lease=SOON)
+    janitor = Janitor(
+        store=house.store, chores=Chores(wake=house.wake, finish=house.removal.finish), settings=house.settings,
+        reaper=Reaper(store=house.store, sandboxes=house.sandboxes, settings=house.settings), metrics=Sink(),
+    )  # fmt: skip
+    await janitor.clear()
+    await janitor.wake_owed()
+    assert noted.pop(("koda_cost_usd_total", "")) == 0 and noted.pop(("koda_janitor_owed", "")) == 1
+    states = {"active": 1, "asleep": 1, "owing": 1, "closing": 0}
+    assert noted == {("koda_sessions", state): count for state, count in states.items()}
+    await house.until(lambda: janitor.waking == 0)
 
 
 # --- deletion -------------------------------------------------------------------------------------------------------
