@@ -371,7 +371,7 @@ async def _respond(proxy: _Proxy, request: Request, upstream: _Upstream, answer:
     base, ours = upstream.endpoint.base, _home(request)
     guard = _guard(proxy, request, port=base == "/")
     headers = _passed_on(answer.headers.raw, _RESPONSE_HEADERS) | guard
-    if answer.is_redirect:
+    if answer.has_redirect_location:
         path = _path_of(answer.headers["location"])
         await answer.aclose()
         path = path.removeprefix(base) if path.startswith(base) else ""

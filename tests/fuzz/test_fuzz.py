@@ -36,6 +36,7 @@ FOUND: list[tuple[str, object]] = [
     ("preview", (b"", "OPTIONS", "", {"host": "a:b"}, False)),
     ("preview", (b"", "OPTIONS", "", {"host": "a; script-src *"}, False)),
     ("preview", (answer(b"Location: http://[::1/x"), "GET", "", {}, False)),
+    ("preview", (answer(b"Locat%on: http://[::1/x"), "GET", "", {}, False)),
     (
         "preview",
         (b"HTTP/1.1 200 OK\r\nContent-Type: a/b; \xe6\x97\xa5\r\nContent-Length: 0\r\n\r\n", "GET", "", {}, True),
