@@ -14,6 +14,7 @@ import pytest_asyncio
 from PIL import Image
 
 from koda_ray.errors import PageError
+from koda_ray.render import page as page_module
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.page import LoadedPage, PageSetup
@@ -403,6 +404,30 @@ async def test_animations_that_were_sought_or_turned_while_the_page_loaded_stay_
         await page.go(frame, FPS)
         time = frame / FPS
         assert await value(page, "look()") == pytest.approx([time, time + 0.4, 1 - time], abs=0.01)
+
+
+async def test_animations_wait_for_the_beginning_however_long_the_page_takes_to_load(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The browser's own time goes on meanwhile; these are long over then, and of some nothing is left."""
+    monkeypatch.setattr(page_module, "_POLL_S", 0.4)
+    html = f"""{STYLE}<style>div {{ width: 0 }}
+    .go {{ animation: go .2s linear }} .stays {{ animation: go .2s linear both }}
+    .turns {{ transition: width .2s linear }} @keyframes go {{ to {{ width: 100px }} }}</style>
+    <div id=a class=go></div><div id=b class=stays></div><div id=c></div><div id=d></div><div id=e></div>
+    <div id=f class=turns></div><script>
+    const to = [{{ width: "0px" }}, {{ width: "100px" }}], ended = e.animate(to, {{ duration: 200, fill: "both" }});
+    c.animate(to, 200);
+    const stopped = d.animate(to, {{ duration: 2000, fill: "both" }});
+    getComputedStyle(f).width; f.style.width = "100px";
+    fetch("later.txt").then(() => {{ stopped.pause(); ended.finish(); }});
+    const px = (element) => Math.round(parseFloat(getComputedStyle(element).width));</script>"""
+    page = await opened(browser, html, **{"later.txt": "x"})
+    seen: list[list[int]] = []
+    for frame in range(3):
+        await page.go(frame, FPS)
+        seen.append(await value(page, "[a, b, c, d, e, f].map(px)"))
+    assert seen == [[0, 0, 0, 0, 100, 0], [50, 50, 50, 0, 100, 50], [0, 100, 0, 0, 100, 100]]
 
 
 async def test_what_waits_for_its_size_to_stand_still_is_there_at_the_first_frame(browser: Browser) -> None:

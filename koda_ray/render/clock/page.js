@@ -12,6 +12,7 @@
     getAnimations: Document.prototype.getAnimations,
     shadowAnimations: ShadowRoot.prototype.getAnimations,
     currentTime: Object.getOwnPropertyDescriptor(Animation.prototype, "currentTime"),
+    pause: Animation.prototype.pause, finish: Animation.prototype.finish,
     timelineTime: Object.getOwnPropertyDescriptor(AnimationTimeline.prototype, "currentTime").get,
     attachShadow: Element.prototype.attachShadow,
     listen: EventTarget.prototype.addEventListener,
@@ -44,6 +45,7 @@
     if (document === bound) return;
     bound = document;
     swept = false;
+    if (holds) native.raf(holdEachFrame);
     watch(document);
     kodaFonts.watch();
     for (const frame of document.getElementsByTagName("iframe")) if (isThere(frame)) arrived.add(frame);
@@ -85,11 +87,40 @@
     ...native.currentTime,
     set(time) { native.currentTime.set.call(this, time); put.set(this, time); },
   });
+  const ended = new WeakSet(); // what the page brought to its end itself
+  const noted = { pause() {}, cancel() {}, finish: (animation) => ended.add(animation), play: (animation) => ended.delete(animation) };
+  for (const [name, note] of Object.entries(noted)) {
+    const run = Animation.prototype[name];
+    Animation.prototype[name] = function () {
+      run.call(this);
+      note(this);
+      waiting.delete(this);
+    };
+  }
   const animations = () => roots().flatMap((root) => (root === document ? native.getAnimations : native.shadowAnimations).call(root));
   const firstOf = ({ effect, playbackRate }) => { // where it is when it begins
     const end = effect ? Number(effect.getComputedTiming().endTime) : Infinity;
     return playbackRate < 0 && Number.isFinite(end) ? end : 0;
   };
+  // While a page loads the browser's own time goes on, for as long as that takes. What begins meanwhile is held in the very
+  // frame, or it would be over, and gone where nothing of it stays, before ours begins.
+  const waiting = new Set();
+  let holds = true;
+  const hold = () => {
+    if (!holds) return;
+    for (const animation of animations()) {
+      if (animation.timeline !== document.timeline || put.has(animation) && animation.playState === "finished") continue;
+      if (animation.playState !== "running" && (animation.playState !== "finished" || ended.has(animation))) continue;
+      native.pause.call(animation);
+      native.currentTime.set.call(animation, put.get(animation) ?? firstOf(animation));
+      waiting.add(animation);
+    }
+  };
+  const holdEachFrame = () => {
+    hold();
+    if (holds) native.raf(holdEachFrame);
+  };
+  native.raf(holdEachFrame);
   // A drawing's time has half of our digits: never less than the frame's, or what begins with it had not begun.
   const digits = new Float32Array(1), bits = new Uint32Array(digits.buffer);
   const single = (seconds) => {
@@ -121,10 +152,10 @@
       const time = (now - state.base) * animation.playbackRate;
       const end = animation.effect ? animation.effect.getComputedTiming().endTime : Infinity;
       if (animation.playbackRate < 0 ? time <= 0 : Number.isFinite(end) && time >= end) {
-        if (animation.playState !== "finished") animation.finish();
+        if (animation.playState !== "finished") native.finish.call(animation);
         state.set = null;
       } else if (state.at !== time || state.set !== animation.currentTime || animation.playState !== "paused") {
-        animation.pause();
+        native.pause.call(animation);
         native.currentTime.set.call(animation, time);
         state.at = time;
         state.set = animation.currentTime;
@@ -335,6 +366,7 @@
     } catch { return ""; } // only some pages can say
   };
   const status = async () => {
+    hold();
     await look();
     findContract();
     const pending = coming();
@@ -353,6 +385,8 @@
   };
   // What began while the page loaded begins now; what the page put to another time keeps that.
   const beginAnimations = () => {
+    hold();
+    holds = false;
     const passed = MIN_OFFSET_MS + Number(native.timelineTime.call(document.timeline) ?? 0);
     const begun = animations().map((animation) => [animation, Number(put.get(animation) ?? animation.currentTime ?? 0)]);
     syncAnimations();
@@ -362,6 +396,11 @@
       const first = firstOf(animation);
       state.base = -(!put.has(animation) && Math.abs(at - first) < passed * Math.abs(rate) ? first : at) / rate;
     }
+    for (const animation of waiting) {
+      if (animation.playState !== "paused") continue;
+      held.set(animation, { base: -Number(put.get(animation) ?? firstOf(animation)) / (animation.playbackRate || 1), set: null });
+    }
+    waiting.clear();
     syncAnimations();
     // one that has only ever been held at its beginning may lie in another layer than later; the first frame puts it back
     for (const [animation, state] of held) {
