@@ -157,10 +157,11 @@ async def test_a_call_that_is_not_answered_ends_and_may_be_tried_again(
     session = await records.new_session(place.store)
     await place.directory.wake(session.id)
     pid = await place.pid(session.id)
+    monkeypatch.setattr(directories, "PREVIEW_TIMEOUT_S", 0.3)
     await place.freeze(pid)
     try:
         with pytest.raises(Unavailable) as error:
-            await place.directory._calls.call(session.id, "ping", {}, limit_s=0.3)
+            await place.directory.preview(session_id=session.id, user_id=session.user_id)
         assert (error.value.status, error.value.retryable) == (503, True)
         assert session.id in error.value.message
     finally:

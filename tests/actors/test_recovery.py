@@ -17,6 +17,7 @@ from koda_ray.sandbox.base import Sandbox
 from koda_ray.state import checkpoint
 from koda_ray.state.records import Batch
 from koda_ray.state.storage import asset_key
+from koda_ray.types import now
 from tests.actors.conftest import Studio
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
 from tests.llm.server import Say, reply
@@ -81,7 +82,7 @@ async def test_last_words_that_were_not_said_are_said_by_whoever_takes_the_sessi
     for _ in range(2):
         session = await studio.activate(row, model)
         async with asyncio.timeout(60):
-            while session.state.closing or (session._work is not None and not session._work.done()):
+            while session.state.closing or session.working:
                 await asyncio.sleep(0.02)
         said = [event["content"] for event in await studio.events(session, "message")]
         assert said == ["Here is your preview."] and (session.state.phase, session.state.owes) == ("preview", None)
@@ -93,16 +94,16 @@ async def test_a_sandbox_lost_between_writing_and_saving_gets_the_files_again(st
     session = await studio.open()
     await accepted(studio, session)
     await studio.event(session, "file_written")
-    project = session.project
-    usual, lost = project._collect, []
+    sandbox, lost = await session.project.sandbox(), list[str]()
+    usual = sandbox.snapshot
 
-    async def lose_once(sandbox: Sandbox) -> Any:
+    async def lose_once(**given: Any) -> Any:
         if not lost:
             lost.append(sandbox.id)
             await studio.sandboxes.destroy(sandbox.id)
-        return await usual(sandbox)
+        return await usual(**given)
 
-    project._collect = lose_once  # type: ignore[method-assign]
+    sandbox.snapshot = lose_once  # type: ignore[method-assign]
     await studio.until(session, "preview")
     assert lost
     pointer = await studio.store.latest_checkpoint(session.session_id)
@@ -326,9 +327,10 @@ async def test_a_process_that_each_save_kills_saves_once_in_each_life_after_a_wh
     for life in range(3):
         session = await studio.activate(session_id, studio.model(studio_model()), lease_s=0.15)
 
-        async def killed(trigger: str, life: int = life, session: Session = session) -> None:
+        async def killed(trigger: str, life: int = life) -> None:
             tried.append(life)
-            session._fenced()  # as if the process were gone: it writes nothing more
+            # as if the process were gone: it writes nothing more
+            await studio.store.activate(session_id, host="elsewhere", lease_until=now())
 
         session.project.save = killed  # type: ignore[method-assign]
         leases: set[object] = set()

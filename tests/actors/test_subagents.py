@@ -139,10 +139,11 @@ async def test_a_subagent_that_may_not_ask_now_asks_once_its_parent_goes_on(stud
     asks = {"rules": [{"decision": "ask", "tool": "sandbox_list_files"}]}
     session = await studio.activate(await studio.row(permissions=asks), studio.model(respond))
     await studio.until(session, "plan")
+    assert session.agents.busy
     gate.set()  # it wants something while the person looks at the plan
     (reviewer,) = await subagents(studio, session)
     async with asyncio.timeout(60):
-        while session.agents._subagents.waits_for(reviewer.id) is None:
+        while session.agents.busy:
             await asyncio.sleep(0.02)
     assert await studio.events(session, "subagent_end") == []
     await studio.say(session, "accept")

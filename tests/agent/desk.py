@@ -48,6 +48,7 @@ class Desk:
         *tools: Tool,
         disk: Disk | None = None,
         state: str = "",
+        answered_by: ModelProvider | None = None,
         **limits: Any,
     ) -> None:
         self.disk = disk or Disk()
@@ -55,17 +56,13 @@ class Desk:
         self.seen: list[LoopEvent] = []
         self.loop = AgentLoop(
             ME,
-            access=ModelAccess(provider=self.provider, model="m"),
+            access=ModelAccess(provider=answered_by or self.provider, model="m"),
             prompt=Prompt(system=("One.", "Two."), context=lambda: state),
             toolkit=Toolkit(tools or [tool("echo", echo)]),
             journal=MemoryJournal(self.disk),
             policy=Policy(limits=Limits(first_wait_s=0.001, **limits)),
             observers=Observers(on_event=self._see),
         )
-
-    def is_answered_by(self, provider: ModelProvider) -> None:
-        """Have another provider answer from now on."""
-        self.loop._access = ModelAccess(provider=provider, model="m")
 
     async def _see(self, event: LoopEvent) -> None:
         self.seen.append(event)

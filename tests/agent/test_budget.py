@@ -344,18 +344,18 @@ async def test_a_tool_that_needs_more_waits_and_runs_once_there_is_more(store: S
 
 
 async def test_a_fork_may_use_what_is_left(store: SqlStore) -> None:
-    async with agent(store, Provider([*touches(1, 2), [says("Done.")]]), Budget(cost_usd=0.2, tokens=1000)) as one:
+    script = iter([*touches(1, 2), [says("Done.")]])
+    provider = Provider(lambda _: next(script, [calls("touch", {"number": 1})]))
+    async with agent(store, provider, Budget(cost_usd=0.2, tokens=1000)) as one:
         await one.run("Go.")
         assert (await one.usage()).cost_microusd == 60_000
         fork = await one.fork("fork")
-        fork._provider = Provider(lambda _: [calls("touch", {"number": 1})])
         async with fork:
-            assert fork._budget == Budget(cost_usd=0.14, tokens=1000 - 45)
             paused = await fork.run("Go on.")
             assert paused.exceeded is not None and paused.exceeded.limit == 140_000
             assert (await fork.usage()).cost_microusd <= 140_000 < 200_000
             row = await store.get_session(fork.id)
-            assert row.state.budget == fork._budget
+            assert row.state.budget == Budget(cost_usd=0.14, tokens=1000 - 45)
             await check_sums(store, "local", fork.id, one.id)
         assert (await one.usage()).cost_microusd == 60_000, "its own is not used up by its fork"
 

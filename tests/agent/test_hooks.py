@@ -322,16 +322,20 @@ async def test_what_a_hook_edits_in_place_changes_nothing() -> None:
         kept[-1]["text"] = "too late"
 
     one = Hook(name="one", before_model=before_model, after_model=after_model, before_tool=before_tool)
-    desk = Desk(ECHO, one, replace(one, name="two", after_tool=after_tool))
+    desk = Desk([*ECHO, [says("Yes.")]], one, replace(one, name="two", after_tool=after_tool))
     assert (await desk.run()).text == "Done."
     assert (
         desk.ran == ["b"] and desk.results[0]["content"] == "The input of this call was changed before it ran. said b"
     )
-    await desk.loop.add_user("And?")  # from memory, not read again
-    (row,) = desk.loop._log.calls.values()
-    assert row.input == {"text": "b"} and desk.disk.calls[row.id].input == {"text": "b"}
+    (row,) = desk.disk.calls.values()
+    assert row.input == {"text": "b"}
+    await desk.loop.add_user("And?")
+    assert (await desk.run()).text == "Yes."
+    shown = [block for message in desk.provider.requests[-1]["messages"] for block in message["content"]]
     stored = [message.content for message in desk.disk.history()]
-    assert [message.content for message in desk.loop._log.history] == stored
+    # what the model is shown next comes from memory, and is what was stored
+    assert [block["input"] for block in shown if block["type"] == "tool_use"] == [{"text": "a"}]
+    assert [block["text"] for block in shown if block["type"] == "text"] == ["Go", "Now.", "Done.", "And?"]
     assert "edited" not in json.dumps(stored) and "late" not in json.dumps(stored)
     assert desk.provider.requests[-1]["tools"][0]["input_schema"]["properties"]
 

@@ -47,9 +47,8 @@ async def test_cancelling_the_model_closes_its_stream() -> None:
             finally:
                 self.closed_early += 1
 
-    desk = Desk([])
     endless = Endless([])
-    desk.is_answered_by(endless)
+    desk = Desk([], answered_by=endless)
     await desk.loop.add_user("Go")
     task = asyncio.create_task(desk.loop.run())
     await began.wait()

@@ -125,8 +125,7 @@ async def test_words_said_while_the_model_answers_are_answered_next() -> None:
                     await loops[0].add_user("And also this")
                 yield event
 
-    desk = Desk([])
-    desk.is_answered_by(Interrupted([[says("First.")], [says("Second.")]]))
+    desk = Desk([], answered_by=Interrupted([[says("First.")], [says("Second.")]]))
     loops.append(desk.loop)
     await desk.loop.add_user("Go")
     assert (await desk.loop.run()).text == "Second."

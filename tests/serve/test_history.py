@@ -139,7 +139,7 @@ async def test_working_sessions_are_forked_at_rest_and_stopped_by_going_back(kod
     await until(client, session_id, "plan")
     await koda.directory.checkpoint(session_id, {"a": b"1"})
     await client.accept(session_id)
-    await reached(lambda: session_id in koda.directory._work)
+    await reached(lambda: koda.directory.works_on(session_id))
     made = await client.fork(session_id)
     assert (await client.session(made.session_id)).state.owes is None
     assert (await client.session(session_id)).state.owes == "execute"

@@ -131,7 +131,7 @@ async def test_reads_never_activate(koda: World, client: KodaClient) -> None:
     made = await client.create(PROMPT)
     await reached(lambda: koda.directory.activations > 0)
     koda.directory.activations = 0
-    koda.directory._rows.clear()
+    koda.directory.forget(made.session_id)
     await client.session(made.session_id)
     await client.sessions()
     await client.files(made.session_id)

@@ -34,7 +34,7 @@ async def charge(koda: World, session_id: str) -> None:
         Reserve(id="c2", kind="model", agent="orchestrator", amounts=Amounts(tokens=50), bounds=bounds),
     ]
     await koda.store.commit(session_id, row.epoch, Batch(charges=moves))
-    koda.directory._rows.pop(session_id, None)  # whoever goes on activates it anew
+    koda.directory.forget(session_id)  # whoever goes on activates it anew
 
 
 async def test_what_a_session_and_its_user_have_used(koda: World, client: KodaClient) -> None:

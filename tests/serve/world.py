@@ -170,6 +170,14 @@ class ScriptedDirectory:
         self.pings += 1
         return None if self.asleep else self.elsewhere or PreviewEndpoint(socket_path=self.socket_path)
 
+    def works_on(self, session_id: str) -> bool:
+        """Whether the script of a session was begun."""
+        return session_id in self._work
+
+    def forget(self, session_id: str) -> None:
+        """Know nothing of a session any more: whoever goes on activates it."""
+        self._rows.pop(session_id, None)
+
     async def watch(self, session_id: str, watchers: int) -> None:
         self.watchers[session_id] = watchers
 
