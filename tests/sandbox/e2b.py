@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,11 +12,12 @@ import pytest
 
 from koda_ray.sandbox.e2b import E2BProvider
 from koda_ray.sandbox.e2b_cloud import E2BCloud, E2BTerms
+from koda_ray.sandbox.e2b_sandbox import E2BSandbox
 from koda_ray.types import new_id
 from tests.sandbox.e2b_server import API_KEY, E2BServer
 from tests.sandbox.e2b_server.machine import Image
 
-__all__ = ["Ids", "provider_of", "server"]
+__all__ = ["Ids", "box", "cloud_of", "make", "no_task_is_left", "provider", "provider_of", "server", "until"]
 
 
 class Ids:
@@ -60,3 +62,36 @@ def provider_of(
         deployment=deployment or uuid4().hex,
         terms=E2BTerms(**{"pids": 64, **terms}),  # type: ignore[arg-type]
     )
+
+
+async def make(provider: E2BProvider) -> E2BSandbox:
+    """Make a sandbox for somebody."""
+    return await provider.create(sandbox_id=new_id("sbx"), session_id="ses_a", user_id="usr_a")
+
+
+@pytest.fixture
+def provider(server: E2BServer) -> E2BProvider:
+    """One for the server."""
+    return provider_of(server)
+
+
+@pytest.fixture
+async def box(provider: E2BProvider) -> E2BSandbox:
+    """One that it has made."""
+    return await make(provider)
+
+
+@pytest.fixture(autouse=True)
+async def no_task_is_left() -> AsyncIterator[None]:
+    """What renews a lifetime ends with the test."""
+    before = asyncio.all_tasks()
+    yield
+    left = [task for task in asyncio.all_tasks() - before if "sandbox-lifetime" in task.get_name()]
+    assert left == []
+
+
+async def until(done: Callable[[], Awaitable[bool]], *, deadline_s: float = 60.0) -> None:
+    """Wait for something, and fail where it does not come."""
+    async with asyncio.timeout(deadline_s):
+        while not await done():
+            await asyncio.sleep(0.05)
