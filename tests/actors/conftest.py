@@ -114,6 +114,12 @@ class Studio:
         row = await self.row(phase="executing", owes=None, execution={}, plan_accepted=True)
         return await self.activate(row, self.model(respond or studio_model()))
 
+    async def to_preview(self, session: Session) -> None:
+        """Accept a session's plan, and wait for its preview."""
+        await self.until(session, "plan")
+        await self.say(session, "accept")
+        await self.until(session, "preview")
+
     async def until(self, session: Session, *phases: str, limit_s: float = 120) -> NodeState:
         """Wait until a session rests in one of these phases, owing nothing."""
         deadline = time.monotonic() + limit_s
