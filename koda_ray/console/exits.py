@@ -58,7 +58,11 @@ class Left(Exception):
 
 @contextmanager
 def reported() -> Generator[None]:
-    """Turn expected errors into a line on stderr and an exit status."""
+    """Turn expected errors into a line on stderr and an exit status.
+
+    Raises:
+        SystemExit: With that status, in place of the error.
+    """
     try:
         yield
     except Left as left:

@@ -271,7 +271,16 @@ class _Followed:
                 self._state = await follow(client, view, screen, self._faces.decider)
 
     async def end(self, url: str, out: Path | None, *, saves: bool = True) -> None:
-        """Save what there is and say how it ended."""
+        """Save what there is and say how it ended.
+
+        Args:
+            url: The server's.
+            out: The folder; the usual one when None.
+            saves: Whether anything is saved.
+
+        Raises:
+            Left: It ended otherwise than with a video; with the status that says how.
+        """
         view, state = self._view, self._state
         assert view is not None and state is not None
         if saves and has_something(state):
@@ -285,7 +294,11 @@ class _Followed:
 
     @contextmanager
     def said_on_interrupt(self) -> Generator[None]:
-        """On Ctrl-C, say what happens to the job and how to come back."""
+        """On Ctrl-C, say what happens to the job and how to come back.
+
+        Raises:
+            Left: With Exit.INTERRUPTED, in place of the interrupt.
+        """
         try:
             yield
         except KeyboardInterrupt:

@@ -54,6 +54,8 @@ class Face:
     Args:
         plain: Lines, also on a terminal.
         json: One JSON document at the end and nothing else.
+        console: Where lines and bars go.
+        began: When, by this machine's monotonic clock.
     """
 
     plain: bool = False

@@ -72,7 +72,11 @@ def remove_files(sandbox: str, paths: Sequence[str]) -> None:
 
 
 def run(sandbox: str, command: str, *, timeout: str, cwd: str) -> None:
-    """Run a command to its end, print what it wrote, and end as it did; see ``exits``."""
+    """Run a command to its end, print what it wrote, and end as it did; see ``exits``.
+
+    Raises:
+        Left: With the command's exit code, where that is not 0.
+    """
     timeout_s = seconds(timeout)
 
     async def work(workshop: Workshop) -> CommandResult:

@@ -288,6 +288,10 @@ def stream(sandbox: str, name: str, command: str | None) -> None:
         sandbox: Where.
         name: The process's.
         command: What to start; None for one that is there.
+
+    Raises:
+        Left: With its exit code, where that is not 0; with Exit.KILLED, it was killed.
+        KeyboardInterrupt: Ctrl-C.
     """
 
     async def work(workshop: Workshop) -> int | None:
@@ -505,7 +509,11 @@ def _end(row: SandboxRecord) -> str:
 
 
 def seconds(text: str) -> float:
-    """Read a length of time as people write one: ``90``, ``90s``, ``30m``, ``2h``, ``1d``."""
+    """Read a length of time as people write one, in seconds: ``90``, ``90s``, ``30m``, ``2h``, ``1d``.
+
+    Raises:
+        InvalidInput: INVALID_INPUT, it is none.
+    """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip())
     if found is None:
         raise InvalidInput(f"{text[:40]!r} is no length of time; write 90s, 30m, 2h or 1d")

@@ -28,6 +28,9 @@ def literal(value: object, *, indent: int = 0) -> str:
         value: Raw, str, bool, int, float, None (``undefined``), mappings and sequences of these. A mapping's None
             values are left out.
         indent: Columns that the literal's further lines are indented by.
+
+    Raises:
+        TypeError: It is, or holds, something else.
     """
     if isinstance(value, Raw):
         return str(value)
