@@ -53,11 +53,10 @@ def cluster() -> Iterator[str]:
         ray_folder.remove(folder)
 
 
-def test_it_joins_with_the_token_and_no_node_serves_without_the_keys(
-    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def own(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnServer]:
+    """A server that is to join it, with its token and everything of its own in a folder."""
     for name, value in {
-        "KODA_HOST": "0.0.0.0",
         "KODA_RAY_ADDRESS": cluster,
         "KODA_RUNFILE": tmp_path / "server.json",
         "DATABASE_PATH": tmp_path / "koda.db",
@@ -67,20 +66,25 @@ def test_it_joins_with_the_token_and_no_node_serves_without_the_keys(
     }.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    own = OwnServer(tmp_path / "server.log")
-    try:
-        with pytest.MonkeyPatch.context() as mine:
-            mine.setenv("KODA_API_KEYS", KEY)  # here, and on no node
-            with pytest.raises(ServerNotStarted, match="this node knows none"):
-                own.start()
-        own.stop()
-        key = asyncio.run(made_key(tmp_path))
-        url = own.start().replace("0.0.0.0", "127.0.0.1")
-        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
-            assert http.get("/v1/sessions", headers={"Host": "localhost"}).status_code == 401
-            assert http.get("/v1/sessions", headers={"Authorization": f"Bearer {key}"}).status_code == 200
-    finally:
-        own.stop()
+    made = OwnServer(tmp_path / "server.log")
+    yield made
+    made.stop()
+
+
+def test_it_joins_with_the_token_and_no_node_serves_without_the_keys(
+    own: OwnServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KODA_HOST", "0.0.0.0")
+    with pytest.MonkeyPatch.context() as mine:
+        mine.setenv("KODA_API_KEYS", KEY)  # here, and on no node
+        with pytest.raises(ServerNotStarted, match="this node knows none"):
+            own.start()
+    own.stop()
+    key = asyncio.run(made_key(tmp_path))
+    url = own.start().replace("0.0.0.0", "127.0.0.1")
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+        assert http.get("/v1/sessions", headers={"Host": "localhost"}).status_code == 401
+        assert http.get("/v1/sessions", headers={"Authorization": f"Bearer {key}"}).status_code == 200
 
 
 THEIRS = """
@@ -96,28 +100,14 @@ serve.run(Theirs.bind(), name="theirs", route_prefix="/theirs")
 
 
 def test_a_serve_that_listens_elsewhere_and_serves_others_is_neither_joined_nor_ended(
-    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: str, own: OwnServer
 ) -> None:
     """Without keys, since it is asked to listen on loopback; that Serve would let everybody in."""
     theirs = free_port()
     env = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
     subprocess.run([sys.executable, "-c", THEIRS, cluster, str(theirs)], env=env, check=True, capture_output=True)
-    for name, value in {
-        "KODA_RAY_ADDRESS": cluster,
-        "KODA_RUNFILE": tmp_path / "server.json",
-        "DATABASE_PATH": tmp_path / "koda.db",
-        "STORAGE_PATH": tmp_path / "storage",
-        "SANDBOX_PATH": tmp_path / "sandboxes",
-        "RAY_AUTH_TOKEN": TOKEN,
-    }.items():
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    own = OwnServer(tmp_path / "server.log")
-    try:
-        with pytest.raises(ServerNotStarted, match=f"for theirs, and listens on 0.0.0.0:{theirs}"):
-            own.start()
-    finally:
-        own.stop()
+    with pytest.raises(ServerNotStarted, match=f"for theirs, and listens on 0.0.0.0:{theirs}"):
+        own.start()
     with httpx.Client(trust_env=False, timeout=60) as http:
         assert http.get(f"http://127.0.0.1:{theirs}/theirs").text == "theirs"
 
