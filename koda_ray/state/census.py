@@ -23,8 +23,9 @@ class Census:
         asleep: Sessions that nobody holds.
         owing: Sessions that owe work, awake or not.
         closing: Sessions whose removal has begun and not ended.
-        unheld: Sessions and renders that owe work while nobody holds them: what the janitor wakes.
-        unheld_since: When the one that waits longest was last written; None where there is none.
+        unheld: Sessions and renders that owe work, or are asked something, while nobody holds them: what the janitor
+            wakes.
+        unheld_since: When the one that waits longest was last written, or asked; None where there is none.
         queued: Renders, also those of sessions, that have not begun.
         rendering: Renders that are under way.
         sandboxes: Sandboxes that are there, or are being made.

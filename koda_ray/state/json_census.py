@@ -8,6 +8,7 @@ from typing import cast
 from koda_ray.budgets import Amounts
 from koda_ray.state.census import MONTH, Census
 from koda_ray.state.json_database import JsonDatabase
+from koda_ray.state.json_inbox import asked_of
 from koda_ray.state.json_jobs import OWED_STATUSES
 from koda_ray.state.json_rows import moment
 from koda_ray.state.json_tables import TableRow, Tables
@@ -33,13 +34,16 @@ class JsonCensus:
             unheld = [row for row in sessions if row["owes"] is not None and not is_held(row)]
             unheld += [row for row in jobs if row["session_id"] is None and not is_held(row)]
             accounts = [row for row in tables.everywhere("accounts") if str(row["id"]).startswith(MONTH)]
-            since = min((str(row["updated_at"]) for row in unheld), default=None)
+            asked = [str(row["id"]) for row in asked_of(tables, lambda row: not is_held(row))]
+            moments = [str(row["updated_at"]) for row in unheld]
+            moments += [str(row["created_at"]) for each in asked for row in tables.of("inbox", each)]
+            since = min(moments, default=None)
             return Census(
                 awake=sum(map(is_held, sessions)),
                 asleep=sum(not is_held(row) for row in sessions),
                 owing=sum(row["owes"] is not None for row in sessions),
                 closing=sum(row["status"] == "closed" for row in tables.of("sessions")),
-                unheld=len(unheld),
+                unheld=len(unheld) + len(asked),
                 unheld_since=None if since is None else datetime.fromisoformat(since),
                 queued=sum(row["status"] == "queued" for row in jobs),
                 rendering=sum(row["status"] == "running" for row in jobs),

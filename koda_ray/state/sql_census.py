@@ -10,6 +10,7 @@ from koda_ray.budgets import Amounts
 from koda_ray.state import schema
 from koda_ray.state.census import MONTH, Census
 from koda_ray.state.database import Database
+from koda_ray.state.sql_inbox import count_asked
 from koda_ray.state.sql_jobs import OWED_STATUSES
 
 __all__ = ["SqlCensus"]
@@ -54,13 +55,14 @@ class SqlCensus:
             boxes = select(func.count()).select_from(schema.sandboxes).where(_B.status != "destroyed")
             month = f"{MONTH}{at.astimezone(UTC):%Y-%m}"
             accounts = connection.execute(select(_A.id, _A.spent).where(_A.id.startswith(MONTH))).all()
-            since = [moment for moment in (sessions[5], jobs[3]) if moment is not None]
+            asked, asked_since = count_asked(connection, at)
+            since = [moment for moment in (sessions[5], jobs[3], asked_since) if moment is not None]
             return Census(
                 awake=int(sessions[0]),
                 asleep=int(sessions[1]),
                 owing=int(sessions[2]),
                 closing=int(sessions[3]),
-                unheld=int(sessions[4]) + int(jobs[2]),
+                unheld=int(sessions[4]) + int(jobs[2]) + asked,
                 unheld_since=min(since, default=None),
                 queued=int(jobs[0]),
                 rendering=int(jobs[1]),

@@ -16,7 +16,7 @@ from koda_ray.state.records import CommandRecord, OwedWork
 from koda_ray.state.refusals import no_such, used_for_another
 from koda_ray.state.rows import body_hash, columns, record, session
 
-__all__ = ["SqlInbox", "asked_of", "take_out", "why_not_activated"]
+__all__ = ["SqlInbox", "asked_of", "count_asked", "take_out", "why_not_activated"]
 
 _S = schema.sessions.c
 _I = schema.inbox.c
@@ -78,19 +78,24 @@ def take_out(connection: Connection, session_id: str, key: str) -> None:
 
 def asked_of(connection: Connection, now: datetime, limit: int) -> list[OwedWork]:
     """List sessions that nobody holds and that owe nothing but to take what waits, longest waiting first."""
-    unheld = or_(_S.lease_until.is_(None), _S.lease_until < now)
-    since = func.min(_I.created_at)
-    query = (
-        select(_S.id, _S.user_id, _S.epoch)
-        .join(schema.inbox, _I.session_id == _S.id)
-        .where(_S.owes.is_(None), _S.status != "closed", unheld)
-        .group_by(_S.id, _S.user_id, _S.epoch)
-        .order_by(since)
-        .limit(limit)
-    )
+    query = _asked(now).with_only_columns(_S.id, _S.user_id, _S.epoch).group_by(_S.id, _S.user_id, _S.epoch)
+    query = query.order_by(func.min(_I.created_at)).limit(limit)
     return [
         OwedWork(kind="session", id=row.id, user_id=row.user_id, epoch=row.epoch) for row in connection.execute(query)
     ]
+
+
+def count_asked(connection: Connection, at: datetime) -> tuple[int, datetime | None]:
+    """Count what `asked_of` lists, and say since when the one that waits longest does."""
+    waiting = _asked(at).with_only_columns(_S.id, func.min(_I.created_at).label("since")).group_by(_S.id).subquery()
+    count, since = connection.execute(select(func.count(), func.min(waiting.c.since))).one()
+    return count, since
+
+
+def _asked(at: datetime) -> Select[*tuple[Any, ...]]:
+    unheld = or_(_S.lease_until.is_(None), _S.lease_until < at)
+    query = select(schema.sessions).join(schema.inbox, _I.session_id == _S.id)
+    return query.where(_S.owes.is_(None), _S.status != "closed", unheld)
 
 
 def why_not_activated(connection: Connection, session_id: str, activation: int | None) -> Exception:

@@ -110,6 +110,9 @@ class InboxConformance:
         ]
         assert {work.id for work in await store.owed(now() + SOON * 2)} == {asked.id, held.id}
         assert len(await store.owed(now() + SOON * 2, limit=1)) == 1
+        (waiting,) = await store.inbox(asked.id)
+        counted = await store.census(now())
+        assert (counted.unheld, counted.owing, counted.unheld_since) == (1, 0, waiting.created_at)
         assert await store.awake_sessions("ann") == 2
         await store.commit(held.id, held.epoch, Batch(refused="key-1", state=records.working(held.state)))
         assert {work.id for work in await store.owed(now() + SOON * 2)} == {asked.id, held.id}
