@@ -211,7 +211,12 @@ class Session:
         dead = Release(kinds=("model",), reason="its process ended")
         await self.core.commit(Batch(events=[activated], charges=[dead]))
         self._spawn(self._heartbeat())
-        await self.intake.look()
+        try:
+            await self.intake.look()
+        except BaseException:  # it does not begin, so it must not hold the lease either
+            self._closed = True
+            await self._end_tasks()
+            raise
         self._opened = True
         self._kick()
 

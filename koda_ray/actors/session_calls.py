@@ -37,7 +37,7 @@ HANDLES = 4_096
 """How many handles a process keeps; those used longest ago are looked up again."""
 _LOOKUPS = 16
 _PATIENCE_S = 1.0
-_PRESENT_S = 3.0
+_PRESENT_S = 5.0  # a process that has to wait for a processor is not to lose its session for it
 _RETRY_S = 0.1
 T = TypeVar("T")
 _log = get_logger()

@@ -9,7 +9,7 @@ import pytest
 
 from koda_ray.actors.intake import ask
 from koda_ray.actors.session import Session
-from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
+from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound, StorageError
 from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.types import Execution, new_id, now
 from tests.actors.conftest import Studio
@@ -90,3 +90,22 @@ async def test_a_session_that_nobody_could_tell_finds_out_by_itself(studio: Stud
             await asyncio.sleep(0.02)
     assert session.state.permissions.mode == "ask"
     assert await studio.store.find_command(session.session_id, asked.key) is not None
+
+
+async def test_a_session_that_cannot_take_what_waits_does_not_begin_nor_hold_the_lease(studio: Studio) -> None:
+    row = await studio.row(**RESTS)
+    asked = await said(studio, row, "permissions", mode="ask")
+    usual = studio.store.inbox
+
+    async def away(session_id: str) -> list[CommandRecord]:
+        raise StorageError("the database is away")
+
+    studio.store.inbox = away  # type: ignore[method-assign]
+    with pytest.raises(StorageError):
+        await awake(studio, row, lease_s=0.3)
+    studio.store.inbox = usual  # type: ignore[method-assign]
+    async with asyncio.timeout(60):
+        while row not in {work.id for work in await studio.store.owed(now())}:
+            await asyncio.sleep(0.02)
+    session = await awake(studio, row)
+    assert await session.intake.take(asked.key) == await studio.store.find_command(row, asked.key)
