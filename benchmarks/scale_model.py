@@ -1,0 +1,211 @@
+"""What a thousand browsers would do: a model of renders, held against real runs before it says anything else.
+
+    python -m benchmarks.scale_model --cluster FILE [--quick] --json FILE
+
+FILE is what `benchmarks.cluster` wrote: the model draws its times from the runs there on one node (`benchmarks.farm`,
+which drives the real planner), and is then compared with those on one, two and four. Four nodes that share two cores
+are modelled with everything taking twice as long. Beyond that nothing was measured: 10, 100 and 1,000 browsers are the
+model's word, with the queue, the coordinators and Ray's own rate (569 tasks a second, of its release tests) as what may
+hold them up. Keys of the JSON:
+
+- ``model_error_pct``: by nodes, how far the model's seconds are from those of the run (medians)
+- ``model_{n}_loss_pct``: by how much n browsers with jobs enough do less than n times what one does, for 1080p at 60
+  frames a second, 5 to 60 s long
+- ``losses_pct``: by browsers, what of their time is not capture, by cause
+- ``dollars_per_1080p_minute``: by scene, at 30 frames a second, on machines as fast as this one, by `PRICES`; measured
+  here, a second of each
+
+A chart lies beside FILE. ``--quick`` leaves the scenes out, and models for a shorter time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, cast
+
+from benchmarks.cluster import USER
+from benchmarks.curve import Curve, draw
+from benchmarks.farm import Farm, Measured, Tally
+from benchmarks.scenes import SCENES, bundle_of
+from koda_ray.render.bundle import store_bundle
+from koda_ray.render.job import RenderJob
+from koda_ray.render.local import LocalExecutor
+from koda_ray.render.protocol import JobContext, UnitResult
+from koda_ray.render.spec import RenderSpec
+from koda_ray.state.storage import Storage
+
+__all__ = ["main"]
+
+BROWSERS = (1, 10, 100, 1000)
+DURATIONS_S = (5.0, 10.0, 20.0, 30.0, 60.0)
+FRAME_1080P_S = 0.105
+"""What the planner takes a frame of 1080p for before it measured one; the model's frames vary round it as measured."""
+SPOT_LOST_PER_HOUR = 0.05
+ROUNDS = 21
+_BUNDLE = "0" * 64
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a machine costs.
+
+    Args:
+        machine: Its type, as the cloud calls it.
+        browsers: How many it runs.
+        dollars_per_hour: On demand; spot machines are a third of it, more or less.
+        source: Whose list.
+    """
+
+    machine: str
+    browsers: int
+    dollars_per_hour: float
+    source: str
+
+
+PRICES = (
+    Price("c7i.4xlarge", 8, 0.714, "aws.amazon.com/ec2/pricing/on-demand, us-east-1"),
+    Price("c2-standard-16", 8, 0.8352, "cloud.google.com/compute/all-pricing, us-central1"),
+)
+
+
+def measured_in(runs: Sequence[dict[str, Any]]) -> Measured:
+    """Return what the runs on one node say about how long things take."""
+    one = [run for run in runs if run["nodes"] == 1]
+    fps = cast("int", runs[0]["fps"])
+    units = [unit for run in one for unit in run["captured"]]
+    tasks = sum(len(run["tasks"]) for run in one)
+    worked = sum(ended - began for run in one for _, began, ended in run["tasks"])
+    spent = sum(ready + capture for _, ready, capture, _ in units)
+    lengths = sorted({run["units"] for run in one})
+    joins = [statistics.median(run["joined_s"] for run in one if run["units"] == length) for length in lengths]
+    each = max(0.0, (joins[-1] - joins[0]) / (lengths[-1] - lengths[0])) if len(lengths) > 1 else 0.0
+    return Measured(
+        frame=[capture / fps for _, _, capture, _ in units],
+        page=[ready for _, ready, _, _ in units if ready > 0],
+        between=[max(0.0, (worked - spent) / tasks)],
+        before=[min(began for _, began, _ in run["tasks"]) for run in one],
+        join=(joins[0] - each * lengths[0], each),
+    )
+
+
+def errors_pct(found: dict[str, Any], measured: Measured) -> dict[str, float]:
+    """Say by nodes how far the model is from the runs."""
+    video, runs = found["video"], found["runs"]
+    errors: dict[str, float] = {}
+    for nodes in sorted({run["nodes"] for run in runs}):
+        real = statistics.median(
+            run["total_s"] for run in runs if (run["nodes"], run["units"]) == (nodes, video["units"])
+        )
+        shared = 2.0 if nodes == 4 else 1.0
+        slower = replace(
+            measured,
+            **{name: [shared * each for each in getattr(measured, name)] for name in ("frame", "page", "between")},
+        )
+        spec = RenderSpec(
+            bundle=_BUNDLE, duration_s=float(video["units"]), width=video["width"], height=video["height"],
+            fps=Fraction(video["fps"]),
+        )  # fmt: skip
+        model = statistics.median(Farm(nodes, slower, seed=seed).one(spec) for seed in range(ROUNDS))
+        errors[str(nodes)] = round(100 * (model / real - 1), 2)
+    return errors
+
+
+def at_scale(measured: Measured, *, for_s: float) -> dict[int, tuple[Tally, float]]:
+    """Model browsers with jobs enough; by their number what they did, and the seconds that they had together."""
+    usual = statistics.fmean(measured.frame)
+    heavy = replace(
+        measured,
+        frame=[FRAME_1080P_S * each / usual for each in measured.frame],
+        lost_per_hour=SPOT_LOST_PER_HOUR,
+    )
+    specs = [
+        RenderSpec(bundle=_BUNDLE, duration_s=seconds, width=1920, height=1080, fps=Fraction(60))
+        for seconds in DURATIONS_S
+    ]
+    found: dict[int, tuple[Tally, float]] = {}
+    for browsers in BROWSERS:
+        counted_s = for_s * max(1, 100 // browsers)  # few browsers do little in the same time
+        found[browsers] = Farm(browsers, heavy).many(specs, warm_s=for_s / 2, for_s=counted_s), browsers * counted_s
+    return found
+
+
+def losses_pct(tally: Tally, had_s: float) -> dict[str, float]:
+    """Say what of the browsers' time was not capture, by cause."""
+    causes = {"page_start": tally.page, "between": tally.between, "lost_machines": tally.lost}
+    causes["idle"] = had_s - tally.capture - sum(causes.values())
+    return {cause: round(100 * seconds / had_s, 2) for cause, seconds in causes.items()}
+
+
+async def frame_s(scene: str) -> float:
+    """Measure what a frame of 1080p takes one browser here."""
+    with tempfile.TemporaryDirectory(prefix="koda-bench-storage-") as folder:
+        storage = Storage(folder)
+        content = await store_bundle(storage, USER, await bundle_of(scene))
+        spec = RenderSpec(bundle=content, duration_s=1.0, width=1920, height=1080, fps=Fraction(30), moves=False)
+        units: list[UnitResult] = []
+
+        async def note(unit: UnitResult) -> None:
+            units.append(unit)
+
+        async with LocalExecutor(workers=1) as executor:
+            await executor.warm()
+            context = JobContext(storage=storage, executor=executor, job_id="job-frame", user_id=USER)
+            await RenderJob(spec, context, on_unit=note).run()
+        return sum(unit.timings_ms["capture"] for unit in units) / 1000 / spec.frame_count
+
+
+def dollars(seconds_per_frame: float, overhead: float, price: Price) -> float:
+    """Return what a minute at 30 frames a second costs; ``overhead`` is all of a browser's time over its capture."""
+    browser_s = 60 * 30 * seconds_per_frame * overhead
+    return round(browser_s / 3600 / price.browsers * price.dollars_per_hour, 5)
+
+
+def figures(found: dict[str, Any], *, quick: bool) -> tuple[dict[str, Any], str]:
+    """Return all figures, and the chart."""
+    for run in found["runs"]:
+        run["fps"] = found["video"]["fps"]
+    measured = measured_in(found["runs"])
+    scaled = at_scale(measured, for_s=120.0 if quick else 600.0)
+    rates = {browsers: tally.frames / had_s for browsers, (tally, had_s) in scaled.items()}
+    loss = {browsers: 100 * (1 - rate / rates[1]) for browsers, rate in rates.items() if browsers > 1}
+    tally, had_s = scaled[BROWSERS[-1]]
+    scenes = {} if quick else {scene: asyncio.run(frame_s(scene)) for scene in SCENES}
+    losses = {str(browsers): losses_pct(*each) for browsers, each in scaled.items()}
+    told: dict[str, Any] = {
+        "model_error_pct": errors_pct(found, measured),
+        **{f"model_{browsers}_loss_pct": round(value, 2) for browsers, value in loss.items()},
+        "losses_pct": losses,
+        "dollars_per_1080p_minute": {
+            scene: {price.machine: dollars(seconds, had_s / tally.capture, price) for price in PRICES}
+            for scene, seconds in scenes.items()
+        },
+    }
+    curve = Curve([(browsers, rates[browsers] / rates[1]) for browsers in BROWSERS], losses)
+    return told, draw("Frames of 1080p60 with jobs enough, over one browser's", curve)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Model, print, and write the JSON; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale_model", description=__doc__)
+    parser.add_argument("--cluster", type=Path, required=True, metavar="FILE", help="what benchmarks.cluster wrote")
+    parser.add_argument("--quick", action="store_true", help="without the scenes' prices, for a shorter time")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go")
+    asked = parser.parse_args(arguments)
+    told, chart = figures(json.loads(asked.cluster.read_text()), quick=asked.quick)
+    if asked.json is not None:
+        asked.json.write_text(json.dumps(told, indent=2) + "\n")
+        asked.json.with_suffix(".svg").write_text(chart)
+    print(json.dumps(told, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
