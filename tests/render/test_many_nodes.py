@@ -1,0 +1,184 @@
+"""Rendering on a cluster that changes: it begins with no machine at all, one joins in the middle, one is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+import ray
+
+from benchmarks.raylets import Raylets
+from koda_ray.config import REPO_ROOT
+from koda_ray.errors import Missing
+from koda_ray.render.job import RenderJob
+from koda_ray.render.local import LocalExecutor
+from koda_ray.render.protocol import JobContext, Progress, Slots
+from koda_ray.render.tasks import RayExecutor
+from koda_ray.resources import CHROMIUM_RESOURCE
+from koda_ray.serve import ray_folder
+from koda_ray.state.storage import Storage
+from tests.render.conftest import USER, put_page, small, until
+
+pytestmark = [
+    pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.timeout(500),
+    pytest.mark.asyncio(loop_scope="module"),
+]  # fmt: skip
+
+HEAD = "f" * 51 + "00000"
+"""The id of the head, as Ray's provider of nodes on one machine expects it."""
+STORE_BYTES = 10**8
+
+
+@pytest.fixture
+def folder() -> Iterator[str]:
+    """Where a head keeps what it writes."""
+    made = ray_folder.make()
+    address = Path(tempfile.gettempdir(), "ray")  # where it writes its address down
+    address.mkdir(exist_ok=True)
+    yield made
+    ray_folder.remove(made)
+    shutil.rmtree(address)
+
+
+def connect(address: str) -> None:
+    """Connect to a cluster, once it is there."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            return
+        except (ConnectionError, RuntimeError):
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+
+
+def of(folder: str) -> list[psutil.Process]:
+    """The processes that a cluster with this folder has."""
+    return [found for found in psutil.process_iter(["cmdline"]) if folder in " ".join(found.info["cmdline"] or ())]
+
+
+@pytest.fixture
+def grows(folder: str) -> Iterator[None]:
+    """A head without work whose autoscaler, Ray's own, starts raylets on this machine as it would start machines."""
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"{ray.util.get_node_ip_address()}:{free.getsockname()[1]}"
+    lists = ("setup", "head_setup", "worker_setup", "initialization", "head_start_ray", "worker_start_ray")
+    # without its memory, which tasks ask for, Ray's autoscaler would take no machine for large enough
+    browsers = {"CPU": 1, "memory": 4 << 30, CHROMIUM_RESOURCE: 1, "object_store_memory": STORE_BYTES}
+    config = {
+        "cluster_name": "grows",
+        "max_workers": 2,
+        "provider": {
+            "type": "external",
+            "module": "tests.render.raylets.OwnMachine",
+            "gcs_address": address,
+            "head_node_id": HEAD,
+            "launch_multiple": True,
+        },
+        "head_node_type": "ray.head.default",
+        "available_node_types": {
+            "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+            "browsers": {"resources": browsers, "node_config": {}, "min_workers": 0, "max_workers": 2},
+        },
+        **{f"{name}_commands": [] for name in lists},
+        **{name: {} for name in ("auth", "docker", "file_mounts")},
+        **{name: [] for name in ("cluster_synced_files", "rsync_exclude", "rsync_filter")},
+        "file_mounts_sync_continuously": False,
+    }
+    path = Path(folder, "autoscaling.json")
+    path.write_text(json.dumps(config))
+    start = ["--head", "--block", f"--port={address.rpartition(':')[2]}", "--num-cpus=0", "--include-dashboard=false"]
+    head = subprocess.Popen(
+        [
+            str(Path(sys.executable).with_name("ray")), "start", *start, f"--object-store-memory={STORE_BYTES}",
+            f"--temp-dir={folder}", f"--autoscaling-config={path}",
+        ],
+        env={
+            **os.environ, "PYTHONPATH": str(REPO_ROOT), "RAY_FAKE_CLUSTER": "1", "RAY_enable_autoscaler_v2": "1",
+            "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+            "RAY_CLOUD_INSTANCE_ID": HEAD, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD,
+        },
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        connect(address)
+        yield
+    finally:
+        ray.shutdown()
+        processes = of(folder)
+        for process in processes:
+            process.kill()
+        psutil.wait_procs(processes, timeout=30)
+        head.wait(30)
+
+
+async def test_a_job_on_a_cluster_without_machines_waits_until_they_come(grows: None, storage: Storage) -> None:
+    with pytest.raises(Missing, match="KODA_BROWSERS_MAX"):
+        await asyncio.to_thread(RayExecutor)
+    executor = await asyncio.to_thread(lambda: RayExecutor(most=2))
+    assert executor.slots.now == 0
+    spec = small(await put_page(storage, "plain"), duration_s=1.0)
+    told: list[Progress] = []
+
+    async def hear(progress: Progress) -> None:
+        told.append(progress)
+
+    context = JobContext(storage=storage, executor=executor, job_id="job_1", user_id=USER)
+    async with asyncio.timeout(420):
+        result = await RenderJob(spec, context, on_progress=hear).run()
+    assert result.frame_count == spec.frame_count
+    waited = [progress.waited_s for progress in told if progress.stage == "waiting"]
+    assert waited and None not in waited and waited == sorted(waited)  # type: ignore[type-var]
+    assert told[-1].waited_s is None and executor.slots == Slots(1, 2)
+
+
+@pytest.fixture
+def raylets() -> Iterator[Raylets]:
+    with Raylets.started() as made:
+        yield made
+
+
+async def test_a_node_that_joins_is_used_and_one_that_is_lost_is_not_missed(
+    raylets: Raylets, local: LocalExecutor, storage: Storage
+) -> None:
+    first = await asyncio.to_thread(raylets.add)
+    executor = await asyncio.to_thread(RayExecutor)
+    assert executor.slots == Slots(1, 1)
+    spec = small(await put_page(storage, "plain"), duration_s=16.0, fps=60, width=640, height=360)
+    frames: list[int] = []
+
+    async def hear(progress: Progress) -> None:
+        frames.append(progress.frames_done)
+
+    job = RenderJob(
+        spec, JobContext(storage=storage, executor=executor, job_id="job_1", user_id=USER), on_progress=hear
+    )
+    running = asyncio.create_task(job.run())
+    await until(lambda: frames and frames[-1] > 0, seconds=120)
+    assert first.captures()
+    second = await asyncio.to_thread(raylets.add)
+    await until(second.captures, seconds=120)
+    before = len(frames)
+    await until(lambda: len(frames) > before + 2, seconds=120)
+    await asyncio.to_thread(first.kill)
+    async with asyncio.timeout(300):
+        result = await running
+    await until(lambda: executor.slots == Slots(1, 1), seconds=60)
+    assert "WORKER_LOST" in str(result.report["failures"])
+    calm = Storage(f"{storage.url}-calm")
+    await put_page(calm, "plain")
+    expected = await RenderJob(spec, JobContext(storage=calm, executor=local, job_id="job_1", user_id=USER)).run()
+    assert (result.frame_hash, result.report["sha256"]) == (expected.frame_hash, expected.report["sha256"])
