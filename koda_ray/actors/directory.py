@@ -24,7 +24,9 @@ from ray.exceptions import RayError, RayTaskError
 from koda_ray.actors.coordinator import coordinators_for, room_for
 from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, CoordinatorHost, coordinator_name
 from koda_ray.actors.intake import ask
+from koda_ray.actors.passages import Passages
 from koda_ray.actors.removal import Removal
+from koda_ray.actors.seeing import own_node
 from koda_ray.actors.session_calls import SessionCalls
 from koda_ray.config import Settings
 from koda_ray.errors import Conflict, Fenced, KodaError, NotFound, StorageError, Unavailable
@@ -32,6 +34,7 @@ from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.resources import CHROMIUM_RESOURCE
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
+from koda_ray.sandbox.node_door import DoorAddress, door_key
 from koda_ray.state.records import CommandRecord, JobRecord, JobStatus, SessionRecord
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
@@ -85,6 +88,8 @@ class RayDirectory:
     ) -> None:
         self._public = public_settings(settings)
         self._calls = SessionCalls(store, self._public)
+        self._signing_key = settings.signing_key
+        self._passages: Passages | None = None
         self._store = store
         self._storage = storage
         self._sandboxes = sandboxes
@@ -115,8 +120,8 @@ class RayDirectory:
     async def preview(self, *, session_id: str, user_id: str) -> PreviewEndpoint:
         """Return the session's running dev server."""
         await self._store.get_session(session_id, user_id=user_id)
-        shown = await self._calls.call(session_id, "preview", {"user_id": user_id}, limit_s=PREVIEW_TIMEOUT_S)
-        return cast("PreviewEndpoint", shown)
+        given = {"user_id": user_id, "node": own_node()}
+        return await self._here(await self._calls.call(session_id, "preview", given, limit_s=PREVIEW_TIMEOUT_S))
 
     async def shown(self, *, session_id: str, user_id: str) -> PreviewEndpoint | None:
         """Return the dev server of a session that is active and has its project open."""
@@ -124,10 +129,25 @@ class RayDirectory:
             async with asyncio.timeout(_WATCH_TIMEOUT_S):
                 if (handle := await self._active(session_id)) is None:
                     return None
-                return cast("PreviewEndpoint | None", await handle.shown.remote(user_id=user_id))
+                found = await handle.shown.remote(user_id=user_id, node=own_node())
+                return None if found is None else await self._here(found)
         except (RayError, TimeoutError) as error:  # it is leaving, or busy: whoever asks asks again
             _log.debug("no dev server to show", session_id=session_id, error=type(error).__name__)
             return None
+
+    async def _here(self, found: object) -> PreviewEndpoint:
+        """Return where a dev server is reached from this node."""
+        if not isinstance(found, DoorAddress):
+            return cast("PreviewEndpoint", found)
+        if self._passages is None:
+            secret = self._signing_key
+            self._passages = Passages(door_key(None if secret is None else secret.get_secret_value().encode()))
+        return await self._passages.to(found)
+
+    async def close(self) -> None:
+        """Close the ways to sandboxes on other nodes; may be called twice."""
+        if self._passages is not None:
+            await self._passages.close()
 
     async def watch(self, session_id: str, watchers: int) -> None:
         """Tell a session that is active how many people follow it here."""

@@ -22,6 +22,7 @@ from ray._private.state import state
 
 from koda_ray.actors.followers import Followers
 from koda_ray.actors.frugal import Frugal, give_back
+from koda_ray.actors.session_door import SessionDoor
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced, InvalidInput, Unavailable
 from koda_ray.logs import get_logger
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from koda_ray.actors.session import Session
     from koda_ray.render.tasks import RayExecutor
     from koda_ray.sandbox.base import PreviewEndpoint
+    from koda_ray.sandbox.node_door import DoorAddress
     from koda_ray.state.records import CommandRecord
 
 __all__ = [
@@ -229,6 +231,7 @@ class _SessionHost(_Host["Session"]):
         self._settings = dict(settings)
         self._executor: RayExecutor | None = None
         self._followers = Followers(self._watched)
+        self._door = SessionDoor()
 
     async def _open(self) -> Session:
         from koda_ray.actors.parts import open_parts
@@ -254,6 +257,7 @@ class _SessionHost(_Host["Session"]):
     async def _end(self, work: Session) -> None:
         await work.close()
         await self._followers.close()
+        await self._door.close()
         if self._executor is not None:  # a session that was fenced does not wait for its renders
             await self._executor.cancel_all()
 
@@ -274,19 +278,20 @@ class _SessionHost(_Host["Session"]):
 
         return await self._answer(call())
 
-    async def preview(self, *, user_id: str) -> PreviewEndpoint:
-        """Return the running dev server."""
+    async def preview(self, *, user_id: str, node: str) -> PreviewEndpoint | DoorAddress:
+        """Return the running dev server, as it is reached from a node."""
 
-        async def call() -> PreviewEndpoint:
-            return await (await self._session()).preview(user_id)
+        async def call() -> PreviewEndpoint | DoorAddress:
+            return await self._door.seen_from(node, await (await self._session()).preview(user_id))
 
         return await self._answer(call())
 
-    async def shown(self, *, user_id: str) -> PreviewEndpoint | None:
-        """Return the dev server, where the project is open."""
+    async def shown(self, *, user_id: str, node: str) -> PreviewEndpoint | DoorAddress | None:
+        """Return the dev server, where the project is open, as it is reached from a node."""
 
-        async def call() -> PreviewEndpoint | None:
-            return await (await self._session()).shown(user_id)
+        async def call() -> PreviewEndpoint | DoorAddress | None:
+            endpoint = await (await self._session()).shown(user_id)
+            return None if endpoint is None else await self._door.seen_from(node, endpoint)
 
         return await self._answer(call())
 

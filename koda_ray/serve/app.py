@@ -13,12 +13,11 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import ray
-import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
 from ray import serve
@@ -38,7 +37,6 @@ from koda_ray.logs import get_logger
 from koda_ray.render.memory import usual_browsers
 from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE, URGENT_RESOURCE
 from koda_ray.sandbox.base import SandboxProvider
-from koda_ray.sandbox.preview import MAX_FRAME_BYTES
 from koda_ray.sandbox.providers import Providers
 from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.api import create_app
@@ -46,6 +44,7 @@ from koda_ray.serve.auth import Authenticator, decide
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.held_port import hold_port
 from koda_ray.serve.preview import create_preview_app, reaching
+from koda_ray.serve.preview_server import PreviewServer
 from koda_ray.serve.signing import Signer, signing_key
 from koda_ray.state.many_nodes import refuse_own_disk
 from koda_ray.state.storage import Storage
@@ -147,11 +146,12 @@ def application(settings: Settings, preview_port: int | None) -> FastAPI:
     async def sandboxes() -> SandboxProvider:
         return await asyncio.to_thread(sandbox_provider, settings, deployment=await store.deployment())
 
+    directory = RayDirectory(settings, store=store, storage=storage, sandboxes=sandboxes)
     deps = ApiDeps(
         settings=settings,
         store=store,
         storage=storage,
-        directory=RayDirectory(settings, store=store, storage=storage, sandboxes=sandboxes),
+        directory=directory,
         auth=Authenticator.from_settings(settings, store),
         signer=Signer.from_settings(settings),
         preview_port=preview_port,
@@ -165,6 +165,7 @@ def application(settings: Settings, preview_port: int | None) -> FastAPI:
         try:
             yield
         finally:
+            await directory.close()
             await store.close()
 
     return create_app(deps, running=running)
@@ -322,15 +323,8 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview: socket
         app = create_preview_app(
             directory, signer, api_port=port, reach=reaching(store, providers), origin=settings.preview_origin
         )
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=2,
-            ws_max_size=MAX_FRAME_BYTES,
-        )
-        server = _Server(config)
-        showing = asyncio.create_task(server.serve(sockets=[preview]))
+        server = PreviewServer(app)
+        showing = asyncio.create_task(server.show(preview))
         url = f"http://{shown}:{port}"
         runfile.write(path, url=url, preview_url=settings.preview_origin or f"http://{shown}:{preview_port}")
         _log.info("serving", url=url, preview_port=preview_port, pid=os.getpid())
@@ -348,16 +342,9 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview: socket
                     if info.id not in own:
                         await sandboxes.destroy(info.id)
     finally:
+        await directory.close()
         await providers.close()
         await store.close()
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves signals to us."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
 
 
 async def _passivate() -> None:
