@@ -1,8 +1,9 @@
-"""The server as a Serve config file names it, on a cluster that somebody else starts and keeps: `api` and `janitor`.
+"""The server as a Serve config file names it, on a cluster that somebody else keeps: `api`, `janitor`, `previews`.
 
 There is no process of ours beside the cluster then (KubeRay's operator hands the file to Ray), so nobody could start
 the janitor and nobody makes a key for signatures: the one is an application without a route whose health is the
-janitor's, the other has to be in the environment of every node.
+janitor's, the other has to be in the environment of every node. Live previews are an application without a route too,
+which listens at a port of its own (`koda_ray.serve.preview_server`), for an origin that nothing else has.
 """
 
 from __future__ import annotations
@@ -14,14 +15,23 @@ from typing import Any, cast
 import ray
 from ray import serve
 
-from koda_ray.actors.directory import public_settings
+from koda_ray.actors.directory import RayDirectory, public_settings
 from koda_ray.actors.janitor_host import start_janitor
+from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput
+from koda_ray.sandbox.base import SandboxProvider
+from koda_ray.sandbox.providers import Providers
 from koda_ray.serve.app import build, checked_settings
+from koda_ray.serve.held_port import hold_port
+from koda_ray.serve.preview import create_preview_app, reaching
+from koda_ray.serve.preview_server import PreviewServer
+from koda_ray.serve.signing import Signer
 from koda_ray.state.many_nodes import refuse_own_disk
+from koda_ray.state.storage import Storage
+from koda_ray.state.stores import store_from
 
-__all__ = ["api", "described", "janitor"]
+__all__ = ["api", "described", "janitor", "previews"]
 
 _CARETAKER: dict[str, Any] = {
     "name": "caretaker",
@@ -29,6 +39,11 @@ _CARETAKER: dict[str, Any] = {
     "health_check_period_s": 10.0,
     "health_check_timeout_s": 90.0,  # longer than a janitor may take to start
     "ray_actor_options": {"num_cpus": 0},
+}
+_SHOWING: dict[str, Any] = {
+    **_CARETAKER,
+    "name": "showing",
+    "graceful_shutdown_timeout_s": 5.0,
 }
 # Ray's own types for these are incomplete
 _RAY = cast(Any, ray)
@@ -75,6 +90,54 @@ class _Caretaker:
     async def check_health(self) -> None:
         """Called by Serve every few seconds; what it raises is why this replica is not healthy."""
         await start_janitor(self._settings)
+
+
+def previews(_arguments: Mapping[str, str]) -> Any:
+    """Describe the application that shows live previews, for ``import_path: koda_ray.serve.deployed:previews``.
+
+    It listens at KODA_PREVIEW_PORT of the node that it is on, and wants KODA_PREVIEW_ORIGIN to lead there and nowhere
+    else: what it shows may do there what a page of that origin may.
+
+    Raises:
+        InvalidInput: As `janitor`, or one of KODA_PREVIEW_ORIGIN and KODA_SIGNING_KEY is not set.
+    """
+    settings = Settings()
+    if settings.preview_origin is None or settings.signing_key is None:
+        raise InvalidInput(
+            "live previews behind Serve need an origin that nothing else has, and the key that signs their addresses: "
+            "set KODA_PREVIEW_ORIGIN (https://previews.example.com) and KODA_SIGNING_KEY on every node"
+        )
+    deploy = _SERVE.deployment
+    return deploy(**_SHOWING)(_Showing).bind(public_settings(_settings()))
+
+
+class _Showing:
+    """The preview's proxy in a process of Serve's."""
+
+    async def __init__(self, public: Mapping[str, object]) -> None:
+        settings = Settings.model_validate(public)
+        store = store_from(settings, processes="many")
+        await store.open()
+
+        async def sandboxes() -> SandboxProvider:
+            return await asyncio.to_thread(sandbox_provider, settings, deployment=await store.deployment())
+
+        directory = RayDirectory(settings, store=store, storage=Storage.from_settings(settings), sandboxes=sandboxes)
+        app = create_preview_app(
+            directory,
+            Signer.from_settings(settings),
+            api_port=settings.port,
+            reach=reaching(store, Providers(settings, store)),
+            origin=settings.preview_origin,
+        )
+        self._held = hold_port("0.0.0.0", settings.preview_port, name="KODA_PREVIEW_PORT")
+        self._task = asyncio.create_task(PreviewServer(app).show(self._held))
+
+    async def check_health(self) -> None:
+        """Called by Serve every few seconds; what it raises is why this replica is not healthy."""
+        if self._task.done():
+            self._task.result()
+            raise RuntimeError("the preview's server has ended")
 
 
 def _settings() -> Settings:
