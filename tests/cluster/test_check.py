@@ -278,7 +278,7 @@ def test_a_placeholder_is_no_secret(value: str, tmp_path: Path) -> None:
     assert "secret" not in {each.rule for each in checked.defects}
 
 
-@pytest.mark.parametrize("path", [*FOLDER.iterdir()], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [path for path in FOLDER.rglob("*") if path.is_file()], ids=lambda path: path.name)
 def test_no_secret_in_any_file_of_the_folder(path: Path) -> None:
     text = path.read_text()
     assert written_secrets(text, read_trees(text) if path.suffix in (".yaml", ".yml") else []) == []
