@@ -57,6 +57,7 @@ _LOOK_S = 2.0
 _PAUSE_S = 0.05
 _CODE_TRIES = 3
 _KILLED = 137
+_CUT_OFF = (129, _KILLED)
 _OVER_TRIES = 100
 _NAME_TRIES = 5
 _KILL_TRIES = 5
@@ -400,8 +401,10 @@ class Tmux:
             command = f'exec env -u KODA_PROCESS /bin/sh "$HOME/{TERMINALS}/kill" {process.run} {process.pid}'
             for _ in range(_KILL_TRIES):
                 ended = await self._ask("run-shell", command)
-                if ended is None or ended.exit_code != _KILLED:
-                    break  # until its mark is off, another one that ends the same process takes this for a part of it
+                # until its mark is off, another one that ends the same process takes this for a part of it; and it is
+                # hung up on where that one is through first, and the session goes
+                if ended is None or ended.exit_code not in _CUT_OFF:
+                    break
         # one command to the server, so nobody can take the name between its two halves
         is_it = f"#{{==:#{{@run}},{process.run}}}"
         target = f"={process.name}:"
