@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import platform
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["Installing", "filter_fd", "filter_program", "install", "installing", "refusal"]
+__all__ = ["MACHINES", "Installing", "filter_program", "install", "installing", "refusal"]
 
 # struct sock_filter and the classic BPF opcodes; Source: linux/filter.h, linux/seccomp.h, linux/audit.h
 _LD_ABS = 0x20
@@ -126,7 +125,7 @@ class Installing:
     close: int
 
 
-_MACHINES = {
+MACHINES = {
     "x86_64": _Machine(
         arch=0xC000003E, refused=_X86_64, clone=56, socket=41, ioctl=16,
         modes={"chmod": (90, 1), "fchmod": (91, 1), "fchmodat": (268, 2), "fchmodat2": (452, 2)},
@@ -155,7 +154,7 @@ def filter_program(machine: str | None = None, *, heard: bool = False, nesting: 
         heard: Whether refusals are left to whoever has the filter's listener; without one they have another error.
         nesting: Whether a process may make namespaces and take another root, to confine what it starts.
     """
-    known = _MACHINES.get(machine or platform.machine())
+    known = MACHINES.get(machine or platform.machine())
     if known is None:
         return None
 
@@ -227,31 +226,6 @@ def _when(number: int, steps: Sequence[_Instruction]) -> list[_Instruction]:
     return [(_JEQ, 0, len(steps), number), *steps]
 
 
-def filter_fd(*, heard: bool = False, nesting: bool = False) -> int | None:
-    """Put the filter into a memory file for whoever takes it; the caller closes it. None as for the program."""
-    program = filter_program(heard=heard, nesting=nesting)
-    if program is None:
-        _warn_of_none(platform.machine())
-        return None
-    fd = os.memfd_create("koda-seccomp", os.MFD_CLOEXEC)
-    os.write(fd, program)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
-@lru_cache(maxsize=1)
-def _warn_of_none(machine: str) -> None:
-    """Say once that what is confined may make any call."""
-    from koda_ray.logs import get_logger  # needed seldom, and each sandbox has this module
-
-    get_logger(__name__).warning(
-        "no filter of system calls",
-        why=f"the numbers of {machine}'s calls are not known here, but those of {' and '.join(_MACHINES)}",
-        what="generated code is held by its namespaces and its lack of rights, and may make every call of the kernel",
-        way_out="run it on a machine of those, or under gVisor (SANDBOX_RUNTIME=runsc)",
-    )
-
-
 def install(program: bytes, *, heard: bool) -> int | None:
     """Give this process, and all that it starts from here on, a filter.
 
@@ -280,12 +254,12 @@ def install(program: bytes, *, heard: bool) -> int | None:
 
 def installing() -> Installing:
     """The numbers by which a filter is taken on this machine; there is a program for it."""
-    return _MACHINES[platform.machine()].install
+    return MACHINES[platform.machine()].install
 
 
 @lru_cache(maxsize=1)
 def _names() -> Mapping[int, str]:
-    known = _MACHINES[platform.machine()]
+    known = MACHINES[platform.machine()]
     found = {number: name for name, number in {**known.refused, **_COMMON}.items()}
     for calls in (known.modes, known.nodes, known.users):
         found |= {number: name for name, (number, _) in calls.items()}

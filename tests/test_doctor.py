@@ -127,10 +127,10 @@ def test_a_browser_that_cannot_confine_its_own_parts_is_warned_of(
 
 
 ELSEWHERE = """
-from koda_ray import seccomp
+from koda_ray.seccomp_file import filter_fd
 from koda_ray.config import Settings
 from koda_ray.doctor import Examination, machine
-assert seccomp.filter_fd() is None and seccomp.filter_fd(nesting=True) is None
+assert filter_fd() is None and filter_fd(nesting=True) is None
 print(*machine.isolation(Examination(Settings())))
 """
 

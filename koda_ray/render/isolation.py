@@ -20,10 +20,10 @@ from collections.abc import Generator, Sequence
 from functools import cache
 from pathlib import Path
 
-from koda_ray import seccomp
 from koda_ray.errors import Missing
 from koda_ray.render.installed import parts_of
 from koda_ray.render.programs import find_program
+from koda_ray.seccomp_file import filter_fd
 
 __all__ = [
     "WorkFolder",
@@ -128,7 +128,7 @@ def call_filter(*, nesting: bool) -> Generator[int | None]:
     Yields:
         The descriptor; None where the numbers of the machine's calls are not known.
     """
-    made = seccomp.filter_fd(nesting=nesting)
+    made = filter_fd(nesting=nesting)
     if made is None:
         yield None
         return

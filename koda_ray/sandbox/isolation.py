@@ -31,6 +31,7 @@ from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.policy import PROJECT_ROOT
 from koda_ray.sandbox.proxied import EGRESS_PORT, proxy_environment
 from koda_ray.sandbox.unreached import FILES
+from koda_ray.seccomp_file import filter_fd
 
 __all__ = [
     "GUEST",
@@ -243,7 +244,7 @@ def can_be_heard() -> bool:
 
     It takes Linux 5.0, no listener around this program already, and Perl: bubblewrap and setpriv load no such filter.
     """
-    fd = seccomp.filter_fd(heard=True)
+    fd = filter_fd(heard=True)
     if fd is None:
         return False
     ours, theirs = socket.socketpair()

@@ -9,7 +9,6 @@ from functools import partial
 from os import close as close_fd
 from pathlib import Path
 
-from koda_ray import seccomp
 from koda_ray.errors import KodaError
 from koda_ray.sandbox import cgroup
 from koda_ray.sandbox.baits import BAITED, Baits
@@ -28,6 +27,7 @@ from koda_ray.sandbox.strays import kill_marked
 from koda_ray.sandbox.user_namespace import UserNamespace
 from koda_ray.sandbox.watchdog import Watchdog
 from koda_ray.sandbox.way_out import WayOut
+from koda_ray.seccomp_file import filter_fd
 
 __all__ = ["LocalProcesses"]
 
@@ -195,7 +195,7 @@ class LocalProcesses:
     def _filter(self) -> Generator[CallFilter | None]:
         """Have the filter of system calls for a command that is started in the block; None where none is known."""
         heard = can_be_heard()
-        fd = seccomp.filter_fd(heard=heard)
+        fd = filter_fd(heard=heard)
         if fd is None:
             yield None
             return
