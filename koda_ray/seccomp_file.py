@@ -6,12 +6,9 @@ import os
 import platform
 from functools import lru_cache
 
-from koda_ray.logs import get_logger
 from koda_ray.seccomp import MACHINES, filter_program
 
 __all__ = ["filter_fd"]
-
-_log = get_logger(__name__)
 
 
 def filter_fd(*, heard: bool = False, nesting: bool = False) -> int | None:
@@ -29,7 +26,9 @@ def filter_fd(*, heard: bool = False, nesting: bool = False) -> int | None:
 @lru_cache(maxsize=1)
 def _warn_of_none(machine: str) -> None:
     """Say once that what is confined may make any call."""
-    _log.warning(
+    from koda_ray.logs import get_logger  # imported by the first who has something to say
+
+    get_logger(__name__).warning(
         "no filter of system calls",
         why=f"the numbers of {machine}'s calls are not known here, but those of {' and '.join(MACHINES)}",
         what="generated code is held by its namespaces and its lack of rights, and may make every call of the kernel",

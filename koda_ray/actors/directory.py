@@ -51,7 +51,9 @@ PREVIEW_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 2.5
 _WATCH_TIMEOUT_S = 5.0
+_HEAD_S = 5.0
 _RETRY_S = 0.1
+_WHY_CHARS = 500
 _log = get_logger()
 
 
@@ -109,9 +111,15 @@ class RayDirectory:
         try:
             taken = await self._calls.call(session_id, "take", {"key": key}, limit_s=TAKEN_S)
         except (Unavailable, StorageError) as error:
-            _log.warning("a command waits", session_id=session_id, command=name, why=error.message)
-            return replace(recorded, result={**recorded.result, "waits": True})
-        return cast("CommandRecord", taken)
+            why = error.message
+        except (KodaError, RayTaskError) as error:  # it was refused, or its session could not be started
+            if not any(each.key == key for each in await self._store.inbox(session_id)):
+                raise
+            why = f"{type(error).__name__}: {error}"
+        else:
+            return cast("CommandRecord", taken)
+        _log.warning("a command waits", session_id=session_id, command=name, why=why[:_WHY_CHARS])
+        return replace(recorded, result={**recorded.result, "waits": True})
 
     async def wake(self, session_id: str) -> None:
         """Activate a session."""
@@ -132,6 +140,7 @@ class RayDirectory:
                 found = await handle.shown.remote(user_id=user_id, node=own_node())
                 return None if found is None else await self._here(found)
         except (RayError, TimeoutError) as error:  # it is leaving, or busy: whoever asks asks again
+            self._calls.forget(session_id)
             _log.debug("no dev server to show", session_id=session_id, error=type(error).__name__)
             return None
 
@@ -156,6 +165,7 @@ class RayDirectory:
                 if (handle := await self._active(session_id)) is not None:
                     await handle.watch.remote(source=self._source, watchers=watchers)
         except (RayError, TimeoutError) as error:  # it is said again soon
+            self._calls.forget(session_id)
             _log.debug("watch not delivered", session_id=session_id, error=type(error).__name__)
 
     async def _active(self, session_id: str) -> Any | None:
@@ -178,7 +188,9 @@ class RayDirectory:
 
     async def finish(self, closed: SessionRecord) -> None:
         """End what a closed session still does, and remove it. May be called again."""
-        handle = await self._calls.find(closed.id, closed.activation)
+        self._calls.forget(closed.id)  # it may have slept, and woken, since it was called from here
+        async with asyncio.timeout(CALL_TIMEOUT_S):
+            handle = await self._calls.find(closed.id, closed.activation)
         if handle is not None:
             # its renders and its sandbox end with it, where it still answers
             with contextlib.suppress(RayError, TimeoutError):
@@ -218,7 +230,11 @@ class RayDirectory:
         return True
 
     async def _room(self) -> int:
-        browsers = await asyncio.to_thread(lambda: int(_cluster_resources().get(CHROMIUM_RESOURCE, 0)))
+        try:
+            async with asyncio.timeout(_HEAD_S):
+                browsers = int((await self._calls.in_thread(_cluster_resources)).get(CHROMIUM_RESOURCE, 0))
+        except TimeoutError as error:
+            raise Unavailable(f"the cluster's head does not say within {_HEAD_S:.0f} s what there is") from error
         return room_for(browsers, cast("int | None", self._public.get("browsers_max")))
 
     async def _begin_render(self, job_id: str, coordinator: str) -> None:
@@ -229,7 +245,8 @@ class RayDirectory:
         while (left_s := deadline - time.monotonic()) > 0:
             try:
                 async with asyncio.timeout(left_s):
-                    handle = await asyncio.to_thread(lambda: CoordinatorHost.options(**options).remote(self._public))
+                    made = CoordinatorHost.options(**options)
+                    handle = await self._calls.in_thread(made.remote, self._public)
                     return await handle.begin.remote(job_id)
             except RayTaskError as error:
                 cause = error.cause
@@ -262,16 +279,15 @@ class RayDirectory:
         if before.status != row.status and row.status == "cancelled":
             event = NewEvent(type="state_change", data={"status": row.status})
             await self._store.append_job_events(job_id, row.epoch, [event])
-            coordinator = _coordinator(job_id, await self._room())
-            if (handle := await self._find(coordinator)) is not None:
-                with contextlib.suppress(RayError, TimeoutError):
-                    async with asyncio.timeout(_STOP_TIMEOUT_S):
+            with contextlib.suppress(RayError, TimeoutError, Unavailable):
+                async with asyncio.timeout(_STOP_TIMEOUT_S):
+                    if (handle := await self._find(_coordinator(job_id, await self._room()))) is not None:
                         await handle.stop.remote(job_id)
         return row
 
     async def _find(self, name: str) -> Any | None:
         try:
-            return await asyncio.to_thread(_get_actor, name, namespace=NAMESPACE)
+            return await self._calls.in_thread(_get_actor, name, namespace=NAMESPACE)
         except ValueError:
             return None
 

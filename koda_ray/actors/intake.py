@@ -70,9 +70,9 @@ async def ask(
 
 
 async def _is_known(store: Store, session_id: str, key: str) -> bool:
-    if await store.find_command(session_id, key) is not None:
+    if any(each.key == key for each in await store.inbox(session_id)):  # first: what is taken out is applied then
         return True
-    return any(each.key == key for each in await store.inbox(session_id))
+    return await store.find_command(session_id, key) is not None
 
 
 def _foreseen(state: NodeState, waiting: Sequence[CommandRecord], command: Command | Rewind) -> dict[str, JsonValue]:
@@ -134,6 +134,7 @@ class Intake:
     async def _take_all(self) -> dict[str, CommandRecord]:
         taken: dict[str, CommandRecord] = {}
         for asked in await self._core.store.inbox(self._core.session_id):
+            self._refused.pop(asked.key, None)  # what was refused under this key was another
             try:
                 taken[asked.key] = await self._apply(asked)
             except KodaError as error:

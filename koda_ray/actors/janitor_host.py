@@ -20,7 +20,6 @@ from koda_ray.resources import COORDINATOR_SHARE
 if TYPE_CHECKING:
     from koda_ray.actors.janitor import Janitor
     from koda_ray.sandbox.base import SandboxProvider
-    from koda_ray.state.store import Store
 
 __all__ = ["JANITOR", "start_janitor"]
 
@@ -46,7 +45,7 @@ class _JanitorHost(Frugal):
         super().__init__()
         self._settings = dict(settings)
         self._janitor: Janitor | None = None
-        self._running = asyncio.get_running_loop().create_task(self._run())
+        self._running = asyncio.get_running_loop().create_task(_persist(self._run))
 
     async def _run(self) -> None:
         from koda_ray.actors.janitor import Chores, Janitor
@@ -58,7 +57,7 @@ class _JanitorHost(Frugal):
         from koda_ray.state.storage import Storage
 
         settings = Settings.model_validate(self._settings)
-        store = await _persist(lambda: open_store(settings))
+        store = await open_store(settings)
         deployment = await store.deployment()
         sandboxes = sandbox_provider(settings, deployment=deployment)
         storage = Storage.from_settings(settings)
@@ -101,15 +100,16 @@ class _JanitorHost(Frugal):
         return JanitorRound() if self._janitor is None else self._janitor.last
 
 
-async def _persist(open_it: Callable[[], Coroutine[Any, Any, Store]]) -> Store:
-    """Open the database, however often that fails: there is one janitor, and nobody starts it a second time."""
+async def _persist(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run the janitor, and again however often that fails: there is one, and nobody starts it a second time."""
     wait_s = _AGAIN_S
     while True:
         began = time.monotonic()
         try:
-            return await open_it()
+            return await run()
         except Exception as error:
-            _log.warning("janitor cannot open the database", error=str(error), seconds=time.monotonic() - began)
+            _log.warning("the janitor ended", error=str(error), seconds=time.monotonic() - began)
+        wait_s = _AGAIN_S if time.monotonic() - began > _AGAIN_MAX_S else wait_s
         await asyncio.sleep(wait_s)
         wait_s = min(_AGAIN_MAX_S, wait_s * 2)
 

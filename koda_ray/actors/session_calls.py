@@ -83,7 +83,7 @@ class SessionCalls:
                         why = f"its process ends again and again ({type(error).__name__})"
                     except _Lost:
                         why = "its process fell silent, and another is started"
-                    self._handles.pop(session_id, None)
+                    self.forget(session_id)
                     await asyncio.sleep(_RETRY_S)
         except TimeoutError as error:
             raise Unavailable(
@@ -96,18 +96,26 @@ class SessionCalls:
         if (known := self._known(session_id, activation)) is not None:
             return known
         try:
-            return self._keep(session_id, activation, await self._in_thread(_get_actor, session_id, activation))
+            return self._keep(session_id, activation, await self.in_thread(_get_actor, session_id, activation))
         except ValueError:
             return None
 
     async def end(self, handle: Any) -> None:
         """End an actor for good, whether it answers or not."""
-        await self._in_thread(_kill, handle, no_restart=True)
+        await self.in_thread(_kill, handle, no_restart=True)
+
+    def forget(self, session_id: str) -> None:
+        """Have a session's actor looked up when it is called next: it has ended, or may have."""
+        self._handles.pop(session_id, None)
+
+    async def in_thread(self, look: Callable[..., T], *given: object, **named: object) -> T:
+        """Ask Ray's head something in a thread of ours: it may hang for as long as the head is away."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: look(*given, **named))
 
     async def _ask(self, row: SessionRecord, method: str, given: Mapping[str, object]) -> object:
         handle = self._known(row.id, row.activation)
         if handle is None:
-            found = await self._in_thread(self._activate, row.id, row.activation)
+            found = await self.in_thread(self._activate, row.id, row.activation)
             handle = self._keep(row.id, row.activation, found)
         answer = asyncio.ensure_future(_awaited(getattr(handle, method).remote(**given)))
         answer.add_done_callback(lambda over: over.cancelled() or over.exception())  # nobody may be left to hear it
@@ -149,9 +157,6 @@ class SessionCalls:
     def _activate(self, session_id: str, activation: int) -> Any:
         options = {**SESSION_OPTIONS, "name": session_name(session_id, activation)}
         return SessionHost.options(**options).remote(session_id, activation, self._public)
-
-    async def _in_thread(self, look: Callable[..., T], *given: object, **named: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: look(*given, **named))
 
 
 class _Lost(Exception):

@@ -163,8 +163,8 @@ async def enter(address: DoorAddress, key: bytes) -> tuple[asyncio.StreamReader,
             with suppress(OSError):
                 await writer.wait_closed()
         raise ServerFailed(
-            f"the sandbox's node at {address.host} does not let the preview in ({type(error).__name__}): its session "
-            "may have ended, or KODA_SIGNING_KEY differs between nodes"
+            f"the sandbox's node at {address.host} does not let the preview in ({type(error).__name__}); try "
+            "again, since its session may have ended, or give all nodes one KODA_SIGNING_KEY"
         ) from error
 
 

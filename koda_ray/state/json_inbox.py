@@ -44,6 +44,8 @@ class JsonInbox:
             made = replace(command, result=judge(decode(SessionRecord, row), waiting))
             number = max((cast("int", each["number"]) for each in change.tables.of("inbox", session_id)), default=0) + 1
             change.put("inbox", encode(made, number=number, body_hash=digest))
+            if row["host"] is None:  # what waits keeps the session's place from here on
+                change.set("sessions", session_id, {"lease_until": None})
             return made, True
 
         return await self._database.write(work)

@@ -159,7 +159,8 @@ class JSONStore(
             row = change.tables.get("sessions", session_id)
             if row is None or row["user_id"] != words(user_id) or row["status"] == "closed":
                 raise no_such("session", session_id)
-            if row["owes"] is None and (row["lease_until"] is None or str(row["lease_until"]) <= moment(now())):
+            unheld = row["lease_until"] is None or str(row["lease_until"]) <= moment(now())
+            if row["owes"] is None and row["host"] is None and unheld:
                 change.set("sessions", session_id, {"lease_until": moment(until)})
                 if _awake(change.tables, user_id) > most:
                     raise too_many_awake(most)

@@ -184,7 +184,8 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
     async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
         """Count a session among those that are awake, where there are fewer than a user may have."""
         mine = and_(_S.id == session_id, _S.user_id == user_id, _S.status != "closed")
-        asleep = and_(_S.owes.is_(None), or_(_S.lease_until.is_(None), _S.lease_until <= now()))
+        # the lease of a process that fell silent must run out, whoever comes
+        asleep = and_(_S.owes.is_(None), _S.host.is_(None), or_(_S.lease_until.is_(None), _S.lease_until <= now()))
 
         def work(connection: Connection) -> None:
             take_turn(connection, user_id)

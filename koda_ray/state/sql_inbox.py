@@ -52,6 +52,9 @@ class SqlInbox:
             last = select(func.coalesce(func.max(_I.number), 0)).where(_I.session_id == command.session_id)
             number = connection.execute(last).scalar_one() + 1
             connection.execute(insert(schema.inbox).values(columns(made) | {"number": number, "body_hash": digest}))
+            # what waits keeps the session's place from here on: kept for a while, it would not be seen to wait
+            kept = (_S.id == command.session_id, _S.host.is_(None))
+            connection.execute(update(schema.sessions).where(*kept).values(lease_until=None))
             return made, True
 
         return await self._database.write(work)

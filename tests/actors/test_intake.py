@@ -82,6 +82,18 @@ async def test_what_the_phase_takes_no_more_is_refused_and_told(studio: Studio) 
         await session.intake.take("k")
 
 
+async def test_a_key_that_was_refused_may_be_used_again_and_is_answered_by_what_came_of_it(studio: Studio) -> None:
+    row = await studio.row(owes=None)
+    await said(studio, row, "start", key="k")
+    between = await studio.store.activate(row, host="another", lease_until=now() + SOON)
+    moved = between.state.model_copy(update={"phase": "executing", "execution": Execution(), "plan_accepted": True})
+    await studio.store.commit(row, between.epoch, Batch(state=moved))
+    session = await awake(studio, row)
+    await session.intake.look()  # nobody waits for the answer
+    again = await said(studio, row, "permissions", key="k", mode="ask")
+    assert (await session.intake.take("k")).id == again.id
+
+
 async def test_a_session_that_nobody_could_tell_finds_out_by_itself(studio: Studio) -> None:
     session = await awake(studio, await studio.row(**RESTS), lease_s=0.3)
     asked = await said(studio, session.session_id, "permissions", mode="ask")

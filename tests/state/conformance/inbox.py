@@ -143,3 +143,17 @@ class InboxConformance:
         assert not await stores[0].supersede(made.id, 1, at=late), "it was given up in good order"
         with pytest.raises(NotFound):
             await stores[0].activate("ses_no", host="h", lease_until=late, activation=0)
+
+    @pytest.mark.quick
+    async def test_a_place_that_is_kept_hides_neither_what_waits_nor_a_process_that_is_lost(self, store: Store) -> None:
+        mine = await new_session(store)
+        await store.keep_place(mine.id, user_id="ann", most=1, until=now() + SOON)
+        assert await store.awake_sessions("ann") == 1
+        await store.receive(records.command(mine), after)
+        assert [work.id for work in await store.owed(now())] == [mine.id]
+        assert await store.awake_sessions("ann") == 1
+        lost = await new_session(store, "bob")
+        before = now()
+        held = await store.activate(lost.id, host="lost", lease_until=before)
+        await store.keep_place(lost.id, user_id="bob", most=1, until=now() + SOON)
+        assert await store.supersede(lost.id, held.activation, at=now())
