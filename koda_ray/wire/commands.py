@@ -129,6 +129,8 @@ class Fork(Model):
 class CommandAccepted(Model):
     """A command that was recorded. A repeat with the same idempotency key gets the same document.
 
+    The key of one that was refused is free again.
+
     Where the session could not be reached yet, `result.waits` is true: it takes the command as soon as it can, in the
     order in which commands were recorded; should its phase take it no more then, the event `command_refused` says so.
     """
