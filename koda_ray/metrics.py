@@ -15,6 +15,7 @@ __all__ = [
     "EVENTS_LAG",
     "FIGURES",
     "FRAMES",
+    "LOOKS",
     "OWED",
     "SCHEDULE_TO_START",
     "SESSIONS",
@@ -96,7 +97,15 @@ ACTIVATION = Figure(
     buckets=_SECONDS,
 )
 OWED = Figure(
-    name="koda_janitor_owed", kind="gauge", words="sessions and renders that owe work while nobody holds them"
+    name="koda_janitor_owed",
+    kind="gauge",
+    words="sessions, and page renders (some wait for room), that owe work while nobody holds them",
+    labels=("kind",),
+)
+LOOKS = Figure(
+    name="koda_janitor_looks_total",
+    kind="counter",
+    words="how often the janitor looked for what owes work, and was told",
 )
 EVENTS_LAG = Figure(
     name="koda_events_lag_seconds",
@@ -109,4 +118,4 @@ COST = Figure(
     kind="gauge",
     words="dollars that all work ever cost, as the ledger says: a sum that goes on where a process ends",
 )
-FIGURES = (FRAMES, UNIT, SCHEDULE_TO_START, SESSIONS, ACTIVATION, OWED, EVENTS_LAG, COST)
+FIGURES = (FRAMES, UNIT, SCHEDULE_TO_START, SESSIONS, ACTIVATION, OWED, LOOKS, EVENTS_LAG, COST)

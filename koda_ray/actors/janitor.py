@@ -23,7 +23,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import NotFound
 from koda_ray.events import EPHEMERAL_KEPT
 from koda_ray.logs import get_logger
-from koda_ray.metrics import COST, OWED, SESSIONS, MetricsSink, NoMetrics
+from koda_ray.metrics import COST, LOOKS, OWED, SESSIONS, MetricsSink, NoMetrics
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import now
@@ -150,7 +150,9 @@ class Janitor:
         """
         found = await self._store.owed(now(), limit=_OWED_AT_ONCE)
         self._last = replace(self._last, woke_at=now())
-        self._metrics.note(OWED, len(found))
+        self._metrics.note(LOOKS, 1)
+        for kind in ("session", "job"):
+            self._metrics.note(OWED, sum(work.kind == kind for work in found), kind=kind)
         owed: list[tuple[str, Callable[[str], Awaitable[object]]]]
         owed = [(work.id, self._chores.wake) for work in found if work.kind == "session"]
         if self._chores.wake_render is not None:

@@ -390,7 +390,7 @@ async def test_what_there_is_is_noted(house: House) -> None:
 
     class Sink:
         def note(self, figure: Figure, value: float, **labels: str) -> None:
-            noted[figure.name, labels.get("state", "")] = value
+            noted[figure.name, labels.get("state") or labels.get("kind", "")] = value
 
     await house.session()
     await house.session(owes=False, lease=SOON)
@@ -400,7 +400,8 @@ async def test_what_there_is_is_noted(house: House) -> None:
     )  # fmt: skip
     await janitor.clear()
     await janitor.wake_owed()
-    assert noted.pop(("koda_cost_usd_total", "")) == 0 and noted.pop(("koda_janitor_owed", "")) == 1
+    assert noted.pop(("koda_cost_usd_total", "")) == 0 and noted.pop(("koda_janitor_looks_total", "")) == 1
+    assert noted.pop(("koda_janitor_owed", "session")) == 1 and noted.pop(("koda_janitor_owed", "job")) == 0
     states = {"active": 1, "asleep": 1, "owing": 1, "closing": 0}
     assert noted == {("koda_sessions", state): count for state, count in states.items()}
     await house.until(lambda: janitor.waking == 0)

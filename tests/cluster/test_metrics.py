@@ -50,7 +50,7 @@ class Noted:
 
 
 def test_no_figure_is_told_apart_by_whose_it_is() -> None:
-    assert {label for figure in FIGURES for label in figure.labels} == {"urgent", "state"}
+    assert {label for figure in FIGURES for label in figure.labels} == {"urgent", "state", "kind"}
     assert len({figure.name for figure in FIGURES}) == len(FIGURES)
     assert all(figure.buckets == tuple(sorted(set(figure.buckets))) for figure in FIGURES)
 
