@@ -80,13 +80,13 @@ class JsonJobs:
         limit: int = 50,
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
-        """Read a user's renders of their own, newest first; their ids do not sort by time, so a page begins at both."""
+        """Read a user's page renders, newest first; their ids do not sort by time, so a page begins at both."""
         place = None if before is None else (moment(before[0]), before[1])
 
         def work(tables: Tables) -> list[JobRecord]:
             found = _newest(
                 row
-                for row in _own_renders(tables, user_id, id_prefix)
+                for row in _page_renders(tables, user_id, id_prefix)
                 if (not statuses or row["status"] in statuses) and (place is None or _age(row) < place)
             )
             return [decode(JobRecord, row) for row in found[:limit]]
@@ -94,15 +94,15 @@ class JsonJobs:
         return await self._database.read(work)
 
     async def count_renders(self, user_id: str, *, id_prefix: str = "") -> dict[JobStatus, int]:
-        """Count a user's renders of their own by state; states without one are left out."""
+        """Count a user's page renders by state; states without one are left out."""
 
         def work(tables: Tables) -> dict[JobStatus, int]:
-            return dict(Counter(cast("JobStatus", row["status"]) for row in _own_renders(tables, user_id, id_prefix)))
+            return dict(Counter(cast("JobStatus", row["status"]) for row in _page_renders(tables, user_id, id_prefix)))
 
         return await self._database.read(work)
 
     async def admit_job(self, job_id: str, *, room: int, lease_until: datetime) -> JobRecord | None:
-        """Let a render of somebody's own begin, if fewer than ``room`` are under way; one is looked at at a time.
+        """Let a page render begin, if fewer than ``room`` are under way; one is looked at at a time.
 
         Raises:
             NotFound: There is no such job.
@@ -272,8 +272,8 @@ def _make_all(change: Transaction, jobs: Sequence[JobRecord], most: int | None) 
 
 
 def _queued(tables: Tables, user_id: str) -> int:
-    """Count a user's renders of their own that wait or are under way."""
-    return sum(row["status"] in OWED_STATUSES for row in _own_renders(tables, user_id, ""))
+    """Count a user's page renders that wait or are under way."""
+    return sum(row["status"] in OWED_STATUSES for row in _page_renders(tables, user_id, ""))
 
 
 def _make(change: Transaction, job: JobRecord) -> JobRecord:
@@ -303,8 +303,8 @@ def _changing(job: JobRecord) -> TableRow:
     return {name: value for name, value in encode(job).items() if name not in _NEVER_CHANGED}
 
 
-def _own_renders(tables: Tables, user_id: str, id_prefix: str) -> Iterator[TableRow]:
-    """Go through a user's renders of their own whose id begins so."""
+def _page_renders(tables: Tables, user_id: str, id_prefix: str) -> Iterator[TableRow]:
+    """Go through a user's page renders whose id begins so."""
     for row in tables.of("jobs"):
         if (row["user_id"], row["kind"], row["session_id"]) == (words(user_id), "render", None) and str(
             row["id"]

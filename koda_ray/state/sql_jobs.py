@@ -109,8 +109,8 @@ class SqlJobs:
         limit: int = 50,
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
-        """Read a user's renders of their own, newest first; their ids do not sort by time, so a page begins at both."""
-        query = select(schema.jobs).where(*_own_renders(user_id, id_prefix))
+        """Read a user's page renders, newest first; their ids do not sort by time, so a page begins at both."""
+        query = select(schema.jobs).where(*_page_renders(user_id, id_prefix))
         if statuses:
             query = query.where(_J.status.in_(statuses))
         if before is not None:
@@ -120,12 +120,12 @@ class SqlJobs:
         return await self._database.records(JobRecord, query)
 
     async def count_renders(self, user_id: str, *, id_prefix: str = "") -> dict[JobStatus, int]:
-        """Count a user's renders of their own by state; states without one are left out."""
-        query = select(_J.status, func.count()).where(*_own_renders(user_id, id_prefix)).group_by(_J.status)
+        """Count a user's page renders by state; states without one are left out."""
+        query = select(_J.status, func.count()).where(*_page_renders(user_id, id_prefix)).group_by(_J.status)
         return {row[0]: row[1] for row in await self._database.read(lambda connection: connection.execute(query).all())}
 
     async def admit_job(self, job_id: str, *, room: int, lease_until: datetime) -> JobRecord | None:
-        """Let a render of somebody's own begin, if fewer than ``room`` are under way; one is looked at at a time.
+        """Let a page render begin, if fewer than ``room`` are under way; one is looked at at a time.
 
         Raises:
             NotFound: There is no such job.
@@ -274,13 +274,13 @@ def renders_in_turn(at: datetime) -> Select[Any, Any, Any]:
 
 
 def _queued(connection: Connection, user_id: str) -> int:
-    """Count a user's renders of their own that wait or are under way."""
+    """Count a user's page renders that wait or are under way."""
     mine = select(func.count()).select_from(schema.jobs)
-    return connection.execute(mine.where(*_own_renders(user_id, ""), _J.status.in_(OWED_STATUSES))).scalar_one()
+    return connection.execute(mine.where(*_page_renders(user_id, ""), _J.status.in_(OWED_STATUSES))).scalar_one()
 
 
-def _own_renders(user_id: str, id_prefix: str) -> list[ColumnElement[bool]]:
-    """Return what is true of a user's renders of their own whose id begins so."""
+def _page_renders(user_id: str, id_prefix: str) -> list[ColumnElement[bool]]:
+    """Return what is true of a user's page renders whose id begins so."""
     return [
         _J.user_id == user_id,
         _J.kind == "render",

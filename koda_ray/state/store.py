@@ -298,7 +298,7 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         limit: int = 50,
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
-        """Read a user's renders of their own, newest first.
+        """Read a user's page renders, newest first.
 
         Args:
             user_id: Whose.
@@ -310,11 +310,11 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         ...
 
     async def count_renders(self, user_id: str, *, id_prefix: str = "") -> dict[JobStatus, int]:
-        """Count a user's renders of their own by state, as `list_renders` finds them; only states that occur."""
+        """Count a user's page renders by state, as `list_renders` finds them; only states that occur."""
         ...
 
     async def admit_job(self, job_id: str, *, room: int, lease_until: datetime) -> JobRecord | None:
-        """Let a render of somebody's own begin, if fewer than ``room`` are under way; one is looked at at a time.
+        """Let a page render begin, if fewer than ``room`` are under way; one is looked at at a time.
 
         It is held until ``lease_until``, under the epoch that it has, so that whoever works on it can claim it. One
         that somebody works on stays as it is, and so does one for which there is no room.

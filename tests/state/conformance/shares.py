@@ -28,7 +28,7 @@ class ShareConformance:
         assert await store.take_content("ann", holder="h", lease_until=until) is None
         await store.close_session(session.id, user_id="ann")
         alone = await store.create_job(records.job())
-        assert await store.take_content("ann", holder="h", lease_until=until) is None, "a render of one's own"
+        assert await store.take_content("ann", holder="h", lease_until=until) is None, "a page render"
         await store.delete_job(alone.id, user_id="ann")
         lock = await store.take_content("ann", holder="h", lease_until=until)
         assert lock is not None and lock.holder == "h" and job.session_id == session.id
