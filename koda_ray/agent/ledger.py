@@ -98,7 +98,7 @@ def started(
 
     Args:
         call: The call.
-        name: The tool's own name (the block may use an alias).
+        name: The tool's name; what the block asks for where there is no such tool.
         effect: What the tool declares.
         attempt: 1 for the first; 0 for a call that is refused without running.
         at: The present time.
