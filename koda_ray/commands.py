@@ -58,7 +58,6 @@ __all__ = [
     "StopWork",
     "Think",
     "Wrote",
-    "is_person_command",
 ]
 
 # --- what a person says -------------------------------------------------------------------------------------------
@@ -276,15 +275,6 @@ Command = (
     | Ask | AskAgreement | Propose | SetTodos | MoveTodo | Think | Wrote | Deliver | Previewed | Closed | Finished
     | Fail | Pause
 )  # fmt: skip
-PERSON = (
-    Start, Answer, Accept, Reject, RequestChanges, Say, Cancel, Retry, Render, PutBack, Approve, Refuse, SetPermissions,
-    Allow,
-)  # fmt: skip
-
-
-def is_person_command(command: Command) -> bool:
-    """Whether a person, rather than the agents, says this."""
-    return isinstance(command, PERSON)
 
 
 # --- what the owner of the state must do ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from koda_ray.render.spec import VideoFormat
 
-__all__ = ["FORMATS", "Format", "media_type_of"]
+__all__ = ["FORMATS", "Format"]
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,3 @@ FORMATS: dict[VideoFormat, Format] = {
     "gif": Format("gif", "image/gif", pictures=True),
     "png": Format("zip", "application/zip", pictures=True),
 }
-
-
-def media_type_of(extension: str) -> str | None:
-    """Return the content type of a finished file by how its name ends; None where none of ours ends so."""
-    return next((form.media_type for form in FORMATS.values() if form.extension == extension), None)

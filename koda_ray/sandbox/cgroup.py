@@ -30,7 +30,6 @@ __all__ = [
     "pids_refused",
     "plan",
     "remove",
-    "usage_bytes",
 ]
 
 _WANTED = ("memory", "pids", "cpu")
@@ -127,15 +126,6 @@ def pids_refused(groups: tuple[Path, ...]) -> int:
     if any(_reads(group / "pids.max", "0") for group in groups):
         return 0
     return _event(groups, ("pids.events",), "max")
-
-
-def usage_bytes(groups: tuple[Path, ...]) -> int | None:
-    """The memory that the groups use now; None where it is not counted."""
-    for group in groups:
-        for file in ("memory.usage_in_bytes", "memory.current"):
-            with suppress(OSError):
-                return int((group / file).read_text())
-    return None
 
 
 def holds_processors(groups: tuple[Path, ...]) -> bool:

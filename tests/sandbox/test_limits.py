@@ -185,7 +185,7 @@ async def test_a_control_group_from_plan_to_removal(tmp_path: Path) -> None:
         for file in cgroup.enter_files(groups):
             file.write_text(str(process.pid))
         assert cgroup.pids(groups) == {process.pid}
-        assert (cgroup.usage_bytes(groups) or 0) >= 0 and cgroup.oom_kills(groups) == 0
+        assert cgroup.oom_kills(groups) == 0
     finally:
         assert await asyncio.to_thread(cgroup.remove, groups)
     assert await process.wait() == -9

@@ -19,6 +19,7 @@ from koda_ray.actors.leased_job import OVER, job_request
 from koda_ray.actors.removal import remove_render
 from koda_ray.errors import Conflict, NotFound
 from koda_ray.render.bundle import keep_bundle, store_bundle
+from koda_ray.render.formats import FORMATS
 from koda_ray.render.options import check_options
 from koda_ray.serve.batches import BATCH_ID, MADE_SURE, batch_prefix
 from koda_ray.serve.context import Closing, Deps, Following, IdempotencyKey, User, background_of
@@ -39,13 +40,7 @@ from koda_ray.wire import RenderPage, RenderStatus, RenderView
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/renders", tags=["renders"])
-_TYPES = {
-    "mp4": "video/mp4",
-    "webm": "video/webm",
-    "mov": "video/quicktime",
-    "gif": "image/gif",
-    "png": "application/zip",
-}
+_TYPES: dict[str, str] = {name: form.media_type for name, form in FORMATS.items()}
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 
 
