@@ -19,7 +19,7 @@ from pydantic import JsonValue
 
 from koda_ray.agent.agreed import Agreed
 from koda_ray.agent.answer import LoopEvent
-from koda_ray.agent.breakpoints import Breakpoint, derive
+from koda_ray.agent.breakpoints import Breakpoint, derive, was_stopped
 from koda_ray.agent.claude import claude
 from koda_ray.agent.delegation import Delegation, Subagent, brief, subagents_among
 from koda_ray.agent.functions import tool
@@ -271,15 +271,14 @@ class Agent:
         return await loop.abandon(reason, merged(batch, await self._questions.dropped()))
 
     async def owes(self) -> bool:
-        """Whether something is left undone that needs nobody: `run` goes on with it."""
+        """Whether something is left undone that needs nobody, and that nobody cancelled: `run` goes on with it."""
         row, loop = self._now_open
         if await self._questions.about_being_stuck() is not None:
             return False
         ledger = {record.id: record for record in await self._store.tool_calls(row.id)}
-        at = derive(await self.messages(), ledger)
-        return at not in (Breakpoint.READY, Breakpoint.AWAITING_APPROVAL) or (
-            isinstance(loop, Lead) and await loop.owes()
-        )
+        history = await self.messages()
+        needs_nobody = derive(history, ledger) not in (Breakpoint.READY, Breakpoint.AWAITING_APPROVAL)
+        return (needs_nobody and not was_stopped(history, ledger)) or (isinstance(loop, Lead) and await loop.owes())
 
     @property
     def busy(self) -> bool:

@@ -20,11 +20,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from koda_ray.agent.messages import open_calls
+from koda_ray.agent.ledger import is_abandoned
+from koda_ray.agent.messages import from_records, open_calls, tool_results
 from koda_ray.errors import InvalidTransition
 from koda_ray.state.records import MessageRecord, ToolCallRecord
 
-__all__ = ["TRANSITIONS", "Breakpoint", "advance", "derive"]
+__all__ = ["TRANSITIONS", "Breakpoint", "advance", "derive", "was_stopped"]
 
 
 class Breakpoint(StrEnum):
@@ -85,3 +86,14 @@ def derive(history: Sequence[MessageRecord], ledger: Mapping[str, ToolCallRecord
     if history and history[-1].role == "user":
         return Breakpoint.PRE_MODEL
     return Breakpoint.READY
+
+
+def was_stopped(history: Sequence[MessageRecord], ledger: Mapping[str, ToolCallRecord]) -> bool:
+    """Whether what was stored last closes calls that a person no longer wants: nobody waits for the model's word on it.
+
+    Args:
+        history: The agent's messages in order.
+        ledger: Tool calls by id.
+    """
+    results = [block["tool_use_id"] for message in from_records(history[-1:]) for block in tool_results(message)]
+    return any(is_abandoned(ledger.get(call_id)) for call_id in results) and not open_calls(history)

@@ -27,6 +27,7 @@ __all__ = [
     "deaths",
     "done_so_far",
     "interrupted_content",
+    "is_abandoned",
     "is_interrupted",
     "kept",
     "next_step",
@@ -238,6 +239,14 @@ def abandoned(
         known = f"{known} {done}"
     outcome = ToolOutcome.failure("CANCELLED", f"{reason} {known}", retryable=False)
     return replace(record, status="interrupted", result=_result(outcome), ended_at=at)
+
+
+def is_abandoned(record: ToolCallRecord | None) -> bool:
+    """Whether a row was closed by `abandoned`."""
+    if record is None or record.status != "interrupted":
+        return False
+    content, _ = recorded_result(record) or ("", True)
+    return content.startswith('{"error": {"code": "CANCELLED", ')
 
 
 def interrupted_content(name: str, record: ToolCallRecord | None) -> str:

@@ -173,13 +173,14 @@ class AgentPool:
     async def use(self, name: str) -> AsyncGenerator[Agent]:
         """Have an agent to oneself, such as to answer what it asks; it counts as at work. Raises as `send`."""
         async with self._seats.hold(name, deadline=self._deadline()) as seat:
-            async with seat.turn, self._slots:  # in this order: who waits for its turn takes up no slot
+            async with seat.working(self._slots):
                 yield seat.it
-            if await seat.it.owes():
-                self._work(seat)
+            await self._go_on(seat)
 
     async def cancel(self, name: str, reason: str = "The person cancelled.") -> int:
-        """Stop what an agent is doing; whoever asked gets `Cancelled`.
+        """Stop what an agent is doing, and what it was told so far; whoever asked gets `Cancelled`.
+
+        What is said from then on, be it before this has ended, is answered as ever.
 
         Args:
             name: The agent's.
@@ -189,11 +190,11 @@ class AgentPool:
             How many calls were closed.
         """
         async with self._seats.hold(name, deadline=self._deadline()) as seat:
-            seat.more, seat.retires = False, True
-            if not seat.running:
-                await _ended(seat.task)  # it was waiting for its turn
-            closed = await seat.it.cancel(reason)
-            seat.tell(Cancelled(f"what the agent {name!r} was asked was cancelled"))
+            seat.give_up(Cancelled(f"what the agent {name!r} was asked was cancelled"))
+            async with seat.calm:  # what is said from now on waits for the end of this
+                if not (seat.running and seat.it.busy):
+                    await _ended(seat.task)  # it was waiting for its turn
+                closed = await seat.it.cancel(reason)
             return closed
 
     async def rest(self, name: str | None = None) -> None:
@@ -243,9 +244,15 @@ class AgentPool:
             seat.task = asyncio.get_running_loop().create_task(self._answer(seat), name=seat.name)
             seat.task.add_done_callback(lambda task: self._worked(seat, cut_off=task.cancelled()))
 
+    async def _go_on(self, seat: Seat) -> None:
+        """Have an agent go on that owes something, unless somebody cancels just that."""
+        cancels = seat.cancels
+        if await seat.it.owes() and seat.cancels == cancels and not seat.calm.locked():
+            self._work(seat)
+
     def _worked(self, seat: Seat, *, cut_off: bool) -> None:
         seat.task, seat.used_at = None, time.monotonic()
-        if seat.more and not cut_off:  # said in the moment in which it ended
+        if seat.more and not (cut_off and self._seats.closing):  # said in the moment in which it ended
             self._work(seat)
         self._seats.retire(seat)
         self._seats.news()
@@ -255,11 +262,15 @@ class AgentPool:
         while seat.more:
             try:
                 outcome = await self._run(seat)
+            except Cancelled as error:  # more was said since, or nothing
+                seat.retires = not seat.more
+                seat.tell(error)
+                continue
             except KodaError as error:
                 seat.more, seat.retires = False, True
                 if isinstance(error, Fenced):
                     self._seats.leave(seat)
-                elif not isinstance(error, Cancelled):
+                else:
                     await self._report(seat, error)
                 seat.tell(error)
                 return
@@ -273,7 +284,7 @@ class AgentPool:
 
     async def _run(self, seat: Seat) -> LoopOutcome:
         for attempt in range(1, self._bounds.attempts + 1):
-            async with seat.turn, self._slots:
+            async with seat.working(self._slots):
                 seat.begin()
                 self._seats.news()
                 try:
@@ -319,8 +330,8 @@ class AgentPool:
         for name in names:
             try:
                 async with self._seats.hold(name) as seat:
-                    if seat.task is None and await seat.it.owes():
-                        self._work(seat)
+                    if seat.task is None:
+                        await self._go_on(seat)
             except NotFound:
                 _log.info("not_of_this_pool", agent=name)
             except KodaError as error:

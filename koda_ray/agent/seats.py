@@ -16,7 +16,7 @@ from typing import Literal
 
 from koda_ray.agent.alone import Agent
 from koda_ray.agent.limits import LoopOutcome
-from koda_ray.errors import Fenced, InvalidInput, KodaError, NotFound, Unavailable
+from koda_ray.errors import Cancelled, Fenced, InvalidInput, KodaError, NotFound, Unavailable
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.state.store import Store
@@ -69,7 +69,7 @@ class Seat:
 
     ``holds`` counts those who need it open; ``more`` says that it was spoken to since its last run began, and
     ``retires`` that it is let go as soon as it is idle. Those in ``waiting`` spoke since its last run began, those in
-    ``due`` before.
+    ``due`` before. Who cancels its work has ``calm`` meanwhile, and ``cancels`` counts how often that was begun.
     """
 
     name: str
@@ -80,9 +80,11 @@ class Seat:
     more: bool = False
     retires: bool = False
     holds: int = 0
+    cancels: int = 0
     unanswered: int = 0
     used_at: float = field(default_factory=time.monotonic)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    calm: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: list[asyncio.Future[LoopOutcome]] = field(default_factory=list[asyncio.Future[LoopOutcome]])
     due: list[asyncio.Future[LoopOutcome]] = field(default_factory=list[asyncio.Future[LoopOutcome]])
 
@@ -103,11 +105,26 @@ class Seat:
         self.due.extend(self.waiting)
         self.waiting.clear()
 
+    @asynccontextmanager
+    async def working(self, slots: asyncio.Semaphore) -> AsyncGenerator[None]:
+        """Have the agent to oneself, and one of the slots, while nobody cancels what it does."""
+        async with self.turn, slots:  # in this order: who waits for its turn takes up no slot
+            async with self.calm:
+                pass
+            yield
+
+    def give_up(self, why: KodaError) -> None:
+        """Note that nobody wants any more what was said so far: those who wait for it are told so."""
+        self.more, self.retires, self.unanswered = False, True, 0
+        self.cancels += 1
+        self.tell(why)
+
     def tell(self, what: LoopOutcome | KodaError) -> None:
-        """Answer those who waited for the run that has ended; with an error, everybody."""
-        told = [*self.due, *(self.waiting if isinstance(what, KodaError) else [])]
+        """Answer those who waited for the run that has ended; with an error, everybody, unless it was cancelled."""
+        everybody = isinstance(what, KodaError) and not (isinstance(what, Cancelled) and self.more)
+        told = [*self.due, *(self.waiting if everybody else [])]
         self.due.clear()
-        if isinstance(what, KodaError):
+        if everybody:
             self.waiting.clear()
         for each in told:
             if each.done():

@@ -18,8 +18,10 @@ from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.whereabouts import here, is_gone
 from koda_ray.errors import Cancelled, Conflict, InvalidInput, ModelError, NotFound, Unavailable
 from koda_ray.llm.anthropic import AnthropicProvider
+from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Store
+from koda_ray.types import now
 from tests.agent.everywhere import everywhere
 from tests.agent.outside import effects, record_effect
 from tests.agent.pool_victim import NAMES, clerk
@@ -254,6 +256,117 @@ async def test_who_is_cancelled_stops_and_can_be_asked_again(store: Store) -> No
                 await asked
         assert gate.inside == 0
         assert [(await pool.ask(name, "There?")).text for name in ("ann", "bob")] == ["Yes.", "Yes."]
+
+
+class Held(SqlStore):
+    """A store in which the words "There?" stay on their way until they are let go: not stored yet, or just stored."""
+
+    def __init__(self, path: Path, *, stored: bool) -> None:
+        super().__init__(path)
+        self.stored = stored
+        self.there, self.go = asyncio.Event(), asyncio.Event()
+
+    async def commit(self, session_id: str, epoch: int, batch: Batch) -> Any:
+        held = any(message.content == [{"type": "text", "text": "There?"}] for message in batch.messages)
+        if not held:
+            return await super().commit(session_id, epoch, batch)
+        done = await super().commit(session_id, epoch, batch) if self.stored else None
+        self.there.set()
+        await self.go.wait()
+        return done if self.stored else await super().commit(session_id, epoch, batch)
+
+
+def asked_there(request: Json) -> Answer:
+    return reply("Yes.") if "There?" in texts(request) else Call("wait")
+
+
+@everywhere
+async def test_what_was_cancelled_does_not_start_again_by_itself(store: Store) -> None:
+    gate, asked = Gate(), 0
+
+    def model(request: Json) -> Answer:
+        nonlocal asked
+        asked += 1
+        return asked_there(request)
+
+    async with pool_of(store, model, [gate.tool]) as pool:
+        working = asyncio.create_task(pool.ask("ann", "Wait."))
+        await gate.full(1)
+        assert await pool.cancel("ann") == 1
+        with pytest.raises(Cancelled):
+            await working
+        async with pool.use("ann") as agent:
+            assert not await agent.owes()
+        await pool.rest()
+        assert asked == 1
+    (row,), before = await store.list_sessions("local"), (await events(store, "ann")).count("activated")
+    await store.activate(row.id, host="gone:1:1", lease_until=now())  # as if it had been killed before it let her go
+    async with pool_of(store, model, [gate.tool]) as pool:
+        await pool.rest()
+        assert (await events(store, "ann")).count("activated") == before + 1 and asked == 1
+        assert (await pool.ask("ann", "There?")).text == "Yes."
+
+
+async def test_who_speaks_while_a_cancel_is_under_way_is_answered(store: Store) -> None:
+    begun, ending, end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool(effect="idempotent")
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await end.wait()
+        return "waited"
+
+    async with pool_of(store, asked_there, [wait]) as pool:
+        working = asyncio.create_task(pool.ask("ann", "Wait."))
+        await begun.wait()
+        cancelling = asyncio.create_task(pool.cancel("ann"))
+        await ending.wait()
+        late = asyncio.create_task(pool.ask("ann", "There?"))
+        (row,) = await store.list_sessions("local")
+        async with asyncio.timeout(60):
+            while len(await store.messages(row.id, agent="ann")) < 3:
+                await asyncio.sleep(0.01)
+        assert not cancelling.done()
+        end.set()
+        assert await cancelling == 1
+        with pytest.raises(Cancelled):
+            await working
+        assert (await late).text == "Yes."
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("queued", [False, True])
+async def test_words_on_their_way_when_a_cancel_begins_are_answered(tmp_path: Path, stored: bool, queued: bool) -> None:
+    gate, store = Gate(), Held(tmp_path / "agents.db", stored=stored)
+    await store.open()
+    async with pool_of(store, asked_there, [gate.tool], PoolBounds(running=1)) as pool:
+        first = asyncio.create_task(pool.ask("bob" if queued else "ann", "Wait."))
+        await gate.full(1)
+        asked = asyncio.create_task(pool.ask("ann", "Wait.")) if queued else first
+        async with asyncio.timeout(60):
+            while "ann" not in (pool.status.queued if queued else pool.status.running):
+                await asyncio.sleep(0.01)
+        speaking = asyncio.create_task(pool.send("ann", "There?"))
+        await store.there.wait()
+        cancelling = asyncio.create_task(pool.cancel("ann"))
+        await asyncio.sleep(0)  # it has begun
+        store.go.set()
+        with pytest.raises(Cancelled):
+            await asked
+        await asyncio.gather(speaking, cancelling)
+        if queued:
+            await pool.cancel("bob")
+        await pool.rest()
+        async with pool.use("ann") as agent:
+            assert (await agent.messages())[-1].content == [{"type": "text", "text": "Yes."}]
+        await asyncio.wait({first})
+        assert isinstance(first.exception(), Cancelled)
+    await store.close()
 
 
 @everywhere
