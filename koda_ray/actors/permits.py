@@ -13,8 +13,7 @@ from pydantic import JsonValue
 from koda_ray.agent.paths import paths_in
 from koda_ray.agent.permissions import Permissions, Rule, Verdict
 from koda_ray.errors import InvalidInput, InvalidPath
-from koda_ray.sandbox.policy import PROJECT_ROOT, writable
-from koda_ray.tools.code import is_template_owned
+from koda_ray.sandbox.policy import PROJECT_ROOT, is_template_owned, writable
 from koda_ray.types import NodeState
 
 __all__ = ["check_written", "judged", "own_path", "permissions_of"]

@@ -19,10 +19,12 @@ __all__ = [
     "PLAIN_FOLDER_MODE",
     "PLAIN_MODE",
     "PROJECT_ROOT",
+    "TEMPLATE_OWNED",
     "WRITABLE_PREFIXES",
     "check_process_name",
     "invalid_path",
     "is_storable",
+    "is_template_owned",
     "kept_folder_mode",
     "kept_mode",
     "leads_out",
@@ -43,6 +45,20 @@ PLAIN_FOLDER_MODE = 0o755
 MAX_COMPONENT_BYTES = 255
 MAX_PATH_BYTES = 1024
 WRITABLE_PREFIXES = ("src", "public", "scripts")
+TEMPLATE_OWNED = (
+    "src/koda/",
+    "src/main.tsx",
+    "src/hooks/",
+    "src/utils/",
+    "src/vite-env.d.ts",
+    "index.html",
+    "package",
+    "tsconfig",
+    "vite",
+    "node_modules/",
+    "dist/",
+)
+"""What generated code must leave alone, by prefix: the page contract, the clock and the build under them."""
 _ROOT_FILE = re.compile(
     r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*|\.[A-Za-z][A-Za-z0-9_.-]*)\.(?:json|html|js|cjs|mjs|ts|mts|cts|css|md|toml|ya?ml|lock|lockb)"
     r"|\.(?:gitignore|npmrc|prettierrc|eslintrc|editorconfig|browserslistrc|env)"
@@ -180,6 +196,11 @@ def writable(path: str) -> str:
         "prefix",
         "only files below src/, public/ and scripts/, and configuration files in the root, can be written",
     )
+
+
+def is_template_owned(path: str) -> bool:
+    """Whether a file belongs to the template; ``path`` is relative to the project's root and normalised."""
+    return path.startswith(TEMPLATE_OWNED)
 
 
 def check_process_name(name: str) -> str:

@@ -12,31 +12,13 @@ from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 
 from koda_ray.sandbox.base import Sandbox, Snapshot
+from koda_ray.sandbox.policy import is_template_owned
 
-__all__ = ["TEMPLATE_OWNED", "THEATRE_STATE_PATH", "code_kept", "diff_of", "is_code", "is_template_owned"]
+__all__ = ["THEATRE_STATE_PATH", "code_kept", "diff_of", "is_code"]
 
 THEATRE_STATE_PATH = "src/theatre/state.json"
 """Keyframes: data that the person's editor in the live preview writes as well, at any moment."""
-TEMPLATE_OWNED = (
-    "src/koda/",
-    "src/main.tsx",
-    "src/hooks/",
-    "src/utils/",
-    "src/vite-env.d.ts",
-    "index.html",
-    "package",
-    "tsconfig",
-    "vite",
-    "node_modules/",
-    "dist/",
-)
-"""What generated code must leave alone, by prefix: the page contract, the clock and the build under them."""
 _SUFFIXES = frozenset({".cjs", ".css", ".cts", ".html", ".js", ".json", ".jsx", ".mjs", ".mts", ".ts", ".tsx", ".wasm"})
-
-
-def is_template_owned(path: str) -> bool:
-    """Whether a file belongs to the template; ``path`` is relative to the project's root and normalised."""
-    return path.startswith(TEMPLATE_OWNED)
 
 
 def is_code(path: str) -> bool:

@@ -279,7 +279,7 @@ async def test_a_lost_sandbox_comes_back_with_all_that_a_disk_knows_of_files(stu
 
 
 def test_the_template_stays_as_it_is() -> None:
-    from koda_ray.tools.code import TEMPLATE_OWNED
+    from koda_ray.sandbox.policy import TEMPLATE_OWNED
 
     owned = (
         "src/koda/contract.ts",
