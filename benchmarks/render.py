@@ -152,7 +152,7 @@ def _median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
-class Bench:
+class RenderComparison:
     """One run of the benchmark: peers that are ready, browsers that are warm, and a folder for what comes out."""
 
     def __init__(self, folder: Path, peers: Sequence[Peer], executors: dict[int, Watched]) -> None:
@@ -346,14 +346,14 @@ async def measure(
             await peer.prepare()
         async with Watched(workers=OUR_WORKERS) as usual, Watched(workers=1) as one:
             await usual.warm()
-            bench = Bench(folder, ready, {OUR_WORKERS: usual, 1: one})
+            comparison = RenderComparison(folder, ready, {OUR_WORKERS: usual, 1: one})
             plan = [(scene, shape) for shape in shapes for scene in SCENES]
             if not quick:
                 plan += [(scene, shapes[0]) for scene in OTHER_SCENES]
             for scene, shape in plan:
                 if scenes and scene not in scenes:
                     continue
-                measured.append(await bench.scene(scene, shape, rounds=rounds, full=not quick))
+                measured.append(await comparison.scene(scene, shape, rounds=rounds, full=not quick))
                 figures |= _figures(measured, shapes[0])
                 figures["scenes"] = [each.to_json() for each in measured]
                 _write(target, figures, measured)

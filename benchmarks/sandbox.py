@@ -64,7 +64,7 @@ _READY_TIMEOUT_S = 60.0
 STATE = NodeState(node_id=SESSION, session_id=SESSION, user_id=USER, project_id=PROJECT)
 
 
-class Bench:
+class TimedProvider:
     """One provider under the clock."""
 
     def __init__(self, provider: SandboxProvider, *, rounds: int) -> None:
@@ -219,16 +219,16 @@ async def _checkpoints(box: Sandbox, folder: Path) -> dict[str, float]:
     }
 
 
-async def _figures(bench: Bench, storage: Path, *, rounds: int, quick: bool) -> dict[str, float]:
-    figures = {"local_cold_ms": await bench.cold_ms()}
-    box = await bench.make()
-    figures["local_exec_ms"] = await bench.exec_ms(box)
+async def _figures(timed: TimedProvider, storage: Path, *, rounds: int, quick: bool) -> dict[str, float]:
+    figures = {"local_cold_ms": await timed.cold_ms()}
+    box = await timed.make()
+    figures["local_exec_ms"] = await timed.exec_ms(box)
     figures["local_exec_over_bare"] = figures["local_exec_ms"] / _bare_ms(rounds * 4)
-    figures["batch_write_ms"] = await bench.write_ms(box)
-    figures["vite_build_s"] = await bench.build_s(box, 1 if quick else 3)
+    figures["batch_write_ms"] = await timed.write_ms(box)
+    figures["vite_build_s"] = await timed.build_s(box, 1 if quick else 3)
     figures |= await _checkpoints(box, storage)
     await box.destroy()
-    return figures | {"local_dev_server_ms": await bench.dev_server_ms()}
+    return figures | {"local_dev_server_ms": await timed.dev_server_ms()}
 
 
 async def _containers(place: Place, root: Path, *, rounds: int, quick: bool) -> dict[str, float]:
@@ -238,22 +238,22 @@ async def _containers(place: Place, root: Path, *, rounds: int, quick: bool) -> 
         )
 
     plain = provider()
-    bench = Bench(plain, rounds=rounds)
+    timed = TimedProvider(plain, rounds=rounds)
     figures = {"image_s": place.image_s} if place.image_s else {}
-    figures["docker_cold_ms"] = await bench.cold_ms()
+    figures["docker_cold_ms"] = await timed.cold_ms()
     figures |= _ratio("docker_cold_over_run", figures["docker_cold_ms"], place.run_ms(rounds))
-    box = await bench.make()
-    figures["docker_exec_ms"] = await bench.exec_ms(box)
+    box = await timed.make()
+    figures["docker_exec_ms"] = await timed.exec_ms(box)
     figures |= _ratio("docker_exec_over_exec", figures["docker_exec_ms"], place.exec_ms(rounds, f"koda-{box.id}"))
-    figures["docker_batch_write_ms"] = await bench.write_ms(box)
-    figures["docker_vite_build_s"] = await bench.build_s(box, 1 if quick else 3)
+    figures["docker_batch_write_ms"] = await timed.write_ms(box)
+    figures["docker_vite_build_s"] = await timed.build_s(box, 1 if quick else 3)
     await box.destroy()
-    figures["dev_server_ms"] = await bench.dev_server_ms()
+    figures["dev_server_ms"] = await timed.dev_server_ms()
     figures["pool_handout_ms"] = await _handout_ms(provider(warm=2), root, rounds=rounds)
-    many = [bench]
+    many = [timed]
     if shutil.which("runsc"):
         strict = provider(runtime="runsc")
-        many.append(Bench(strict, rounds=rounds // 2 + 1))
+        many.append(TimedProvider(strict, rounds=rounds // 2 + 1))
         figures["gvisor_cold_ms"] = await many[-1].cold_ms()
         run_ms = place.run_ms(rounds // 2 + 1, runtime="runsc")
         figures |= _ratio("gvisor_cold_over_run", figures["gvisor_cold_ms"], run_ms)
@@ -277,7 +277,7 @@ async def _handout_ms(provider: DockerProvider, root: Path, *, rounds: int) -> f
 
     keeping = asyncio.create_task(provider.keep_warm())
     try:
-        return await Bench(provider, rounds=rounds).handout_ms(ready)
+        return await TimedProvider(provider, rounds=rounds).handout_ms(ready)
     finally:
         keeping.cancel()
         await asyncio.wait({keeping})
@@ -297,12 +297,12 @@ async def _local(settings: Settings, folder: Path, *, rounds: int, quick: bool) 
         root=root, template=TemplateProject(folder=settings.template_path, node_modules=settings.node_modules_path)
     )
     try:
-        figures = await _figures(Bench(provider, rounds=rounds), folder / "storage", rounds=rounds, quick=quick)
+        figures = await _figures(TimedProvider(provider, rounds=rounds), folder / "storage", rounds=rounds, quick=quick)
     finally:  # a disk that is mounted would outlive its folder
         for info in await provider.list():
             await provider.destroy(info.id)
     traces = Traces(root)
-    await Bench(provider, rounds=rounds).make_many(lambda box: traces.note(box.id))
+    await TimedProvider(provider, rounds=rounds).make_many(lambda box: traces.note(box.id))
     return figures | {"leaked": _count(traces)}
 
 

@@ -18,7 +18,7 @@ from tests.test_cli_sandboxes import Workplace
 pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux", "node")]
 
 
-class Studio(Workplace):
+class TemplateWorkplace(Workplace):
     """A folder whose sandboxes start as the animation template."""
 
     def environment(self) -> dict[str, str]:
@@ -32,15 +32,15 @@ class Studio(Workplace):
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Studio]:
-    place = Studio(tmp_path, "")
+def place(tmp_path: Path) -> Iterator[TemplateWorkplace]:
+    place = TemplateWorkplace(tmp_path, "")
     yield place
     for line in place.done("sandbox", "list", "--all").splitlines():
         place.done("sandbox", "terminate", line.split("\t")[0])
     assert not list((tmp_path / "boxes").glob("*/sbx_*"))
 
 
-def test_all_files_go_out_and_come_back(place: Studio) -> None:
+def test_all_files_go_out_and_come_back(place: TemplateWorkplace) -> None:
     box = place.done("sandbox", "create")
     place.inside(box, "mkdir none; ln -s src link; printf x > 'src/ü x'")
     ran = place.koda("sandbox", "snapshot", box, "my.zip")
@@ -71,7 +71,7 @@ def test_all_files_go_out_and_come_back(place: Studio) -> None:
     assert sorted(path.name for path in place.folder.glob("*.zip*")) == ["bad.zip", "my.zip"]
 
 
-def test_a_build_comes_out_or_says_where_it_fails(place: Studio) -> None:
+def test_a_build_comes_out_or_says_where_it_fails(place: TemplateWorkplace) -> None:
     box = place.done("sandbox", "create")
     assert re.fullmatch(
         r"built in \d+\.\d s: \d+ files, \d.*\nbundle\.zip", place.done("sandbox", "build", box, "bundle.zip")
@@ -87,7 +87,7 @@ def test_a_build_comes_out_or_says_where_it_fails(place: Studio) -> None:
 
 @pytest.mark.browser
 @pytest.mark.full
-def test_a_picture_is_written(place: Studio) -> None:
+def test_a_picture_is_written(place: TemplateWorkplace) -> None:
     box = place.done("sandbox", "create")
     said = place.done("sandbox", "screenshot", box, "a.png", "--at", "1.5", "--size", "640x360")
     assert re.fullmatch(r"a\.png: 640x360 at 1\.5 s of \d+ s", said)
@@ -100,7 +100,7 @@ def test_a_picture_is_written(place: Studio) -> None:
 
 
 @pytest.mark.full
-def test_the_page_is_shown_until_it_is_left_and_its_server_runs_on(place: Studio) -> None:
+def test_the_page_is_shown_until_it_is_left_and_its_server_runs_on(place: TemplateWorkplace) -> None:
     box = place.done("sandbox", "create")
     seen = Terminal(place, "sandbox", "preview", box)
     seen.expect("  (Ctrl-C ends it)")

@@ -43,7 +43,7 @@ Picture = np.ndarray
 
 
 @dataclass
-class Studio:
+class ServedWorld:
     """A running server, its client, and the ``koda`` of somebody in ``folder``."""
 
     server: Server
@@ -108,7 +108,7 @@ class Films:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Studio]:
+async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServedWorld]:
     folder = tmp_path_factory.mktemp("studio")
     await asyncio.to_thread(folder.chmod, 0o755)
     server = Server(folder, KODA_DIRECTOR="offline")
@@ -117,12 +117,12 @@ async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stud
     ImageDraw.Draw(photo).rectangle((320, 0, 639, 479), fill=GREEN)
     photo.save(folder / "halves.png")
     async with server, KodaClient(server.url) as client:
-        yield Studio(server, client, folder)
+        yield ServedWorld(server, client, folder)
     sys.stdout.write(server.log()[-8000:])  # shown where a test fails
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def films(studio: Studio) -> AsyncIterator[Films]:
+async def films(studio: ServedWorld) -> AsyncIterator[Films]:
     """Films under way, side by side: one builds while another renders."""
     made = Films(
         picture=asyncio.create_task(studio.picture()),
@@ -162,7 +162,7 @@ def hue_of(picture: Picture) -> float:
 
 @pytest.mark.quick
 @pytest.mark.timeout(1200)
-async def test_a_sentence_becomes_a_video_though_its_session_is_killed(studio: Studio) -> None:
+async def test_a_sentence_becomes_a_video_though_its_session_is_killed(studio: ServedWorld) -> None:
     prompt = "Create a bouncing ball animation, blue, 2 seconds"
     session_id = (await studio.client.create(prompt, render=SMALL)).session_id
     state = await studio.rests(session_id, "question")
@@ -194,7 +194,7 @@ async def test_a_sentence_becomes_a_video_though_its_session_is_killed(studio: S
     assert await studio.server.session_pid(session_id) != killed
 
 
-async def test_create_makes_a_video_and_a_change_makes_another(studio: Studio) -> None:
+async def test_create_makes_a_video_and_a_change_makes_another(studio: ServedWorld) -> None:
     said = await studio.koda(
         "create", BALL, "--yes", "--out", "made", "--resolution", "720p", "--fps", "30", "--plain"
     )  # fmt: skip
@@ -226,7 +226,7 @@ async def test_create_makes_a_video_and_a_change_makes_another(studio: Studio) -
     assert b"#E5322D" in await studio.client.read_file(session_id, "src/theme.ts")
 
 
-async def test_a_picture_that_was_uploaded_is_seen_in_the_video(studio: Studio, films: Films) -> None:
+async def test_a_picture_that_was_uploaded_is_seen_in_the_video(studio: ServedWorld, films: Films) -> None:
     state = await films.picture
     assert state.plan is not None and "No picture" not in state.plan.notes
     video = await studio.pictures(state.session_id, "final")
@@ -240,7 +240,7 @@ async def test_a_picture_that_was_uploaded_is_seen_in_the_video(studio: Studio, 
     assert columns[0] < columns[1], "the picture is mirrored"
 
 
-async def test_a_japanese_prompt_becomes_japanese_words(studio: Studio, films: Films) -> None:
+async def test_a_japanese_prompt_becomes_japanese_words(studio: ServedWorld, films: Films) -> None:
     state = await films.japanese
     assert state.plan is not None and state.plan.total_duration == 2
     paths = [file.path for file in (await studio.client.files(state.session_id)).files if "/scenes/" in file.path]
@@ -253,7 +253,7 @@ async def test_a_japanese_prompt_becomes_japanese_words(studio: Studio, films: F
     assert 0.005 < ink.mean() < 0.4, "no words stand on the ground"
 
 
-async def test_the_impossible_is_refused_with_a_way_out_that_works(studio: Studio) -> None:
+async def test_the_impossible_is_refused_with_a_way_out_that_works(studio: ServedWorld) -> None:
     made = await studio.client.create("a two-hour film about the sea", render=SMALL)
     state = await studio.rests(made.session_id, "question")
     assert state.question is not None

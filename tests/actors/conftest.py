@@ -24,10 +24,10 @@ from tests.actors.script import studio_model
 from tests.disks import small
 from tests.llm.server import Answer, ModelServer, Recorded, ScriptedModel
 
-__all__ = ["Studio"]
+__all__ = ["SessionWorld"]
 
 
-class Studio:
+class SessionWorld:
     """Makes sessions and waits for them."""
 
     def __init__(self, folder: Path, executor: LocalExecutor) -> None:
@@ -156,10 +156,10 @@ class Studio:
 
 
 @pytest.fixture
-async def studio(tmp_path: Path) -> AsyncIterator[Studio]:
+async def studio(tmp_path: Path) -> AsyncIterator[SessionWorld]:
     await asyncio.to_thread(tmp_path.chmod, 0o755)  # sandboxes run as another user
     async with LocalExecutor(workers=2) as executor:
-        made = Studio(tmp_path, executor)
+        made = SessionWorld(tmp_path, executor)
         await made.store.open()
         try:
             yield made

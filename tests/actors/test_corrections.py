@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from koda_ray.state import checkpoint
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
 from tests.llm.server import Answer, ApiError, results
 
@@ -41,7 +41,7 @@ def line_of(words: str, source: str) -> int:
 )
 @pytest.mark.full
 async def test_an_error_is_corrected_from_its_file_its_line_and_its_words(
-    studio: Studio, bad: str, stage: str, line: int, words: str
+    studio: SessionWorld, bad: str, stage: str, line: int, words: str
 ) -> None:
     def code(request: dict[str, Any]) -> dict[str, str]:
         for error in request.get("errors") or []:
@@ -74,7 +74,7 @@ async def test_an_error_is_corrected_from_its_file_its_line_and_its_words(
 )
 @pytest.mark.full
 async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retried(
-    studio: Studio, bad: str, kind: str, said: tuple[str, ...]
+    studio: SessionWorld, bad: str, kind: str, said: tuple[str, ...]
 ) -> None:
     mended, corrections = False, 0
 
@@ -105,7 +105,7 @@ async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retrie
 
 
 @pytest.mark.full
-async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked(studio: Studio) -> None:
+async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked(studio: SessionWorld) -> None:
     asked: list[dict[str, Any]] = []
     mended = False
 
@@ -140,7 +140,7 @@ async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked
 
 
 @pytest.mark.full
-async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(studio: Studio) -> None:
+async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(studio: SessionWorld) -> None:
     usual, refused = studio_model(), asyncio.Event()
 
     def respond(request: dict[str, Any]) -> Answer:

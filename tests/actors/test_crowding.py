@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koda_ray.actors.crowding import memory_share, stay_s
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import studio_model
 
 RESTS: dict[str, Any] = {"phase": "executing", "owes": None, "execution": {}, "plan_accepted": True}
@@ -27,7 +27,7 @@ def test_what_is_taken_of_the_memory_is_seen() -> None:
     assert 0 < memory_share() < 1
 
 
-async def test_on_a_crowded_machine_the_session_that_was_used_longest_ago_leaves_first(studio: Studio) -> None:
+async def test_on_a_crowded_machine_the_session_that_was_used_longest_ago_leaves_first(studio: SessionWorld) -> None:
     crowded = {"idle_timeout_s": USUAL_S, "memory_high": HIGH, "lease_s": 0.3}
     stays = stay_s(USUAL_S, share=memory_share(), high=HIGH)
     old = await studio.activate(await studio.row(**RESTS), studio.model(studio_model()), **crowded)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from koda_ray.config import Settings
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import APP, studio_model
 from tests.llm.server import reply
 from tests.sandbox.e2b import provider_of
@@ -27,7 +27,7 @@ async def server() -> AsyncIterator[E2BServer]:
 
 
 async def test_one_that_e2b_ends_during_the_work_is_replaced_with_nothing_lost(
-    studio: Studio, server: E2BServer
+    studio: SessionWorld, server: E2BServer
 ) -> None:
     studio.sandboxes = provider_of(server, pids=256)
     session = await studio.open("a dot", studio_model(scenes=3, pause_s=0.03))
@@ -46,7 +46,9 @@ async def test_one_that_e2b_ends_during_the_work_is_replaced_with_nothing_lost(
     assert server.kept == {}
 
 
-async def test_a_session_at_work_keeps_its_sandbox_while_nobody_uses_it(studio: Studio, server: E2BServer) -> None:
+async def test_a_session_at_work_keeps_its_sandbox_while_nobody_uses_it(
+    studio: SessionWorld, server: E2BServer
+) -> None:
     studio.sandboxes = provider_of(server, pids=256, lifetime_s=60)
     row = await studio.row(phase="executing", owes="execute", execution={}, plan_accepted=True)
     session = await studio.activate(

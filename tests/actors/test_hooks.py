@@ -10,7 +10,7 @@ import pytest
 
 from koda_ray.agent.named_hooks import HookedSession, NamedHooks
 from koda_ray.errors import InvalidInput
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import studio_model
 from tests.actors.test_permissions import pending
 from tests.actors.test_subagents import lists, reviewing, subagents
@@ -84,7 +84,7 @@ def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.sandbox
 @pytest.mark.full
-async def test_every_agent_of_a_session_is_hooked_by_setting(studio: Studio, heard: Path) -> None:
+async def test_every_agent_of_a_session_is_hooked_by_setting(studio: SessionWorld, heard: Path) -> None:
     names = "house_hooks:both, house_hooks:lame,house_hooks:guard"
     session = await studio.activate(await studio.row(), studio.model(reviewing(lists)), hooks=names)
     await studio.until(session, "plan")
@@ -119,7 +119,7 @@ async def test_every_agent_of_a_session_is_hooked_by_setting(studio: Studio, hea
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.full
 async def test_a_stop_at_the_code_generator_ends_the_run_and_what_was_answered_is_paid_for(
-    studio: Studio, heard: Path, place: str
+    studio: SessionWorld, heard: Path, place: str
 ) -> None:
     session = await studio.activate(await studio.row(), studio.model(studio_model()), hooks=f"house_hooks:{place}")
     await studio.until(session, "plan")
@@ -134,7 +134,9 @@ async def test_a_stop_at_the_code_generator_ends_the_run_and_what_was_answered_i
 
 
 @pytest.mark.sandbox
-async def test_what_a_person_changes_does_not_get_around_the_hooks_of_a_deployment(studio: Studio, heard: Path) -> None:
+async def test_what_a_person_changes_does_not_get_around_the_hooks_of_a_deployment(
+    studio: SessionWorld, heard: Path
+) -> None:
     row = await studio.row(permissions={"mode": "ask", "rules": []})
     session = await studio.activate(row, studio.model(studio_model()), hooks="house_hooks:shades")
     await studio.until(session, "plan")

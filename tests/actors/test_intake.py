@@ -12,25 +12,25 @@ from koda_ray.actors.session import Session
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound, StorageError
 from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.types import Execution, new_id, now
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import studio_model
 from tests.state.records import SOON
 
 RESTS: dict[str, Any] = {"phase": "executing", "owes": None, "execution": {}, "plan_accepted": True}
 
 
-async def said(studio: Studio, session_id: str, name: str, key: str = "", **body: Any) -> CommandRecord:
+async def said(studio: SessionWorld, session_id: str, name: str, key: str = "", **body: Any) -> CommandRecord:
     """Ask something of a session that may sleep."""
     key = key or new_id("cmd")
     asked, _ = await ask(studio.store, session_id=session_id, user_id="local", name=name, body=body, key=key)
     return asked
 
 
-async def awake(studio: Studio, session_id: str, **settings: object) -> Session:
+async def awake(studio: SessionWorld, session_id: str, **settings: object) -> Session:
     return await studio.activate(session_id, studio.model(studio_model()), **settings)
 
 
-async def test_what_was_said_to_a_sleeping_session_is_taken_in_order_before_it_works(studio: Studio) -> None:
+async def test_what_was_said_to_a_sleeping_session_is_taken_in_order_before_it_works(studio: SessionWorld) -> None:
     row = await studio.row(**RESTS)
     asked = [await said(studio, row, "permissions", mode=mode) for mode in ("ask", "auto", "plan")]
     assert [each.key for each in await studio.store.inbox(row)] == [each.key for each in asked]
@@ -44,7 +44,7 @@ async def test_what_was_said_to_a_sleeping_session_is_taken_in_order_before_it_w
         assert await session.intake.take(each.key) == found
 
 
-async def test_what_the_phase_does_not_take_is_refused_at_once_though_nobody_is_there(studio: Studio) -> None:
+async def test_what_the_phase_does_not_take_is_refused_at_once_though_nobody_is_there(studio: SessionWorld) -> None:
     row = await studio.row(owes=None)
     with pytest.raises(InvalidTransition, match="cannot accept in phase idle"):
         await said(studio, row, "accept")
@@ -65,7 +65,7 @@ async def test_what_the_phase_does_not_take_is_refused_at_once_though_nobody_is_
     assert (session.state.phase, session.state.owes, session.working) == ("idle", None, False)
 
 
-async def test_what_the_phase_takes_no_more_is_refused_and_told(studio: Studio) -> None:
+async def test_what_the_phase_takes_no_more_is_refused_and_told(studio: SessionWorld) -> None:
     row = await studio.row(owes=None)
     asked = await said(studio, row, "start", key="k")
     between = await studio.store.activate(row, host="another", lease_until=now() + SOON)
@@ -82,7 +82,9 @@ async def test_what_the_phase_takes_no_more_is_refused_and_told(studio: Studio) 
         await session.intake.take("k")
 
 
-async def test_a_key_that_was_refused_may_be_used_again_and_is_answered_by_what_came_of_it(studio: Studio) -> None:
+async def test_a_key_that_was_refused_may_be_used_again_and_is_answered_by_what_came_of_it(
+    studio: SessionWorld,
+) -> None:
     row = await studio.row(owes=None)
     await said(studio, row, "start", key="k")
     between = await studio.store.activate(row, host="another", lease_until=now() + SOON)
@@ -94,7 +96,7 @@ async def test_a_key_that_was_refused_may_be_used_again_and_is_answered_by_what_
     assert (await session.intake.take("k")).id == again.id
 
 
-async def test_a_session_that_nobody_could_tell_finds_out_by_itself(studio: Studio) -> None:
+async def test_a_session_that_nobody_could_tell_finds_out_by_itself(studio: SessionWorld) -> None:
     session = await awake(studio, await studio.row(**RESTS), lease_s=0.3)
     asked = await said(studio, session.session_id, "permissions", mode="ask")
     async with asyncio.timeout(60):
@@ -104,7 +106,7 @@ async def test_a_session_that_nobody_could_tell_finds_out_by_itself(studio: Stud
     assert await studio.store.find_command(session.session_id, asked.key) is not None
 
 
-async def test_a_session_that_cannot_take_what_waits_does_not_begin_nor_hold_the_lease(studio: Studio) -> None:
+async def test_a_session_that_cannot_take_what_waits_does_not_begin_nor_hold_the_lease(studio: SessionWorld) -> None:
     row = await studio.row(**RESTS)
     asked = await said(studio, row, "permissions", mode="ask")
     usual = studio.store.inbox

@@ -15,7 +15,7 @@ from koda_ray.sandbox.base import Sandbox
 from koda_ray.sandbox.reading import MAX_ENTRIES
 from koda_ray.state import checkpoint
 from koda_ray.state.storage import Storage
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import APP, GOOD_FILES, studio_model
 
 pytestmark = [pytest.mark.sandbox]
@@ -30,13 +30,13 @@ async def write(session: Session, files: Mapping[str, str]) -> Sandbox:
     return await session.project.sandbox()
 
 
-async def saved(studio: Studio, session: Session) -> checkpoint.Manifest:
+async def saved(studio: SessionWorld, session: Session) -> checkpoint.Manifest:
     pointer = await studio.store.latest_checkpoint(session.session_id)
     assert pointer is not None
     return await checkpoint.load(studio.storage, pointer.manifest_key)
 
 
-async def failures(studio: Studio, session: Session) -> list[dict[str, Any]]:
+async def failures(studio: SessionWorld, session: Session) -> list[dict[str, Any]]:
     return [event for event in await studio.events(session, "checkpoint") if event.get("failed")]
 
 
@@ -48,7 +48,7 @@ async def sh(box: Sandbox, script: str) -> None:
 # --- saving fails -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_falls_asleep_only_once_storage_takes_its_files(studio: Studio, small_disk: Path) -> None:
+async def test_a_session_falls_asleep_only_once_storage_takes_its_files(studio: SessionWorld, small_disk: Path) -> None:
     studio.storage = Storage(str(small_disk))
     row = await studio.row(phase="executing", owes=None, execution={}, plan_accepted=True)
     quick = {"idle_timeout_s": 0.3, "lease_s": 0.3, "heartbeat_s": 0.2}
@@ -85,7 +85,7 @@ async def test_a_session_falls_asleep_only_once_storage_takes_its_files(studio: 
 
 
 async def test_a_process_that_ends_while_storage_is_full_leaves_the_sandbox_to_the_next(
-    studio: Studio, small_disk: Path
+    studio: SessionWorld, small_disk: Path
 ) -> None:
     studio.storage = Storage(str(small_disk))
     session = await studio.at_rest()
@@ -108,7 +108,7 @@ async def test_a_process_that_ends_while_storage_is_full_leaves_the_sandbox_to_t
     assert EDIT in (await saved(studio, heir)).files
 
 
-async def test_what_the_studio_never_writes_stops_no_save_and_no_end(studio: Studio) -> None:
+async def test_what_the_studio_never_writes_stops_no_save_and_no_end(studio: SessionWorld) -> None:
     session = await studio.at_rest()
     box = await write(session, GOOD_FILES)
     nested = b'{"a":' * 300 + b"1" + b"}" * 300
@@ -135,7 +135,7 @@ async def test_what_the_studio_never_writes_stops_no_save_and_no_end(studio: Stu
 
 
 async def test_a_sandbox_ends_with_its_session_though_a_mistake_of_ours_keeps_it_from_being_saved(
-    studio: Studio,
+    studio: SessionWorld,
 ) -> None:
     session = await studio.at_rest()
     await write(session, GOOD_FILES)
@@ -159,7 +159,7 @@ async def test_a_sandbox_ends_with_its_session_though_a_mistake_of_ours_keeps_it
 
 
 @pytest.mark.full
-async def test_a_project_of_too_many_files_is_kept_until_there_are_fewer(studio: Studio) -> None:
+async def test_a_project_of_too_many_files_is_kept_until_there_are_fewer(studio: SessionWorld) -> None:
     session = await studio.at_rest()
     box = await write(session, GOOD_FILES)
     await box.write_files({EDIT: b'{"only": "here"}'})
@@ -183,7 +183,7 @@ async def test_a_project_of_too_many_files_is_kept_until_there_are_fewer(studio:
 # --- files that no checkpoint holds -----------------------------------------------------------------------------------
 
 
-async def test_what_is_left_out_is_told_and_what_was_saved_of_it_stays(studio: Studio) -> None:
+async def test_what_is_left_out_is_told_and_what_was_saved_of_it_stays(studio: SessionWorld) -> None:
     session = await studio.at_rest()
     box = await write(session, GOOD_FILES)
     await box.write_files({FILM: b"short"})
@@ -214,7 +214,7 @@ async def test_what_is_left_out_is_told_and_what_was_saved_of_it_stays(studio: S
     assert FILM not in (await saved(studio, heir)).files
 
 
-async def test_many_that_are_left_out_are_counted_and_a_few_named(studio: Studio) -> None:
+async def test_many_that_are_left_out_are_counted_and_a_few_named(studio: SessionWorld) -> None:
     session = await studio.at_rest()
     box = await write(session, GOOD_FILES)
     await sh(box, "mkdir -p public/links && for i in $(seq 100); do ln -s x \"public/links/$(printf '\\033')$i\"; done")
@@ -224,7 +224,7 @@ async def test_many_that_are_left_out_are_counted_and_a_few_named(studio: Studio
     assert all(str(each["path"]).isprintable() for each in event["skipped"])
 
 
-async def test_modes_of_folders_come_back(studio: Studio) -> None:
+async def test_modes_of_folders_come_back(studio: SessionWorld) -> None:
     session = await studio.at_rest()
     box = await write(session, GOOD_FILES)
     await sh(box, "mkdir -p public/open/in && echo x > public/open/in/x")

@@ -12,7 +12,7 @@ from koda_ray.agent.toolkit import BoundCall
 from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.state import checkpoint
 from koda_ray.state.records import ApprovalRecord
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import APP, GOOD_FILES, studio_model, wanted_of
 from tests.llm.server import Answer, reply, results
 from tests.tools.conftest import Tools
@@ -22,14 +22,14 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 ASK = {"mode": "ask", "rules": []}
 
 
-async def executing(studio: Studio, respond: Any = None, permissions: Any = ASK) -> Any:
+async def executing(studio: SessionWorld, respond: Any = None, permissions: Any = ASK) -> Any:
     session = await studio.activate(await studio.row(permissions=permissions), studio.model(respond or studio_model()))
     await studio.until(session, "plan")
     await studio.say(session, "accept")
     return session
 
 
-async def pending(studio: Studio, session: Any) -> ApprovalRecord:
+async def pending(studio: SessionWorld, session: Any) -> ApprovalRecord:
     """Wait until a tool call waits, and read its approval."""
     await studio.until(session, "executing")
     waits = session.state.approval
@@ -39,7 +39,7 @@ async def pending(studio: Studio, session: Any) -> ApprovalRecord:
     return found
 
 
-async def files(studio: Studio, session: Any) -> dict[str, bytes]:
+async def files(studio: SessionWorld, session: Any) -> dict[str, bytes]:
     pointer = await studio.store.latest_checkpoint(session.session_id)
     if pointer is None:
         return {}
@@ -48,7 +48,7 @@ async def files(studio: Studio, session: Any) -> dict[str, bytes]:
 
 
 @pytest.mark.full
-async def test_a_write_waits_with_a_diff_survives_its_process_and_runs_as_it_was_shown(studio: Studio) -> None:
+async def test_a_write_waits_with_a_diff_survives_its_process_and_runs_as_it_was_shown(studio: SessionWorld) -> None:
     generated: list[str] = []
 
     def respond(request: dict[str, Any]) -> Answer:
@@ -86,7 +86,7 @@ async def test_a_write_waits_with_a_diff_survives_its_process_and_runs_as_it_was
     assert {call.attempt for call in calls if call.name == "generate_code"} == {1}
 
 
-async def test_what_changed_arguments_write_is_shown_first_and_a_refusal_is_read(studio: Studio) -> None:
+async def test_what_changed_arguments_write_is_shown_first_and_a_refusal_is_read(studio: SessionWorld) -> None:
     heard: list[str] = []
     described: list[str | None] = []
 
@@ -134,7 +134,7 @@ async def test_what_changed_arguments_write_is_shown_first_and_a_refusal_is_read
     assert (session.state.phase, session.state.owes) == ("plan", None)
 
 
-async def test_cancel_gives_a_waiting_call_up(studio: Studio) -> None:
+async def test_cancel_gives_a_waiting_call_up(studio: SessionWorld) -> None:
     session = await executing(studio)
     asked = await pending(studio, session)
     await studio.say(session, "cancel")
@@ -147,7 +147,7 @@ async def test_cancel_gives_a_waiting_call_up(studio: Studio) -> None:
     assert (await pending(studio, session)).id != asked.id
 
 
-async def test_rules_forbid_and_readonly_changes_nothing(studio: Studio) -> None:
+async def test_rules_forbid_and_readonly_changes_nothing(studio: SessionWorld) -> None:
     heard: list[str] = []
 
     def respond(request: dict[str, Any]) -> Answer:
@@ -167,7 +167,7 @@ async def test_rules_forbid_and_readonly_changes_nothing(studio: Studio) -> None
 SECRET = {"src/components/Note.tsx": "export {};\n", "src/secret.ts": "export {};\n"}
 
 
-async def test_what_the_generator_writes_is_held_to_the_rules_whatever_the_call_named(studio: Studio) -> None:
+async def test_what_the_generator_writes_is_held_to_the_rules_whatever_the_call_named(studio: SessionWorld) -> None:
     session = await studio.at_rest(studio_model(lambda _: SECRET))
     tools = Tools.of(session, studio)
     await studio.say(session, "permissions", rules=[{"decision": "deny", "path": "src/secret*"}])
@@ -188,7 +188,7 @@ async def test_what_the_generator_writes_is_held_to_the_rules_whatever_the_call_
     ],
 )
 async def test_a_rule_that_asks_about_a_file_shows_it_whether_or_not_the_call_named_it(
-    studio: Studio, given: dict[str, Any]
+    studio: SessionWorld, given: dict[str, Any]
 ) -> None:
     session = await studio.at_rest(studio_model(lambda _: SECRET))
     tools = Tools.of(session, studio)
@@ -204,7 +204,7 @@ async def test_a_rule_that_asks_about_a_file_shows_it_whether_or_not_the_call_na
         await session.workbench.keep(SECRET, task=given)
 
 
-async def test_mode_ask_covers_files_beside_those_that_a_rule_allows(studio: Studio) -> None:
+async def test_mode_ask_covers_files_beside_those_that_a_rule_allows(studio: SessionWorld) -> None:
     session = await studio.at_rest(studio_model(lambda _: SECRET))
     tools = Tools.of(session, studio)
     await studio.say(session, "permissions", mode="ask", rules=[{"decision": "allow", "path": "src/components/*"}])
@@ -213,7 +213,9 @@ async def test_mode_ask_covers_files_beside_those_that_a_rule_allows(studio: Stu
     assert wanted is not None and "it changes something" in wanted.reason and await files(studio, session) == {}
 
 
-async def test_a_file_that_the_generator_chose_waits_through_a_restart_and_is_written_once(studio: Studio) -> None:
+async def test_a_file_that_the_generator_chose_waits_through_a_restart_and_is_written_once(
+    studio: SessionWorld,
+) -> None:
     generated: list[str] = []
 
     def respond(request: dict[str, Any]) -> Answer:
@@ -241,7 +243,9 @@ async def test_a_file_that_the_generator_chose_waits_through_a_restart_and_is_wr
     assert (call.status, call.attempt) == ("succeeded", 1), "to ask is no attempt"
 
 
-async def test_a_file_that_the_generator_chose_may_be_changed_by_other_arguments_or_refused(studio: Studio) -> None:
+async def test_a_file_that_the_generator_chose_may_be_changed_by_other_arguments_or_refused(
+    studio: SessionWorld,
+) -> None:
     heard: list[str] = []
 
     def respond(request: dict[str, Any]) -> Answer:
@@ -265,7 +269,7 @@ async def test_a_file_that_the_generator_chose_may_be_changed_by_other_arguments
     assert await files(studio, session) == {}
 
 
-async def test_files_that_changed_while_they_waited_are_shown_anew(studio: Studio) -> None:
+async def test_files_that_changed_while_they_waited_are_shown_anew(studio: SessionWorld) -> None:
     session = await executing(studio)
     first = await pending(studio, session)
     await session.project.use(lambda sandbox: sandbox.write_files({"src/App.tsx": b"// written by hand\n"}))
@@ -279,7 +283,9 @@ async def test_files_that_changed_while_they_waited_are_shown_anew(studio: Studi
     assert (await files(studio, session))["src/App.tsx"] == APP.encode()
 
 
-async def test_nobody_agrees_to_what_is_too_long_to_be_shown(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_agrees_to_what_is_too_long_to_be_shown(
+    studio: SessionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workbench, "MAX_SHOWN_CHARS", 100)
     heard: list[str] = []
 
@@ -298,7 +304,7 @@ async def test_nobody_agrees_to_what_is_too_long_to_be_shown(studio: Studio, mon
     assert "src/App.tsx" not in await files(studio, session)
 
 
-async def test_files_that_a_person_saw_are_written_whatever_the_call_named(studio: Studio) -> None:
+async def test_files_that_a_person_saw_are_written_whatever_the_call_named(studio: SessionWorld) -> None:
     session = await studio.at_rest(studio_model(lambda _: SECRET))
     await studio.say(session, "permissions", rules=[{"decision": "ask", "path": "src/secret*"}])
     task = {"task": "create_scene", "scene": 1}
@@ -318,7 +324,7 @@ async def test_files_that_a_person_saw_are_written_whatever_the_call_named(studi
 )
 @pytest.mark.full
 async def test_a_preview_rewrites_nothing_that_a_person_is_to_be_asked_about(
-    studio: Studio, permissions: dict[str, Any], asked_for: int
+    studio: SessionWorld, permissions: dict[str, Any], asked_for: int
 ) -> None:
     requests: list[dict[str, Any]] = []
 
@@ -339,7 +345,7 @@ async def test_a_preview_rewrites_nothing_that_a_person_is_to_be_asked_about(
 
 
 @pytest.mark.full
-async def test_a_correction_waits_with_its_diff_and_is_written_as_it_was_shown(studio: Studio) -> None:
+async def test_a_correction_waits_with_its_diff_and_is_written_as_it_was_shown(studio: SessionWorld) -> None:
     corrections: list[dict[str, Any]] = []
     broken = {**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"}
 
@@ -376,7 +382,7 @@ async def test_a_correction_waits_with_its_diff_and_is_written_as_it_was_shown(s
 
 
 @pytest.mark.full
-async def test_a_correction_in_a_file_that_nobody_named_waits_with_its_diff(studio: Studio) -> None:
+async def test_a_correction_in_a_file_that_nobody_named_waits_with_its_diff(studio: SessionWorld) -> None:
     corrections: list[dict[str, Any]] = []
 
     def code(request: dict[str, Any]) -> dict[str, str]:
@@ -396,7 +402,9 @@ async def test_a_correction_in_a_file_that_nobody_named_waits_with_its_diff(stud
 
 
 @pytest.mark.full
-async def test_what_was_agreed_to_is_written_though_the_fault_is_told_in_other_words_by_then(studio: Studio) -> None:
+async def test_what_was_agreed_to_is_written_though_the_fault_is_told_in_other_words_by_then(
+    studio: SessionWorld,
+) -> None:
     corrections: list[dict[str, Any]] = []
 
     def code(request: dict[str, Any]) -> dict[str, str]:
@@ -414,7 +422,7 @@ async def test_what_was_agreed_to_is_written_though_the_fault_is_told_in_other_w
     assert (await files(studio, session))["src/App.tsx"] == APP.encode() and len(corrections) == 1
 
 
-async def test_a_correction_that_is_refused_is_not_written_and_the_agents_read_why(studio: Studio) -> None:
+async def test_a_correction_that_is_refused_is_not_written_and_the_agents_read_why(studio: SessionWorld) -> None:
     heard: list[str] = []
     broken = {**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"}
 
@@ -434,7 +442,7 @@ async def test_a_correction_that_is_refused_is_not_written_and_the_agents_read_w
 
 
 @pytest.mark.full
-async def test_a_later_correction_that_is_refused_names_what_an_earlier_one_changed(studio: Studio) -> None:
+async def test_a_later_correction_that_is_refused_names_what_an_earlier_one_changed(studio: SessionWorld) -> None:
     heard: list[str] = []
     corrections = 0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import APP, PROJECT, studio_model
 from tests.agent.long_session import cached_share
 from tests.llm.server import Answer
@@ -46,7 +46,7 @@ def scene(number: str, words: str) -> str:
     return "\n".join([f"// {words}", *lines, ""])
 
 
-async def test_a_long_session_reads_nine_tenths_of_its_prompts_from_the_cache(studio: Studio) -> None:
+async def test_a_long_session_reads_nine_tenths_of_its_prompts_from_the_cache(studio: SessionWorld) -> None:
     author, whole = Author(), list[bool]()
     script = studio_model(author, scenes=SCENES)
 

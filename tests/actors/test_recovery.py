@@ -18,7 +18,7 @@ from koda_ray.state import checkpoint
 from koda_ray.state.records import Batch
 from koda_ray.state.storage import asset_key
 from koda_ray.types import now
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
 from tests.llm.server import Say, reply
 from tests.state import records
@@ -31,12 +31,12 @@ async def write(session: Session, files: Mapping[str, str]) -> None:
     await session.core.commit(await session.workbench.keep(files))
 
 
-async def accepted(studio: Studio, session: Any) -> None:
+async def accepted(studio: SessionWorld, session: Any) -> None:
     await studio.until(session, "plan")
     await studio.say(session, "accept")
 
 
-async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_project(studio: Studio) -> None:
+async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_project(studio: SessionWorld) -> None:
     session = await studio.at_rest()
     await write(session, GOOD_FILES)
     await session.close()
@@ -71,7 +71,9 @@ async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_projec
     assert len(await studio.sandboxes.list()) == 1
 
 
-async def test_last_words_that_were_not_said_are_said_by_whoever_takes_the_session_up_and_once(studio: Studio) -> None:
+async def test_last_words_that_were_not_said_are_said_by_whoever_takes_the_session_up_and_once(
+    studio: SessionWorld,
+) -> None:
     shown = {"videoUrl": "/v1/video", "jobId": "job_1", "bundle": "b1", "duration": 2}
     row = await studio.row(phase="preview", owes=None, execution={}, plan_accepted=True, preview=shown)
     model = studio.model(lambda _: reply(Say("Here is your preview.")))
@@ -90,7 +92,7 @@ async def test_last_words_that_were_not_said_are_said_by_whoever_takes_the_sessi
 
 
 @pytest.mark.full
-async def test_a_sandbox_lost_between_writing_and_saving_gets_the_files_again(studio: Studio) -> None:
+async def test_a_sandbox_lost_between_writing_and_saving_gets_the_files_again(studio: SessionWorld) -> None:
     session = await studio.open()
     await accepted(studio, session)
     await studio.event(session, "file_written")
@@ -112,7 +114,7 @@ async def test_a_sandbox_lost_between_writing_and_saving_gets_the_files_again(st
     assert set(session.state.execution.files) <= set(manifest.files)
 
 
-async def test_a_checkpoint_counts_only_once_its_pointer_is_stored(studio: Studio) -> None:
+async def test_a_checkpoint_counts_only_once_its_pointer_is_stored(studio: SessionWorld) -> None:
     session = await studio.at_rest()
     await write(session, GOOD_FILES)
     await session.project.keep({"src/components/Late.tsx": b"export {};"}, "files")  # its batch is never committed
@@ -124,7 +126,7 @@ async def test_a_checkpoint_counts_only_once_its_pointer_is_stored(studio: Studi
 
 
 @pytest.mark.full
-async def test_cancelling_a_render_at_once_leaves_the_session_alive(studio: Studio) -> None:
+async def test_cancelling_a_render_at_once_leaves_the_session_alive(studio: SessionWorld) -> None:
     session = await studio.open()
     await accepted(studio, session)
     await studio.until(session, "preview")
@@ -141,7 +143,7 @@ async def test_cancelling_a_render_at_once_leaves_the_session_alive(studio: Stud
     assert {job.status for job in jobs} <= {"succeeded", "cancelled"}
 
 
-async def test_a_heartbeat_outlives_a_database_that_is_away(studio: Studio) -> None:
+async def test_a_heartbeat_outlives_a_database_that_is_away(studio: SessionWorld) -> None:
     session = await studio.activate(await studio.row(), studio.model(studio_model()), lease_s=0.3)
     await studio.until(session, "plan")
     usual, failures = studio.store.commit, 3
@@ -164,7 +166,7 @@ async def test_a_heartbeat_outlives_a_database_that_is_away(studio: Studio) -> N
 
 
 @pytest.mark.full
-async def test_work_that_cannot_even_record_its_failure_waits_between_tries(studio: Studio) -> None:
+async def test_work_that_cannot_even_record_its_failure_waits_between_tries(studio: SessionWorld) -> None:
     tries: list[float] = []
     session_id = await studio.row()
     usual, away = studio.store.commit, True
@@ -188,7 +190,7 @@ async def test_work_that_cannot_even_record_its_failure_waits_between_tries(stud
 
 
 @pytest.mark.full
-async def test_a_file_that_a_correction_adds_is_known_from_then_on(studio: Studio) -> None:
+async def test_a_file_that_a_correction_adds_is_known_from_then_on(studio: SessionWorld) -> None:
     broken = APP.replace("import { Layer", "import './components/dot';\nimport { Layer")
 
     def code(request: dict[str, Any]) -> dict[str, str]:
@@ -202,7 +204,7 @@ async def test_a_file_that_a_correction_adds_is_known_from_then_on(studio: Studi
     assert state.execution is not None and "src/components/dot.ts" in state.execution.files
 
 
-async def test_a_file_that_a_command_removed_does_not_stop_the_generator(studio: Studio) -> None:
+async def test_a_file_that_a_command_removed_does_not_stop_the_generator(studio: SessionWorld) -> None:
     shown: list[set[str]] = []
 
     def code(request: dict[str, Any]) -> dict[str, str]:
@@ -217,7 +219,7 @@ async def test_a_file_that_a_command_removed_does_not_stop_the_generator(studio:
     assert made.files == {"src/App.tsx": APP} and shown == [set(GOOD_FILES)]
 
 
-async def test_a_sandbox_left_by_a_dead_process_is_saved_before_it_is_destroyed(studio: Studio) -> None:
+async def test_a_sandbox_left_by_a_dead_process_is_saved_before_it_is_destroyed(studio: SessionWorld) -> None:
     dead = await studio.at_rest()
     await write(dead, GOOD_FILES)
     left = await dead.project.sandbox()
@@ -246,7 +248,7 @@ async def everything(session: Session) -> tuple[dict[str, bytes], Mapping[str, i
     return taken.changed, taken.modes, taken.folders
 
 
-async def test_a_lost_sandbox_comes_back_with_all_that_a_disk_knows_of_files(studio: Studio) -> None:
+async def test_a_lost_sandbox_comes_back_with_all_that_a_disk_knows_of_files(studio: SessionWorld) -> None:
     session = await studio.at_rest()
     await write(session, {"src/components/Gone.tsx": "export {};"})
     box = await session.project.sandbox()
@@ -294,7 +296,7 @@ def test_the_template_stays_as_it_is() -> None:
     assert not any(path.startswith(TEMPLATE_OWNED) for path in ours)
 
 
-async def test_many_uploads_are_not_held_in_memory_together(studio: Studio) -> None:
+async def test_many_uploads_are_not_held_in_memory_together(studio: SessionWorld) -> None:
     session = await studio.at_rest()
     sandbox, sizes = await session.project.sandbox(), list[int]()
     for _ in range(5):
@@ -319,7 +321,7 @@ async def test_many_uploads_are_not_held_in_memory_together(studio: Studio) -> N
     assert len(sizes) == 5, "and each is placed once"
 
 
-async def test_a_process_that_each_save_kills_saves_once_in_each_life_after_a_while(studio: Studio) -> None:
+async def test_a_process_that_each_save_kills_saves_once_in_each_life_after_a_while(studio: SessionWorld) -> None:
     """However often it is killed in a heartbeat's save, the next process saves a whole interval after its beginning."""
     first = await studio.at_rest()
     await write(first, GOOD_FILES)

@@ -23,14 +23,14 @@ from koda_ray.state.records import AssetRecord, Batch
 from koda_ray.state.storage import Storage, report_key
 from koda_ray.studio.offline import OfflineDirector
 from koda_ray.types import new_id, now
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
 from tests.llm.server import Answer, Reply
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
 
-async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(studio: Studio) -> None:
+async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(studio: SessionWorld) -> None:
     session = await studio.open("a dot crosses", studio_model(asks=True))
     asked = await studio.until(session, "question")
     assert asked.question is not None and [o.id for o in asked.question.options] == ["playful", "smooth"]
@@ -68,7 +68,7 @@ async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(stud
 
 
 @pytest.mark.full
-async def test_a_change_touches_only_its_file_and_always_renders_again(studio: Studio) -> None:
+async def test_a_change_touches_only_its_file_and_always_renders_again(studio: SessionWorld) -> None:
     def code(request: dict[str, Any]) -> dict[str, str]:
         """Change what is named, in each file that is named, as it is: what that touches is for the session to say."""
         if request["task"] != "modify_existing":
@@ -94,7 +94,7 @@ async def test_a_change_touches_only_its_file_and_always_renders_again(studio: S
     assert {"src/theatre/project.ts", "src/App.tsx"} < first.keys()
 
 
-async def test_rejecting_a_plan_asks_and_changing_it_plans_again(studio: Studio) -> None:
+async def test_rejecting_a_plan_asks_and_changing_it_plans_again(studio: SessionWorld) -> None:
     session = await studio.open()
     await studio.until(session, "plan")
     await studio.say(session, "changes", feedback="slower please")
@@ -105,7 +105,7 @@ async def test_rejecting_a_plan_asks_and_changing_it_plans_again(studio: Studio)
     assert again.feedback[-1] == "no, something else"
 
 
-async def test_cancel_stops_the_work_and_accepting_again_takes_it_up(studio: Studio) -> None:
+async def test_cancel_stops_the_work_and_accepting_again_takes_it_up(studio: SessionWorld) -> None:
     usual, hung = studio_model(), False
 
     def respond(request: dict[str, Any]) -> Answer:
@@ -131,7 +131,7 @@ async def test_cancel_stops_the_work_and_accepting_again_takes_it_up(studio: Stu
 
 
 @pytest.mark.full
-async def test_words_during_the_work_are_taken_in_before_it_ends(studio: Studio) -> None:
+async def test_words_during_the_work_are_taken_in_before_it_ends(studio: SessionWorld) -> None:
     session = await studio.open("a dot", studio_model(pause_s=0.05))
     await studio.until(session, "plan")
     await studio.say(session, "accept")
@@ -143,7 +143,7 @@ async def test_words_during_the_work_are_taken_in_before_it_ends(studio: Studio)
     assert b"#EF4444" in await sandbox.read_file("src/App.tsx")
 
 
-async def test_a_command_is_recorded_once_whatever_how_often_it_is_sent(studio: Studio) -> None:
+async def test_a_command_is_recorded_once_whatever_how_often_it_is_sent(studio: SessionWorld) -> None:
     session = await studio.open()
     await studio.until(session, "plan")
     first = await session.submit(name="accept", body={}, key="k1", user_id="local")
@@ -159,7 +159,7 @@ async def test_a_command_is_recorded_once_whatever_how_often_it_is_sent(studio: 
         await session.submit(name="cancel", body={}, key="k4", user_id="usr_other")
 
 
-async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(studio: Studio) -> None:
+async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(studio: SessionWorld) -> None:
     session = await studio.open()
     await studio.to_preview(session)
     sandbox_id = session.state.sandbox_id
@@ -177,7 +177,7 @@ async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(studio:
 
 
 @pytest.mark.full
-async def test_a_sandbox_that_dies_during_the_work_is_replaced_with_nothing_lost(studio: Studio) -> None:
+async def test_a_sandbox_that_dies_during_the_work_is_replaced_with_nothing_lost(studio: SessionWorld) -> None:
     session = await studio.open("a dot", studio_model(scenes=3, pause_s=0.03))
     await studio.until(session, "plan")
     await studio.say(session, "accept")
@@ -191,7 +191,7 @@ async def test_a_sandbox_that_dies_during_the_work_is_replaced_with_nothing_lost
     assert await sandbox.read_file("src/App.tsx") == APP.encode()
 
 
-async def test_generated_code_cannot_replace_the_template(studio: Studio) -> None:
+async def test_generated_code_cannot_replace_the_template(studio: SessionWorld) -> None:
     def code(request: dict[str, Any]) -> dict[str, str]:
         return {"src/koda/contract.ts": "export {}"} if request["task"] == "initial_setup" else good_code(request)
 
@@ -204,7 +204,7 @@ async def test_generated_code_cannot_replace_the_template(studio: Studio) -> Non
     assert isinstance(result, dict) and "belongs to the template" in str(result["content"]), asked
 
 
-async def test_a_stream_that_breaks_half_way_is_asked_again(studio: Studio) -> None:
+async def test_a_stream_that_breaks_half_way_is_asked_again(studio: SessionWorld) -> None:
     usual, breaks = studio_model(), {"orchestrator": 1, "code": 1}
 
     def respond(request: dict[str, Any]) -> Answer:
@@ -225,7 +225,7 @@ async def test_a_stream_that_breaks_half_way_is_asked_again(studio: Studio) -> N
     assert await sandbox.read_file("src/App.tsx") == APP.encode()
 
 
-async def test_a_missing_browser_is_named_with_its_package(studio: Studio) -> None:
+async def test_a_missing_browser_is_named_with_its_package(studio: SessionWorld) -> None:
     async with LocalExecutor(chromium_path=Path("/nowhere/chromium")) as executor:
         studio.executor = executor
         session = await studio.open()
@@ -239,7 +239,7 @@ async def test_a_missing_browser_is_named_with_its_package(studio: Studio) -> No
 
 
 @pytest.mark.full
-async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(studio: Studio) -> None:
+async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(studio: SessionWorld) -> None:
     session_id = await studio.row()
     png = io.BytesIO()
     Image.new("RGB", (32, 18), (255, 0, 0)).save(png, "PNG")
@@ -285,7 +285,7 @@ async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(studio: St
 
 
 @pytest.mark.full
-async def test_work_is_saved_at_each_of_its_triggers(studio: Studio) -> None:
+async def test_work_is_saved_at_each_of_its_triggers(studio: SessionWorld) -> None:
     session = await studio.activate(await studio.row(), studio.model(studio_model()), heartbeat_s=0.2, lease_s=0.6)
 
     async def saved(trigger: str) -> dict[str, Any]:
@@ -359,7 +359,7 @@ async def test_work_is_saved_at_each_of_its_triggers(studio: Studio) -> None:
 
 
 @pytest.mark.full
-async def test_the_live_preview_is_offered_whoever_directs(studio: Studio) -> None:
+async def test_the_live_preview_is_offered_whoever_directs(studio: SessionWorld) -> None:
     session = await studio.activate(await studio.row("a bouncing ball, playful"), OfflineDirector())
     if (await studio.until(session, "question", "plan")).phase == "question":
         await studio.say(session, "answer", text="playful")
@@ -398,7 +398,7 @@ class Weak(LocalExecutor):
 
 
 @pytest.mark.full
-async def test_a_failed_render_is_tried_again_at_lower_quality(studio: Studio) -> None:
+async def test_a_failed_render_is_tried_again_at_lower_quality(studio: SessionWorld) -> None:
     async with Weak() as executor:
         studio.executor = executor
         session = await studio.open()
@@ -426,7 +426,7 @@ async def test_a_failed_render_is_tried_again_at_lower_quality(studio: Studio) -
 
 
 @pytest.mark.full
-async def test_a_preview_that_fails_at_its_size_is_tried_again_at_lower_quality(studio: Studio) -> None:
+async def test_a_preview_that_fails_at_its_size_is_tried_again_at_lower_quality(studio: SessionWorld) -> None:
     async with Weak() as executor:
         studio.executor, executor.too_big = executor, 1
         session = await studio.open()
@@ -441,7 +441,7 @@ async def test_a_preview_that_fails_at_its_size_is_tried_again_at_lower_quality(
         assert (job.status, job.spec["width"]) == ("succeeded", lower[0]) and session.state.error is None
 
 
-async def test_a_session_that_nobody_uses_ends_by_itself(studio: Studio) -> None:
+async def test_a_session_that_nobody_uses_ends_by_itself(studio: SessionWorld) -> None:
     session = await studio.activate(await studio.row(), studio.model(studio_model()), idle_timeout_s=0.3, lease_s=0.3)
     await session.watch(1)  # while it still owes work
     await studio.until(session, "plan")
@@ -459,7 +459,9 @@ async def test_a_session_that_nobody_uses_ends_by_itself(studio: Studio) -> None
 
 
 @pytest.mark.full
-async def test_full_storage_ends_in_an_error_that_says_so_and_loses_nothing(studio: Studio, small_disk: Path) -> None:
+async def test_full_storage_ends_in_an_error_that_says_so_and_loses_nothing(
+    studio: SessionWorld, small_disk: Path
+) -> None:
     session_id = await studio.row()
     studio.storage = Storage(str(small_disk))
     filler = small_disk / "filler"

@@ -23,7 +23,7 @@ from koda_ray.render.spec import RenderSpec
 from koda_ray.state.charges import Accrue, ChargeRecord, Reserve, Settle
 from koda_ray.state.records import Batch, JobRecord
 from koda_ray.types import Budget, NodeState, new_id, now
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import GOOD_FILES, studio_model
 from tests.books import Ledger, check_sums
 from tests.llm.server import reply
@@ -31,16 +31,16 @@ from tests.llm.server import reply
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
 
-async def spent(studio: Studio, account: str) -> Amounts:
+async def spent(studio: SessionWorld, account: str) -> Amounts:
     found = await studio.store.accounts("local", [account])
     return Amounts.of(found[0].spent) if found else Amounts()
 
 
-async def charges(studio: Studio, session: Session, kind: str) -> list[ChargeRecord]:
+async def charges(studio: SessionWorld, session: Session, kind: str) -> list[ChargeRecord]:
     return [each for each in await studio.store.charges(session.session_id) if each.kind == kind]
 
 
-async def answered(studio: Studio, session: Session, *, while_paused: Callable[[NodeState], None]) -> int:
+async def answered(studio: SessionWorld, session: Session, *, while_paused: Callable[[NodeState], None]) -> int:
     """Say yes to more, however often it is asked, until the preview is there; return how often that was."""
     times = 0
     while (await studio.until(session, "question", "plan", "preview")).phase != "preview":
@@ -54,7 +54,7 @@ async def answered(studio: Studio, session: Session, *, while_paused: Callable[[
 
 
 @pytest.mark.full
-async def test_a_session_is_stopped_by_its_budget_asks_and_goes_on_when_a_person_says_so(studio: Studio) -> None:
+async def test_a_session_is_stopped_by_its_budget_asks_and_goes_on_when_a_person_says_so(studio: SessionWorld) -> None:
     provider = studio.model(studio_model())
     session = await studio.activate(await studio.row(), provider, budget_cost_usd=0.055, budget_warn_at=0.05)
     paused: list[NodeState] = []
@@ -95,7 +95,7 @@ async def test_a_session_is_stopped_by_its_budget_asks_and_goes_on_when_a_person
     await check_sums(studio.store, "local", session.session_id)
 
 
-async def test_a_person_who_wants_no_more_is_back_where_they_can_act(studio: Studio) -> None:
+async def test_a_person_who_wants_no_more_is_back_where_they_can_act(studio: SessionWorld) -> None:
     session = await studio.activate(await studio.row(), studio.model(studio_model()), budget_tokens=100)
     paused = await studio.until(session, "question")
     assert paused.paused is not None and paused.paused.resource == "tokens"
@@ -109,7 +109,9 @@ async def test_a_person_who_wants_no_more_is_back_where_they_can_act(studio: Stu
     assert (await spent(studio, session.session_id)).tokens == 0
 
 
-async def test_a_users_month_bounds_all_of_their_sessions_and_nobody_raises_it_by_answering(studio: Studio) -> None:
+async def test_a_users_month_bounds_all_of_their_sessions_and_nobody_raises_it_by_answering(
+    studio: SessionWorld,
+) -> None:
     row = await studio.row()
     settle = Settle(id="old", spent=Amounts(tokens=5_000), bounds=Purse(None).bounds)
     await studio.store.activate(row, host="x", lease_until=now() + timedelta(seconds=1))
@@ -127,7 +129,7 @@ async def test_a_users_month_bounds_all_of_their_sessions_and_nobody_raises_it_b
 
 
 @pytest.mark.full
-async def test_render_time_that_is_used_up_pauses_a_render_and_what_is_done_stays(studio: Studio) -> None:
+async def test_render_time_that_is_used_up_pauses_a_render_and_what_is_done_stays(studio: SessionWorld) -> None:
     session = await studio.activate(
         await studio.row(), studio.model(studio_model()), budget_render_minutes=0.001, budget_sandbox_minutes=60
     )
@@ -146,7 +148,7 @@ async def test_render_time_that_is_used_up_pauses_a_render_and_what_is_done_stay
 
 
 @pytest.mark.full
-async def test_a_paused_render_that_nobody_wants_any_more_is_settled(studio: Studio) -> None:
+async def test_a_paused_render_that_nobody_wants_any_more_is_settled(studio: SessionWorld) -> None:
     session = await studio.activate(await studio.row(), studio.model(studio_model()), budget_sandbox_minutes=60)
     await studio.until(session, "plan")
     await studio.say(session, "accept")
@@ -173,7 +175,7 @@ async def test_a_paused_render_that_nobody_wants_any_more_is_settled(studio: Stu
 
 @pytest.mark.full
 async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_next_one(
-    studio: Studio, monkeypatch: pytest.MonkeyPatch
+    studio: SessionWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, made = JobOwner.unit, set[int]()
 
@@ -219,7 +221,7 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
 
 
 @pytest.mark.full
-async def test_sandbox_time_is_charged_while_it_passes_and_ends_an_idle_sandbox(studio: Studio) -> None:
+async def test_sandbox_time_is_charged_while_it_passes_and_ends_an_idle_sandbox(studio: SessionWorld) -> None:
     session = await studio.activate(
         await studio.row(phase="executing", owes=None, execution={}, plan_accepted=True),
         studio.model(studio_model()),
@@ -242,7 +244,7 @@ async def test_sandbox_time_is_charged_while_it_passes_and_ends_an_idle_sandbox(
     await check_sums(studio.store, "local", session.session_id)
 
 
-async def test_a_process_that_dies_charges_what_it_saw_and_the_next_counts_on(studio: Studio) -> None:
+async def test_a_process_that_dies_charges_what_it_saw_and_the_next_counts_on(studio: SessionWorld) -> None:
     session = await studio.at_rest()
     await session.preview("local")
     studio.ahead_s = 10
@@ -258,7 +260,7 @@ async def test_a_process_that_dies_charges_what_it_saw_and_the_next_counts_on(st
     await check_sums(studio.store, "local", session.session_id)
 
 
-async def test_what_a_dead_process_held_for_a_model_is_free_again(studio: Studio) -> None:
+async def test_what_a_dead_process_held_for_a_model_is_free_again(studio: SessionWorld) -> None:
     never_done = studio.model(lambda _: reply("hm", hang=True))
     session = await studio.activate(await studio.row(), never_done, budget_tokens=10**6)
     deadline = time.monotonic() + 60
@@ -277,7 +279,7 @@ async def test_what_a_dead_process_held_for_a_model_is_free_again(studio: Studio
 
 
 @pytest.mark.full
-async def test_a_page_render_is_charged_to_the_users_month(studio: Studio) -> None:
+async def test_a_page_render_is_charged_to_the_users_month(studio: SessionWorld) -> None:
     session = await studio.open()
     await studio.until(session, "plan")
     await studio.say(session, "accept")

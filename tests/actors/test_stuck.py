@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import state_of, studio_model
 from tests.llm.server import Answer, call, texts
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
 
 @pytest.mark.full
-async def test_agents_in_a_circle_ask_and_go_on_from_what_the_person_says(studio: Studio) -> None:
+async def test_agents_in_a_circle_ask_and_go_on_from_what_the_person_says(studio: SessionWorld) -> None:
     asked = 0
 
     def respond(request: dict[str, Any]) -> Answer:

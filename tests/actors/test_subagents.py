@@ -12,7 +12,7 @@ import pytest
 
 from koda_ray.actors.session import Session
 from koda_ray.agent.delegation import Subagent, subagents_among
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import studio_model
 from tests.agent.crew import is_subagent, spawn
 from tests.llm.server import Answer, Call, reply, results
@@ -45,16 +45,16 @@ def lists(request: Json) -> Answer:
     return reply("There is src/App.tsx.") if results(request) else Call("sandbox_list_files")
 
 
-async def subagents(studio: Studio, session: Session) -> list[Subagent]:
+async def subagents(studio: SessionWorld, session: Session) -> list[Subagent]:
     return list(subagents_among(await studio.store.beads(session.session_id)).values())
 
 
-async def executing(studio: Studio, session: Session) -> None:
+async def executing(studio: SessionWorld, session: Session) -> None:
     await studio.until(session, "plan")
     await studio.say(session, "accept")
 
 
-async def test_a_subagent_looks_at_the_project_for_the_orchestrator(studio: Studio) -> None:
+async def test_a_subagent_looks_at_the_project_for_the_orchestrator(studio: SessionWorld) -> None:
     asked: list[Json] = []
     models: dict[str, set[str]] = {"subagent": set(), "orchestrator": set(), "code": set()}
     respond = reviewing(lists)
@@ -86,7 +86,7 @@ async def test_a_subagent_looks_at_the_project_for_the_orchestrator(studio: Stud
     await studio.say(session, "cancel")
 
 
-async def test_what_a_person_cancels_ends_its_subagents_too(studio: Studio) -> None:
+async def test_what_a_person_cancels_ends_its_subagents_too(studio: SessionWorld) -> None:
     session = await studio.open("a dot", reviewing(lambda request: reply("...", hang=True)))
     await executing(studio, session)
     await studio.event(session, "subagent_start")
@@ -97,7 +97,7 @@ async def test_what_a_person_cancels_ends_its_subagents_too(studio: Studio) -> N
     assert [event["status"] for event in await studio.events(session, "subagent_end")] == ["cancelled"]
 
 
-async def test_a_session_that_comes_back_goes_on_with_the_subagent_that_it_had(studio: Studio) -> None:
+async def test_a_session_that_comes_back_goes_on_with_the_subagent_that_it_had(studio: SessionWorld) -> None:
     asked: list[Json] = []
 
     def reviewer(request: Json) -> Answer:
@@ -123,7 +123,7 @@ async def test_a_session_that_comes_back_goes_on_with_the_subagent_that_it_had(s
     await studio.say(session, "cancel")
 
 
-async def test_a_subagent_that_may_not_ask_now_asks_once_its_parent_goes_on(studio: Studio) -> None:
+async def test_a_subagent_that_may_not_ask_now_asks_once_its_parent_goes_on(studio: SessionWorld) -> None:
     gate = threading.Event()
     usual = studio_model()
 

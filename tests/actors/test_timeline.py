@@ -23,7 +23,7 @@ from koda_ray.state.past import UNDO
 from koda_ray.state.records import MessageRecord, SessionRecord, ToolCallRecord
 from koda_ray.studio.offline import OfflineDirector
 from koda_ray.types import NodeState, new_id
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import studio_model
 
 pytestmark = [pytest.mark.full, pytest.mark.sandbox, pytest.mark.browser]
@@ -51,19 +51,19 @@ def valid(messages: Sequence[MessageRecord], calls: Sequence[ToolCallRecord]) ->
         ]
 
 
-async def files_of(studio: Studio, session_id: str) -> dict[str, bytes]:
+async def files_of(studio: SessionWorld, session_id: str) -> dict[str, bytes]:
     pointer = await studio.store.latest_checkpoint(session_id)
     assert pointer is not None
     manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
     return await checkpoint.read_files(studio.storage, manifest)
 
 
-async def as_it_is(studio: Studio, session: Session) -> SessionRecord:
+async def as_it_is(studio: SessionWorld, session: Session) -> SessionRecord:
     """What is stored of a session, apart from its saying again and again that it lives."""
     return replace(await studio.store.get_session(session.session_id), lease_until=None, rev=0)
 
 
-async def last_said(studio: Studio, session: Session) -> MessageRecord:
+async def last_said(studio: SessionWorld, session: Session) -> MessageRecord:
     """What the agents said last; the preview is there a moment before they say so."""
     async with asyncio.timeout(60):
         while (said := (await studio.store.messages(session.session_id))[-1]).role != "assistant":
@@ -75,7 +75,7 @@ async def in_sandbox(session: Session) -> dict[str, bytes]:
     return await session.project.files()
 
 
-async def test_a_session_goes_back_forward_and_another_way(studio: Studio) -> None:
+async def test_a_session_goes_back_forward_and_another_way(studio: SessionWorld) -> None:
     store = studio.store
     director = OfflineDirector()
     session = await studio.activate(await studio.row("a red ball bounces, 2 seconds", style="playful"), director)
@@ -173,7 +173,7 @@ async def test_a_session_goes_back_forward_and_another_way(studio: Studio) -> No
     assert await studio.sandboxes.list() == []
 
 
-async def test_going_back_stops_what_is_under_way_and_waits_for_a_person(studio: Studio) -> None:
+async def test_going_back_stops_what_is_under_way_and_waits_for_a_person(studio: SessionWorld) -> None:
     store = studio.store
     session = await studio.open("a dot", studio_model(pause_s=0.05, scenes=3))
     await studio.until(session, "plan")
@@ -196,7 +196,7 @@ async def test_going_back_stops_what_is_under_way_and_waits_for_a_person(studio:
     valid(await store.messages(session.session_id), await store.tool_calls(session.session_id))
 
 
-async def test_what_cannot_be_gone_back_to_is_refused_and_stops_nothing(studio: Studio) -> None:
+async def test_what_cannot_be_gone_back_to_is_refused_and_stops_nothing(studio: SessionWorld) -> None:
     session = await studio.open("a dot", studio_model(pause_s=0.05))
     await studio.until(session, "plan")
     await studio.say(session, "accept")
@@ -217,7 +217,7 @@ async def test_what_cannot_be_gone_back_to_is_refused_and_stops_nothing(studio: 
             )
 
 
-async def two_steps(studio: Studio) -> tuple[str, str]:
+async def two_steps(studio: SessionWorld) -> tuple[str, str]:
     """A session at rest to which two things were said, each with files of its time; returns it and the first point."""
     session = await studio.at_rest()
     points: list[str] = []
@@ -230,7 +230,7 @@ async def two_steps(studio: Studio) -> tuple[str, str]:
     return session.session_id, points[0]
 
 
-async def test_going_back_and_going_another_way_keep_modes_and_empty_folders(studio: Studio) -> None:
+async def test_going_back_and_going_another_way_keep_modes_and_empty_folders(studio: SessionWorld) -> None:
     async def kinds(of: Session) -> tuple[Any, tuple[str, ...]]:
         taken = await (await of.project.sandbox()).snapshot()
         return taken.modes, taken.folders
@@ -256,7 +256,7 @@ async def test_going_back_and_going_another_way_keep_modes_and_empty_folders(stu
     assert await kinds(session) == ({}, ("src/later",))
 
 
-async def test_killed_on_the_way_back_a_session_gets_there_when_it_is_woken(studio: Studio) -> None:
+async def test_killed_on_the_way_back_a_session_gets_there_when_it_is_woken(studio: SessionWorld) -> None:
     instants = 8
     made = [await two_steps(studio) for _ in range(instants)]
 

@@ -19,7 +19,7 @@ from koda_ray.render.local import LocalExecutor
 from koda_ray.sandbox import docker, docker_way_in
 from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.engine import Engine
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.sandbox.conftest import DockerLeftovers
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.needs("docker"), pytest.mark.full]
@@ -30,9 +30,9 @@ APP = "src/App.tsx"
 @pytest.fixture
 async def session(
     tmp_path: Path, docker_provider: DockerProvider, docker_leftovers: DockerLeftovers
-) -> AsyncIterator[tuple[Studio, Session]]:
+) -> AsyncIterator[tuple[SessionWorld, Session]]:
     """One in the middle of its work, whose sandboxes are containers."""
-    studio = Studio(tmp_path, LocalExecutor(workers=1))
+    studio = SessionWorld(tmp_path, LocalExecutor(workers=1))
     await studio.store.open()
     studio.sandboxes = docker_provider
     try:
@@ -63,7 +63,7 @@ async def stop(address: str, sandbox_id: str) -> int:
 
 
 async def test_a_sandbox_that_does_not_answer_is_given_up_for_another(
-    session: tuple[Studio, Session], docker_address: str, monkeypatch: pytest.MonkeyPatch
+    session: tuple[SessionWorld, Session], docker_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     studio, opened = session
     await opened.core.commit(await opened.workbench.keep({APP: "saved"}))
@@ -89,7 +89,7 @@ async def test_a_sandbox_that_does_not_answer_is_given_up_for_another(
 
 
 async def test_a_session_falls_asleep_though_its_sandbox_does_not_answer(
-    session: tuple[Studio, Session], docker_address: str, monkeypatch: pytest.MonkeyPatch
+    session: tuple[SessionWorld, Session], docker_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     studio, opened = session
     await opened.core.commit(await opened.workbench.keep({APP: "saved"}))

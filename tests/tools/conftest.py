@@ -15,7 +15,7 @@ from koda_ray.sandbox.base import Sandbox
 from koda_ray.state.records import Batch
 from koda_ray.studio.orchestrator import orchestrator_tools
 from koda_ray.types import Preview, new_id
-from tests.actors.conftest import Studio, studio
+from tests.actors.conftest import SessionWorld, studio
 
 __all__ = ["Tools", "studio"]
 
@@ -24,12 +24,12 @@ __all__ = ["Tools", "studio"]
 class Tools:
     """Calls tools as the loop does, and commits what they leave with their outcome."""
 
-    studio: Studio
+    studio: SessionWorld
     session: Session
     toolkit: Toolkit
 
     @classmethod
-    def of(cls, session: Session, studio: Studio) -> Self:
+    def of(cls, session: Session, studio: SessionWorld) -> Self:
         return cls(studio, session, Toolkit(orchestrator_tools(session.workbench)))
 
     async def call(self, name: str, **given: Any) -> ToolOutcome:
@@ -63,5 +63,5 @@ class Tools:
 
 
 @pytest.fixture
-async def tools(studio: Studio) -> Tools:
+async def tools(studio: SessionWorld) -> Tools:
     return Tools.of(await studio.at_rest(), studio)

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from koda_ray.state import checkpoint
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import APP, GOOD_FILES, studio_model
 from tests.tools.conftest import Tools
 
 pytestmark = pytest.mark.sandbox
 
 
-async def test_generated_files_are_written_and_stored_before_the_outcome(studio: Studio) -> None:
+async def test_generated_files_are_written_and_stored_before_the_outcome(studio: SessionWorld) -> None:
     requests: list[dict[str, Any]] = []
 
     def code(request: dict[str, Any]) -> dict[str, str]:
@@ -36,7 +36,7 @@ async def test_generated_files_are_written_and_stored_before_the_outcome(studio:
     assert await checkpoint.read_file(studio.storage, manifest, "src/App.tsx") == APP.encode()
 
 
-async def test_what_was_written_stands_whole_in_the_result_and_is_known_as_the_file(studio: Studio) -> None:
+async def test_what_was_written_stands_whole_in_the_result_and_is_known_as_the_file(studio: SessionWorld) -> None:
     long, state = "// a long line\n" * 6000, '{"sheetsById": {}}'
     written = {**GOOD_FILES, "./src/scenes/Long.tsx": long, "src/theatre/state.json": state}
     tools = Tools.of(await studio.at_rest(studio_model(lambda _: written)), studio)
@@ -52,7 +52,9 @@ async def test_what_was_written_stands_whole_in_the_result_and_is_known_as_the_f
 
 
 @pytest.mark.parametrize("path", ["src/koda/contract.ts", "vite.config.ts", "../outside.ts", "/etc/passwd"])
-async def test_a_file_that_is_not_the_generators_is_refused_with_all_the_others(studio: Studio, path: str) -> None:
+async def test_a_file_that_is_not_the_generators_is_refused_with_all_the_others(
+    studio: SessionWorld, path: str
+) -> None:
     files = {**GOOD_FILES, path: "export {};\n"}
     tools = Tools.of(await studio.at_rest(studio_model(lambda _: files)), studio)
     before = await (await tools.sandbox()).snapshot()

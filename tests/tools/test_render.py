@@ -12,7 +12,7 @@ from koda_ray.actors.timeline import fork_session
 from koda_ray.state.storage import picture_key, sha256
 from koda_ray.tools.workbench import Failure
 from koda_ray.types import new_id
-from tests.actors.conftest import Studio
+from tests.actors.conftest import SessionWorld
 from tests.actors.script import APP, GOOD_FILES, studio_model
 from tests.tools.conftest import Tools
 
@@ -47,7 +47,7 @@ async def test_a_picture_of_one_time_is_stored_and_can_be_got(tools: Tools) -> N
 
 @pytest.mark.browser
 @pytest.mark.full
-async def test_what_a_preview_corrected_stands_whole_in_its_result(studio: Studio) -> None:
+async def test_what_a_preview_corrected_stands_whole_in_its_result(studio: SessionWorld) -> None:
     answers = ["import './elsewhere';\n", APP]
     tools = Tools.of(await studio.at_rest(studio_model(lambda _: {"src/App.tsx": answers.pop(0)})), studio)
     await tools.keep({**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"})
@@ -56,7 +56,7 @@ async def test_what_a_preview_corrected_stands_whole_in_its_result(studio: Studi
     assert made["files"] == [{"path": "src/App.tsx", "bytes": len(APP), "content": APP}]
 
 
-async def test_a_preview_that_fails_names_the_files_that_corrections_changed(studio: Studio) -> None:
+async def test_a_preview_that_fails_names_the_files_that_corrections_changed(studio: SessionWorld) -> None:
     tried: list[Any] = []
 
     def code(request: dict[str, Any]) -> dict[str, str]:
@@ -70,7 +70,7 @@ async def test_a_preview_that_fails_names_the_files_that_corrections_changed(stu
     assert "Changed meanwhile: src/App.tsx; read them before you go on." in failed.content
 
 
-async def test_a_call_that_was_given_up_stays_so_though_its_files_work_when_it_runs_again(studio: Studio) -> None:
+async def test_a_call_that_was_given_up_stays_so_though_its_files_work_when_it_runs_again(studio: SessionWorld) -> None:
     session = await studio.at_rest(studio_model(lambda _: {"src/App.tsx": "import './nowhere';"}))
     tools = Tools.of(session, studio)
     await tools.keep(GOOD_FILES)
@@ -84,7 +84,7 @@ async def test_a_call_that_was_given_up_stays_so_though_its_files_work_when_it_r
     assert await session.workbench.preview(cause_id="call_1") == failed  # its process ended before that was stored
 
 
-async def test_a_session_made_of_another_one_goes_back_to_what_worked_there(studio: Studio) -> None:
+async def test_a_session_made_of_another_one_goes_back_to_what_worked_there(studio: SessionWorld) -> None:
     source = await studio.at_rest()
     tools = Tools.of(source, studio)
     await tools.keep(GOOD_FILES)
