@@ -121,7 +121,8 @@ def intruder(pid: int) -> str:
     """Try to join the server's cluster from a process that it did not start; return what it is told."""
     gcs = next(child for child in psutil.Process(pid).children(recursive=True) if child.name() == "gcs_server")
     port = next(one.laddr.port for one in gcs.net_connections("tcp") if one.status == psutil.CONN_LISTEN)
-    code = f"import ray; ray.init(address='127.0.0.1:{port}', log_to_driver=False); print('joined', flush=True)"
+    # as `ray.init` does first; that itself takes the machine's own address for loopback's, where nobody listens
+    code = f"from ray._raylet import GcsClient; print('joined', GcsClient(address='127.0.0.1:{port}').cluster_id)"
     process = subprocess.Popen(
         [sys.executable, "-c", code],
         env={**os.environ, "RAY_AUTH_MODE": "disabled"},
