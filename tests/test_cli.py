@@ -452,7 +452,8 @@ async def test_leaving_at_a_question(shell: Shell, client: KodaClient) -> None:
         return terminal.end(), terminal.seen
 
     status, seen = await asyncio.to_thread(sit)
-    assert status == Exit.INTERRUPTED and "koda watch ses_" in seen
+    assert status == Exit.INTERRUPTED, seen
+    assert "koda watch ses_" in seen
     assert (await client.sessions()).sessions[0].phase == "question"
 
 
