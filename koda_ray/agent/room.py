@@ -17,7 +17,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, cast
+from typing import Literal, Self
 
 from pydantic import JsonValue
 
@@ -28,7 +28,9 @@ from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.loop import AgentLoop
 from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.purse import Purse
-from koda_ray.agent.questions import STUCK, Questions, extended, larger
+from koda_ray.agent.questions import Questions, extended, larger
+from koda_ray.agent.room_questions import RoomQuestions, how_to_go_on, told_of, whether_to_go_on
+from koda_ray.agent.room_rows import RoomRows
 from koda_ray.agent.room_rules import (
     ROOM,
     SILENT,
@@ -40,8 +42,8 @@ from koda_ray.agent.room_rules import (
     etiquette,
     heard_as,
     next_due,
-    standings_among,
     unheard,
+    without_a_person,
     woken,
 )
 from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
@@ -51,7 +53,7 @@ from koda_ray.agent.transcript import merged
 from koda_ray.agent.voice import Voice
 from koda_ray.agent.whereabouts import here
 from koda_ray.budgets import Amounts, Exceeded
-from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
+from koda_ray.errors import InvalidInput, InvalidTransition, NotFound
 from koda_ray.events import EPHEMERAL_KEPT, Channel, Envelope, NewEvent
 from koda_ray.llm.base import ModelProvider
 from koda_ray.prices import Price, Prices
@@ -59,10 +61,7 @@ from koda_ray.state.charges import Release
 from koda_ray.state.records import (
     ApprovalRecord,
     Batch,
-    BeadRecord,
-    CommandRecord,
     MessageRecord,
-    SessionRecord,
 )
 from koda_ray.state.store import Store
 from koda_ray.state.stores import store_at
@@ -145,14 +144,13 @@ class Room:
         self._prices = Prices(prices)
         self._paused: LoopOutcome | None = None
         self._told: list[NewEvent] = []
-        self._row: SessionRecord | None = None
+        self._opened: RoomRows | None = None
         self._loops: dict[str, AgentLoop] = {}
         self._standings: dict[str, MemberStanding] = {}
         self._agents: set[str] = set()
         self._transcript: list[RoomMessage] = []
-        self._question: ApprovalRecord | None = None
+        self._questions = RoomQuestions()
         self._waiting: dict[str, str] = {}
-        self._stuck: dict[str, ApprovalRecord] = {}
         self._writing = asyncio.Lock()
         self._current = False
         self._news = asyncio.Event()
@@ -178,7 +176,8 @@ class Room:
             node_id=f"room:{self._name}", session_id=new_id("ses"), user_id=self._user, project_id=project
         )
         row, _ = await self._store.create_session(state, key=f"room:{self._name}", body={"room": self._name})
-        self._row = row = await self._store.activate(row.id, host=here(), lease_until=now() + HELD)
+        row = await self._store.activate(row.id, host=here(), lease_until=now() + HELD)
+        self._opened = RoomRows(store=self._store, row=row, members=tuple(self._members))
         if any(account.held for account in await self._store.accounts(self._user, [row.id])):
             dead = Release(kinds=("model",), reason="its process ended")
             await self._store.commit(row.id, row.epoch, Batch(charges=[dead]))
@@ -202,10 +201,10 @@ class Room:
 
     async def close(self) -> None:
         """Let go of store and provider, where they are its own; may be called twice."""
-        row, self._row = self._row, None
+        opened, self._opened = self._opened, None
         try:
-            if row is not None:
-                await self._store.release(row.id, row.epoch)
+            if opened is not None:
+                await self._store.release(opened.row.id, opened.row.epoch)
         finally:
             if self._own_store:
                 await self._store.close()
@@ -244,22 +243,18 @@ class Room:
             Fenced: Another process has taken the room over.
             InvalidInput: The text is blank, or the author is a member or the room.
         """
-        row = self._open_row
+        rows = self._rows
         if not text.strip():
             raise InvalidInput("the message is empty; say something")
         if author in self._agents or not author.isprintable() or not author.strip():
             raise InvalidInput(f"a person cannot speak as {author!r}; give another author")
         async with self._changing():
-            command: CommandRecord | None = None
-            if key is not None:
-                before = await self._store.find_command(row.id, key)
-                if before is not None:
-                    return self._said_before(before, text, author)
-                body: dict[str, JsonValue] = {"text": text, "author": author}
-                command = CommandRecord(
-                    id=new_id("cmd"), session_id=row.id, user_id=self._user, key=key, name="post", body=body,
-                    result={"position": len(self._transcript) + 1}, created_at=now(),
-                )  # fmt: skip
+            if key is None:
+                return await self._write(author, text, Batch(touch=True))
+            before = await rows.posted(key, text, author)
+            if before is not None:
+                return self._transcript[before - 1]
+            command = rows.command(key, text, author, position=len(self._transcript) + 1)
             return await self._write(author, text, Batch(command=command, touch=True))
 
     async def run(self, text: str | None = None, *, key: str | None = None) -> RoomOutcome:
@@ -298,7 +293,7 @@ class Room:
                 await _ended(turns.values())
             finally:
                 self._running = False
-        questions = Questions(self._store, self._open_row)
+        questions = Questions(self._store, self._rows.row)
         if self._paused is not None:
             await questions.ask(self._paused, self._told)
         else:
@@ -330,8 +325,9 @@ class Room:
             InvalidInput: A limit is lower than the one there is.
         """
         agreed = extended(self._budget, budget)
-        row = self._open_row
-        self._row = replace(row, state=await Questions(self._store, row).agree(agreed))
+        row = self._rows.row
+        state = await Questions(self._store, row).agree(agreed)
+        self._opened = replace(self._rows, row=replace(row, state=state))
         self._budget = agreed
         return await self.run()
 
@@ -343,7 +339,7 @@ class Room:
     @property
     def id(self) -> str:
         """The id under which the store has it."""
-        return self._open_row.id
+        return self._rows.row.id
 
     @property
     def transcript(self) -> tuple[RoomMessage, ...]:
@@ -374,18 +370,18 @@ class Room:
         if self._paused is not None:
             return None
         standings = self._standings
-        if self._question is not None:
+        if self._questions.whether is not None:
             standings = {name: each for name, each in standings.items() if each.at_work}
-        return next_due(standings, [*turns, *self._waiting, *self._stuck])
+        return next_due(standings, [*turns, *self._waiting, *self._questions.stuck])
 
     async def _turn(self, name: str) -> None:
         """Have a member hear what it has not heard, and say what it answers."""
-        loop = self._loops[name]
+        loop, rows = self._loops[name], self._rows
         if not self._standings[name].at_work:
             async with self._changing():
                 begun = self._standings[name].begun(len(self._transcript))
                 heard = heard_as(unheard(self._transcript, self._standings[name]), self._agents)
-                await loop.add_user(heard, Batch(beads=[self._bead(begun)]))
+                await loop.add_user(heard, Batch(beads=[rows.bead(begun)]))
                 self._standings[name] = begun
         outcome = await loop.run()
         if outcome.kind == "suspended":
@@ -398,148 +394,81 @@ class Room:
             ended = self._standings[name].ended()
             if outcome.kind != "end_turn":
                 words = f"{name} stopped before its turn was over: {outcome.text}"
-                batch = Batch(beads=[self._bead(ended)], events=loop.told(outcome) if outcome.kind == "stuck" else [])
+                batch = Batch(beads=[rows.bead(ended)], events=loop.told(outcome) if outcome.kind == "stuck" else [])
                 asked = self._how_to_go_on(name, outcome)
                 if asked is not None:
-                    batch = merged(batch, Batch(approvals=[asked], events=_told(asked)))
+                    batch = merged(batch, Batch(approvals=[asked], events=told_of(asked)))
                 await self._write(ROOM, words, batch)
                 if asked is not None:
-                    self._stuck[name] = asked
+                    self._questions = self._questions.with_stuck(name, asked)
             elif (words := outcome.text.strip()) and words != SILENT:
                 await self._write(name, words, Batch())
             else:
-                await self._commit(Batch(beads=[self._bead(ended)]))
+                await rows.commit(Batch(beads=[rows.bead(ended)]))
             self._standings[name] = ended
 
     async def _write(self, author: str, text: str, batch: Batch) -> RoomMessage:
         """Store a message with all that it changes; the caller has the room to itself."""
+        rows = self._rows
         to, at = woken(text, author, list(self._members), self._wakes), now()
         message = RoomMessage(position=len(self._transcript) + 1, author=author, text=text, to=to, at=at)
         moved = changed(self._standings, message)
-        row = self._open_row
-        record = MessageRecord(
-            id=new_id("msg"),
-            session_id=row.id,
-            user_id=self._user,
-            agent=ROOM,
-            position=message.position,
-            role="user",
-            content=[message.model_dump(mode="json", by_alias=True)],
-            created_at=at,
+        questions, asked = self._questions_after(message)
+        own = Batch(
+            beads=[rows.bead(each) for each in moved.values()],
+            approvals=asked,
+            events=[event for each in asked for event in told_of(each)],
         )
-        data: dict[str, JsonValue] = {"position": message.position, "author": author, "to": list(to), "text": text}
-        own = Batch(messages=[record], beads=[self._bead(each) for each in moved.values()])
-        own.events.append(NewEvent(type="room_message", data=data, cause_id=record.id))
-        question = self._question_after(message)
-        if question is not None and question != self._question:
-            own.approvals.append(question)
-            own.events.extend(_told(question))
-        answered = {each: self._answered(asked, message) for each, asked in self._stuck.items() if each in to}
-        if self._is_a_persons(message):
-            own.approvals.extend(answered.values())
-            own.events.extend(event for each in answered.values() for event in _told(each))
-        else:
-            answered.clear()
-        await self._commit(merged(own, batch))
+        await rows.commit(merged(merged(rows.said(message), own), batch))
         self._transcript.append(message)
         self._standings.update(moved)
-        for each in answered:
-            del self._stuck[each]
-        self._question = question if question is not None and question.status == "pending" else None
+        self._questions = questions
         self._news.set()
         return message
 
-    def _question_after(self, message: RoomMessage) -> ApprovalRecord | None:
-        """Work out what people are asked after a message: a person's answers, a member's may be one too many."""
-        asked = self._question
-        if self._is_a_persons(message):
-            return asked and self._answered(asked, message)
-        count = self._without_a_person() + (message.author != ROOM)
-        if asked is not None or count < self._messages or not message.to:
-            return asked
-        words = (
-            f"{count} messages were written in the room {self._name!r} without a person. Should "
-            f"{' and '.join(message.to)} go on? They wait until somebody says something."
-        )
-        return ApprovalRecord(
-            id=new_id("apr"),
-            session_id=self._open_row.id,
-            user_id=self._user,
-            kind="question",
-            payload={"text": words, "messages": count, "waiting": list(message.to)},
-            status="pending",
-            created_at=message.at,
-        )
+    def _questions_after(self, message: RoomMessage) -> tuple[RoomQuestions, list[ApprovalRecord]]:
+        """Work out what people are asked after a message, and which questions are new or answered.
+
+        A person's message answers, a member's may be one too many.
+        """
+        asked = self._questions
+        if message.author not in self._agents:
+            return asked.left_by(message), asked.answered_by(message)
+        count = without_a_person([*self._transcript, message], self._agents)
+        if asked.whether is not None or count < self._messages or not message.to:
+            return asked, []
+        question = whether_to_go_on(self._rows.row, self._name, message, count)
+        return replace(asked, whether=question), [question]
 
     def _how_to_go_on(self, name: str, outcome: LoopOutcome) -> ApprovalRecord | None:
         """Ask about a member that is stuck, where no person has spoken to it while it found that out."""
-        told = any(self._is_a_persons(m) and name in m.to for m in unheard(self._transcript, self._standings[name]))
-        if outcome.kind != "stuck" or told:
+        missed = unheard(self._transcript, self._standings[name])
+        if outcome.kind != "stuck" or any(each.author not in self._agents and name in each.to for each in missed):
             return None
-        words = f"{name} is stuck and waits until somebody tells it how to go on: {outcome.text}"
-        return ApprovalRecord(
-            id=new_id("apr"),
-            session_id=self._open_row.id,
-            user_id=self._user,
-            kind="question",
-            payload={"reason": STUCK, "text": words, "waiting": [name]},
-            status="pending",
-            created_at=now(),
-        )
-
-    def _answered(self, asked: ApprovalRecord, message: RoomMessage) -> ApprovalRecord:
-        answer: dict[str, JsonValue] = {"text": message.text, "author": message.author}
-        return replace(asked, status="approved", answer=answer, resolved_at=message.at)
-
-    def _is_a_persons(self, message: RoomMessage) -> bool:
-        return message.author not in self._agents
-
-    def _without_a_person(self) -> int:
-        count = 0
-        for each in reversed(self._transcript):
-            if self._is_a_persons(each):
-                break
-            count += each.author != ROOM
-        return count
-
-    async def _commit(self, batch: Batch) -> None:
-        row = self._open_row
-        await self._store.commit(row.id, row.epoch, batch)
+        return how_to_go_on(self._rows.row, name, outcome.text)
 
     @asynccontextmanager
     async def _changing(self) -> AsyncGenerator[None]:
         """Have the room to oneself, as it is stored: a change that was cut off may have happened or not."""
         async with self._writing:
             if not self._current:
-                await self._read(self._open_row)
+                found = await self._rows.read()
+                self._transcript, self._standings = found.transcript, found.standings
+                self._agents, self._questions = found.agents, found.questions
             self._current = False
             yield
             self._current = True
-
-    async def _read(self, row: SessionRecord) -> None:
-        """Read transcript, standings and questions from the store."""
-        said = await self._store.messages(row.id, agent=ROOM)
-        self._transcript = [RoomMessage.model_validate(record.content[0]) for record in said]
-        stored = standings_among(await self._store.beads(row.id))
-        # who was not here when something was said has heard nothing of it, and is told with its first turn
-        self._standings = {name: stored.get(name) or MemberStanding(name=name) for name in self._members}
-        self._agents = {ROOM, *stored, *self._members}  # those too that are members no more
-        pending = await self._store.approvals(row.id, pending=True)
-        asked = [each for each in pending if each.kind == "question" and each.call_id is None]
-        self._question = next((each for each in asked if each.payload.get("reason") != STUCK), None)
-        stuck = [each for each in asked if each.payload.get("reason") == STUCK]
-        self._stuck = {name: each for each in stuck for name in self._members if each.payload["waiting"] == [name]}
 
     # --- small parts ----------------------------------------------------------------------------------------------
 
     def _outcome(self, said: tuple[RoomMessage, ...]) -> RoomOutcome:
         if (paused := self._paused) is not None:
             return RoomOutcome(kind="paused", text=paused.text, exceeded=paused.exceeded, said=said)
-        if self._question is not None:
-            return RoomOutcome(kind="stopped", text=str(self._question.payload["text"]), said=said)
+        if (whether := self._questions.whether) is not None:
+            return RoomOutcome(kind="stopped", text=str(whether.payload["text"]), said=said)
         if self._waiting:
             return RoomOutcome(kind="suspended", suspended_call_id=next(iter(self._waiting.values())), said=said)
-        for asked in self._stuck.values():
+        for asked in self._questions.stuck.values():
             return RoomOutcome(kind="stopped", text=str(asked.payload["text"]), said=said)
         return RoomOutcome(kind="quiet", text=said[-1].text if said else "", said=said)
 
@@ -555,17 +484,6 @@ class Room:
             del self._waiting[name]
         return await self.run()
 
-    def _said_before(self, command: CommandRecord, text: str, author: str) -> RoomMessage:
-        if command.body != {"text": text, "author": author}:
-            key = command.key
-            raise Conflict(f"something else was said under the key {key!r}; use a new key", context={"key": key})
-        return self._transcript[cast("int", command.result["position"]) - 1]
-
-    def _bead(self, standing: MemberStanding) -> BeadRecord:
-        row = self._open_row
-        place = list(self._members).index(standing.name)
-        return standing.bead(row.id, self._user, position=place, at=row.created_at)
-
     async def _any(self, turns: Iterable[asyncio.Task[None]]) -> None:
         """Wait until a turn has ended, or somebody has said something that may begin another."""
         news = asyncio.get_running_loop().create_task(self._news.wait())
@@ -576,22 +494,10 @@ class Room:
             await asyncio.wait({news})
 
     @property
-    def _open_row(self) -> SessionRecord:
-        if self._row is None:
+    def _rows(self) -> RoomRows:
+        if self._opened is None:
             raise InvalidTransition(f"the room {self._name!r} is not open: async with Room(...) as room")
-        return self._row
-
-
-def _told(question: ApprovalRecord) -> list[NewEvent]:
-    """Announce a question, or that it was answered."""
-    data: dict[str, JsonValue] = {"approvalId": question.id, "kind": question.kind}
-    if question.status != "pending":
-        answered: dict[str, JsonValue] = {"status": question.status, "answer": question.answer}
-        return [NewEvent(type="approval_resolved", data={**data, **answered})]
-    requested = NewEvent(type="approval_requested", data={**data, "payload": question.payload})
-    if question.payload.get("reason") == STUCK:
-        return [requested]
-    return [NewEvent(type="room_stopped", data=dict(question.payload)), requested]
+        return self._opened
 
 
 async def _ended(turns: Iterable[asyncio.Task[None]]) -> None:

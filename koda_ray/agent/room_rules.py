@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Literal
 
 from koda_ray.agent.hooks import Hook
@@ -38,6 +38,7 @@ __all__ = [
     "next_due",
     "standings_among",
     "unheard",
+    "without_a_person",
     "woken",
 ]
 
@@ -194,6 +195,12 @@ def next_due(standings: Mapping[str, MemberStanding], busy: Iterable[str]) -> st
 def unheard(transcript: Sequence[RoomMessage], standing: MemberStanding) -> list[RoomMessage]:
     """List what a member has not heard, without what it said itself."""
     return [each for each in transcript if each.position > standing.heard and each.author != standing.name]
+
+
+def without_a_person(transcript: Sequence[RoomMessage], agents: Collection[str]) -> int:
+    """Count the messages of members since a person last spoke."""
+    since = takewhile(lambda each: each.author in agents, reversed(transcript))
+    return sum(each.author != ROOM for each in since)
 
 
 def heard_as(messages: Sequence[RoomMessage], agents: Collection[str]) -> list[str]:

@@ -21,7 +21,7 @@ from koda_ray.agent.limits import Limits
 from koda_ray.agent.messages import from_records
 from koda_ray.agent.own_words import OTHERS
 from koda_ray.agent.permissions import Permissions
-from koda_ray.agent.room import RoomMessage
+from koda_ray.agent.room import RoomMessage, RoomOutcome
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, ModelError, NotFound
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.base import Block
@@ -395,7 +395,7 @@ class Dying(JSONStore):
         return made
 
 
-def sound(room: Room, histories: dict[str, list[Any]]) -> None:
+def sound(room: Room, outcome: RoomOutcome, histories: dict[str, list[Any]]) -> None:
     """What holds of every room at rest."""
     transcript = room.transcript
     assert [each.position for each in transcript] == list(range(1, len(transcript) + 1))
@@ -415,11 +415,7 @@ def sound(room: Room, histories: dict[str, list[Any]]) -> None:
         others = [each.position for each in transcript if each.author != name]
         assert heard == others[: len(heard)], f"{name} heard {heard} of {others}"
         woken = [each.position for each in transcript if name in each.to]
-        assert not woken or heard[-1] >= woken[-1] or room_stopped(room), f"{name} was woken and had no turn"
-
-
-def room_stopped(room: Room) -> bool:
-    return room._question is not None
+        assert not woken or heard[-1] >= woken[-1] or outcome.kind == "stopped", f"{name} was woken and had no turn"
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -453,8 +449,8 @@ def test_whatever_is_said_by_whom_everybody_hears_it_once_and_in_order(
                     ) as room:
                         while not done:
                             try:
-                                await room.run(words, key=str(number))
-                                sound(room, {each: await room.messages(each) for each in NAMES})
+                                outcome = await room.run(words, key=str(number))
+                                sound(room, outcome, {each: await room.messages(each) for each in NAMES})
                                 done = True
                             except OSError:
                                 if reopens:
