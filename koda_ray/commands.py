@@ -26,7 +26,7 @@ __all__ = [
     "Accept",
     "Allow",
     "Answer",
-    "ApprovalMove",
+    "ApprovalChange",
     "Approve",
     "Ask",
     "AskAgreement",
@@ -289,7 +289,7 @@ class Emit:
 
 
 @dataclass(frozen=True)
-class ApprovalMove:
+class ApprovalChange:
     """Open, answer or supersede the pending approval of a kind."""
 
     kind: Literal["question", "plan", "preview"]
@@ -316,4 +316,4 @@ class ReleaseSandbox:
     linger: bool
 
 
-Effect = Emit | ApprovalMove | StopWork | CancelJob | ReleaseSandbox
+Effect = Emit | ApprovalChange | StopWork | CancelJob | ReleaseSandbox

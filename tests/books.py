@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from koda_ray.budgets import Amounts
-from koda_ray.state.charges import AccountRecord, Books, ChargeRecord, Move, move_accounts, move_ids, needs_open
+from koda_ray.state.charges import (
+    AccountRecord,
+    Books,
+    ChargeEntry,
+    ChargeRecord,
+    entry_accounts,
+    entry_ids,
+    needs_open,
+)
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
@@ -22,15 +30,15 @@ class Ledger:
         self.accounts: dict[str, AccountRecord] = {}
         self.warnings: list[str] = []
 
-    def enter(self, *moves: Move, epoch: int = 1) -> None:
-        is_open = needs_open(moves)
-        known = [c for c in self.charges.values() if c.id in move_ids(moves) or (is_open and c.status == "reserved")]
-        accounts = [self.accounts[name] for name in move_accounts(moves, known) if name in self.accounts]
+    def enter(self, *entries: ChargeEntry, epoch: int = 1) -> None:
+        is_open = needs_open(entries)
+        known = [c for c in self.charges.values() if c.id in entry_ids(entries) or (is_open and c.status == "reserved")]
+        accounts = [self.accounts[name] for name in entry_accounts(entries, known) if name in self.accounts]
         books = Books(work_id="w", user_id="ann", epoch=epoch, at=_AT, charges=known, accounts=accounts)
-        for move in moves:
-            books.enter(move)
+        for entry in entries:
+            books.enter(entry)
         self.charges |= books.changed
-        self.accounts |= books.moved
+        self.accounts |= books.changed_accounts
         self.warnings += [str(event.data["message"]) for event in books.warnings]
 
     def sums(self, account: str) -> tuple[Amounts, Amounts]:

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from koda_ray import phases
 from koda_ray.agent.approvals import announced
-from koda_ray.commands import ApprovalMove, CancelJob, Effect, Emit, ReleaseSandbox, StopWork
+from koda_ray.commands import ApprovalChange, CancelJob, Effect, Emit, ReleaseSandbox, StopWork
 from koda_ray.errors import Fenced, NotFound, StorageError
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.past import Change, Past
@@ -82,7 +82,7 @@ class SessionCore:
         """Apply a batch's phase commands and store everything in one transaction.
 
         Args:
-            batch: What to store. ``batch.moves`` become its state, events, approvals and beads.
+            batch: What to store. ``batch.phase_commands`` become its state, events, approvals and beads.
             patch: Fields of the state that no phase depends on (sandbox, last checkpoint).
 
         Raises:
@@ -96,8 +96,8 @@ class SessionCore:
             before = state = self._state
             at = now()
             effects: list[Effect] = []
-            for move in batch.moves:
-                state, more = phases.apply(state, move, at)
+            for command in batch.phase_commands:
+                state, more = phases.apply(state, command, at)
                 effects.extend(more)
             if patch:
                 state = state.model_copy(update=dict(patch))
@@ -105,12 +105,12 @@ class SessionCore:
                 batch.state = state
                 batch.beads = [*batch.beads, *self._beads(before, state)]
             batch.events = [*batch.events, *(_event(effect) for effect in effects if isinstance(effect, Emit))]
-            moves = [effect for effect in effects if isinstance(effect, ApprovalMove)]
-            if moves:
-                moved = await self._approvals(moves, state, batch)
-                batch.approvals = [*batch.approvals, *moved]
-                batch.events = [*batch.events, *(announced(approval) for approval in moved)]
-            batch.moves = []
+            changes = [effect for effect in effects if isinstance(effect, ApprovalChange)]
+            if changes:
+                approvals = await self._approvals(changes, state, batch)
+                batch.approvals = [*batch.approvals, *approvals]
+                batch.events = [*batch.events, *(announced(approval) for approval in approvals)]
+            batch.phase_commands = []
             await _seen_through(self._write(batch, effects))
 
     async def rewind(self, point: str, plan: Callable[[Past], tuple[Change, tuple[Effect, ...]]]) -> None:
@@ -218,14 +218,14 @@ class SessionCore:
             if known.get(todo.id) != todo
         ]
 
-    async def _approvals(self, moves: list[ApprovalMove], state: NodeState, batch: Batch) -> list[ApprovalRecord]:
+    async def _approvals(self, changes: list[ApprovalChange], state: NodeState, batch: Batch) -> list[ApprovalRecord]:
         pending = {a.kind: a for a in await self.store.approvals(self.session_id, pending=True)}
         waits = next((call.id for call in batch.tool_calls if call.status == "waiting"), None)
         at = now()
         changed: list[ApprovalRecord] = []
-        for move in moves:
-            open_one = pending.pop(move.kind, None)
-            if move.status == "pending":
+        for change in changes:
+            open_one = pending.pop(change.kind, None)
+            if change.status == "pending":
                 if open_one is not None:
                     changed.append(replace(open_one, status="superseded", resolved_at=at))
                 changed.append(
@@ -233,16 +233,16 @@ class SessionCore:
                         id=new_id("apr"),
                         session_id=self.session_id,
                         user_id=self.user_id,
-                        kind=move.kind,
-                        payload=payload_of(move.kind, state),
+                        kind=change.kind,
+                        payload=payload_of(change.kind, state),
                         status="pending",
                         call_id=waits,
                         created_at=at,
                     )
                 )
             elif open_one is not None:
-                answer = dict(move.answer)
-                changed.append(replace(open_one, status=move.status, answer=answer, resolved_at=at))
+                answer = dict(change.answer)
+                changed.append(replace(open_one, status=change.status, answer=answer, resolved_at=at))
         return changed
 
 

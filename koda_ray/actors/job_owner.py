@@ -21,7 +21,7 @@ from koda_ray.events import EventType, NewEvent
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import JobContext, Progress, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.charges import ChargeRecord, Move, Refund
+from koda_ray.state.charges import ChargeEntry, ChargeRecord, Refund
 from koda_ray.state.records import ChunkRecord, JobRecord, JobStatus
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
@@ -41,7 +41,7 @@ class JobChange:
     error: dict[str, JsonValue] | None = None
     chunks: Sequence[ChunkRecord] = ()
     events: Sequence[NewEvent] = ()
-    charges: Sequence[Move] = ()
+    charges: Sequence[ChargeEntry] = ()
 
     def of(self, row: JobRecord) -> JobRecord:
         """Return the job as it is then."""
@@ -151,7 +151,7 @@ class JobOwner:
         return NewEvent(type=type, data={"jobId": self._fence.row.id, **data})
 
 
-def ended_by(error: KodaError, job_id: str, used: Sequence[Move]) -> JobChange:
+def ended_by(error: KodaError, job_id: str, used: Sequence[ChargeEntry]) -> JobChange:
     """Say what becomes of a job that an error ended: one that was cancelled costs what it used, a failure nothing."""
     said: dict[str, JsonValue] = {"code": error.code, "message": error.message}
     if isinstance(error, Cancelled):

@@ -69,14 +69,14 @@ class SessionJournal:
     async def commit(self, batch: Batch) -> None:
         """Commit under the fence."""
         asked = [each for each in batch.approvals if each.kind == "tool_call" and each.status == "pending"]
-        batch.moves = [*batch.moves, *(AskAgreement(_pending(approval)) for approval in asked)]
+        batch.phase_commands = [*batch.phase_commands, *(AskAgreement(_pending(approval)) for approval in asked)]
         answers = [each for each in batch.messages if each.role == "assistant" and each.agent == ORCHESTRATOR]
         for answer in answers:
             if (words := _last_words(answer)) is not None:
                 data: dict[str, JsonValue] = {"role": "assistant", "content": words}
                 batch.events = [*batch.events, NewEvent(type="message", data=data, cause_id=answer.id)]
                 if self._core.state.closing:
-                    batch.moves = [*batch.moves, Closed()]
+                    batch.phase_commands = [*batch.phase_commands, Closed()]
         if answers and self._told > self._core.state.feedback_seen:
-            batch.moves = [Deliver(self._told), *batch.moves]
+            batch.phase_commands = [Deliver(self._told), *batch.phase_commands]
         await self._core.commit(batch)

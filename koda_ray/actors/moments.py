@@ -72,7 +72,7 @@ class Moments:
 
         await self._project.use(remove)
         batch = await self._project.keep(old, "files")
-        batch.moves.append(Wrote(tuple((path, len(body)) for path, body in sorted(old.items())), removed=new))
+        batch.phase_commands.append(Wrote(tuple((path, len(body)) for path, body in sorted(old.items())), removed=new))
         await self._core.commit(batch)
         return True
 

@@ -273,7 +273,7 @@ class Session:
     async def _record(self, command: Command, asked: CommandRecord) -> CommandRecord:
         after, _ = phases.apply(self.state, command, now())
         record = replace(asked, result={"phase": after.phase, "owes": after.owes})
-        await self._tell(command, Batch(moves=[command], command=record, touch=True))
+        await self._tell(command, Batch(phase_commands=[command], command=record, touch=True))
         return record
 
     async def _rewind(self, command: Rewind, asked: CommandRecord) -> CommandRecord:
@@ -470,11 +470,11 @@ class Session:
             self._putting_away = self._spawn(self.project.release(trigger))
 
     async def _keep_lease(self) -> None:
-        moves = self._minutes.going()
-        await self.core.commit(Batch(lease_until=_lease_until(self._parts.settings), charges=moves))
+        entries = self._minutes.going()
+        await self.core.commit(Batch(lease_until=_lease_until(self._parts.settings), charges=entries))
         if self.state.owes is not None or self._watchers:
             self._spawn(self.project.extend())
-        if not moves or self.state.owes is not None:  # whoever works finds out at the next step
+        if not entries or self.state.owes is not None:  # whoever works finds out at the next step
             return
         if await self._purse.used_up(self._parts.store, self.core.user_id, ("sandbox",)) is not None:
             self._put_away("budget")

@@ -19,7 +19,7 @@ from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.render.protocol import RenderExecutor, RenderResult
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.charges import ChargeRecord, Move, Refund, Settle
+from koda_ray.state.charges import ChargeEntry, ChargeRecord, Refund, Settle
 from koda_ray.state.records import Batch, JobRecord
 from koda_ray.state.storage import Storage
 from koda_ray.types import now
@@ -117,7 +117,7 @@ class SessionJobs:
         if stale or never:
             await self._core.commit(Batch(jobs=stale, charges=never))
 
-    async def left(self) -> list[Move]:
+    async def left(self) -> list[ChargeEntry]:
         """End the charges of renders that nobody goes on with; none is to be under way."""
         return _left(await self._core.store.charges(self._core.session_id))
 
@@ -181,7 +181,7 @@ class _SessionFence:
         self._row = row
 
 
-def _left(known: Sequence[ChargeRecord]) -> list[Move]:
+def _left(known: Sequence[ChargeRecord]) -> list[ChargeEntry]:
     """Settle renders at what they have used; they were paused, or their process has died."""
     open_ = [charge for charge in known if charge.kind == "render" and charge.status == "reserved"]
     return [

@@ -15,7 +15,7 @@ from koda_ray.budgets import Amounts, Exceeded, shown
 from koda_ray.commands import Pause
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.charges import Accrue, ChargeRecord, Move, Reserve, Settle
+from koda_ray.state.charges import Accrue, ChargeEntry, ChargeRecord, Reserve, Settle
 from koda_ray.types import Budget, Option, Question
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class SandboxMinutes:
         self._sandbox_id, self._before_ms = sandbox_id, before.sandbox_ms
         self._since = self._said = self._clock()
 
-    def going(self) -> list[Move]:
+    def going(self) -> list[ChargeEntry]:
         """Say how long it has gone on; nothing where that was said just now, or there is none."""
         if self._sandbox_id is None or self._clock() - self._said < self._every_s:
             return []
@@ -99,7 +99,7 @@ class SandboxMinutes:
         held = Amounts(sandbox_ms=SLICE_MS)
         return [Accrue(id=self._sandbox_id, spent=self._spent(), held=held, bounds=self._purse.bounds)]
 
-    def end(self, sandbox_id: str) -> list[Move]:
+    def end(self, sandbox_id: str) -> list[ChargeEntry]:
         """Settle a sandbox that is gone: what this process saw of it, or else what was said of it last."""
         mine = sandbox_id == self._sandbox_id
         spent = self._spent() if mine else None
@@ -136,7 +136,7 @@ class RenderMinutes:
         """Hold what the job may take."""
         return Reserve(id=self._job_id, kind="render", amounts=self._ahead(least=1), bounds=self._purse.bounds)
 
-    def unit(self, unit: UnitResult) -> list[Move]:
+    def unit(self, unit: UnitResult) -> list[ChargeEntry]:
         """Charge a unit that is stored."""
         if unit.reused:
             return []

@@ -69,7 +69,7 @@ class Work:
                     if at_rest(self._core.state):
                         await self._close()
                     else:
-                        await self._core.commit(Batch(moves=[pause_for(Exceeded.by(error))]))
+                        await self._core.commit(Batch(phase_commands=[pause_for(Exceeded.by(error))]))
             except Fenced:
                 raise
             except InvalidTransition:
@@ -89,12 +89,12 @@ class Work:
             _log.warning("failed at rest", session_id=self._core.session_id, phase=state.phase, code=code)
             await self._close()
             return
-        await self._core.commit(Batch(moves=[Fail(message=message, code=code, details=details)]))
+        await self._core.commit(Batch(phase_commands=[Fail(message=message, code=code, details=details)]))
 
     async def _close(self) -> None:
         """Have no more last words said, where there were none."""
         if self._core.state.closing:
-            await self._core.commit(Batch(moves=[Closed()]))
+            await self._core.commit(Batch(phase_commands=[Closed()]))
 
     async def _run_agents(self) -> None:
         nudges = 0
@@ -132,7 +132,7 @@ class Work:
             ),
             reason="stuck",
         )
-        await self._core.commit(Batch(moves=[Ask(question)]))
+        await self._core.commit(Batch(phase_commands=[Ask(question)]))
 
     async def _carry_on(self, outcome: LoopOutcome) -> None:
         """Answer a call that waits for a person who has spoken already."""
@@ -156,7 +156,7 @@ class Work:
             resolution=f"{result.width}x{result.height}",
             file_size=result.size_bytes,
         )
-        await self._core.commit(Batch(moves=[Finished(output)]))
+        await self._core.commit(Batch(phase_commands=[Finished(output)]))
 
     async def _spec(self, state: NodeState) -> RenderSpec:
         preview = state.preview

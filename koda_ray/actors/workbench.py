@@ -44,7 +44,7 @@ from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import request_context
 from koda_ray.studio.verify import ProjectProblem, Verification, Verified, correct_until_good, describe
 from koda_ray.tools.code import code_kept, diff_of
-from koda_ray.tools.workbench import Failure, Generated, Picture, moved
+from koda_ray.tools.workbench import Failure, Generated, Picture, with_phase_commands
 from koda_ray.types import MAX_DURATION_S, NodeState, Preview
 
 __all__ = ["BUILD_TIMEOUT_S", "PageTrial", "SessionWorkbench"]
@@ -236,7 +236,7 @@ class SessionWorkbench:
         if data and not (execution and execution.files):
             batch.events.append(self._stream_ready())
         if data:
-            batch.moves.append(Wrote(tuple((path, len(body)) for path, body in sorted(data.items()))))
+            batch.phase_commands.append(Wrote(tuple((path, len(body)) for path, body in sorted(data.items()))))
         return batch
 
     @asynccontextmanager
@@ -314,7 +314,7 @@ class SessionWorkbench:
                 return False
             errors = cast("list[dict[str, JsonValue]]", request["errors"])
             place = next((str(e["file"]) for e in errors if e["file"]), "the project")
-            await self._core.commit(Batch(moves=[Think(f"Correcting {place}")]))
+            await self._core.commit(Batch(phase_commands=[Think(f"Correcting {place}")]))
             made = await self.generate(request, cause_id=cause_id)
             with contextlib.suppress(InvalidPath):  # nobody is asked about such a path: what is wrong with it is said
                 if (verdict := judged(self.state, request, made.files)).decision == "ask":
@@ -328,7 +328,7 @@ class SessionWorkbench:
 
         if agreed:
             refused.extend(await self._correct_as_agreed(agreed))
-        await self._core.commit(Batch(moves=[Think("Building and trying the page")]))
+        await self._core.commit(Batch(phase_commands=[Think("Building and trying the page")]))
         try:
             await self._moments.began(cause_id)
             failure = await self._moments.given_up(cause_id)
@@ -353,7 +353,7 @@ class SessionWorkbench:
         batch = await self.checkpoint("preview")
         saved = batch.checkpoint or await self._core.store.latest_checkpoint(self._core.session_id)
         named = preview.model_copy(update={"checkpoint_id": None if saved is None else saved.id})
-        return moved(self, Previewed(named), batch=batch)
+        return with_phase_commands(self, Previewed(named), batch=batch)
 
     async def corrected(self, *, cause_id: str) -> Mapping[str, str]:
         """Read the generated files, whole, that are others now than when `preview` began for this call."""
@@ -380,7 +380,7 @@ class SessionWorkbench:
         try:
             batch = await self.keep(answer.files, task=request, shown=answer.shown)
         except InvalidInput as error:
-            await self._core.commit(Batch(moves=[Think(error.message)], charges=[*answer.charges]))
+            await self._core.commit(Batch(phase_commands=[Think(error.message)], charges=[*answer.charges]))
             return [error.message] if error.code == "NOT_ALLOWED" else []
         batch.charges.extend(answer.charges)
         await self._core.commit(batch)

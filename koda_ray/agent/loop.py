@@ -440,10 +440,10 @@ class AgentLoop:
         self, call_id: str, request: ModelRequest, error: BaseException, answer: ModelAttempt
     ) -> None:
         """Close the account of a call that gave no answer; where that cannot be stored, the next call does it."""
-        moves = self._purse.unanswered(call_id, request, error, chars=answer.chars) if self._purse is not None else []
-        if moves:
+        entries = self._purse.unanswered(call_id, request, error, chars=answer.chars) if self._purse is not None else []
+        if entries:
             with contextlib.suppress(KodaError):
-                await self._log.commit(Batch(charges=moves))
+                await self._log.commit(Batch(charges=entries))
 
     def _request(self) -> ModelRequest:
         shown = self._window.shown()

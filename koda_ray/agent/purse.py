@@ -18,7 +18,7 @@ from koda_ray.budgets import WARN_AT, Amounts, Exceeded, limits_of
 from koda_ray.errors import BudgetExceeded, KodaError
 from koda_ray.llm.base import Block, Completed, ModelRequest, Usage
 from koda_ray.prices import Price, Prices
-from koda_ray.state.charges import Bound, Move, Refund, Reserve, Settle, exceeded
+from koda_ray.state.charges import Bound, ChargeEntry, Refund, Reserve, Settle, exceeded
 from koda_ray.state.records import Batch
 from koda_ray.state.store import Store
 from koda_ray.types import Budget, Resource, now
@@ -173,7 +173,7 @@ class Purse:
         settle = Settle(id=call_id, kind="model", agent=request.agent, model=model, spent=spent, bounds=self.bounds)
         return settle, None if price is None else spent.cost_microusd / 1_000_000
 
-    def unanswered(self, call_id: str, request: ModelRequest, error: BaseException, *, chars: int) -> list[Move]:
+    def unanswered(self, call_id: str, request: ModelRequest, error: BaseException, *, chars: int) -> list[ChargeEntry]:
         """Close the account of a call that gave no answer.
 
         Args:

@@ -172,10 +172,10 @@ class Window:
                 break
             except (Exception, asyncio.CancelledError) as error:
                 if self._purse is not None and (
-                    moves := self._purse.unanswered(call_id, request, error, chars=answer.chars)
+                    entries := self._purse.unanswered(call_id, request, error, chars=answer.chars)
                 ):
                     with suppress(KodaError):  # the next call does it
-                        await self._log.commit(Batch(charges=moves))
+                        await self._log.commit(Batch(charges=entries))
                 if not isinstance(error, ModelError):
                     raise
                 if error.code != "MODEL_CONTEXT_OVERFLOW" or self._limit // 2 < _LEAST_PROMPT_TOKENS:

@@ -19,7 +19,7 @@ from koda_ray import errors
 from koda_ray.client.transport import Transport, parse
 from koda_ray.events import Channel, Envelope
 from koda_ray.types import new_id
-from koda_ray.wire import BatchCreated, BatchView, PageRender, RenderPage, RenderStatus, RenderView
+from koda_ray.wire import BatchCreated, BatchView, PageRender, RenderList, RenderStatus, RenderView
 
 __all__ = ["PageRenders"]
 
@@ -111,7 +111,7 @@ class PageRenders(Transport):
         before: str | None = None,
         status: Sequence[RenderStatus] = (),
         batch: str | None = None,
-    ) -> RenderPage:
+    ) -> RenderList:
         """Read a page of your renders, newest first; only those in one of the states, or of the batch, that is named.
 
         Raises:
@@ -124,7 +124,7 @@ class PageRenders(Transport):
             params["status"] = list(status)
         if batch is not None:
             params["batch"] = batch
-        return await self._get("/v1/renders", RenderPage, params=params)
+        return await self._get("/v1/renders", RenderList, params=params)
 
     async def cancel_page_render(self, render_id: str) -> RenderView:
         """Cancel a render; one that is over stays as it is. Raises NotFound."""

@@ -8,7 +8,7 @@ from koda_ray.config import Settings
 from koda_ray.serve.usage import session_usage, user_usage
 from koda_ray.serve.views import page_of, render_place, renders_page, view_of
 from koda_ray.state.stores import store_from
-from koda_ray.wire import RenderPage, RenderStatus, SessionPage, SessionUsage, SessionView, UserUsage
+from koda_ray.wire import RenderList, RenderStatus, SessionPage, SessionUsage, SessionView, UserUsage
 
 __all__ = ["read_renders", "read_session", "read_sessions", "read_usage"]
 
@@ -51,12 +51,12 @@ async def read_usage(session_id: str | None, *, month: str | None) -> SessionUsa
         await store.close()
 
 
-async def read_renders(*, limit: int, before: str | None, status: Sequence[RenderStatus]) -> RenderPage:
+async def read_renders(*, limit: int, before: str | None, status: Sequence[RenderStatus]) -> RenderList:
     """Read a page of the local user's renders. Raises InvalidInput."""
     place = None if before is None else render_place(before)
     settings = Settings.model_validate({})
     if not _is_there(settings):
-        return RenderPage(renders=())
+        return RenderList(renders=())
     store = store_from(settings, processes="one")
     await store.open()
     try:

@@ -11,7 +11,7 @@ from koda_ray.client import KodaClient
 from koda_ray.console.database import read_renders
 from koda_ray.console.server import running_url
 from koda_ray.console.summary import print_renders
-from koda_ray.wire import RenderPage, RenderStatus
+from koda_ray.wire import RenderList, RenderStatus
 
 __all__ = ["list_renders"]
 
@@ -22,7 +22,7 @@ def list_renders(
     """Print a page of renders, newest first."""
     url = running_url(server)
 
-    async def read() -> RenderPage:
+    async def read() -> RenderList:
         if url is None:
             return await read_renders(limit=limit, before=before, status=status)
         async with KodaClient(url) as client:

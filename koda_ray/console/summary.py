@@ -18,7 +18,7 @@ from koda_ray.console.save import Saved
 from koda_ray.console.text import clean, duration, one_line, plural, size
 from koda_ray.console.view import View
 from koda_ray.types import NodeState, now
-from koda_ray.wire import ApprovalPage, FileList, HistoryView, JobPage, RenderPage, SessionPage, SessionView
+from koda_ray.wire import ApprovalPage, FileList, HistoryView, JobPage, RenderList, SessionPage, SessionView
 
 __all__ = [
     "one_command",
@@ -152,7 +152,7 @@ def print_sessions(console: Console, page: SessionPage) -> None:
         console.print(f"[dim]more: koda list --before {page.next}[/dim]")
 
 
-def print_renders(console: Console, page: RenderPage) -> None:
+def print_renders(console: Console, page: RenderList) -> None:
     """Print renders of pages as a table."""
     if not page.renders:
         console.print("No renders at the server. Make one: [bold]POST /v1/renders[/bold]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from koda_ray.commands import (
-    ApprovalMove,
+    ApprovalChange,
     Ask,
     Closed,
     Deliver,
@@ -62,7 +62,7 @@ def ask(state: NodeState, command: Ask, at: datetime) -> Transition:
     if state.feedback_seen < len(state.feedback):  # something was said meanwhile: it comes before the question
         return state, ()
     update: dict[str, object] = {"phase": "question", "owes": None, "question": command.question, "plan": None}
-    return state.model_copy(update=update), (ApprovalMove("question", "pending"),)
+    return state.model_copy(update=update), (ApprovalChange("question", "pending"),)
 
 
 def propose(state: NodeState, command: Propose, at: datetime) -> Transition:
@@ -80,7 +80,7 @@ def propose(state: NodeState, command: Propose, at: datetime) -> Transition:
     update["style"] = state.style or command.plan.style
     if state.feedback_seen < len(state.feedback):  # something was said meanwhile: the plan must take it in
         return state.model_copy(update=update | {"owes": "plan"}), ()
-    return state.model_copy(update=update), (ApprovalMove("plan", "pending"),)
+    return state.model_copy(update=update), (ApprovalChange("plan", "pending"),)
 
 
 def _check_scenes(plan: Plan) -> None:
@@ -179,7 +179,7 @@ def previewed(state: NodeState, command: Previewed, at: datetime) -> Transition:
         "output": None,
         "execution": execution.model_copy(update={"todos": done, "thinking": ""}),
     }
-    return state.model_copy(update=update), (*changed, ready, ApprovalMove("preview", "pending"))
+    return state.model_copy(update=update), (*changed, ready, ApprovalChange("preview", "pending"))
 
 
 def closed(state: NodeState, command: Closed, at: datetime) -> Transition:

@@ -14,7 +14,7 @@ from koda_ray.budgets import limits_of, with_limit
 from koda_ray.commands import (
     Allow,
     Answer,
-    ApprovalMove,
+    ApprovalChange,
     Approve,
     Ask,
     AskAgreement,
@@ -79,17 +79,17 @@ def stuck(state: NodeState, command: Ask) -> Transition:
         raise refuse(state, "ask how to go on", "agents work only while work is owed")
     question = command.question.model_copy(update={"phase": state.phase, "owes": state.owes})
     update: dict[str, object] = {"phase": "question", "owes": None, "question": question}
-    return state.model_copy(update=update), (ApprovalMove("question", "pending"),)
+    return state.model_copy(update=update), (ApprovalChange("question", "pending"),)
 
 
 def unstuck(state: NodeState, question: Question, option_id: str | None, answer: str, at: datetime) -> Transition:
     """Go back to the work that was stuck, with what the person says to it; or leave it."""
-    move = ApprovalMove("question", "approved", (("optionId", option_id), ("text", answer)))
+    change = ApprovalChange("question", "approved", (("optionId", option_id), ("text", answer)))
     back = state.model_copy(update={"phase": question.phase, "owes": question.owes, "question": None})
     if option_id == STOP:
         left, effects = cancel(back, Cancel(), at)
-        return left, (move, *effects)
-    return back, (move, said(answer))
+        return left, (change, *effects)
+    return back, (change, said(answer))
 
 
 def pause(state: NodeState, command: Pause, at: datetime) -> Transition:
@@ -106,7 +106,7 @@ def pause(state: NodeState, command: Pause, at: datetime) -> Transition:
         question=state.question,
     )
     update: dict[str, object] = {"phase": "question", "owes": None, "question": command.question, "paused": paused}
-    return state.model_copy(update=update), (ApprovalMove("question", "pending"), ReleaseSandbox(linger=False))
+    return state.model_copy(update=update), (ApprovalChange("question", "pending"), ReleaseSandbox(linger=False))
 
 
 def _unpaused(state: NodeState, paused: Paused) -> NodeState:
@@ -127,11 +127,11 @@ def answer_budget(state: NodeState, paused: Paused, command: Answer, at: datetim
     if command.option_id == "more" and paused.raise_to is not None:
         budget = with_limit(state.budget or Budget(), paused.resource, paused.raise_to)
         back = back.model_copy(update={"budget": budget})
-    move = ApprovalMove("question", "approved", (("optionId", command.option_id), ("text", None)))
+    change = ApprovalChange("question", "approved", (("optionId", command.option_id), ("text", None)))
     if command.option_id == "stop":
         back, effects = cancel(back, Cancel(), at)
-        return back, (move, *effects)
-    return back, (move,)
+        return back, (change, *effects)
+    return back, (change,)
 
 
 def allow(state: NodeState, command: Allow, at: datetime) -> Transition:
@@ -145,8 +145,8 @@ def allow(state: NodeState, command: Allow, at: datetime) -> Transition:
     if limit is None or limit <= paused.limit:
         return new, ()
     answer: JsonValue = cast("JsonValue", command.budget.model_dump(mode="json", by_alias=True, exclude_none=True))
-    move = ApprovalMove("question", "approved", (("optionId", "more"), ("budget", answer)))
-    return _unpaused(new, paused), (move,)
+    change = ApprovalChange("question", "approved", (("optionId", "more"), ("budget", answer)))
+    return _unpaused(new, paused), (change,)
 
 
 def ask_agreement(state: NodeState, command: AskAgreement, at: datetime) -> Transition:
@@ -219,12 +219,12 @@ def cancel(state: NodeState, command: Cancel, at: datetime) -> Transition:
                 kept = {"owes": None, "phase": "complete", "output": state.finished, "finished": None}
                 return state.model_copy(update=kept), (*stop, *job, ReleaseSandbox(linger=True))
             new = state.model_copy(update={"owes": None, "output": None})
-            return new, (*stop, *job, ApprovalMove("preview", "pending"))
+            return new, (*stop, *job, ApprovalChange("preview", "pending"))
 
 
 def _reopened(state: NodeState, phase: Phase) -> tuple[Effect, ...]:
     kind = {"question": "question", "plan": "plan", "preview": "preview"}.get(phase)
-    return (ApprovalMove(cast("Literal['question', 'plan', 'preview']", kind), "pending"),) if kind else ()
+    return (ApprovalChange(cast("Literal['question', 'plan', 'preview']", kind), "pending"),) if kind else ()
 
 
 def put_back(state: NodeState, command: PutBack, at: datetime) -> Transition:

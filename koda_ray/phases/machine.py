@@ -86,7 +86,7 @@ def apply(state: NodeState, command: Command, at: datetime) -> Transition:
         at: When, aware, in UTC.
 
     Returns:
-        The new state, and what its owner must do: Emit and ApprovalMove with the state's own transaction, the others
+        The new state, and what its owner must do: Emit and ApprovalChange with the state's own transaction, the others
         after it.
 
     Raises:

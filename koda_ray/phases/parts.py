@@ -1,4 +1,4 @@
-"""What all the moves of the phase machine are made of."""
+"""What all the transitions of the phase machine are made of."""
 
 from __future__ import annotations
 

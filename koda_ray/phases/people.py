@@ -7,7 +7,7 @@ from datetime import datetime
 from koda_ray.commands import (
     Accept,
     Answer,
-    ApprovalMove,
+    ApprovalChange,
     CancelJob,
     Effect,
     Reject,
@@ -68,8 +68,8 @@ def answer(state: NodeState, command: Answer, at: datetime) -> Transition:
     update: dict[str, object] = {"answer": answer, "phase": "plan", "owes": "plan", "plan": None}
     if question.reason in ("style", "rejected"):
         update["style"] = command.option_id if command.option_id is not None and not words else answer
-    move = ApprovalMove("question", "approved", (("optionId", command.option_id), ("text", words or None)))
-    return state.model_copy(update=update), (move, said(answer))
+    change = ApprovalChange("question", "approved", (("optionId", command.option_id), ("text", words or None)))
+    return state.model_copy(update=update), (change, said(answer))
 
 
 def accept(state: NodeState, command: Accept, at: datetime) -> Transition:
@@ -85,7 +85,7 @@ def accept(state: NodeState, command: Accept, at: datetime) -> Transition:
                 "started_at": at,
             }
         )
-        return new, (ApprovalMove("plan", "approved"),)
+        return new, (ApprovalChange("plan", "approved"),)
     if state.phase == "preview" and state.owes is None:
         return _render_final(state, state.render or RenderOptions(), command.job_id)
     raise refuse(state, "accept", "only a finished plan or preview can be accepted")
@@ -110,7 +110,7 @@ def _render_final(state: NodeState, options: RenderOptions, job_id: str) -> Tran
         "completed_at": None,
         "closing": False,
     }
-    return state.model_copy(update=update), (ApprovalMove("preview", "approved"),)
+    return state.model_copy(update=update), (ApprovalChange("preview", "approved"),)
 
 
 def reject(state: NodeState, command: Reject, at: datetime) -> Transition:
@@ -118,7 +118,7 @@ def reject(state: NodeState, command: Reject, at: datetime) -> Transition:
     if state.phase == "plan" and state.owes is None:
         words = command.feedback.strip()
         update: dict[str, object] = {"phase": "question", "owes": "analyze", "plan": None, "question": None}
-        effects: tuple[Effect, ...] = (ApprovalMove("plan", "rejected", (("feedback", words),)),)
+        effects: tuple[Effect, ...] = (ApprovalChange("plan", "rejected", (("feedback", words),)),)
         if words:
             words = words_of(words, "feedback")
             update["feedback"] = (*state.feedback, words)
@@ -135,7 +135,10 @@ def request_changes(state: NodeState, command: RequestChanges, at: datetime) -> 
     words = words_of(command.feedback, "feedback")
     if state.phase == "plan" and state.owes is None:
         update = {"owes": "plan", "feedback": (*state.feedback, words), "feedback_seen": len(state.feedback) + 1}
-        return state.model_copy(update=update), (ApprovalMove("plan", "rejected", (("feedback", words),)), said(words))
+        return state.model_copy(update=update), (
+            ApprovalChange("plan", "rejected", (("feedback", words),)),
+            said(words),
+        )
     if state.phase in ("preview", "complete"):
         return _iterate(state, words)
     raise refuse(state, "request changes", "there is no plan or preview to change; send a message instead")
@@ -157,7 +160,7 @@ def _iterate(state: NodeState, words: str) -> Transition:
         "completed_at": None,
         "closing": False,
     }
-    return state.model_copy(update=update), (ApprovalMove("preview", "rejected", (("feedback", words),)), *effects)
+    return state.model_copy(update=update), (ApprovalChange("preview", "rejected", (("feedback", words),)), *effects)
 
 
 def say(state: NodeState, command: Say, at: datetime) -> Transition:

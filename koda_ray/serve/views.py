@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from koda_ray.errors import InvalidInput
 from koda_ray.state.records import ApprovalRecord, JobRecord, SessionRecord
-from koda_ray.wire import ApprovalView, RenderPage, RenderSummary, RenderView, SessionPage, SessionSummary, SessionView
+from koda_ray.wire import ApprovalView, RenderList, RenderSummary, RenderView, SessionPage, SessionSummary, SessionView
 
 __all__ = ["approval_view", "page_of", "render_place", "render_view", "renders_page", "view_of"]
 
@@ -87,13 +87,13 @@ def render_view(job: JobRecord) -> RenderView:
     )
 
 
-def renders_page(rows: list[JobRecord], limit: int) -> RenderPage:
+def renders_page(rows: list[JobRecord], limit: int) -> RenderList:
     """Show the first ``limit`` of some renders; one row more than that says that there is another page."""
     page = rows[:limit]
     more = len(rows) > limit and page
     # ids of renders do not sort by time, and the last one may be deleted before the next page is asked for
     place = f"{(page[-1].created_at - _EPOCH) // _TICK:x}-{page[-1].id}" if more else None
-    return RenderPage(renders=tuple(_render_summary(row) for row in page), next=place)
+    return RenderList(renders=tuple(_render_summary(row) for row in page), next=place)
 
 
 def render_place(text: str) -> tuple[datetime, str]:

@@ -1,7 +1,7 @@
 """The budget machine: what is reserved, settled and refunded, in which account, and what no longer fits. Pure.
 
 A charge is a row of one model call, sandbox or render, by its id, and it ends once: settled at what was used, or
-refunded; one that was closed because nobody went on with it is opened again by whoever does. Entering the same move
+refunded; one that was closed because nobody went on with it is opened again by whoever does. Writing the same entry
 again changes nothing, so whoever repeats one after a crash charges nobody twice. Each charge stands in accounts (a
 session's, a user's month) whose sums are kept with it, in the same transaction.
 
@@ -28,17 +28,17 @@ __all__ = [
     "Accrue",
     "Books",
     "Bound",
+    "ChargeEntry",
     "ChargeKind",
     "ChargeRecord",
     "ChargeStatus",
-    "Move",
     "Refund",
     "Release",
     "Reserve",
     "Settle",
+    "entry_accounts",
+    "entry_ids",
     "exceeded",
-    "move_accounts",
-    "move_ids",
     "needs_open",
 ]
 
@@ -151,22 +151,24 @@ class Release:
     reason: str
 
 
-Move: TypeAlias = Reserve | Accrue | Settle | Refund | Release
+ChargeEntry: TypeAlias = Reserve | Accrue | Settle | Refund | Release
 
 
-def move_ids(moves: Iterable[Move]) -> list[str]:
-    """Return the charges that some moves name."""
-    return list(dict.fromkeys(move.id for move in moves if not isinstance(move, Release)))
+def entry_ids(entries: Iterable[ChargeEntry]) -> list[str]:
+    """Return the charges that some entries name."""
+    return list(dict.fromkeys(entry.id for entry in entries if not isinstance(entry, Release)))
 
 
-def needs_open(moves: Iterable[Move]) -> bool:
-    """Whether some moves may end charges that they do not name: then all that are open must be known."""
-    return any(isinstance(move, Release) or (isinstance(move, Reserve) and move.alone) for move in moves)
+def needs_open(entries: Iterable[ChargeEntry]) -> bool:
+    """Whether some entries may end charges that they do not name: then all that are open must be known."""
+    return any(isinstance(entry, Release) or (isinstance(entry, Reserve) and entry.alone) for entry in entries)
 
 
-def move_accounts(moves: Iterable[Move], charges: Iterable[ChargeRecord]) -> list[str]:
-    """Return the accounts that some moves, and the charges that they may change, stand in; always in one order."""
-    named = {bound.account for move in moves if isinstance(move, Reserve | Accrue | Settle) for bound in move.bounds}
+def entry_accounts(entries: Iterable[ChargeEntry], charges: Iterable[ChargeRecord]) -> list[str]:
+    """Return the accounts that some entries, and the charges that they may change, stand in; always in one order."""
+    named = {
+        bound.account for entry in entries if isinstance(entry, Reserve | Accrue | Settle) for bound in entry.bounds
+    }
     return sorted(named.union(*(charge.accounts for charge in charges)))
 
 
@@ -194,15 +196,15 @@ def exceeded(
 
 
 class Books:
-    """The charges and accounts that some moves concern.
+    """The charges and accounts that some entries concern.
 
     Args:
         work_id: The session or job whose work it is.
         user_id: Whose.
         epoch: The activation that enters.
         at: The present time.
-        charges: Those that the moves name, and every open one of this work where `needs_open`.
-        accounts: Those of `move_accounts`, where they exist.
+        charges: Those that the entries name, and every open one of this work where `needs_open`.
+        accounts: Those of `entry_accounts`, where they exist.
     """
 
     def __init__(
@@ -222,32 +224,32 @@ class Books:
         self.charges = {charge.id: charge for charge in charges}
         self.accounts = {account.id: account for account in accounts}
         self.changed: dict[str, ChargeRecord] = {}
-        self.moved: dict[str, AccountRecord] = {}
+        self.changed_accounts: dict[str, AccountRecord] = {}
         self.warnings: list[NewEvent] = []
 
-    def enter(self, move: Move) -> None:
-        """Enter one move.
+    def enter(self, entry: ChargeEntry) -> None:
+        """Enter one change.
 
         Raises:
             BudgetExceeded: A reservation does not fit; nothing of it is entered.
         """
-        match move:
+        match entry:
             case Reserve():
-                self._reserve(move)
+                self._reserve(entry)
             case Accrue():
-                if (charge := self._open(move.id)) is not None:
-                    spent = move.spent.at_least(Amounts.of(charge.spent))
-                    self._put(replace(charge, held=move.held.stored(), spent=spent.stored()))
-                    self._warn(move.bounds)
+                if (charge := self._open(entry.id)) is not None:
+                    spent = entry.spent.at_least(Amounts.of(charge.spent))
+                    self._put(replace(charge, held=entry.held.stored(), spent=spent.stored()))
+                    self._warn(entry.bounds)
             case Settle():
-                self._settle(move)
+                self._settle(entry)
             case Refund():
-                if (charge := self._open(move.id)) is not None:
-                    self._end(charge, move.reason)
+                if (charge := self._open(entry.id)) is not None:
+                    self._end(charge, entry.reason)
             case Release():
                 for charge in list(self.charges.values()):
-                    if charge.status == "reserved" and charge.kind in move.kinds and charge.epoch < self._epoch:
-                        self._end(charge, move.reason)
+                    if charge.status == "reserved" and charge.kind in entry.kinds and charge.epoch < self._epoch:
+                        self._end(charge, entry.reason)
 
     def close(self, charge_id: str, reason: str) -> None:
         """End an open charge whose work nobody goes on with: at what it has used, or refunded where that is nothing."""
@@ -259,45 +261,45 @@ class Books:
         else:
             self._end(charge, reason)
 
-    def _reserve(self, move: Reserve) -> None:
-        if move.alone:
+    def _reserve(self, entry: Reserve) -> None:
+        if entry.alone:
             for other in list(self.charges.values()):
-                dead = other.status == "reserved" and (other.kind, other.agent) == (move.kind, move.agent)
-                if dead and other.id != move.id:
+                dead = other.status == "reserved" and (other.kind, other.agent) == (entry.kind, entry.agent)
+                if dead and other.id != entry.id:
                     self._end(other, "never finished")
-        charge = self.charges.get(move.id)
+        charge = self.charges.get(entry.id)
         if charge is not None and charge.status == "settled" and charge.reason is None:
             return
         before = Amounts.of(charge.held) if charge is not None else Amounts()
-        for bound in move.bounds:
+        for bound in entry.bounds:
             account = self.accounts.get(bound.account)
-            found = exceeded(bound, account, move.amounts - before, unless_used_up=move.unless_used_up)
+            found = exceeded(bound, account, entry.amounts - before, unless_used_up=entry.unless_used_up)
             if found is not None:
                 raise found.error()
         # what it has spent stands in the accounts that it has
-        accounts = charge.accounts if charge is not None and charge.status != "refunded" else _names(move.bounds)
-        made = charge or self._new(move.id, move.kind, move.agent, move.model, accounts)
+        accounts = charge.accounts if charge is not None and charge.status != "refunded" else _names(entry.bounds)
+        made = charge or self._new(entry.id, entry.kind, entry.agent, entry.model, accounts)
         self._put(
             replace(
                 made,
                 status="reserved",
                 accounts=accounts,
-                held=move.amounts.stored(),
+                held=entry.amounts.stored(),
                 epoch=self._epoch,
                 reason=None,
             )
         )
 
-    def _settle(self, move: Settle) -> None:
-        charge = self.charges.get(move.id)
+    def _settle(self, entry: Settle) -> None:
+        charge = self.charges.get(entry.id)
         if charge is None:
-            charge = self._new(move.id, move.kind, move.agent, move.model, _names(move.bounds))
+            charge = self._new(entry.id, entry.kind, entry.agent, entry.model, _names(entry.bounds))
         elif charge.status != "reserved":
             return
-        spent = charge.spent if move.spent is None else move.spent.stored()
-        model = move.model or charge.model
-        self._put(replace(charge, status="settled", held={}, spent=spent, model=model, reason=move.reason))
-        self._warn(move.bounds)
+        spent = charge.spent if entry.spent is None else entry.spent.stored()
+        model = entry.model or charge.model
+        self._put(replace(charge, status="settled", held={}, spent=spent, model=model, reason=entry.reason))
+        self._warn(entry.bounds)
 
     def _end(self, charge: ChargeRecord, reason: str) -> None:
         self._put(replace(charge, status="refunded", held={}, spent={}, reason=reason))
@@ -333,7 +335,7 @@ class Books:
             account = self.accounts.get(name) or AccountRecord(
                 id=name, user_id=self._user_id, held={}, spent={}, warned={}, updated_at=self._at
             )
-            self.accounts[name] = self.moved[name] = replace(
+            self.accounts[name] = self.changed_accounts[name] = replace(
                 account,
                 held=(Amounts.of(account.held) + held).stored(),
                 spent=(Amounts.of(account.spent) + spent).stored(),
@@ -353,7 +355,7 @@ class Books:
                 if limit <= 0 or used < bound.warn_at * limit or account.warned.get(resource) == limit:
                     continue
                 account = replace(account, warned={**account.warned, resource: limit})
-                self.accounts[account.id] = self.moved[account.id] = account
+                self.accounts[account.id] = self.changed_accounts[account.id] = account
                 self.warnings.append(_warning(bound, resource, used, limit))
 
 

@@ -6,13 +6,21 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from koda_ray.events import NewEvent
-from koda_ray.state.charges import AccountRecord, Books, ChargeRecord, Move, move_accounts, move_ids, needs_open
+from koda_ray.state.charges import (
+    AccountRecord,
+    Books,
+    ChargeEntry,
+    ChargeRecord,
+    entry_accounts,
+    entry_ids,
+    needs_open,
+)
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.types import now
 
-__all__ = ["JsonCharges", "close_charges", "enter_moves", "remove_charges"]
+__all__ = ["JsonCharges", "close_charges", "enter_charges", "remove_charges"]
 
 _ABANDONED = "nobody went on with it"
 
@@ -53,16 +61,16 @@ class JsonCharges:
         return await self._database.write(work)
 
 
-def enter_moves(
-    change: Transaction, moves: Sequence[Move], *, work_id: str, user_id: str, epoch: int
+def enter_charges(
+    change: Transaction, entries: Sequence[ChargeEntry], *, work_id: str, user_id: str, epoch: int
 ) -> list[NewEvent]:
-    """Enter moves in order; return the warnings that follow.
+    """Enter entries in order; return the warnings that follow.
 
     Raises:
         BudgetExceeded: A reservation does not fit; the transaction must not go on.
     """
-    rows = {name: change.tables.get("charges", name, work_id) for name in move_ids(moves)}
-    if needs_open(moves):
+    rows = {name: change.tables.get("charges", name, work_id) for name in entry_ids(entries)}
+    if needs_open(entries):
         rows |= {str(row["id"]): row for row in change.tables.of("charges", work_id) if row["status"] == "reserved"}
     charges = [decode(ChargeRecord, row) for row in rows.values() if row is not None]
     books = Books(
@@ -71,10 +79,10 @@ def enter_moves(
         epoch=epoch,
         at=now(),
         charges=charges,
-        accounts=_accounts(change.tables, user_id, move_accounts(moves, charges)),
+        accounts=_accounts(change.tables, user_id, entry_accounts(entries, charges)),
     )
-    for move in moves:
-        books.enter(move)
+    for entry in entries:
+        books.enter(entry)
     _write(change, books)
     return books.warnings
 
@@ -88,7 +96,7 @@ def close_charges(change: Transaction, work_id: str, which: Callable[[TableRow],
     ]
     if charges:
         user_id, epoch = charges[0].user_id, charges[0].epoch
-        accounts = _accounts(change.tables, user_id, move_accounts((), charges))
+        accounts = _accounts(change.tables, user_id, entry_accounts((), charges))
         books = Books(work_id=work_id, user_id=user_id, epoch=epoch, at=now(), charges=charges, accounts=accounts)
         for charge in charges:
             books.close(charge.id, _ABANDONED)
@@ -112,5 +120,5 @@ def _accounts(tables: Tables, user_id: str, ids: Sequence[str]) -> list[AccountR
 def _write(change: Transaction, books: Books) -> None:
     for charge in books.changed.values():
         change.put("charges", encode(charge))
-    for account in books.moved.values():
+    for account in books.changed_accounts.values():
         change.put("accounts", encode(account))

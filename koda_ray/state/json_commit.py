@@ -7,7 +7,7 @@ from typing import TypeAlias, cast
 
 from koda_ray.events import Envelope
 from koda_ray.state.boxes import SandboxRecord
-from koda_ray.state.json_charges import enter_moves
+from koda_ray.state.json_charges import enter_charges
 from koda_ray.state.json_inbox import take_out
 from koda_ray.state.json_jobs import put_chunks, put_job
 from koda_ray.state.json_parts import epoch_of, put_events
@@ -41,7 +41,7 @@ def apply_batch(change: Transaction, session_id: str, epoch: int, batch: Batch) 
         raise replaced("session", session_id, epoch=epoch, current=None if row is None else epoch_of(row))
     user_id, at, told = str(row["user_id"]), moment(now()), batch.events
     if batch.charges:
-        told = [*told, *enter_moves(change, batch.charges, work_id=session_id, user_id=user_id, epoch=epoch)]
+        told = [*told, *enter_charges(change, batch.charges, work_id=session_id, user_id=user_id, epoch=epoch)]
     seq = cast("int", row["seq"]) + len(told)
     rev = cast("int", row.get("rev", 0)) + 1
     if batch.messages or batch.checkpoint is not None:  # somebody may come back to what was until now

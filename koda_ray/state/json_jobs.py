@@ -9,10 +9,10 @@ from typing import cast
 
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
-from koda_ray.state.charges import Move
+from koda_ray.state.charges import ChargeEntry
 from koda_ray.state.content import after_removal
 from koda_ray.state.json_accounts import ensure_project
-from koda_ray.state.json_charges import close_charges, enter_moves, remove_charges
+from koda_ray.state.json_charges import close_charges, enter_charges, remove_charges
 from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of, put_events
@@ -166,14 +166,14 @@ class JsonJobs:
         *,
         chunks: Sequence[ChunkRecord] = (),
         events: Sequence[NewEvent] = (),
-        charges: Sequence[Move] = (),
+        charges: Sequence[ChargeEntry] = (),
     ) -> None:
         """Write a job's row under its own epoch, with chunks, events of its own stream and charges."""
 
         def work(change: Transaction) -> None:
             seq, told = _fence(change, job.id, job.epoch), list(events)
             if charges:
-                told += enter_moves(change, charges, work_id=job.id, user_id=job.user_id, epoch=job.epoch)
+                told += enter_charges(change, charges, work_id=job.id, user_id=job.user_id, epoch=job.epoch)
             change.set("jobs", job.id, {**_changing(job), "seq": seq + len(told)})
             put_chunks(change, chunks)
             put_events(change, job.user_id, number(job.id, seq + len(told), job.epoch, told))

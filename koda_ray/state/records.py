@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from koda_ray.commands import Command as PhaseCommand
 from koda_ray.events import NewEvent
 from koda_ray.state.boxes import SandboxRecord
-from koda_ray.state.charges import Move
+from koda_ray.state.charges import ChargeEntry
 from koda_ray.types import NodeState, Owes
 
 __all__ = [
@@ -269,12 +269,12 @@ class Batch:
     """Changes to one session that happen together or not at all.
 
     Records are upserted by id. ``command`` is inserted once per ``(session, key)``, and waits no longer; ``refused`` is
-    the key of one that waited and is not taken. ``moves`` are phase commands that
+    the key of one that waited and is not taken. ``phase_commands`` are those that
     the session turns into ``state`` at the moment of the commit, so that nothing said meanwhile is lost; a store
     does not look at them. ``charges`` are entered in order, and their warnings follow the events.
     """
 
-    moves: list[PhaseCommand] = field(default_factory=list[PhaseCommand])
+    phase_commands: list[PhaseCommand] = field(default_factory=list[PhaseCommand])
     state: NodeState | None = None
     status: Literal["active", "suspended", "closed"] | None = None
     lease_until: datetime | None = None
@@ -290,4 +290,4 @@ class Batch:
     sandboxes: list[SandboxRecord] = field(default_factory=list[SandboxRecord])
     jobs: list[JobRecord] = field(default_factory=list[JobRecord])
     chunks: list[ChunkRecord] = field(default_factory=list[ChunkRecord])
-    charges: list[Move] = field(default_factory=list[Move])
+    charges: list[ChargeEntry] = field(default_factory=list[ChargeEntry])

@@ -41,7 +41,7 @@ from koda_ray.state.rows import body_hash, columns, number, session
 from koda_ray.state.sql_accounts import SqlAccounts, ensure_project, give_assets
 from koda_ray.state.sql_boxes import SqlBoxes
 from koda_ray.state.sql_census import SqlCensus
-from koda_ray.state.sql_charges import SqlCharges, enter_moves, remove_charges
+from koda_ray.state.sql_charges import SqlCharges, enter_charges, remove_charges
 from koda_ray.state.sql_content import SqlContent, may_begin, take_turn
 from koda_ray.state.sql_history import SqlHistory, save_state
 from koda_ray.state.sql_inbox import SqlInbox, asked_of, take_out, why_not_activated
@@ -289,7 +289,7 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
                 connection.execute(update(schema.sessions).where(_S.id == session_id).values(new | {"state_rev": rev}))
         told = batch.events
         if batch.charges:
-            warnings = enter_moves(
+            warnings = enter_charges(
                 self._database, connection, batch.charges, work_id=session_id, user_id=user_id, epoch=epoch
             )
             if warnings:

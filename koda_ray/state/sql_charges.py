@@ -9,12 +9,20 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, or_, select
 
 from koda_ray.events import NewEvent
 from koda_ray.state import schema
-from koda_ray.state.charges import AccountRecord, Books, ChargeRecord, Move, move_accounts, move_ids, needs_open
+from koda_ray.state.charges import (
+    AccountRecord,
+    Books,
+    ChargeEntry,
+    ChargeRecord,
+    entry_accounts,
+    entry_ids,
+    needs_open,
+)
 from koda_ray.state.database import Database
 from koda_ray.state.rows import columns, record
 from koda_ray.types import now
 
-__all__ = ["SqlCharges", "close_charges", "enter_moves", "remove_charges"]
+__all__ = ["SqlCharges", "close_charges", "enter_charges", "remove_charges"]
 
 _C = schema.charges.c
 _A = schema.accounts.c
@@ -52,18 +60,26 @@ class SqlCharges:
         return await self._database.write(work)
 
 
-def enter_moves(
-    database: Database, connection: Connection, moves: Sequence[Move], *, work_id: str, user_id: str, epoch: int
+def enter_charges(
+    database: Database,
+    connection: Connection,
+    entries: Sequence[ChargeEntry],
+    *,
+    work_id: str,
+    user_id: str,
+    epoch: int,
 ) -> list[NewEvent]:
-    """Enter moves in order; return the warnings that follow.
+    """Enter entries in order; return the warnings that follow.
 
     Raises:
         BudgetExceeded: A reservation does not fit; the transaction must not go on.
     """
-    wanted: ColumnElement[bool] = _C.id.in_(move_ids(moves))
-    if needs_open(moves):
+    wanted: ColumnElement[bool] = _C.id.in_(entry_ids(entries))
+    if needs_open(entries):
         wanted = or_(wanted, schema.IS_OPEN)
-    charges, accounts = _read_locked(database, connection, and_(_C.work_id == work_id, wanted), moves, user_id=user_id)
+    charges, accounts = _read_locked(
+        database, connection, and_(_C.work_id == work_id, wanted), entries, user_id=user_id
+    )
     books = Books(
         work_id=work_id,
         user_id=user_id,
@@ -72,8 +88,8 @@ def enter_moves(
         charges=charges,
         accounts=accounts,
     )
-    for move in moves:
-        books.enter(move)
+    for entry in entries:
+        books.enter(entry)
     _write(database, connection, books)
     return books.warnings
 
@@ -103,11 +119,11 @@ def _read_locked(
     database: Database,
     connection: Connection,
     which: ColumnElement[bool],
-    moves: Sequence[Move] = (),
+    entries: Sequence[ChargeEntry] = (),
     *,
     user_id: str | None = None,
 ) -> tuple[list[ChargeRecord], list[AccountRecord]]:
-    """Read charges, and the accounts of them and of some moves, which nobody else changes until this is committed.
+    """Read charges, and the accounts of them and of some entries, which nobody else changes until this is committed.
 
     Whoever had the accounts before may have changed the charges, so they are read again once the accounts are locked;
     in SQLite there is one writer at a time.
@@ -117,7 +133,7 @@ def _read_locked(
     owner = user_id if user_id is not None or not charges else charges[0].user_id
     if owner is None:
         return [], []
-    accounts = _locked(database, connection, owner, move_accounts(moves, charges))
+    accounts = _locked(database, connection, owner, entry_accounts(entries, charges))
     if charges and not database.is_sqlite:
         charges = [record(ChargeRecord, row) for row in connection.execute(query)]
     return charges, accounts
@@ -144,7 +160,7 @@ def _locked(database: Database, connection: Connection, user_id: str, ids: Seque
 def _write(database: Database, connection: Connection, books: Books) -> None:
     changes: Iterable[tuple[schema.Table, list[dict[str, object]]]] = (
         (schema.charges, [columns(charge) for charge in books.changed.values()]),
-        (schema.accounts, [columns(account) for account in books.moved.values()]),
+        (schema.accounts, [columns(account) for account in books.changed_accounts.values()]),
     )
     for table, rows in changes:
         if rows:

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, fu
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state import schema
-from koda_ray.state.charges import Move
+from koda_ray.state.charges import ChargeEntry
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
 from koda_ray.state.notify import Notifier
@@ -19,7 +19,7 @@ from koda_ray.state.records import ChunkRecord, JobRecord, JobStatus
 from koda_ray.state.refusals import no_such, too_many_renders
 from koda_ray.state.rows import columns, number, record
 from koda_ray.state.sql_accounts import ensure_project
-from koda_ray.state.sql_charges import close_charges, enter_moves, remove_charges
+from koda_ray.state.sql_charges import close_charges, enter_charges, remove_charges
 from koda_ray.state.sql_content import may_begin
 from koda_ray.state.sql_parts import add_events, fenced
 from koda_ray.types import now
@@ -198,7 +198,7 @@ class SqlJobs:
         *,
         chunks: Sequence[ChunkRecord] = (),
         events: Sequence[NewEvent] = (),
-        charges: Sequence[Move] = (),
+        charges: Sequence[ChargeEntry] = (),
     ) -> None:
         """Write a job's row under its own epoch, with chunks, events of its own stream and charges."""
         values = {name: value for name, value in columns(job).items() if name not in _NEVER_CHANGED}
@@ -212,7 +212,7 @@ class SqlJobs:
             put_chunks(self._database, connection, chunks)
             told, seq = list(events), row.seq
             if charges:
-                told += enter_moves(
+                told += enter_charges(
                     self._database, connection, charges, work_id=job.id, user_id=job.user_id, epoch=job.epoch
                 )
                 if len(told) > len(events):

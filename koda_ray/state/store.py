@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.boxes import BoxStore, SandboxRecord
 from koda_ray.state.census import CensusStore
-from koda_ray.state.charges import AccountRecord, ChargeRecord, Move
+from koda_ray.state.charges import AccountRecord, ChargeEntry, ChargeRecord
 from koda_ray.state.content import ContentStore
 from koda_ray.state.inbox import InboxStore
 from koda_ray.state.lookout import Lookout, Newest
@@ -342,7 +342,7 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         *,
         chunks: Sequence[ChunkRecord] = (),
         events: Sequence[NewEvent] = (),
-        charges: Sequence[Move] = (),
+        charges: Sequence[ChargeEntry] = (),
     ) -> None:
         """Write a job's row under its own epoch, with chunks, events of its own stream and charges.
 

@@ -34,7 +34,7 @@ from koda_ray.llm.base import (
     Usage,
     substitutes_of,
 )
-from koda_ray.state.charges import Move
+from koda_ray.state.charges import ChargeEntry
 from koda_ray.state.records import Batch
 from koda_ray.studio.folded import Folder
 from koda_ray.types import new_id
@@ -72,7 +72,7 @@ class Written:
 
     files: Sequence[GeneratedFile]
     summary: str
-    charges: Sequence[Move] = ()
+    charges: Sequence[ChargeEntry] = ()
 
 
 def parse_answer(text: str) -> GeneratedFiles:
@@ -196,12 +196,12 @@ class CodeGenerator:
             parsed = parse_answer(_whole(completed))
         except (Exception, asyncio.CancelledError) as error:
             chars = sum(map(len, parts))
-            moves = purse.unanswered(call_id, request, error, chars=chars) if purse is not None else []
-            if moves and commit is not None:
+            entries = purse.unanswered(call_id, request, error, chars=chars) if purse is not None else []
+            if entries and commit is not None:
                 with suppress(KodaError):  # what stays held is found by the next one who asks
-                    await commit(Batch(charges=moves))
+                    await commit(Batch(charges=entries))
             raise
-        charges: list[Move] = []
+        charges: list[ChargeEntry] = []
         cost_usd: float | None = None
         if purse is not None:
             settle, cost_usd = purse.settle(call_id, request, used)

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.commands import MoveTodo, SetTodos
 from koda_ray.tools.touched import touches
-from koda_ray.tools.workbench import Workbench, moved
+from koda_ray.tools.workbench import Workbench, with_phase_commands
 from koda_ray.types import Todo, TodoStatus
 
 __all__ = ["planning_tools"]
@@ -38,10 +38,12 @@ def planning_tools(workbench: Workbench) -> list[Tool]:
 
     async def set_todos(given: _SetTodosInput, call: ToolCall) -> ToolOutcome:
         todos = tuple(Todo(id=item.id, label=item.label) for item in given.todos)
-        return ToolOutcome(content='{"success": true}', batch=moved(workbench, SetTodos(todos)))
+        return ToolOutcome(content='{"success": true}', batch=with_phase_commands(workbench, SetTodos(todos)))
 
     async def update_todo(given: _UpdateTodoInput, call: ToolCall) -> ToolOutcome:
-        return ToolOutcome(content='{"success": true}', batch=moved(workbench, MoveTodo(given.todo_id, given.status)))
+        return ToolOutcome(
+            content='{"success": true}', batch=with_phase_commands(workbench, MoveTodo(given.todo_id, given.status))
+        )
 
     return [
         Tool(

@@ -14,7 +14,7 @@ from koda_ray.commands import Fail
 from koda_ray.errors import StorageError
 from koda_ray.state.records import Batch
 from koda_ray.tools.touched import touches
-from koda_ray.tools.workbench import Failure, Workbench, moved
+from koda_ray.tools.workbench import Failure, Workbench, with_phase_commands
 from koda_ray.tools.written import read_back, told
 
 __all__ = ["render_tools"]
@@ -54,7 +54,7 @@ def render_tools(workbench: Workbench) -> list[Tool]:
             batch = Batch()
             with suppress(StorageError):  # it may be why it failed; the files were stored as they were written
                 batch = await workbench.checkpoint("error")
-            moved(workbench, fail, batch=batch)
+            with_phase_commands(workbench, fail, batch=batch)
             words = "\n".join(filter(None, (f"{result.code}: {result.message}", changed)))
             return ToolOutcome(content=words, is_error=True, retryable=False, batch=batch)
         batch = await workbench.show(result)

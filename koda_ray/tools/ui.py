@@ -11,7 +11,7 @@ from koda_ray.commands import Ask, Propose, Think
 from koda_ray.events import NewEvent
 from koda_ray.state.records import Batch
 from koda_ray.tools.touched import touches
-from koda_ray.tools.workbench import Workbench, moved
+from koda_ray.tools.workbench import Workbench, with_phase_commands
 from koda_ray.types import Option, Plan, Question
 
 __all__ = ["ui_tools"]
@@ -59,7 +59,7 @@ def ui_tools(workbench: Workbench) -> list[Tool]:
     """Make the tools that reach the person."""
 
     async def set_thinking(given: _ThinkingInput, call: ToolCall) -> ToolOutcome:
-        return ToolOutcome(content='{"success": true}', batch=moved(workbench, Think(given.message)))
+        return ToolOutcome(content='{"success": true}', batch=with_phase_commands(workbench, Think(given.message)))
 
     async def send_message(given: _MessageInput, call: ToolCall) -> ToolOutcome:
         event = NewEvent(type="message", data={"role": "assistant", "content": given.content}, cause_id=call.id)
@@ -74,10 +74,10 @@ def ui_tools(workbench: Workbench) -> list[Tool]:
                 is_error=True,
             )
         if given.plan is not None and given.type == "plan":
-            return ToolOutcome(content="", suspend=True, batch=moved(workbench, Propose(given.plan)))
+            return ToolOutcome(content="", suspend=True, batch=with_phase_commands(workbench, Propose(given.plan)))
         options = tuple(Option(id=o.id, label=o.label, description=o.description) for o in given.options)
         question = Question(text=given.content, options=options, reason=given.reason)
-        return ToolOutcome(content="", suspend=True, batch=moved(workbench, Ask(question)))
+        return ToolOutcome(content="", suspend=True, batch=with_phase_commands(workbench, Ask(question)))
 
     return [
         Tool(

@@ -18,11 +18,11 @@ from koda_ray.agent.toolkit import Agreement
 from koda_ray.commands import Command
 from koda_ray.events import NewEvent
 from koda_ray.sandbox.base import Sandbox
-from koda_ray.state.charges import Move
+from koda_ray.state.charges import ChargeEntry
 from koda_ray.state.records import Batch
 from koda_ray.types import NodeState, Preview, now
 
-__all__ = ["Failure", "Generated", "Picture", "Workbench", "moved"]
+__all__ = ["Failure", "Generated", "Picture", "Workbench", "with_phase_commands"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Generated:
 
     files: Mapping[str, str]
     summary: str
-    charges: Sequence[Move] = ()
+    charges: Sequence[ChargeEntry] = ()
     shown: bool = False
     before: Mapping[str, str] | None = None
 
@@ -139,7 +139,7 @@ class Workbench(Protocol):
         ...
 
 
-def moved(workbench: Workbench, *commands: Command, batch: Batch | None = None) -> Batch:
+def with_phase_commands(workbench: Workbench, *commands: Command, batch: Batch | None = None) -> Batch:
     """Add phase commands to a batch after trying them on the present state.
 
     They are applied again when the batch is committed; trying them here means that what the phase refuses becomes the
@@ -152,5 +152,5 @@ def moved(workbench: Workbench, *commands: Command, batch: Batch | None = None) 
     for command in commands:
         state, _ = phases.apply(state, command, now())
     batch = batch or Batch()
-    batch.moves.extend(commands)
+    batch.phase_commands.extend(commands)
     return batch

@@ -16,7 +16,7 @@ __all__ = [
     "CreateBatch",
     "CreateRender",
     "PageRender",
-    "RenderPage",
+    "RenderList",
     "RenderStatus",
     "RenderSummary",
     "RenderView",
@@ -108,7 +108,7 @@ class RenderSummary(Model):
     video_url: str | None = None
 
 
-class RenderPage(Model):
+class RenderList(Model):
     """Some renders, newest first; ``next`` is the ``before`` of the following page, null on the last one."""
 
     renders: tuple[RenderSummary, ...]

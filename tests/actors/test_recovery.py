@@ -172,7 +172,7 @@ async def test_work_that_cannot_even_record_its_failure_waits_between_tries(stud
     usual, away = studio.store.commit, True
 
     async def commit(session_id: str, epoch: int, batch: Batch) -> Any:
-        if away and (batch.messages or batch.moves or batch.state):
+        if away and (batch.messages or batch.phase_commands or batch.state):
             if batch.state is not None and batch.state.phase == "error":
                 tries.append(time.monotonic())
             raise StorageError("database is full", code="DISK_FULL")

@@ -343,7 +343,7 @@ async def test_work_is_saved_at_each_of_its_triggers(studio: SessionWorld) -> No
     assert again["unchanged"] is True and again["checkpointId"] == (await newest()).id
     # 7
     await sandbox.write_files({"src/components/Last.tsx": b"export {};"})
-    await session.core.commit(Batch(moves=[Fail(message="on purpose", code="INTERNAL")]))
+    await session.core.commit(Batch(phase_commands=[Fail(message="on purpose", code="INTERNAL")]))
     await saved("destroy")
     assert "src/components/Last.tsx" in (await newest()).files
     async with asyncio.timeout(60):

@@ -73,7 +73,7 @@ class Sessions(RuleBasedStateMachine):
         self.tell(command, with_message=with_message)
 
     def tell(self, command: Command, *, with_message: bool = True) -> None:
-        batch = Batch(moves=[command])
+        batch = Batch(phase_commands=[command])
         if with_message:
             self.position += 1
             row = self.runner.run(self.store.get_session(self.core.session_id))

@@ -28,12 +28,12 @@ async def charge(koda: World, session_id: str) -> None:
     """Enter a call, a sandbox and a call that goes on."""
     row = await koda.store.activate(session_id, host="test", lease_until=now() + timedelta(seconds=1))
     bounds = Purse(session_id).bounds
-    moves = [
+    entries = [
         Settle(id=new_id("msg"), spent=SPENT, bounds=bounds, agent="orchestrator", model="m"),
         Settle(id="sbx_1", kind="sandbox", spent=Amounts(sandbox_ms=90_000), bounds=bounds),
         Reserve(id="c2", kind="model", agent="orchestrator", amounts=Amounts(tokens=50), bounds=bounds),
     ]
-    await koda.store.commit(session_id, row.epoch, Batch(charges=moves))
+    await koda.store.commit(session_id, row.epoch, Batch(charges=entries))
     koda.directory.forget(session_id)  # whoever goes on activates it anew
 
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from koda_ray.budgets import Amounts, Exceeded, shown
 from koda_ray.errors import BudgetExceeded
-from koda_ray.state.charges import Accrue, Books, Bound, Move, Refund, Release, Reserve, Settle
+from koda_ray.state.charges import Accrue, Books, Bound, ChargeEntry, Refund, Release, Reserve, Settle
 from koda_ray.types import Resource, now
 from tests.books import Ledger
 
@@ -46,11 +46,11 @@ class BooksAddUp(RuleBasedStateMachine):
         self.paid: dict[str, Amounts] = {}
         self.epoch = 1
 
-    def enter(self, move: Move) -> None:
-        """Each move twice: a process that is killed after its commit says it again."""
-        self.ledger.enter(move, epoch=self.epoch)
+    def enter(self, entry: ChargeEntry) -> None:
+        """Each entry twice: a process that is killed after its commit says it again."""
+        self.ledger.enter(entry, epoch=self.epoch)
         once = dict(self.ledger.charges), dict(self.ledger.accounts)
-        self.ledger.enter(move, epoch=self.epoch)
+        self.ledger.enter(entry, epoch=self.epoch)
         assert (self.ledger.charges, self.ledger.accounts) == once
 
     @rule(call=CALLS, amounts=AMOUNTS, alone=st.booleans(), kind=st.sampled_from(["model", "sandbox"]))

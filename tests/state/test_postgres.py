@@ -16,7 +16,7 @@ from koda_ray.state import schema
 from koda_ray.state.charges import Accrue, Reserve, Settle
 from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.sql_charges import close_charges, enter_moves
+from koda_ray.state.sql_charges import close_charges, enter_charges
 from tests.books import check_sums
 from tests.state import records
 from tests.state.store_conformance import Connect, StoreConformance, active_session
@@ -70,7 +70,7 @@ class TestPostgres(StoreConformance):
         mine_only = schema.charges.c.work_id == mine.id
 
         def settles(connection: Connection) -> None:
-            enter_moves(two._database, connection, [end], work_id=mine.id, user_id="ann", epoch=1)
+            enter_charges(two._database, connection, [end], work_id=mine.id, user_id="ann", epoch=1)
 
         def closes(connection: Connection) -> None:
             close_charges(two._database, connection, mine_only)

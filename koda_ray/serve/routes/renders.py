@@ -35,7 +35,7 @@ from koda_ray.serve.views import render_place, render_view, renders_page
 from koda_ray.state.records import JobRecord
 from koda_ray.state.storage import report_key, report_page_key, sheet_key, thumbnail_key, video_key
 from koda_ray.types import now
-from koda_ray.wire import RenderPage, RenderStatus, RenderView
+from koda_ray.wire import RenderList, RenderStatus, RenderView
 
 __all__ = ["router"]
 
@@ -103,7 +103,7 @@ async def create_render(
     "",
     operation_id="listRenders",
     summary="List your renders, newest first",
-    response_model=RenderPage,
+    response_model=RenderList,
     responses=responses(401, 422),
 )
 async def list_renders(
@@ -113,7 +113,7 @@ async def list_renders(
     before: Annotated[str | None, Query(max_length=96, description="`next` of the page before")] = None,
     batch: Annotated[str | None, Query(pattern=BATCH_ID, description="Only this batch's, in the order of rows")] = None,
     status: Annotated[list[RenderStatus] | None, Query(description="Only those in this state; repeatable")] = None,
-) -> RenderPage:
+) -> RenderList:
     """Return a page; ask again with `before` set to `next` until `next` is null. A session's videos are not listed."""
     place = None if before is None else render_place(before)
     inside = "" if batch is None else batch_prefix(batch)

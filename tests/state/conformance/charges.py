@@ -49,14 +49,14 @@ class ChargeConformance:
     async def test_the_same_charge_again_changes_nothing(self, store: Store) -> None:
         mine = await active_session(store)
         bounds = records.bounds(mine)
-        moves = [
+        entries = [
             Reserve(id="c", kind="model", amounts=TOKENS, bounds=bounds),
             Settle(id="c", spent=Amounts(tokens=7), bounds=bounds),
             Settle(id="c", spent=Amounts(tokens=9), bounds=bounds),
             Refund(id="c", reason="late"),
         ]
-        for move in [*moves, *moves]:
-            await store.commit(mine.id, 1, Batch(charges=[move]))
+        for entry in [*entries, *entries]:
+            await store.commit(mine.id, 1, Batch(charges=[entry]))
         (charge,) = await store.charges(mine.id)
         assert (charge.status, charge.spent, charge.held) == ("settled", {"tokens": 7}, {})
         assert all((one.spent, one.held) == ({"tokens": 7}, {}) for one in await store.accounts("ann"))
@@ -183,11 +183,11 @@ class ChargeConformance:
     async def test_what_was_spent_outlives_the_session(self, store: Store) -> None:
         mine, other = await active_session(store), await active_session(store)
         for each in (mine, other):
-            moves = [
+            entries = [
                 Settle(id="a", spent=Amounts(tokens=10), bounds=records.bounds(each)),
                 Reserve(id="b", kind="model", amounts=TOKENS, bounds=records.bounds(each)),
             ]
-            await store.commit(each.id, 1, Batch(charges=moves))
+            await store.commit(each.id, 1, Batch(charges=entries))
         await store.delete_session(mine.id, user_id="ann")
         assert await store.charges(mine.id) == [] and len(await store.charges(other.id)) == 2
         assert {one.id: (one.spent, one.held) for one in await store.accounts("ann")} == {
