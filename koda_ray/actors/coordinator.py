@@ -63,7 +63,7 @@ class Coordinator:
         self._idle_s = idle_s
         self._rested = rested
         self._ended = ended
-        self._jobs: dict[str, LeasedJob] = {}
+        self._jobs: dict[str, LeasedJob | None] = {}  # None while its row is being claimed
         self._closed = False
         self._idle: asyncio.TimerHandle | None = None
         self._rest()
@@ -82,17 +82,21 @@ class Coordinator:
             Fenced: This process is ending: another has to be asked.
         """
         if self._closed:
-            raise Fenced("this process of renders is ending; ask again", retryable=True)
+            raise self._ending()
         if job_id in self._jobs:
             return
-        job = LeasedJob(job_id, self._parts, lease_s=self._lease_s, ended=partial(self._over, job_id))
-        self._jobs[job_id] = job
+        self._jobs[job_id] = None
         self._rest()
         try:
-            await job.start()
+            over = partial(self._over, job_id)
+            job = await LeasedJob.claim(job_id, self._parts, lease_s=self._lease_s, ended=over)
         except BaseException:
             self._over(job_id)
             raise
+        self._jobs[job_id] = job
+        if self._closed:
+            await job.close()
+            raise self._ending()
 
     async def stop(self, job_id: str) -> None:
         """End the work on a render whose row says that it is cancelled, if that is here."""
@@ -103,7 +107,10 @@ class Coordinator:
         """Stop all of them and give their rows up, so that they are taken up elsewhere; may be called twice."""
         self._closed = True
         self._rest()
-        await asyncio.gather(*(job.close() for job in tuple(self._jobs.values())))
+        await asyncio.gather(*(job.close() for job in tuple(self._jobs.values()) if job is not None))
+
+    def _ending(self) -> Fenced:
+        return Fenced("this process of renders is ending; ask again", retryable=True)
 
     def _over(self, job_id: str) -> None:
         self._jobs.pop(job_id, None)

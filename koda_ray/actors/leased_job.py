@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import cast
+from typing import Self, cast
 
 from pydantic import JsonValue
 
@@ -65,41 +65,41 @@ class JobParts:
 
 
 class LeasedJob:
-    """The job of one page render.
+    """The job of one page render, at work from when it is made; `claim` makes it.
 
     Args:
-        job_id: Which.
+        row: Its row, as it was claimed.
         parts: What it works with.
         lease_s: How long the row is held without a sign of life, in seconds.
         ended: Called once when there is nothing more to do here.
     """
 
-    def __init__(self, job_id: str, parts: JobParts, *, lease_s: float, ended: Callable[[], None]) -> None:
-        self.job_id = job_id
+    def __init__(self, row: JobRecord, parts: JobParts, *, lease_s: float, ended: Callable[[], None]) -> None:
+        self.job_id = row.id
+        self._row = row
         self._parts = parts
         self._store = parts.store
         self._lease = timedelta(seconds=lease_s)
-        self._ended = ended
         self._owner: JobOwner | None = None
         self._lock = asyncio.Lock()
-        self._row: JobRecord | None = None
-        self._running: asyncio.Task[None] | None = None
         self._lost = False
+        self._running = asyncio.create_task(self._run())
+        self._running.add_done_callback(lambda _: ended())
 
-    async def start(self) -> None:
-        """Take the row, and begin.
+    @classmethod
+    async def claim(cls, job_id: str, parts: JobParts, *, lease_s: float, ended: Callable[[], None]) -> Self:
+        """Take a job's row, and begin.
 
         Raises:
             NotFound: There is no such job.
             Conflict: It is over.
         """
-        self._row = await self._store.claim_job(self.job_id, lease_until=now() + self._lease)
-        self._running = asyncio.create_task(self._run())
+        row = await parts.store.claim_job(job_id, lease_until=now() + timedelta(seconds=lease_s))
+        return cls(row, parts, lease_s=lease_s, ended=ended)
 
     @property
     def row(self) -> JobRecord:
         """The job as last written."""
-        assert self._row is not None, "start() comes first"
         return self._row
 
     @property
@@ -111,7 +111,7 @@ class LeasedJob:
         """Stop working and give the row up, so that it is taken up elsewhere; may be called twice."""
         await self._stop()
         row = self._row
-        if row is not None and row.status == "running" and not self._lost:
+        if row.status == "running" and not self._lost:
             try:
                 await self._store.update_job(replace(row, lease_until=None, updated_at=now()))
             except KodaError as error:
@@ -119,8 +119,7 @@ class LeasedJob:
 
     async def wait(self) -> None:
         """Wait until there is nothing more to do here."""
-        if self._running is not None:
-            await asyncio.wait({self._running})
+        await asyncio.wait({self._running})
 
     async def stop(self) -> None:
         """End the work with its processes; whoever calls has seen to the row."""
@@ -128,9 +127,8 @@ class LeasedJob:
         await self._stop()
 
     async def _stop(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait({self._running})
+        self._running.cancel()
+        await asyncio.wait({self._running})
 
     async def _run(self) -> None:
         work = asyncio.create_task(self._work())
@@ -146,7 +144,6 @@ class LeasedJob:
                     error = None if task.cancelled() else task.exception()
                     if error is not None and not isinstance(error, KodaError):
                         _log.error("render ended by an error of our own", job_id=self.job_id, error=repr(error))
-                self._ended()
 
     async def _keep_lease(self) -> None:
         while True:

@@ -105,6 +105,18 @@ async def test_each_render_is_over_by_itself(shop: Shop) -> None:
     assert (left.status, left.lease_until) == ("running", None), "for whoever takes it up next"
 
 
+async def test_a_render_that_is_taken_up_while_the_process_ends_is_given_up_again(shop: Shop) -> None:
+    renders = shop.coordinator()
+    job = await shop.job()
+    beginning = asyncio.create_task(renders.begin(job.id))
+    await asyncio.sleep(0)  # it asks the database for the row
+    await renders.close()
+    with pytest.raises(Fenced):
+        await beginning
+    left = await shop.store.get_job(job.id)
+    assert renders.jobs == 0 and (left.status, left.lease_until) == ("running", None)
+
+
 async def test_a_process_without_renders_ends_after_a_while(shop: Shop) -> None:
     renders = shop.coordinator(idle_s=0.2)
     job = await shop.job()

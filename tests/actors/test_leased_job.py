@@ -50,9 +50,8 @@ async def test_a_render_that_is_stopped_while_it_ends_says_that_it_has_ended(tmp
     executor: Any = SlowToEnd()
     ended: list[bool] = []
     parts = JobParts(store=store, storage=storage, executor=executor)
-    render = LeasedJob(job.id, parts, lease_s=0.2, ended=lambda: ended.append(True))
     async with asyncio.timeout(60):
-        await render.start()
+        render = await LeasedJob.claim(job.id, parts, lease_s=0.2, ended=lambda: ended.append(True))
         await executor.busy.wait()
         await store.cancel_job(job.id, user_id="ann")
         while not render.lost:

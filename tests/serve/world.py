@@ -193,14 +193,8 @@ class ScriptedDirectory:
         """Render for real, with browsers of this process, which the test gives."""
         if self.executor is None:
             return False
-        render = LeasedJob(
-            job_id,
-            JobParts(store=self.store, storage=self.storage, executor=self.executor),
-            lease_s=4.0,
-            ended=lambda: None,
-        )
-        await render.start()
-        self.renders[job_id] = render
+        parts = JobParts(store=self.store, storage=self.storage, executor=self.executor)
+        self.renders[job_id] = await LeasedJob.claim(job_id, parts, lease_s=4.0, ended=lambda: None)
         return True
 
     async def cancel_render(self, job_id: str, *, user_id: str) -> JobRecord:
