@@ -72,6 +72,7 @@ EventType = Literal[
     "rewound",
     "forked",
     "command_refused",
+    "command_delayed",
 ]
 
 CHANNELS: dict[str, Channel] = {
@@ -86,6 +87,7 @@ CHANNELS: dict[str, Channel] = {
     "rewound": "control",
     "forked": "control",
     "command_refused": "control",
+    "command_delayed": "control",
     "resync": "control",
     "breakpoint_change": "monitor",
     "sandbox": "monitor",

@@ -9,7 +9,8 @@ after it.
 
 Between the two the agents may have changed the phase. What it does not take any more is refused then: whoever still
 waits for the answer gets the error, and the log has it as ``command_refused`` for whoever had a 202 already. Nothing
-else is left of it: said again, it is a new command.
+else is left of it: said again, it is a new command. What cannot be applied because storage is away waits on, with all
+that comes after it; the log has it once, as ``command_delayed``.
 """
 
 from __future__ import annotations
@@ -103,6 +104,12 @@ class Intake:
         self._apply = apply
         self._turn = asyncio.Lock()
         self._refused: dict[str, KodaError] = {}
+        self._delayed: str | None = None
+
+    @property
+    def delayed(self) -> bool:
+        """Whether a command waits because storage kept it from being applied, which its person was told."""
+        return self._delayed is not None
 
     @property
     def busy(self) -> bool:
@@ -114,7 +121,7 @@ class Intake:
 
         Raises:
             Fenced: A newer activation has the session; what waits is for that one.
-            StorageError: The database is away; what waits stays.
+            StorageError: The database or the storage is away; what waits stays.
             KodaError: What refused this command.
         """
         async with self._turn:
@@ -125,6 +132,19 @@ class Intake:
         if found is None:
             raise Conflict(f"the command under the key {key!r} was refused; the session's events say why")
         return found
+
+    async def begin(self) -> None:
+        """Take what waits, as the first thing of an activation; what storage delays is no reason not to begin.
+
+        Raises:
+            Fenced: As `take`.
+            StorageError: The database is away.
+        """
+        try:
+            await self.look()
+        except StorageError:
+            if not self.delayed:
+                raise
 
     async def look(self) -> None:
         """Take what waits. Raises Fenced and StorageError as `take`."""
@@ -138,13 +158,24 @@ class Intake:
             try:
                 taken[asked.key] = await self._apply(asked)
             except KodaError as error:
-                if self._core.lost or isinstance(error, Fenced | StorageError):
+                if self._core.lost or isinstance(error, Fenced):
+                    raise
+                if isinstance(error, StorageError):
+                    await self._delay(asked, error)
                     raise
                 await self._refuse(asked, error)
             except Exception as error:  # a mistake of ours must not stand in the way of all that comes after it
                 _log.exception("command failed", session_id=self._core.session_id, command=asked.name)
                 await self._refuse(asked, KodaError(f"an internal error: {type(error).__name__}; nothing was changed"))
+        self._delayed = None
         return taken
+
+    async def _delay(self, asked: CommandRecord, error: StorageError) -> None:
+        """Say once that a command waits; raises StorageError where that cannot be written either."""
+        if self._delayed != asked.id:
+            data: dict[str, JsonValue] = {"command": asked.name, "code": error.code, "message": error.message}
+            await self._core.emit(NewEvent(type="command_delayed", data=data, cause_id=asked.id))
+            self._delayed = asked.id
 
     async def _refuse(self, asked: CommandRecord, error: KodaError) -> None:
         data: dict[str, JsonValue] = {"command": asked.name, "code": error.code, "message": error.message}

@@ -52,7 +52,7 @@ from koda_ray.commands import (
     StopWork,
 )
 from koda_ray.config import Settings
-from koda_ray.errors import Fenced, KodaError, NotFound, SandboxNotFound, ServerFailed
+from koda_ray.errors import Fenced, KodaError, NotFound, SandboxNotFound, ServerFailed, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import ModelProvider
 from koda_ray.logs import get_logger
@@ -212,7 +212,7 @@ class Session:
         await self.core.commit(Batch(events=[activated], charges=[dead]))
         self._spawn(self._heartbeat())
         try:
-            await self.intake.look()
+            await self.intake.begin()
         except BaseException:  # it does not begin, so it must not hold the lease either
             self._closed = True
             await self._end_tasks()
@@ -253,20 +253,21 @@ class Session:
     async def _apply(self, asked: CommandRecord) -> CommandRecord:
         """Apply a command that waited, with what follows from it."""
         self._active_at = self._parts.clock()
-        command = parse_command(asked.name, asked.body)
-        # refused before anything is stopped
-        if isinstance(command, Rewind):
-            await self._parts.store.past(self.session_id, point=command.point)
-        else:
-            phases.apply(self.state, command, now())
+        command, waits = parse_command(asked.name, asked.body), False
         try:
+            # refused before anything is stopped
             if isinstance(command, Rewind):
+                await self._parts.store.past(self.session_id, point=command.point)
                 return await self._rewind(command, asked)
+            phases.apply(self.state, command, now())
             if stops(command, self.state):
                 await self._hold_work(STOPPED)
             return await self._record(command, asked)
+        except StorageError:  # it is tried again; what agents did until then would be undone by going back
+            waits = isinstance(command, Rewind)
+            raise
         finally:
-            self._held = False
+            self._held = self._held and waits
             self._setbacks, self._not_before = 0, 0.0
             self._kick()
 
@@ -489,7 +490,7 @@ class Session:
             _log.warning("heartbeat", session_id=self.session_id, error=str(error)[:200])
 
     def _is_idle(self) -> bool:
-        if self.state.owes is not None or self.working:
+        if self.state.owes is not None or self.working or self.intake.delayed:
             return False
         waits = self.state.phase in ("question", "plan", "preview") or self.state.approval is not None
         if self._watchers and waits:

@@ -63,6 +63,8 @@ class PlainLines:
                 return "forked", f"of {data.get('sessionId')}"
             case "command_refused":
                 return "refused", f"{data.get('command')}: {data.get('message')}"
+            case "command_delayed":
+                return "waits", f"{data.get('command')}, and is tried again: {data.get('message')}"
             case "budget_warning":
                 return "budget", str(data.get("message"))
             case "resync" if data.get("leftOut"):

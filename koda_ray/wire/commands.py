@@ -132,7 +132,8 @@ class CommandAccepted(Model):
     The key of one that was refused is free again.
 
     Where the session could not be reached yet, `result.waits` is true: it takes the command as soon as it can, in the
-    order in which commands were recorded; should its phase take it no more then, the event `command_refused` says so.
+    order in which commands were recorded; should its phase take it no more then, the event `command_refused` says so,
+    and where storage keeps it from being applied, `command_delayed`.
     """
 
     command_id: str

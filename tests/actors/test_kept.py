@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from koda_ray.actors.intake import ask
 from koda_ray.actors.session import Session
 from koda_ray.errors import QuotaExceeded, StorageError
 from koda_ray.sandbox.base import Sandbox
@@ -106,6 +107,32 @@ async def test_a_process_that_ends_while_storage_is_full_leaves_the_sandbox_to_t
     await heir.close()
     assert await studio.sandboxes.list() == []
     assert EDIT in (await saved(studio, heir)).files
+
+
+async def test_a_session_begins_although_storage_is_full_and_it_is_to_go_back(
+    studio: SessionWorld, small_disk: Path
+) -> None:
+    studio.storage = Storage(str(small_disk))
+    session = await studio.at_rest()
+    box = await write(session, GOOD_FILES)
+    point = (await saved(studio, session)).id
+    (small_disk / "filler").write_bytes(b"x" * (3 << 20))
+    await box.write_files({EDIT: b'{"only": "here"}', FILM: bytes(2 << 20)})
+    await session.close()
+    for name, body in (("message", {"text": "make it blue"}), ("rewind", {"to": point})):
+        await ask(studio.store, session_id=session.session_id, user_id="local", name=name, body=body, key=name)
+    heir = await studio.activate(session.session_id, studio.model(studio_model()), lease_s=0.3)
+    assert await box.read_file(EDIT) == b'{"only": "here"}'
+    assert heir.state.owes is not None and not heir.working, "what agents did now would be undone"
+    with pytest.raises(StorageError):
+        await heir.intake.look()
+    (told,) = await studio.events(heir, "command_delayed")
+    assert (told["command"], told["code"]) == ("rewind", "DISK_FULL")
+
+    (small_disk / "filler").unlink()
+    await studio.event(heir, "rewound")
+    assert await studio.store.inbox(heir.session_id) == [] and len(await studio.events(heir, "command_delayed")) == 1
+    assert await studio.sandboxes.list() == []
 
 
 async def test_what_the_studio_never_writes_stops_no_save_and_no_end(studio: SessionWorld) -> None:

@@ -437,6 +437,8 @@ def test_going_back_shows_what_was_then_and_undoing_it_shows_the_rest_again() ->
     assert "forked" in story.lines[-1]
     story.tell("command_refused", command="accept", code="INVALID_TRANSITION", message="cannot accept in phase idle")
     assert "accept: cannot accept in phase idle" in story.lines[-1]
+    story.tell("command_delayed", command="rewind", code="DISK_FULL", message="the disk is full")
+    assert "rewind, and is tried again: the disk is full" in story.lines[-1]
 
 
 # --- what it costs ----------------------------------------------------------------------------------------------------
