@@ -11,19 +11,17 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Self
-
-from pydantic import JsonValue
 
 from koda_ray import phases
 from koda_ray.actors.command_parser import parse_command
 from koda_ray.actors.core import After, SessionCore
 from koda_ray.actors.crowding import memory_share, stay_s
 from koda_ray.actors.heard import answer_of, stops, words_of
-from koda_ray.actors.intake import Intake, ask
+from koda_ray.actors.intake import Intake
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
 from koda_ray.actors.permits import permissions_of
 from koda_ray.actors.project import Project
@@ -97,7 +95,7 @@ class SessionParts:
 
 
 class Session:
-    """The one activation of a session. `open` it, `submit` to it, `close` it.
+    """The one activation of a session. `open` it, have its `intake` take what it is asked, `close` it.
 
     Attributes:
         session_id: Which.
@@ -239,16 +237,6 @@ class Session:
         return self._closed
 
     # --- commands -------------------------------------------------------------------------------------------------
-
-    async def submit(self, *, name: str, body: Mapping[str, JsonValue], key: str, user_id: str) -> CommandRecord:
-        """Record a command and take it; the same key gives the first answer again.
-
-        Raises:
-            KodaError: As `koda_ray.actors.intake.ask` and `Intake.take`.
-        """
-        store = self._parts.store
-        await ask(store, session_id=self.session_id, user_id=user_id, name=name, body=body, key=key)
-        return await self.intake.take(key)
 
     async def _apply(self, asked: CommandRecord) -> CommandRecord:
         """Apply a command that waited, with what follows from it."""

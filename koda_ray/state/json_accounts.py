@@ -163,30 +163,18 @@ class JsonAccounts:
 
         return await self._database.read(work)
 
-    async def attach_assets(self, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:
-        """Give uploaded assets to a session, all of them or none.
-
-        Raises:
-            NotFound: The session or one of the assets is not there or another user's.
-            Conflict: One of them belongs to another session: its files would change under it.
-        """
-
-        def work(change: Transaction) -> None:
-            row = change.tables.get("sessions", session_id)
-            if row is None or row["user_id"] != words(user_id):
-                raise no_such("session", session_id)
-            give_assets(change, asset_ids, user_id=user_id, session_id=session_id)
-
-        if asset_ids:
-            await self._database.write(work)
-
 
 def _assets(tables: Tables, user_id: str) -> list[TableRow]:
     return [row for row in tables.of("assets") if row["user_id"] == words(user_id)]
 
 
 def give_assets(change: Transaction, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:
-    """Give uploaded assets to a session of the same user, as `JsonAccounts.attach_assets` says."""
+    """Give uploaded assets to a session of the same user, all of them or none.
+
+    Raises:
+        NotFound: One of the assets is not there or another user's.
+        Conflict: One of them belongs to another session: its files would change under it.
+    """
     for asset_id in asset_ids:
         row = change.tables.get("assets", asset_id)
         if row is None or row["user_id"] != words(user_id):

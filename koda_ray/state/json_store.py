@@ -194,19 +194,6 @@ class JSONStore(
 
         return await self._database.read(work)
 
-    async def idle_sessions(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
-        """Read sessions without work and without activity since ``before``, oldest first, for a retention sweep."""
-        limit_at = moment(before)
-
-        def work(tables: Tables) -> list[SessionRecord]:
-            idle = [
-                row for row in tables.of("sessions") if row["owes"] is None and str(row["last_activity"]) < limit_at
-            ]
-            idle.sort(key=lambda row: str(row["last_activity"]))
-            return [decode(SessionRecord, row) for row in idle[:limit]]
-
-        return await self._database.read(work)
-
     async def activate(
         self, session_id: str, *, host: str, lease_until: datetime, activation: int | None = None
     ) -> SessionRecord:

@@ -220,12 +220,6 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
         query = query.order_by(_S.id.desc()).limit(limit)
         return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
 
-    async def idle_sessions(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
-        """Read sessions without work and without activity since ``before``, oldest first, for a retention sweep."""
-        query = select(schema.sessions).where(_S.last_activity < before, _S.owes.is_(None))
-        query = query.order_by(_S.last_activity).limit(limit)
-        return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
-
     async def activate(
         self, session_id: str, *, host: str, lease_until: datetime, activation: int | None = None
     ) -> SessionRecord:

@@ -149,27 +149,14 @@ class SqlAccounts:
             raise no_such("asset", asset_id)
         return found[0]
 
-    async def attach_assets(self, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:
-        """Give uploaded assets to a session, all of them or none.
-
-        Raises:
-            NotFound: The session or one of the assets is not there or another user's.
-            Conflict: One of them belongs to another session: its files would change under it.
-        """
-
-        def work(connection: Connection) -> None:
-            sessions = schema.sessions.c
-            mine = select(sessions.id).where(sessions.id == session_id, sessions.user_id == user_id)
-            if connection.execute(mine).one_or_none() is None:
-                raise no_such("session", session_id)
-            give_assets(connection, asset_ids, user_id=user_id, session_id=session_id)
-
-        if asset_ids:
-            await self._database.write(work)
-
 
 def give_assets(connection: Connection, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:
-    """Give uploaded assets to a session of the same user, as `SqlAccounts.attach_assets` says."""
+    """Give uploaded assets to a session of the same user, all of them or none.
+
+    Raises:
+        NotFound: One of the assets is not there or another user's.
+        Conflict: One of them belongs to another session: its files would change under it.
+    """
     query = select(schema.assets).where(_A.id.in_(asset_ids), _A.user_id == user_id)
     found = {row.id: record(AssetRecord, row) for row in connection.execute(query)}
     for asset_id in asset_ids:

@@ -198,10 +198,6 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         """
         ...
 
-    async def idle_sessions(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
-        """Read sessions that owe nothing and were last used before a time, oldest first, for a retention sweep."""
-        ...
-
     async def find_command(self, session_id: str, key: str) -> CommandRecord | None:
         """Read the command that a key was used for."""
         ...
@@ -413,13 +409,4 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
 
     async def get_asset(self, asset_id: str, *, user_id: str) -> AssetRecord:
         """Read an asset's row; NotFound as with sessions."""
-        ...
-
-    async def attach_assets(self, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:
-        """Give uploaded assets to a session (files are uploaded before the prompt is sent).
-
-        Raises:
-            NotFound: One of them is not there or another user's; none was changed.
-            Conflict: One of them belongs to another session; none was changed.
-        """
         ...

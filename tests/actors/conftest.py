@@ -21,6 +21,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.types import NodeState, new_id
 from tests.actors.script import studio_model
+from tests.commands import submit
 from tests.disks import small
 from tests.llm.server import Answer, ModelServer, Recorded, ScriptedModel
 
@@ -137,7 +138,7 @@ class SessionWorld:
 
     async def say(self, session: Session, name: str, **body: Any) -> None:
         """Give a command as the person."""
-        await session.submit(name=name, body=body, key=new_id("cmd"), user_id="local")
+        await submit(session, name, body, key=new_id("cmd"))
 
     async def events(self, session: Session, *types: str) -> list[dict[str, Any]]:
         """Read the data of events, of some types when named."""

@@ -23,6 +23,7 @@ from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.studio.offline import OfflineDirector
+from tests.commands import submit
 
 
 class DyingStore(SqlStore):
@@ -72,7 +73,7 @@ async def main(folder: Path, session_id: str, point: str, dies_at: int) -> None:
         sandbox = await session.project.sandbox()
         await sandbox.write_files({"src/unsaved.ts": b"export {};"})
         store.left = dies_at
-        await session.submit(name="rewind", body={"to": point}, key="rewind", user_id="local")
+        await submit(session, "rewind", {"to": point}, key="rewind")
         store.left = 0
         await session.close()
     await store.close()

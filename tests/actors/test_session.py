@@ -25,6 +25,7 @@ from koda_ray.studio.offline import OfflineDirector
 from koda_ray.types import new_id, now
 from tests.actors.conftest import SessionWorld
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
+from tests.commands import submit
 from tests.llm.server import Answer, Reply
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
@@ -146,17 +147,17 @@ async def test_words_during_the_work_are_taken_in_before_it_ends(studio: Session
 async def test_a_command_is_recorded_once_whatever_how_often_it_is_sent(studio: SessionWorld) -> None:
     session = await studio.open()
     await studio.until(session, "plan")
-    first = await session.submit(name="accept", body={}, key="k1", user_id="local")
-    again = await session.submit(name="accept", body={}, key="k1", user_id="local")
+    first = await submit(session, "accept", {}, key="k1")
+    again = await submit(session, "accept", {}, key="k1")
     assert first.id == again.id and first.result == {"phase": "executing", "owes": "execute"}
     with pytest.raises(Conflict, match="k1"):
-        await session.submit(name="cancel", body={}, key="k1", user_id="local")
+        await submit(session, "cancel", {}, key="k1")
     with pytest.raises(InvalidTransition):
-        await session.submit(name="accept", body={}, key="k2", user_id="local")
+        await submit(session, "accept", {}, key="k2")
     with pytest.raises(InvalidInput, match="the commands are"):
-        await session.submit(name="dance", body={}, key="k3", user_id="local")
+        await submit(session, "dance", {}, key="k3")
     with pytest.raises(NotFound):
-        await session.submit(name="cancel", body={}, key="k4", user_id="usr_other")
+        await submit(session, "cancel", {}, key="k4", user_id="usr_other")
 
 
 async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(studio: SessionWorld) -> None:

@@ -247,8 +247,7 @@ async def test_an_upload_that_a_session_takes_meanwhile_stays(store: SqlStore, s
     async def found_then_taken(before: datetime, *, limit: int = 100) -> list[AssetRecord]:
         found = await usual(before, limit=limit)
         if found:
-            session = await records.new_session(store)
-            await store.attach_assets([asset.id], user_id="ann", session_id=session.id)
+            await records.new_session(store, asset_ids=(asset.id,))
         return found
 
     store.loose_assets = found_then_taken  # type: ignore[method-assign]

@@ -25,6 +25,7 @@ from koda_ray.studio.offline import OfflineDirector
 from koda_ray.types import NodeState, new_id
 from tests.actors.conftest import SessionWorld
 from tests.actors.script import studio_model
+from tests.commands import submit
 
 pytestmark = [pytest.mark.full, pytest.mark.sandbox, pytest.mark.browser]
 
@@ -283,7 +284,7 @@ async def test_killed_on_the_way_back_a_session_gets_there_when_it_is_woken(stud
         assert "src/components/Only2.tsx" not in files and "src/components/Only1.tsx" in files
         assert len(await studio.store.messages(session_id)) == 1
         # said again under its key, it has happened once
-        await session.submit(name="rewind", body={"to": point}, key="rewind", user_id="local")
+        await submit(session, "rewind", {"to": point}, key="rewind")
         assert len(await studio.store.heads(session_id)) == 1
         assert (await in_sandbox(session))["src/App.tsx"] == b"// 1"
         await studio.say(session, "rewind", undo=True)

@@ -29,6 +29,7 @@ from koda_ray.serve.signing import Signer
 from koda_ray.state.records import CommandRecord
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
+from tests.commands import submit
 from tests.llm.server import ModelServer
 from tests.serve.world import serving
 
@@ -51,7 +52,7 @@ class Product:
         self, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
     ) -> CommandRecord:
         session = await self._session(session_id)
-        return await session.submit(name=name, body=body, key=key, user_id=user_id)
+        return await submit(session, name, body, key=key, user_id=user_id)
 
     async def wake(self, session_id: str) -> None:
         await self._session(session_id)

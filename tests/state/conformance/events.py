@@ -152,9 +152,3 @@ class EventConformance:
         with pytest.raises(Fenced):
             await store.update_job(dataclasses.replace(other, progress={"percent": 9.0}), events=[say("late")])
         assert await store.events(other.id) == [] and (await store.get_job(other.id)).progress == {}
-
-    async def test_idle_sessions_are_those_unused_that_owe_nothing(self, store: Store) -> None:
-        idle = await new_session(store)
-        await new_session(store, owes="plan")
-        assert await store.idle_sessions(now() - SOON) == []
-        assert [record.id for record in await store.idle_sessions(now() + SOON)] == [idle.id]

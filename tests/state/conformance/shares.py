@@ -204,5 +204,5 @@ class ShareConformance:
                 await store.remove_asset(asset_id, user_id=user_id)
         assert (await store.remove_asset(first.id, user_id="ann")).key == f"k/{first.id}"
         with pytest.raises(NotFound):
-            await store.attach_assets([first.id], user_id="ann", session_id=mine.id)
+            await new_session(store, asset_ids=(first.id,))
         assert await store.asset_keys("ann") == {f"k/{second.id}", f"k/{held.id}"}
