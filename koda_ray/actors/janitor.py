@@ -2,8 +2,8 @@
 
 A session sleeps through nothing, nor does a page render: one that owes work and whose lease has run out is
 activated, whoever let it fall and however often the cluster's head was started anew. So is one that left files in a
-sandbox, since nobody else saves them. Each is woken in a task of its own, so one that hangs holds up none of the
-others; one that cannot be woken is tried again after longer and longer pauses.
+sandbox, since nobody else saves them. However many cannot be woken, the others' turns come (`waking`): each look goes
+on after the session that the last one ended with.
 
 What can be seen on one machine only is cleared there, by its `reaper`: on this one and, in `rounds`, on every other.
 """
@@ -14,42 +14,28 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from koda_ray.actors.chores import logged
 from koda_ray.actors.janitor_round import JanitorRound
 from koda_ray.actors.reaper import Reaped, Reaper
+from koda_ray.actors.waking import WAKE_S, Waking, WakingPace
 from koda_ray.config import Settings
-from koda_ray.errors import NotFound
 from koda_ray.events import EPHEMERAL_KEPT
 from koda_ray.logs import get_logger
 from koda_ray.metrics import COST, LOOKS, OWED, SESSIONS, MetricsSink, NoMetrics
-from koda_ray.state.records import SessionRecord
+from koda_ray.state.records import OwedWork, SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
-__all__ = ["CHARGES_OPEN", "CLEAR_S", "PAUSE_MAX_S", "WAKES", "WAKE_S", "Chores", "Janitor"]
+__all__ = ["CHARGES_OPEN", "CLEAR_S", "Chores", "Janitor"]
 
 CLEAR_S = 60.0
 """Between two clearings, in seconds."""
 CHARGES_OPEN = timedelta(hours=6)
 """What was reserved and not touched for so long belongs to a process that is gone: nothing that goes on is so quiet."""
-WAKES = 16
-"""How many sessions are woken at once."""
-WAKE_S = 60.0
-"""How long waking one may take, in seconds."""
-PAUSE_MAX_S = 300.0
-"""The longest pause before one that cannot be woken is tried again, in seconds."""
 _OWED_AT_ONCE = 1_000
 _log = get_logger()
-
-
-@dataclass
-class _Failures:
-    """How often in a row a session could not be woken, and when (in the loop's seconds) it is tried again."""
-
-    count: int = 0
-    not_before: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,10 +84,10 @@ class Janitor:
         self._chores = chores
         self._reaper = reaper
         self._settings = settings
-        self._wake_s = wake_s
-        self._waking: dict[str, asyncio.Task[None]] = {}
-        self._failures: dict[str, _Failures] = {}
-        self._free = asyncio.Semaphore(WAKES)
+        pace = WakingPace(first_pause_s=settings.janitor_s, limit_s=wake_s)
+        self._sessions = Waking("session_id", chores.wake, pace)
+        self._renders = None if chores.wake_render is None else Waking("job_id", chores.wake_render, pace)
+        self._after: tuple[datetime, str] | None = None
         self._last = JanitorRound()
 
     async def run(self) -> None:
@@ -126,51 +112,52 @@ class Janitor:
 
     async def close(self) -> None:
         """Stop waking; may be called twice."""
-        tasks = list(self._waking.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await asyncio.gather(*(waking.close() for waking in self._all))
+
+    @property
+    def _all(self) -> list[Waking]:
+        return [waking for waking in (self._sessions, self._renders) if waking is not None]
 
     @property
     def waking(self) -> int:
         """How many are being woken now."""
-        return len(self._waking)
+        return sum(waking.count for waking in self._all)
 
     @property
     def last(self) -> JanitorRound:
         """What it did last."""
-        return replace(self._last, waking=self.waking, failing=len(self._failures))
+        return replace(self._last, waking=self.waking, failing=sum(waking.failing for waking in self._all))
 
     async def wake_owed(self) -> list[str]:
-        """Begin to activate every session and render that owes work, that nobody holds, and whose pause is over.
+        """Begin to activate sessions and renders that owe work, that nobody holds, and whose pause is over.
 
         Returns:
             The ids of those that this call has begun with; waking them goes on in the background.
         """
-        found = await self._store.owed(now(), limit=_OWED_AT_ONCE)
+        found = await self._store.owed(now(), limit=_OWED_AT_ONCE, after=self._after)
         self._last = replace(self._last, woke_at=now())
         self._metrics.note(LOOKS, 1)
         for kind in ("session", "job"):
             self._metrics.note(OWED, sum(work.kind == kind for work in found), kind=kind)
-        owed: list[tuple[str, Callable[[str], Awaitable[object]]]]
-        owed = [(work.id, self._chores.wake) for work in found if work.kind == "session"]
-        if self._chores.wake_render is not None:
+        for waking in self._all:
+            waking.forget()
+        begun = self._wake_sessions([work for work in found if work.kind == "session"])
+        if (renders := self._renders) is not None:
             # the longest waiting first, and no more than could be begun
-            renders = [work.id for work in found if work.kind == "job"][:WAKES]
-            owed += [(job_id, self._chores.wake_render) for job_id in renders]
-        forgotten = asyncio.get_running_loop().time() - 2 * PAUSE_MAX_S
-        self._failures = {name: found for name, found in self._failures.items() if found.not_before > forgotten}
-        return [work_id for work_id, wake in owed if self._begin(work_id, wake)]
+            ready = [work.id for work in found if work.kind == "job" and renders.is_ready(work.id)]
+            begun += [job_id for job_id in ready[: renders.free] if renders.begin(job_id)]
+        return begun
 
-    def _begin(self, work_id: str, wake: Callable[[str], Awaitable[object]]) -> bool:
-        """Begin to wake one, in the background, unless that is under way or its pause is not over."""
-        loop = asyncio.get_running_loop()
-        failures = self._failures.get(work_id)
-        if work_id in self._waking or (failures is not None and failures.not_before > loop.time()):
-            return False
-        self._waking[work_id] = loop.create_task(self._wake_one(work_id, wake))
-        return True
+    def _wake_sessions(self, owing: Sequence[OwedWork]) -> list[str]:
+        """Begin with as many as may wait for their turn; the next look goes on after the last one."""
+        begun: list[str] = []
+        for work in owing:
+            if self._sessions.count >= _OWED_AT_ONCE:
+                return begun
+            self._after = (work.updated_at, work.id)
+            if self._sessions.begin(work.id):
+                begun.append(work.id)
+        return begun
 
     async def _count(self) -> None:
         counted = await self._store.census(now())
@@ -183,26 +170,6 @@ class Janitor:
         for state, count in states.items():
             self._metrics.note(SESSIONS, count, state=state)
         self._metrics.note(COST, counted.spent.cost_microusd / 1_000_000)
-
-    async def _wake_one(self, work_id: str, wake: Callable[[str], Awaitable[object]]) -> None:
-        kind = "job_id" if wake is self._chores.wake_render else "session_id"
-        try:
-            async with self._free, asyncio.timeout(self._wake_s):
-                woken = await wake(work_id)
-            self._failures.pop(work_id, None)
-            if woken is not False:  # there was room for it
-                _log.info("woken", **{kind: work_id})
-        except NotFound:
-            self._failures.pop(work_id, None)
-        except Exception as error:
-            failures = self._failures.setdefault(work_id, _Failures())
-            pause_s = min(PAUSE_MAX_S, self._settings.janitor_s * 2**failures.count)
-            failures.count += 1
-            failures.not_before = asyncio.get_running_loop().time() + pause_s
-            why = f"no answer in {self._wake_s:.0f} s" if isinstance(error, TimeoutError) else str(error)[:300]
-            _log.warning("could not wake", **{kind: work_id}, error=why, times=failures.count, again_in_s=pause_s)
-        finally:
-            del self._waking[work_id]
 
     async def clear(self) -> list[str]:
         """Finish deletions, destroy sandboxes that are provably ours and that nobody needs, drop what is worthless.
@@ -219,7 +186,7 @@ class Janitor:
         if self._chores.elsewhere is not None:
             rounds += await logged(self._chores.elsewhere(), "clear other nodes") or []
         for session_id in {name for reaped in rounds for name in reaped.unsaved}:
-            self._begin(session_id, self._chores.wake)
+            self._sessions.begin(session_id)
         await self._store.prune_events(now() - EPHEMERAL_KEPT)
         await self._store.close_charges(now() - CHARGES_OPEN)
         if self._chores.sweep is not None:

@@ -82,9 +82,8 @@ def take_out(change: Transaction, session_id: str, key: str) -> None:
 
 
 def asked_of(tables: Tables, is_unheld: Callable[[TableRow], bool]) -> list[TableRow]:
-    """Find sessions that nobody holds and that owe nothing but to take what waits, longest waiting first."""
-    waiting = sorted(tables.everywhere("inbox"), key=lambda row: str(row["created_at"]))
-    ids = dict.fromkeys(str(row["session_id"]) for row in waiting)
+    """Find sessions that nobody holds and that owe nothing but to take what waits."""
+    ids = dict.fromkeys(str(row["session_id"]) for row in tables.everywhere("inbox"))
     rows = [row for each in ids if (row := tables.get("sessions", each)) is not None]
     return [row for row in rows if row["owes"] is None and row["status"] != "closed" and is_unheld(row)]
 

@@ -31,7 +31,7 @@ from koda_ray.state.json_inbox import JsonInbox, activation_of, asked_of
 from koda_ray.state.json_jobs import JsonJobs, remove_job, renders_in_turn
 from koda_ray.state.json_log import COMPACT_BYTES, Recovery
 from koda_ray.state.json_parts import epoch_of, put_events
-from koda_ray.state.json_rows import decode, encode, moment, words
+from koda_ray.state.json_rows import decode, encode, moment, time_of, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.json_tiers import JsonTiers
 from koda_ray.state.lookout import Lookout
@@ -281,9 +281,12 @@ class JSONStore(
 
         await self._database.write(work, lambda _: self._notifier.notify(session_id))
 
-    async def owed(self, now: datetime, *, limit: int = 100) -> list[OwedWork]:
-        """List work that nobody holds: sessions longest unheld first, renders by turns of their users."""
+    async def owed(
+        self, now: datetime, *, limit: int = 100, after: tuple[datetime, str] | None = None
+    ) -> list[OwedWork]:
+        """List work that nobody holds: sessions longest unchanged first, renders by turns of their users."""
         at = moment(now)
+        mark = ("", "") if after is None else (moment(after[0]), after[1])
 
         def is_unheld(row: TableRow) -> bool:
             return row["lease_until"] is None or str(row["lease_until"]) < at
@@ -294,9 +297,10 @@ class JSONStore(
                 for row in tables.of("sessions")
                 if row["owes"] is not None and row["status"] != "closed" and is_unheld(row)
             ]
-            sessions.sort(key=lambda row: str(row["updated_at"]))
             sessions += asked_of(tables, is_unheld)
-            return [*_owed("session", sessions), *_owed("job", renders_in_turn(tables, at))][:limit]
+            place = {str(row["id"]): (str(row["updated_at"]), str(row["id"])) for row in sessions}
+            sessions.sort(key=lambda row: (place[str(row["id"])] <= mark, place[str(row["id"])]))
+            return [*_owed("session", sessions[:limit]), *_owed("job", renders_in_turn(tables, at)[:limit])]
 
         return await self._database.read(work)
 
@@ -317,7 +321,16 @@ def _session(tables: Tables, session_id: str) -> SessionRecord:
 
 
 def _owed(kind: Literal["session", "job"], rows: list[TableRow]) -> list[OwedWork]:
-    return [OwedWork(kind=kind, id=str(row["id"]), user_id=str(row["user_id"]), epoch=epoch_of(row)) for row in rows]
+    return [
+        OwedWork(
+            kind=kind,
+            id=str(row["id"]),
+            user_id=str(row["user_id"]),
+            epoch=epoch_of(row),
+            updated_at=time_of(row["updated_at"]),
+        )
+        for row in rows
+    ]
 
 
 def _awake(tables: Tables, user_id: str) -> int:

@@ -242,12 +242,13 @@ class ApiKeyRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class OwedWork:
-    """A session or job whose row owes work and whose lease has run out."""
+    """A session or job whose row owes work and whose lease has run out; ``updated_at`` is when the row last changed."""
 
     kind: Literal["session", "job"]
     id: str
     user_id: str
     epoch: int
+    updated_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ from koda_ray.state.sql_census import SqlCensus
 from koda_ray.state.sql_charges import SqlCharges, enter_charges, remove_charges
 from koda_ray.state.sql_content import SqlContent, may_begin, take_turn
 from koda_ray.state.sql_history import SqlHistory, save_state
-from koda_ray.state.sql_inbox import SqlInbox, asked_of, take_out, why_not_activated
+from koda_ray.state.sql_inbox import SqlInbox, sessions_owing, take_out, why_not_activated
 from koda_ray.state.sql_jobs import SqlJobs, put_chunks, put_job, renders_in_turn
 from koda_ray.state.sql_parts import add_events, fenced, put_command
 from koda_ray.state.sql_tiers import SqlTiers
@@ -382,22 +382,17 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
 
         await self._database.write(work, lambda _: self._notifier.notify(session_id))
 
-    async def owed(self, now: datetime, *, limit: int = 100) -> list[OwedWork]:
-        """List work that nobody holds: sessions longest unheld first, renders by turns of their users."""
+    async def owed(
+        self, now: datetime, *, limit: int = 100, after: tuple[datetime, str] | None = None
+    ) -> list[OwedWork]:
+        """List work that nobody holds: sessions longest unchanged first, renders by turns of their users."""
 
         def work(connection: Connection) -> list[OwedWork]:
-            unheld = or_(_S.lease_until.is_(None), _S.lease_until < now)
-            waiting = select(_S.id, _S.user_id, _S.epoch).where(_S.owes.is_not(None), _S.status != "closed", unheld)
-            found = [
-                OwedWork(kind="session", id=row.id, user_id=row.user_id, epoch=row.epoch)
-                for row in connection.execute(waiting.order_by(_S.updated_at).limit(limit))
+            renders = connection.execute(renders_in_turn(now).limit(limit))
+            return [
+                *sessions_owing(connection, now, limit, after),
+                *(OwedWork(kind="job", **dict(row)) for row in renders.mappings()),
             ]
-            found += asked_of(connection, now, limit - len(found))
-            found += [
-                OwedWork(kind="job", id=row.id, user_id=row.user_id, epoch=row.epoch)
-                for row in connection.execute(renders_in_turn(now).limit(limit - len(found)))
-            ]
-            return found
 
         return await self._database.read(work)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Select, and_, delete, func, insert, not_, or_, select, union_all, update
 
 from koda_ray.state import schema
 from koda_ray.state.database import Database
@@ -16,7 +16,7 @@ from koda_ray.state.records import CommandRecord, OwedWork
 from koda_ray.state.refusals import no_such, used_for_another
 from koda_ray.state.rows import body_hash, columns, record, session
 
-__all__ = ["SqlInbox", "asked_of", "count_asked", "take_out", "why_not_activated"]
+__all__ = ["SqlInbox", "count_asked", "sessions_owing", "take_out", "why_not_activated"]
 
 _S = schema.sessions.c
 _I = schema.inbox.c
@@ -79,17 +79,30 @@ def take_out(connection: Connection, session_id: str, key: str) -> None:
     connection.execute(delete(schema.inbox).where(_I.session_id == session_id, _I.key == key))
 
 
-def asked_of(connection: Connection, now: datetime, limit: int) -> list[OwedWork]:
-    """List sessions that nobody holds and that owe nothing but to take what waits, longest waiting first."""
-    query = _asked(now).with_only_columns(_S.id, _S.user_id, _S.epoch).group_by(_S.id, _S.user_id, _S.epoch)
-    query = query.order_by(func.min(_I.created_at)).limit(limit)
-    return [
-        OwedWork(kind="session", id=row.id, user_id=row.user_id, epoch=row.epoch) for row in connection.execute(query)
-    ]
+def sessions_owing(
+    connection: Connection, at: datetime, limit: int, after: tuple[datetime, str] | None
+) -> list[OwedWork]:
+    """List sessions that nobody holds and that owe work, or nothing but to take what waits: as `Store.owed`."""
+    told = (_S.id, _S.user_id, _S.epoch, _S.updated_at)
+    unheld = or_(_S.lease_until.is_(None), _S.lease_until < at)
+    owing = select(*told).where(_S.owes.is_not(None), _S.status != "closed", unheld)
+    all_of_them = union_all(owing, _asked(at).with_only_columns(*told).distinct()).subquery()
+    of = all_of_them.c
+    in_order = select(all_of_them).order_by(of.updated_at, of.id)
+    parts = [in_order]
+    if after is not None:
+        changed_at, session_id = after
+        is_later = or_(of.updated_at > changed_at, and_(of.updated_at == changed_at, of.id > session_id))
+        parts = [in_order.where(is_later), in_order.where(not_(is_later))]
+    found: list[OwedWork] = []
+    for part in parts:
+        rows = connection.execute(part.limit(limit - len(found))).mappings()
+        found += [OwedWork(kind="session", **dict(row)) for row in rows]
+    return found
 
 
 def count_asked(connection: Connection, at: datetime) -> tuple[int, datetime | None]:
-    """Count what `asked_of` lists, and say since when the one that waits longest does."""
+    """Count sessions that nobody holds and that owe nothing but to take what waits, and say since when one does."""
     waiting = _asked(at).with_only_columns(_S.id, func.min(_I.created_at).label("since")).group_by(_S.id).subquery()
     count, since = connection.execute(select(func.count(), func.min(waiting.c.since))).one()
     return count, since

@@ -261,7 +261,7 @@ class SqlJobs:
         return await self._database.write(work, lambda _: self._notifier.notify(job_id))
 
 
-def renders_in_turn(at: datetime) -> Select[Any, Any, Any]:
+def renders_in_turn(at: datetime) -> Select[Any, Any, Any, Any]:
     """Select renders of people's own that nobody holds, by turns: each user's first one, then the second ones."""
     unheld = or_(_J.lease_until.is_(None), _J.lease_until < at)
     # what is under way counts as a turn that was had
@@ -269,7 +269,7 @@ def renders_in_turn(at: datetime) -> Select[Any, Any, Any]:
     turn = func.row_number().over(partition_by=_J.user_id, order_by=order).label("turn")
     owed = select(_J.id, _J.user_id, _J.epoch, _J.updated_at, unheld.label("unheld"), turn)
     rows = owed.where(_J.status.in_(OWED_STATUSES), _J.session_id.is_(None)).subquery().c
-    chosen = select(rows.id, rows.user_id, rows.epoch).where(rows.unheld)
+    chosen = select(rows.id, rows.user_id, rows.epoch, rows.updated_at).where(rows.unheld)
     return chosen.order_by(rows.turn, rows.updated_at, rows.id)
 
 

@@ -190,11 +190,18 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         """Remove a session and all its rows; fences its activation by removing the row. Idempotent for its owner."""
         ...
 
-    async def owed(self, now: datetime, *, limit: int = 100) -> list[OwedWork]:
+    async def owed(
+        self, now: datetime, *, limit: int = 100, after: tuple[datetime, str] | None = None
+    ) -> list[OwedWork]:
         """List sessions (``owes`` not null, or a command waits) and jobs (queued or running) that nobody holds.
 
         A session's jobs are its own to finish: only jobs that stand on their own are listed. Users take turns: first
         come those who have the fewest under way, each with the job that waits longest; then their second ones.
+
+        Args:
+            now: Leases that end before it have run out.
+            limit: How many of each kind.
+            after: After which session the list begins, by ``updated_at`` and id; it goes on with the first ones.
         """
         ...
 

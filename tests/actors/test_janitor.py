@@ -14,11 +14,12 @@ from typing import Literal
 
 import pytest
 
-from koda_ray.actors.janitor import WAKES, Chores, Janitor
+from koda_ray.actors.janitor import Chores, Janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.reaper import Reaped, Reaper
 from koda_ray.actors.removal import Removal
 from koda_ray.actors.sweep import Sweep
+from koda_ray.actors.waking import WAKES, Waking, WakingPace
 from koda_ray.config import Settings
 from koda_ray.errors import NotFound, StorageError, Unavailable
 from koda_ray.metrics import Figure
@@ -206,6 +207,51 @@ async def test_one_that_fails_is_tried_again_ever_more_seldom(house: House) -> N
     pauses = [after - before for before, after in pairwise(tried)]
     for number, pause in enumerate(pauses):
         assert pause >= house.settings.janitor_s * 2**number * 0.9, pauses
+
+
+async def test_what_hangs_gives_its_place_to_the_next_and_goes_on(house: House) -> None:
+    hangs, goes_on, woken = [f"hangs_{number}" for number in range(2 * WAKES)], asyncio.Event(), list[str]()
+
+    async def wake(work_id: str) -> None:
+        if work_id in hangs:
+            await goes_on.wait()
+        woken.append(work_id)
+
+    waking = Waking("session_id", wake, WakingPace(first_pause_s=1, limit_s=600, held_s=0.05))
+    assert all(waking.begin(work_id) for work_id in (*hangs, "well")) and not waking.begin("well")
+    assert waking.free == 0
+    await house.until(lambda: woken == ["well"])
+    assert waking.count == len(hangs) and waking.free == WAKES
+    goes_on.set()
+    await house.until(lambda: waking.count == 0)
+    assert sorted(woken) == sorted([*hangs, "well"])
+    await waking.close()
+
+
+async def test_renders_are_begun_however_many_sessions_and_renders_cannot_be(house: House) -> None:
+    """Neither those that fail nor those that hang stand before the others."""
+    for _ in range(2 * WAKES):
+        await house.session()
+    jobs = [(await house.store.create_job(records.job())).id for _ in range(2 * WAKES + 2)]
+    *hopeless, first, second = jobs
+    begun: list[str] = []
+
+    async def hang(session_id: str) -> None:
+        await asyncio.Event().wait()
+
+    async def wake_render(job_id: str) -> bool:
+        if job_id in hopeless:
+            raise StorageError("its bundle is gone")
+        begun.append(job_id)
+        await house.store.claim_job(job_id, lease_until=now() + SOON)
+        return True
+
+    house.settings = house.settings.model_copy(update={"janitor_s": 60.0})  # between two tries of one
+    janitor = house.janitor(hang, wake_render=wake_render, wake_s=600)
+    async with asyncio.timeout(60):
+        while sorted(begun) != sorted([first, second]):
+            await janitor.wake_owed()
+            await asyncio.sleep(0.01)
 
 
 # --- sandboxes ------------------------------------------------------------------------------------------------------

@@ -117,12 +117,29 @@ class EventConformance:
             ("job", queued.id, 0, "ann"),
         }
         assert {work.id for work in await store.owed(at + SOON * 2)} == {waiting.id, held.id, queued.id, running.id}
-        assert len(await store.owed(at + SOON * 2, limit=2)) == 2
+        assert [work.kind for work in await store.owed(at + SOON * 2, limit=1)] == ["session", "job"], "a share each"
         done = held.state.model_copy(update={"owes": None})
         await store.commit(held.id, 1, Batch(state=done))
         await store.release(held.id, 1)
         await store.commit(waiting.id, 0, Batch(status="closed"))
         assert {work.id for work in await store.owed(at + SOON * 2)} == {queued.id, running.id}
+
+    async def test_owed_sessions_are_listed_round_and_round(self, store: Store) -> None:
+        owing = [await new_session(store, owes="analyze") for _ in range(4)]
+        asked = await new_session(store)
+        await store.receive(records.command(asked), lambda _row, _waiting: {})
+        every = [(work.updated_at, work.id) for work in await store.owed(now())]
+        assert {name for _, name in every} == {session.id for session in (*owing, asked)} and every == sorted(every)
+        seen: list[str] = []
+        after = None
+        for _ in range(5):
+            found = await store.owed(now(), limit=2, after=after)
+            seen += [work.id for work in found]
+            after = (found[-1].updated_at, found[-1].id)
+        assert seen == [name for _, name in every] * 2
+        assert [work.id for work in await store.owed(now(), after=every[3])] == [
+            name for _, name in every[4:] + every[:4]
+        ]
 
     async def test_a_sessions_jobs_are_its_own_to_finish(self, store: Store) -> None:
         mine = await active_session(store)
