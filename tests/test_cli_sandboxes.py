@@ -11,8 +11,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from websockets.sync.client import connect
 
 from koda_ray.console.exits import Exit
 from koda_ray.sandbox.record import Record
@@ -217,14 +219,7 @@ def test_a_person_sees_the_page_that_a_process_serves(place: Workplace) -> None:
     refused = place.koda("sandbox", "url", box, "3000")
     assert refused.status == Exit.NOT_FOUND and "launch one that does" in refused.err
     place.done("process", "launch", box, "site", "node serve.js; sleep 1000")
-    deadline = time.monotonic() + 60
-    while True:  # it listens a moment after it was launched
-        seen = Terminal(place, "sandbox", "url", box, "3000")
-        try:
-            seen.expect("  (Ctrl-C ends it)")
-            break
-        except AssertionError:
-            assert time.monotonic() < deadline
+    seen = shown(place, "sandbox", "url", box, "3000")
     (url,) = re.findall(r"http://127\.0\.0\.1:\d+/p/\S+", seen.seen.replace("\n", "").replace("\r", ""))
     with urllib.request.urlopen(f"{url}a?b=c", timeout=60) as answer:
         assert answer.read() == b"page /a?b=c"
@@ -232,6 +227,55 @@ def test_a_person_sees_the_page_that_a_process_serves(place: Workplace) -> None:
     assert seen.end() == Exit.INTERRUPTED
     with pytest.raises(OSError):
         urllib.request.urlopen(url, timeout=5)
+
+
+_DESKTOP = """
+const http = require('http'), { createHash } = require('crypto');
+const server = http.createServer((asked, answer) => answer.end(`page ${asked.url}`));
+server.on('upgrade', (asked, socket) => {
+  const key = asked.headers['sec-websocket-key'] + '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
+  const accept = createHash('sha1').update(key).digest('base64');
+  socket.write('HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n');
+  socket.write(`Sec-WebSocket-Accept: ${accept}\\r\\n\\r\\n`);
+  socket.write(Buffer.concat([Buffer.from([0x82, 12]), Buffer.from('RFB 003.008\\n')]));
+});
+server.listen(6080, 'localhost');
+"""
+
+
+@pytest.mark.full
+def test_a_person_sees_the_desktop_that_is_streamed(place: Workplace) -> None:
+    (place.folder / "notes" / "stream.js").write_text(_DESKTOP)
+    place.done("image", "create", "notes")
+    box = place.done("sandbox", "create", "notes")
+    place.done("process", "launch", box, "other", "sleep 1000")
+    refused = place.koda("sandbox", "desktop", box)
+    assert refused.status == Exit.FAILED and "no desktop is streamed on port 6080" in refused.err, refused
+    place.done("process", "kill", box, "other")
+    place.done("process", "launch", box, "desktop", "node stream.js; sleep 1000")
+    seen = shown(place, "sandbox", "desktop", box)
+    (url,) = re.findall(r"http://127\.0\.0\.1:\d+/p/\S+", seen.seen.replace("\n", "").replace("\r", ""))
+    parts = urlsplit(url)
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        assert answer.read().decode() == f"page /vnc.html?{parts.query}"
+    # noVNC dials where its page's query says
+    (path,) = parse_qs(parts.query)["path"]
+    with connect(f"ws://{parts.netloc}/{path}", open_timeout=60, origin=None) as stream:
+        assert stream.recv(timeout=60) == b"RFB 003.008\n"
+    seen.interrupt()
+    assert seen.end() == Exit.INTERRUPTED
+
+
+def shown(place: Workplace, *words: str) -> Terminal:
+    """Show what a process serves that has been launched a moment ago."""
+    deadline = time.monotonic() + 60
+    while True:
+        seen = Terminal(place, *words)
+        try:
+            seen.expect("  (Ctrl-C ends it)")
+            return seen
+        except AssertionError:
+            assert time.monotonic() < deadline
 
 
 @pytest.mark.full

@@ -30,6 +30,9 @@ Provider = Annotated[
     str | None, typer.Option(metavar="NAME", help="local, docker, e2b or modal; else what SANDBOX_PROVIDER says.")
 ]
 Lifetime = typer.Option("--lifetime", metavar="TIME", help="When it ends if not extended: 30m, 8h; else in a day.")
+Listen = Annotated[
+    int, typer.Option("--listen", metavar="PORT", help="Where to show it on this machine; else any.", max=65_535)
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file where it is there already.")]
 Forget = Annotated[bool, typer.Option("--forget", help="Also what is elsewhere, in a place that is no more.")]
 All = Annotated[bool, typer.Option("--all", "-a", help="Those that are over, too.")]
@@ -156,14 +159,23 @@ def extend(
 def url(
     sandbox: Sandbox,
     port: Annotated[int, typer.Argument(metavar="PORT", help="Where a process of it listens.", min=1, max=65_535)],
-    listen: Annotated[
-        int, typer.Option("--listen", metavar="PORT", help="Where to show it on this machine; else any.", max=65_535)
-    ] = 0,
+    listen: Listen = 0,
 ) -> None:
     """Show what a process serves on an address of this machine, until Ctrl-C."""
     from koda_ray.console import sandboxes
 
     sandboxes.show_port(sandbox, port, listen=listen)
+
+
+@sandbox_app.command("desktop")
+def desktop(sandbox: Sandbox, listen: Listen = 0) -> None:
+    """Show the desktop that it streams on port 6080 on an address of this machine, until Ctrl-C.
+
+    Its image has to have one, as E2B's desktop template does, and one of its processes streams it there (noVNC).
+    """
+    from koda_ray.console import sandboxes
+
+    sandboxes.show_desktop(sandbox, listen=listen)
 
 
 @sandbox_app.command("watch")
@@ -294,12 +306,7 @@ def screenshot(
 
 
 @sandbox_app.command("preview")
-def preview(
-    sandbox: Sandbox,
-    listen: Annotated[
-        int, typer.Option("--listen", metavar="PORT", help="Where to show it on this machine; else any.", max=65_535)
-    ] = 0,
-) -> None:
+def preview(sandbox: Sandbox, listen: Listen = 0) -> None:
     """Show its page as it changes on an address of this machine, until Ctrl-C; its dev server runs on."""
     from koda_ray.console import sandbox_project
 

@@ -48,6 +48,7 @@ __all__ = [
     "print_rows",
     "remove_image",
     "seconds",
+    "show_desktop",
     "show_port",
     "show_until_interrupted",
     "stream",
@@ -228,11 +229,19 @@ def show_port(sandbox: str, port: int, *, listen: int) -> None:
     show_until_interrupted(lambda workshop: workshop.reach(sandbox, port), listen=listen)
 
 
+def show_desktop(sandbox: str, *, listen: int) -> None:
+    """Show the desktop that a sandbox streams on this machine, until interrupted; print where."""
+    from koda_ray.sandbox.desktop import desktop_page, find_desktop
+
+    show_until_interrupted(lambda workshop: find_desktop(workshop, sandbox), listen=listen, page=desktop_page)
+
+
 def show_until_interrupted(
     find: Callable[[Workshop], Awaitable[PreviewEndpoint]],
     *,
     listen: int,
     first: Callable[[Workshop], Awaitable[None]] | None = None,
+    page: Callable[[str], str] = str,
 ) -> None:
     """Show a page of a sandbox on this machine, and print where.
 
@@ -240,13 +249,14 @@ def show_until_interrupted(
         find: Says where it answers.
         listen: A port of this machine; any when 0.
         first: What is done before.
+        page: Says which address to print, from that of ``/``.
     """
     from koda_ray.console.ports import show
 
     async def work(workshop: Workshop) -> None:
         if first is not None:
             await first(workshop)
-        await show(lambda: find(workshop), port=listen, told=lambda url: typer.echo(f"{url}  (Ctrl-C ends it)"))
+        await show(lambda: find(workshop), port=listen, told=lambda url: typer.echo(f"{page(url)}  (Ctrl-C ends it)"))
 
     with_workshop(work)
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BAD_GATEWAY",
-    "DESKTOP_PORT",
     "DEV_PORT",
     "MAX_FRAME_BYTES",
     "PREVIEW",
@@ -55,8 +54,6 @@ PREVIEW = "preview"
 """The name of the background process that is the dev server."""
 
 DEV_PORT = 5173
-DESKTOP_PORT = 6080
-"""Where a template with a desktop, such as E2B's, streams it; noVNC's page is ``/vnc.html``."""
 
 BAD_GATEWAY = 502
 """What a sandbox's gateway answers when nobody listens behind it; no dev server of ours says so itself."""

@@ -23,10 +23,11 @@ from koda_ray.errors import (
     KodaError,
     SandboxNotFound,
 )
+from koda_ray.sandbox.desktop import DESKTOP_PORT
 from koda_ray.sandbox.e2b import E2BProvider
 from koda_ray.sandbox.e2b_sandbox import E2BSandbox
 from koda_ray.sandbox.egress.rules import EgressRules
-from koda_ray.sandbox.preview import DESKTOP_PORT, answers_at
+from koda_ray.sandbox.preview import answers_at
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.service import SandboxService, _warn_unkept, provider_from
 from koda_ray.sandbox.workshop import Workshop

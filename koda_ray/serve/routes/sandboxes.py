@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from koda_ray.errors import NotFound, SandboxNotFound
-from koda_ray.sandbox.preview import DESKTOP_PORT
+from koda_ray.sandbox.desktop import DESKTOP_PORT, desktop_page, find_desktop
 from koda_ray.sandbox.standing import SandboxStanding
 from koda_ray.serve.context import Closing, Deps, OwnWorkshop
 from koda_ray.serve.links import Links
@@ -151,9 +150,9 @@ async def open_desktop(sandbox_id: SandboxId, workshop: OwnWorkshop, links: Link
 
     Refused with PORT_UNAVAILABLE where nothing is streamed.
     """
-    link = await open_port(sandbox_id, DESKTOP_PORT, workshop, links)
-    stream = f"{urlsplit(link.url).path[1:]}websockify"
-    return link.model_copy(update={"url": f"{link.url}vnc.html?autoconnect=true&resize=scale&path={stream}"})
+    await find_desktop(workshop, sandbox_id)
+    link = links.to(sandbox_id, port=DESKTOP_PORT, edit=True)
+    return link.model_copy(update={"url": desktop_page(link.url)})
 
 
 @router.delete(
