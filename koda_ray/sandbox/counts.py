@@ -12,7 +12,7 @@ from typing import Literal
 
 __all__ = ["Counted", "Counts"]
 
-Counted = Literal["memory", "processes", "disk", "network", "listen", "daemon", "bait"]
+Counted = Literal["memory", "processes", "disk", "network", "listen", "daemon", "bait", "trigger"]
 
 
 class Counts:
@@ -21,7 +21,8 @@ class Counts:
     Args:
         ever: How often each was refused, ever: how often the kernel has ended something for its memory, refused a
             process, or not reached something; how often a process was ended that had left its command's session and
-            outlived it; how often a file was read that only those read who look for other people's keys.
+            outlived it; how often a file was read that only those read who look for other people's keys, or one was
+            written that takes a machine down.
         offered: The ports that are offered to everybody now.
         disks: Folders on what has an end: one for each file system that bounds what is written.
     """

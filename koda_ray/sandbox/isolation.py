@@ -30,6 +30,7 @@ from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.policy import PROJECT_ROOT
 from koda_ray.sandbox.proxied import EGRESS_PORT, proxy_environment
+from koda_ray.sandbox.triggers import triggers
 from koda_ray.sandbox.unreached import FILES
 from koda_ray.seccomp_file import filter_fd
 
@@ -132,6 +133,7 @@ class Jail:
         etc: A directory with ``passwd``, ``group`` and ``hosts`` for the inside.
         terminals: What the inside sees as ``TERMINALS`` in its home.
         baits: What it sees as ``BAITED`` there.
+        trigger: The file that it sees in place of ``triggers``.
         node_modules: Installed packages, shown read-only in the project; None where the project has its own.
         node: The node to run.
         limits: Sizes of what is writable, and the process limit.
@@ -141,6 +143,7 @@ class Jail:
     project: Path
     terminals: Path
     baits: Path
+    trigger: Path
     etc: Path
     node_modules: Path | None
     node: NodeRuntime
@@ -190,6 +193,7 @@ class Jail:
         line += [word for path in ("/etc", "/opt", "/home") for word in ("--perms", "0755", "--dir", path)]
         line += system_binds()
         line += ["--proc", "/proc", "--dev", "/dev"]
+        line += [word for path in triggers() for word in ("--bind-try", str(self.trigger), path)]
         line += ["--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", _SHM]
         line += ["--perms", "1777", "--size", size, "--tmpfs", "/tmp"]
         line += ["--perms", "0777", "--size", size, "--tmpfs", _HOME]

@@ -58,6 +58,7 @@ from koda_ray.sandbox.record import Owner, Record, is_sandbox_id
 from koda_ray.sandbox.refused import Refusal, note
 from koda_ray.sandbox.strays import kill_users_of
 from koda_ray.sandbox.template import TemplateProject
+from koda_ray.sandbox.triggers import TRIGGERS, lay_trigger, written
 from koda_ray.sandbox.users import sandbox_user
 from koda_ray.sandbox.way_out import WayOut
 
@@ -224,6 +225,7 @@ class LocalProvider:
             project=disk / "project",
             terminals=disk / TERMINALS,
             baits=disk / BAITED,
+            trigger=written(disk / TRIGGERS),
             etc=directory / "etc",
             node_modules=None if record.image else self._template.node_modules,
             node=node,
@@ -366,6 +368,7 @@ class LocalProvider:
         if user is not None:
             os.chown(disk / TERMINALS, user, user)
         lay_baits(disk / BAITED)
+        lay_trigger(disk / TRIGGERS)
         if record.image:
             copy_folder(Path(record.image), disk / "project", user=user)
         else:

@@ -24,6 +24,7 @@ from koda_ray.sandbox.processors import processors_of
 from koda_ray.sandbox.record import Record
 from koda_ray.sandbox.refused import note
 from koda_ray.sandbox.strays import kill_marked
+from koda_ray.sandbox.triggers import TRIGGERS, Trigger
 from koda_ray.sandbox.user_namespace import UserNamespace
 from koda_ray.sandbox.watchdog import Watchdog
 from koda_ray.sandbox.way_out import WayOut
@@ -70,6 +71,7 @@ class LocalProcesses:
                 "processes": lambda: cgroup.pids_refused(self._groups),
                 "network": self._denials.not_reached,
                 "bait": Baits(disk / BAITED).total,
+                "trigger": Trigger(disk / TRIGGERS).total,
                 "daemon": lambda: self._daemons + sum(process.daemons for process in self._running),
             },
             offered=lambda: {(process, port) for process in self._running for port in process.offered()},

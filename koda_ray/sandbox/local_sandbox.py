@@ -43,6 +43,7 @@ from koda_ray.sandbox.refused import LinksOut, note, note_end, noted
 from koda_ray.sandbox.taken import family, nameless
 from koda_ray.sandbox.terminal import CONTROLLING, LocalTerminal, open_terminal
 from koda_ray.sandbox.tree import DiskLimit, ProjectTree
+from koda_ray.sandbox.triggers import TRIGGERS
 from koda_ray.sandbox.watching import watch
 from koda_ray.sandbox.way_out import WayOut
 
@@ -106,7 +107,7 @@ class LocalSandbox:
             ),
             filled=self._filled,
         )
-        self._besides = TreeReader(disk / TERMINALS), TreeReader(disk / BAITED)
+        self._besides = tuple(TreeReader(disk / name) for name in (TERMINALS, BAITED, TRIGGERS))
         self._processes = LocalProcesses(
             record, disk=disk, walls=walls, way_out=way_out, filled=self._filled, check_open=self._check_open
         )
