@@ -6,19 +6,20 @@ Those go with whoever names them last.
 The session's row is closed first, and its rows go last: until then they say what else has to go. So a crash midway
 leaves a closed session, which nobody sees, and which the janitor finishes.
 
-What is stored by its content is shared between a user's sessions. Bundles, and the units rendered from them, go when
-no job of another session names them, and nobody came to use them since this began: whoever stores one that is there
-touches it. Blobs (the files of checkpoints) and bundles that no job was ever made of stay until the user's last session
-is deleted: whether a session that is being worked on is about to name one cannot be known. That it is the last is
-made sure of under a lock, and none is begun while they go (`state/content.py`).
+What is stored by its content is shared between a user's sessions, and goes under a lock that keeps everybody else from
+beginning to use it (`state/content.py`). Bundles, and the units rendered from them, go when no job of another session
+names them, and nobody came to use them since this began: whoever stores one that is there touches it. Where another
+session is at work, and so about to name what cannot be known yet, they are left to the sweep. Blobs (the files of
+checkpoints) and bundles that no job was ever made of stay until the user's last session is deleted.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterable
+from datetime import datetime
 
 from koda_ray.sandbox.base import SandboxProvider
-from koda_ray.state.content import after_removal
+from koda_ray.state.content import CONTENT_LEASE, after_removal
 from koda_ray.state.locks import holding
 from koda_ray.state.records import JobRecord, SessionRecord
 from koda_ray.state.storage import Storage, bundle_prefix, render_prefix, session_prefix, shared_prefixes
@@ -28,7 +29,6 @@ from koda_ray.types import now
 __all__ = ["Removal", "remove_asset", "remove_render", "results_of"]
 
 _MANY = 10_000
-_LEASE = timedelta(seconds=60)
 
 
 def results_of(job: JobRecord) -> set[str]:
@@ -103,11 +103,11 @@ class Removal:
     async def _last(self, closed: SessionRecord) -> None:
         """Remove what the user stored by its content, where nobody works with it, and have nobody begin meanwhile."""
         lock = await after_removal(
-            lambda: self._store.take_content(closed.user_id, holder=closed.id, lease_until=now() + _LEASE)
+            lambda: self._store.take_content(closed.user_id, holder=closed.id, lease_until=now() + CONTENT_LEASE)
         )
         if lock is None:
             return
-        async with holding(self._store, lock, lease_s=_LEASE.total_seconds()) as held:
+        async with holding(self._store, lock, lease_s=CONTENT_LEASE.total_seconds()) as held:
             for prefix in shared_prefixes(closed.user_id):
                 for folder in await self._storage.folders(prefix):  # a piece after the other: a lost lock is seen soon
                     held.check()
@@ -123,12 +123,24 @@ class Removal:
             shown = {prefix for other in others for prefix in results_of(other)}
             for prefix in results_of(job) - shown:
                 await self._storage.delete_prefix(prefix)
-            bundle = job.spec.get("bundle")
-            if isinstance(bundle, str) and all(other.spec.get("bundle") != bundle for other in others):
+            if isinstance(bundle := job.spec.get("bundle"), str):
                 units = {chunk.key.rpartition("/")[0] for chunk in await self._store.chunks(job.id)}
-                for prefix in (*sorted(units), bundle_prefix(closed.user_id, bundle)):
-                    if all(stored.at < began for stored in await self._storage.look_below(prefix)):
-                        await self._storage.delete_prefix(prefix)
+                await self._bundle(
+                    closed, bundle, (*sorted(units), bundle_prefix(closed.user_id, bundle)), before=began
+                )
+
+    async def _bundle(self, closed: SessionRecord, bundle: str, prefixes: Iterable[str], *, before: datetime) -> None:
+        """Remove what lies below some prefixes of a bundle that nobody else needs, where nobody used it since then."""
+        lock = await after_removal(
+            lambda: self._store.take_bundle(closed.user_id, bundle, holder=closed.id, lease_until=now() + CONTENT_LEASE)
+        )
+        if lock is None:
+            return
+        async with holding(self._store, lock, lease_s=CONTENT_LEASE.total_seconds()) as held:
+            for prefix in prefixes:
+                if all(stored.at < before for stored in await self._storage.look_below(prefix)):
+                    held.check()
+                    await self._storage.delete_prefix(prefix)
 
     async def _others(self, user_id: str) -> list[JobRecord]:
         """Return the user's jobs that stay."""

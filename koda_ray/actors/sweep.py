@@ -20,6 +20,8 @@ from itertools import groupby
 from koda_ray.actors.removal import remove_asset, results_of
 from koda_ray.errors import Conflict, InvalidPath, KodaError, NotFound
 from koda_ray.logs import get_logger
+from koda_ray.state.content import CONTENT_LEASE
+from koda_ray.state.locks import holding
 from koda_ray.state.storage import (
     CONTENT_KINDS,
     ContentKind,
@@ -185,7 +187,17 @@ class Sweep:
             old = [folder for folder in old if folder not in needed]
         yield _LISTING + len(found)
         for folder in old:
-            yield await self._remove(folder, limit)
+            yield await (self._bundle(user_id, folder, limit) if kind == "bundles" else self._remove(folder, limit))
+
+    async def _bundle(self, user_id: str, folder: str, limit: datetime) -> int:
+        """Remove a bundle, unless a session is at work: it may be about to use it."""
+        bundle = folder.rpartition("/")[2]
+        until = now() + CONTENT_LEASE
+        lock = await self._store.take_bundle(user_id, bundle, holder="sweep", lease_until=until, finished=False)
+        if lock is None:
+            return 1
+        async with holding(self._store, lock, lease_s=CONTENT_LEASE.total_seconds()):
+            return await self._remove(folder, limit)
 
     async def _result(self, user_id: str, job_id: str) -> int:
         """Remove a result that no row names: of `koda render`, which works without rows, or of a cut-off deletion."""

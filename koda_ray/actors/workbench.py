@@ -417,6 +417,7 @@ class SessionWorkbench:
 
     async def built(self) -> str | list[ProjectProblem]:
         """Build the project and store its bundle, where that was not done for the very same files just before."""
+        await self._core.store.use_content(self._core.user_id)
         project = _digest(await self._project.files())
         if self._last_built is not None and self._last_built[0] == project:
             digest = self._last_built[1]

@@ -9,9 +9,9 @@ from koda_ray.budgets import Amounts
 from koda_ray.state.census import MONTH, Census
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_inbox import asked_of
-from koda_ray.state.json_jobs import OWED_STATUSES
 from koda_ray.state.json_rows import moment
 from koda_ray.state.json_tables import TableRow, Tables
+from koda_ray.state.records import OWED_STATUSES
 
 __all__ = ["JsonCensus"]
 

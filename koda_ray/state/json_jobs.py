@@ -19,15 +19,12 @@ from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import ChunkRecord, JobRecord, JobStatus
+from koda_ray.state.records import OWED_STATUSES, ChunkRecord, JobRecord, JobStatus
 from koda_ray.state.refusals import no_such, replaced, too_many_renders
 from koda_ray.state.rows import number
 from koda_ray.types import now
 
-__all__ = ["OWED_STATUSES", "JsonJobs", "put_chunks", "put_job", "remove_job", "renders_in_turn"]
-
-OWED_STATUSES = ("queued", "running")
-"""A job in one of these still has to be worked on."""
+__all__ = ["JsonJobs", "put_chunks", "put_job", "remove_job", "renders_in_turn"]
 
 _NEVER_CHANGED = ("id", "user_id", "project_id", "session_id", "kind", "created_at", "epoch", "seq")
 

@@ -15,6 +15,7 @@ from koda_ray.state.charges import ChargeEntry
 from koda_ray.types import NodeState, Owes
 
 __all__ = [
+    "OWED_STATUSES",
     "ApiKeyRecord",
     "ApprovalKind",
     "ApprovalRecord",
@@ -38,6 +39,8 @@ __all__ = [
 SideEffect = Literal["pure", "idempotent", "unsafe"]
 ToolCallStatus = Literal["waiting", "approved", "started", "succeeded", "failed", "interrupted"]
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+OWED_STATUSES: tuple[JobStatus, ...] = ("queued", "running")
+"""A job in one of these still has to be worked on."""
 ApprovalKind = Literal["question", "plan", "preview", "tool_call", "budget"]
 
 

@@ -10,8 +10,8 @@ from koda_ray.budgets import Amounts
 from koda_ray.state import schema
 from koda_ray.state.census import MONTH, Census
 from koda_ray.state.database import Database
+from koda_ray.state.records import OWED_STATUSES
 from koda_ray.state.sql_inbox import count_asked
-from koda_ray.state.sql_jobs import OWED_STATUSES
 
 __all__ = ["SqlCensus"]
 

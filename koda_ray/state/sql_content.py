@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, Select, Text, cast, or_, select
 
 from koda_ray.state import schema
-from koda_ray.state.content import content_lock, in_removal
+from koda_ray.state.content import after_removal, content_lock, in_removal
 from koda_ray.state.database import Database
+from koda_ray.state.records import OWED_STATUSES
 from koda_ray.state.rows import record
 from koda_ray.state.tiers import LockRecord
 from koda_ray.types import now
@@ -27,24 +29,46 @@ class SqlContent:
 
     async def take_content(self, user_id: str, *, holder: str, lease_until: datetime) -> LockRecord | None:
         """Take all that a user stored by its content, unless there is work that may need it."""
-        name = content_lock(user_id)
-        session = select(_S.id).where(_S.user_id == user_id, _S.status != "closed").limit(1)
-        leaving = select(_S.id).where(_S.user_id == user_id, _S.status == "closed")
-        alone = or_(_J.session_id.is_(None), _J.session_id.not_in(leaving))
-        job = select(_J.id).where(_J.user_id == user_id, alone).limit(1)
+        session = select(_S.id).where(_S.user_id == user_id, _S.status != "closed")
+        return await self._take(user_id, holder, lease_until, unless=(session, _staying(user_id)))
+
+    async def take_bundle(
+        self, user_id: str, bundle: str, *, holder: str, lease_until: datetime, finished: bool = True
+    ) -> LockRecord | None:
+        """Take a bundle, unless a job names it or a session is at work."""
+        at_work = select(_S.id).where(_S.user_id == user_id, _S.status != "closed", _S.owes.is_not(None))
+        naming = _staying(user_id).where(cast(_J.spec, Text).contains(f'"bundle":"{bundle}"', autoescape=True))
+        if not finished:
+            naming = naming.where(_J.status.in_(OWED_STATUSES))
+        return await self._take(user_id, holder, lease_until, unless=(at_work, naming))
+
+    async def use_content(self, user_id: str) -> None:
+        """Wait until nothing is being removed."""
+        await after_removal(lambda: self._database.write(lambda connection: may_begin(connection, user_id)))
+
+    async def _take(
+        self, user_id: str, holder: str, lease_until: datetime, *, unless: tuple[Select[Any], Select[Any]]
+    ) -> LockRecord | None:
         insert = self._database.insert(schema.locks)
-        take = insert.values(name=name, holder=holder, epoch=1, lease_until=lease_until).on_conflict_do_update(
+        values = {"name": content_lock(user_id), "holder": holder, "epoch": 1, "lease_until": lease_until}
+        take = insert.values(values).on_conflict_do_update(
             index_elements=["name"],
             set_={"holder": insert.excluded.holder, "lease_until": lease_until, "epoch": _L.epoch + 1},
         )
 
         def work(connection: Connection) -> LockRecord | None:
             may_begin(connection, user_id)
-            if connection.execute(session).first() or connection.execute(job).first():
+            if any(connection.execute(each.limit(1)).first() for each in unless):
                 return None
             return record(LockRecord, connection.execute(take.returning(schema.locks)).one())
 
         return await self._database.write(work)
+
+
+def _staying(user_id: str) -> Select[Any]:
+    """Select a user's jobs that are not of a closed session."""
+    leaving = select(_S.id).where(_S.user_id == user_id, _S.status == "closed")
+    return select(_J.id).where(_J.user_id == user_id, or_(_J.session_id.is_(None), _J.session_id.not_in(leaving)))
 
 
 def take_turn(connection: Connection, user_id: str) -> None:

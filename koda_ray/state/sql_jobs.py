@@ -15,7 +15,7 @@ from koda_ray.state.charges import ChargeEntry
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import ChunkRecord, JobRecord, JobStatus
+from koda_ray.state.records import OWED_STATUSES, ChunkRecord, JobRecord, JobStatus
 from koda_ray.state.refusals import no_such, too_many_renders
 from koda_ray.state.rows import columns, number, record
 from koda_ray.state.sql_accounts import ensure_project
@@ -24,10 +24,7 @@ from koda_ray.state.sql_content import may_begin
 from koda_ray.state.sql_parts import add_events, fenced
 from koda_ray.types import now
 
-__all__ = ["OWED_STATUSES", "SqlJobs", "put_chunks", "put_job", "renders_in_turn"]
-
-OWED_STATUSES = ("queued", "running")
-"""A job in one of these still has to be worked on."""
+__all__ = ["SqlJobs", "put_chunks", "put_job", "renders_in_turn"]
 
 _J = schema.jobs.c
 _L = schema.locks.c

@@ -547,6 +547,50 @@ async def test_what_begins_while_the_last_session_is_removed_loses_nothing(house
     assert await (await begun[0])
 
 
+@pytest.mark.parametrize("what", ["render", "session"])
+async def test_what_begins_while_a_bundle_is_removed_has_it(house: House, what: str) -> None:
+    """Begun in the moment between "does nobody name it" and its removal, by a user who has other sessions."""
+    bundle = Bundle({"index.html": b"<p>"})
+    leaving, other = await filled(house, name := bundle.hash), await house.session(owes=False, lease=SOON)
+    await house.storage.put(bundle_key("ann", name), bundle.pack())
+    begun: list[asyncio.Task[Bundle]] = []
+
+    async def begin() -> Bundle:
+        job = replace(records.job(), kind="render", spec={"bundle": name})
+        if what == "session":
+            at_work = other.state.model_copy(update={"owes": "execute"})
+            await house.store.commit(other.id, other.epoch, Batch(state=at_work))
+            await house.store.use_content("ann")
+            await store_bundle(house.storage, "ann", bundle)
+            await house.store.commit(other.id, other.epoch, Batch(jobs=[replace(job, session_id=other.id)]))
+        else:
+            await store_bundle(house.storage, "ann", bundle)
+            await house.store.create_job(job)
+            await keep_bundle(house.storage, "ann", name, bundle)
+        return await load_bundle(house.storage, "ann", name)
+
+    class Watched(Storage):
+        async def delete_prefix(self, prefix: str) -> None:
+            if not begun and "/bundles/" in prefix:
+                begun.append(asyncio.create_task(begin()))
+                await asyncio.wait(begun, timeout=1)  # it comes to an end, or waits
+            await super().delete_prefix(prefix)
+
+    removal = Removal(store=house.store, storage=Watched(house.storage.url), sandboxes=house.sandboxes)
+    await removal.finish(await house.store.close_session(leaving.id, user_id=leaving.user_id))
+    await begun[0]
+    assert (await load_bundle(house.storage, "ann", name)).hash == name
+
+
+async def test_a_bundle_that_a_session_at_work_may_name_is_left_to_the_sweep(house: House) -> None:
+    bundle = Bundle({"index.html": b"<p>"})
+    leaving, _working = await filled(house, name := bundle.hash), await house.session(owes=True, lease=SOON)
+    await house.storage.put(bundle_key("ann", name), bundle.pack())
+    await house.removal.finish(await house.store.close_session(leaving.id, user_id=leaving.user_id))
+    assert (await load_bundle(house.storage, "ann", name)).hash == name
+    assert await house.store.closed_sessions() == []
+
+
 async def test_storage_is_swept_with_each_clearing(house: House) -> None:
     key = unit_key("ann", "a" * 64)
     await house.storage.put(key, b"frames")

@@ -7,6 +7,7 @@ import dataclasses
 from datetime import timedelta
 
 import pytest
+from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, LimitReached, NotFound, Unavailable
 from koda_ray.state.lookout import Newest
@@ -38,6 +39,54 @@ class ShareConformance:
         assert (await store.renew_lock(lock, lease_until=until)).epoch == lock.epoch
         await store.release_lock(lock)
         assert await new_session(store) is not None
+
+    async def test_a_bundle_is_taken_only_where_nobody_names_it_or_may_be_about_to(self, store: Store) -> None:
+        leaving, other = await active_session(store), await active_session(store)
+        until, bundle = now() + SOON, "ab" * 32
+        spec: dict[str, JsonValue] = {"bundle": bundle}
+        await store.create_job(dataclasses.replace(records.job(), session_id=leaving.id, spec=spec))
+        alone = await store.create_job(dataclasses.replace(records.job(), spec=spec, status="succeeded"))
+        await store.close_session(leaving.id, user_id="ann")
+
+        async def taken(user_id: str = "ann", named: str = bundle, *, finished: bool = True) -> bool:
+            lock = await store.take_bundle(user_id, named, holder="h", lease_until=until, finished=finished)
+            if lock is not None:
+                with pytest.raises(Unavailable):
+                    await store.take_bundle(user_id, named, holder="other", lease_until=until)
+                await store.release_lock(lock)
+            return lock is not None
+
+        assert [await taken(), await taken(finished=False), await taken("bob"), await taken(named="cd" * 32)] == [
+            False,
+            True,
+            True,
+            True,
+        ]
+        await store.delete_job(alone.id, user_id="ann")
+        assert await taken()
+        working = await store.activate(other.id, host="here", lease_until=until)
+        await store.commit(other.id, working.epoch, Batch(state=working.state.model_copy(update={"owes": "execute"})))
+        assert not await taken() and not await taken(named="cd" * 32, finished=False), "it may be about to name any"
+        await store.commit(other.id, working.epoch, Batch(state=working.state.model_copy(update={"owes": None})))
+        running = dataclasses.replace(records.job(), spec=spec, session_id=other.id, status="running")
+        await store.commit(other.id, working.epoch, Batch(jobs=[running]))
+        assert not await taken(finished=False)
+
+    async def test_who_works_waits_until_nothing_is_removed(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("koda_ray.state.content._WAIT_S", 0.05)
+        await store.ensure_user("ann")
+        await store.use_content("ann")
+        lock = await store.take_bundle("ann", "ab" * 32, holder="h", lease_until=now() + SOON)
+        assert lock is not None
+        with pytest.raises(Unavailable, match="is being removed"):
+            await store.use_content("ann")
+        await store.use_content("bob")
+        monkeypatch.setattr("koda_ray.state.content._WAIT_S", 60.0)
+        waiting = asyncio.create_task(store.use_content("ann"))
+        await store.release_lock(lock)
+        await waiting
 
     async def test_nothing_begins_while_content_is_removed(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("koda_ray.state.content._WAIT_S", 0.05)
