@@ -3,7 +3,8 @@
 A download that nobody reads would keep its room (`unpacking`) and what it reads from for as long as its connection
 lives. An answer is sent in pieces, since a server takes one whole without a word of whether it is read.
 
-This sees whoever this application sends to. Ray Serve's proxy takes all that there is at once: then nothing waits here.
+This sees whoever this application sends to. In Ray Serve that is a queue without a bound, in this process: nothing
+waits here then, and an answer that is read slowly is held whole (SECURITY.md has figures, and what to put in front).
 """
 
 from __future__ import annotations
