@@ -6,14 +6,16 @@ ask for some channels only: ``progress`` is the work as it comes along, ``contro
 what came after it. Events are written with the state they describe, in one transaction, so whoever reads the log sees
 nothing that did not happen.
 
-Where a reader cannot get all of that, it is told so: `resync` is made for that reader and never stored.
+Where a reader cannot get all of that, it is told so: `resync` is made for that reader and never stored. So is `gone`,
+which says to who follows many streams that one of them is not there any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, cast, get_args
+from typing import Literal, Self, cast, get_args
 
 from pydantic import Field, JsonValue
 
@@ -31,7 +33,9 @@ __all__ = [
     "EventType",
     "NewEvent",
     "Resync",
+    "Selection",
     "channels_named",
+    "gone",
     "resync",
 ]
 
@@ -89,6 +93,7 @@ CHANNELS: dict[str, Channel] = {
     "command_refused": "control",
     "command_delayed": "control",
     "resync": "control",
+    "gone": "control",
     "breakpoint_change": "monitor",
     "sandbox": "monitor",
     "checkpoint": "monitor",
@@ -145,7 +150,7 @@ class Envelope(Model):
     stream_id: str
     seq: int
     channel: Channel
-    type: Literal[EventType, "resync"]  # flat: one enumeration for clients that are made from the description
+    type: Literal[EventType, "resync", "gone"]  # flat: one enumeration for clients that are made from the description
     data: dict[str, JsonValue] = Field(default_factory=dict)
     cause_id: str | None = None
     epoch: int = 0
@@ -174,6 +179,40 @@ def channels_named(names: str | Collection[str] | None) -> frozenset[Channel]:
     return frozenset(each for each in known if each in named)
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which events of a stream somebody wants: those on some channels, of some types; all where nothing is said.
+
+    What is made for a reader (`resync`, `gone`) reaches it whatever it wants.
+    """
+
+    channels: frozenset[Channel] = channels_named(None)
+    types: frozenset[str] | None = None
+
+    @classmethod
+    def named(cls, channels: Channel | Collection[Channel] | None = None, types: Collection[str] | None = None) -> Self:
+        """Read what somebody wants, everything for None.
+
+        Raises:
+            InvalidInput: There is no such channel or no such type, or none is named.
+        """
+        if types is not None:
+            known = get_args(EventType)
+            if unknown := sorted(set(types).difference(known)):
+                raise InvalidInput(
+                    f"there is no type {', '.join(map(repr, unknown))}; the types are {', '.join(known)}"
+                )
+            if not types:
+                raise InvalidInput("no type is named; name one or several, or leave them out for all")
+        return cls(channels_named(channels), None if types is None else frozenset(types))
+
+    def takes(self, event: Envelope) -> bool:
+        """Whether an event is wanted."""
+        if event.type in ("resync", "gone"):
+            return True
+        return event.channel in self.channels and (self.types is None or event.type in self.types)
+
+
 class Resync(Model):
     """What a `resync` says: that not all which happened after ``after`` follows, and why.
 
@@ -193,3 +232,8 @@ def resync(stream_id: str, seq: int, what: Resync) -> Envelope:
     """Make the envelope of a `resync`; ``seq`` is the number to go on from after it."""
     data: dict[str, JsonValue] = what.model_dump(mode="json", by_alias=True)
     return Envelope(stream_id=stream_id, seq=seq, channel=CHANNELS["resync"], type="resync", data=data)
+
+
+def gone(stream_id: str, seq: int) -> Envelope:
+    """Make the envelope that says that nothing more comes of a stream: it was deleted, is over, or never was."""
+    return Envelope(stream_id=stream_id, seq=seq, channel=CHANNELS["gone"], type="gone")

@@ -44,7 +44,7 @@ from koda_ray.agent.whereabouts import here
 from koda_ray.budgets import Amounts, left_of
 from koda_ray.config import DEFAULT_MODEL
 from koda_ray.errors import Cancelled, Conflict, Fenced, InvalidTransition
-from koda_ray.events import EPHEMERAL_KEPT, Channel, Envelope, NewEvent
+from koda_ray.events import EPHEMERAL_KEPT, Channel, Envelope, NewEvent, Selection
 from koda_ray.llm.base import ModelProvider
 from koda_ray.prices import Price, Prices
 from koda_ray.state.charges import ChargeRecord, Release
@@ -474,7 +474,7 @@ class Agent:
             after: The number of the last event that is known; 0 for none.
             channels: Only what is on these: ``progress``, ``control``, ``monitor``; everything when None.
         """
-        async with aclosing(follow(self._store, self.id, after, channels=channels)) as stream:
+        async with aclosing(follow(self._store, self.id, after, wanted=Selection.named(channels))) as stream:
             async for event in stream:
                 if isinstance(event, Envelope):
                     yield event

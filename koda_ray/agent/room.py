@@ -54,7 +54,7 @@ from koda_ray.agent.voice import Voice
 from koda_ray.agent.whereabouts import here
 from koda_ray.budgets import Amounts, Exceeded
 from koda_ray.errors import InvalidInput, InvalidTransition, NotFound
-from koda_ray.events import EPHEMERAL_KEPT, Channel, Envelope, NewEvent
+from koda_ray.events import EPHEMERAL_KEPT, Channel, Envelope, NewEvent, Selection
 from koda_ray.llm.base import ModelProvider
 from koda_ray.prices import Price, Prices
 from koda_ray.state.charges import Release
@@ -358,7 +358,7 @@ class Room:
         self, *, after: int = 0, channels: Channel | Collection[Channel] | None = None
     ) -> AsyncGenerator[Envelope]:
         """Yield what happens, each once and in order, from ``after`` on; as `Agent.events`."""
-        async with aclosing(follow(self._store, self.id, after, channels=channels)) as stream:
+        async with aclosing(follow(self._store, self.id, after, wanted=Selection.named(channels))) as stream:
             async for event in stream:
                 if isinstance(event, Envelope):
                     yield event

@@ -25,6 +25,7 @@ from koda_ray.serve.openapi import describe, is_public
 from koda_ray.serve.pace import STALLED_S
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.routes import (
+    all_events,
     assets,
     batches,
     cluster,
@@ -137,6 +138,7 @@ def create_app(
         commands,
         history,
         events,
+        all_events,
         preview,
         files,
         media,

@@ -1,4 +1,4 @@
-"""Who follows a session, and the loop that feeds them: the same for SSE and WebSocket.
+"""Who follows sessions, and the loop that feeds them: the same for SSE and WebSocket, for one session and for many.
 
 A stream reads the log by cursor and never touches the actor, so any number of people may follow a session that
 sleeps. It ends when the session is deleted or this server is about to stop; whoever wants more comes back with the
@@ -10,20 +10,30 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Collection, Generator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, contextmanager, suppress
+from datetime import datetime
 from typing import TypeVar
 
 from koda_ray.errors import InvalidInput
-from koda_ray.events import LARGEST_SEQ, Channel, Envelope
+from koda_ray.events import LARGEST_SEQ, Envelope, Selection, gone
 from koda_ray.logs import get_logger
 from koda_ray.metrics import EVENTS_LAG
 from koda_ray.serve.deps import ApiDeps, SessionDirectory
 from koda_ray.serve.ending import ended
-from koda_ray.state.stream import Pace, follow
+from koda_ray.state.stream import Pace, Reached, follow, follow_all
 from koda_ray.types import now
 
-__all__ = ["REPEAT_S", "Watchers", "cursor", "job_events", "pieces_until", "session_events"]
+__all__ = [
+    "REPEAT_S",
+    "Watchers",
+    "all_events",
+    "cursor",
+    "cursors",
+    "job_events",
+    "pieces_until",
+    "session_events",
+]
 
 REPEAT_S = 10.0
 """How often a session is told again how many follow it here, in seconds."""
@@ -120,27 +130,89 @@ def cursor(last_event_id: str | None, after: int | None) -> int:
     return int(text)
 
 
+def cursors(last_event_id: str | None, asked: Mapping[str, int]) -> dict[str, int]:
+    """Return the numbers to go on from, of many streams: `cursor`'s header has one of each, in the order asked for.
+
+    Raises:
+        InvalidInput: The header was not sent for these.
+    """
+    if last_event_id is None or not last_event_id.strip():
+        return dict(asked)
+    numbers = last_event_id.strip().split(".")
+    if len(numbers) != len(asked) or not all(map(str.strip, numbers)):
+        raise InvalidInput(
+            f"the Last-Event-ID header has {len(numbers)} numbers for {len(asked)} sessions; send the id of the last "
+            "event you saw with the sessions that it was sent for, or leave it out"
+        )
+    return {stream_id: cursor(number, None) for stream_id, number in zip(asked, numbers, strict=True)}
+
+
 async def session_events(
-    deps: ApiDeps, watchers: Watchers, session_id: str, *, after: int, channels: Collection[Channel] | None = None
+    deps: ApiDeps, watchers: Watchers, session_id: str, *, after: int, wanted: Selection | None = None
 ) -> AsyncGenerator[Envelope | int]:
     """Yield a session's events with ``seq > after``, then new ones as they come, until deletion or shutdown.
 
-    Who follows some ``channels`` is also told a number to come back with, once a while, where others have moved it on.
+    Who follows some events is also told a number to come back with, once a while, where others have moved it on.
     """
     with watchers.joined(session_id):
-        async with aclosing(_stream(deps, session_id, after, channels)) as events:
+        async with aclosing(_stream(deps, session_id, after, wanted)) as events:
             async for event in events:
                 yield event
 
 
+async def all_events(
+    deps: ApiDeps,
+    after: Mapping[str, int],
+    *,
+    absent: Sequence[str] = (),
+    wanted: Selection | None = None,
+    watchers: Watchers | None = None,
+) -> AsyncGenerator[tuple[str, Envelope | None]]:
+    """Yield the events of many sessions, each with the number reached of every one, to come back with.
+
+    A session that is deleted, or was never there, is told of by `gone`; after the last one it ends.
+
+    Args:
+        deps: The application's parts.
+        after: The sessions, each with the last number that the reader has.
+        absent: Those of them that are not there for whoever asks.
+        wanted: Only these; everything when None.
+        watchers: Where the reader counts as one who watches; nowhere when None.
+    """
+    reached = dict(after)
+    for session_id in absent:
+        yield _numbers(reached), gone(session_id, reached[session_id])
+    there = {session_id: number for session_id, number in after.items() if session_id not in absent}
+    told, began = _numbers(reached), now()
+    with ExitStack() as watching:
+        if watchers is not None:
+            for session_id in there:
+                watching.enter_context(watchers.joined(session_id))
+        async with aclosing(
+            follow_all(deps.store, there, wanted=wanted, done=deps.draining.is_set, pace=_PACE)
+        ) as events:
+            async for event in events:
+                reached |= event.numbers if isinstance(event, Reached) else {event.stream_id: event.seq}
+                if isinstance(event, Envelope):
+                    _note_lag(deps, event, began)
+                    told = _numbers(reached)
+                    yield told, event
+                elif told != (told := _numbers(reached)):
+                    yield told, None
+
+
+def _numbers(reached: Mapping[str, int]) -> str:
+    return ".".join(map(str, reached.values()))
+
+
 async def job_events(
-    deps: ApiDeps, job_id: str, *, after: int, channels: Collection[Channel] | None = None
+    deps: ApiDeps, job_id: str, *, after: int, wanted: Selection | None = None
 ) -> AsyncGenerator[Envelope | int]:
     """Yield the events of a page render with ``seq > after``, then new ones, until it is over or shutdown.
 
-    Who follows some ``channels`` is told numbers as by `session_events`.
+    Who follows some events is told numbers as by `session_events`.
     """
-    async with aclosing(_stream(deps, job_id, after, channels, until=_last)) as events:
+    async with aclosing(_stream(deps, job_id, after, wanted, until=_last)) as events:
         async for event in events:
             yield event
 
@@ -149,25 +221,29 @@ async def _stream(
     deps: ApiDeps,
     stream_id: str,
     after: int,
-    channels: Collection[Channel] | None,
+    wanted: Selection | None,
     *,
     until: Callable[[Envelope], bool] | None = None,
 ) -> AsyncGenerator[Envelope | int]:
-    """Follow until what is followed is over, with a number where only other channels had anything to say."""
+    """Follow until what is followed is over, with a number where only other events happened."""
     done = deps.draining.is_set
     known, began = after, now()
     async with aclosing(
-        follow(deps.store, stream_id, after, channels=channels, until=until, done=done, pace=_PACE)
+        follow(deps.store, stream_id, after, wanted=wanted, until=until, done=done, pace=_PACE)
     ) as events:
         async for event in events:
             if isinstance(event, Envelope):
                 known = event.seq
-                if event.at >= began:  # what was there before nobody waited for
-                    deps.metrics.note(EVENTS_LAG, max(0.0, (now() - event.at).total_seconds()))
+                _note_lag(deps, event, began)
                 yield event
             elif event > known:
                 known = event
                 yield event
+
+
+def _note_lag(deps: ApiDeps, event: Envelope, began: datetime) -> None:
+    if event.at >= began:  # what was there before nobody waited for
+        deps.metrics.note(EVENTS_LAG, max(0.0, (now() - event.at).total_seconds()))
 
 
 def _last(envelope: Envelope) -> bool:

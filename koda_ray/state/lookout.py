@@ -86,10 +86,10 @@ class Lookout:
         self._loops: dict[asyncio.AbstractEventLoop, _Looking] = {}
 
     @asynccontextmanager
-    async def watching(self, stream_id: str) -> AsyncGenerator[Watch]:
-        """Be told of a stream for as long as the block runs."""
+    async def watching(self, stream_id: str, *, rings: asyncio.Event | None = None) -> AsyncGenerator[Watch]:
+        """Be told of a stream for as long as the block runs; ``rings`` is set with the watch's own event."""
         loop = asyncio.get_running_loop()
-        with self._notifier.subscribe(stream_id) as changed:
+        with self._notifier.subscribe(stream_id, rings=rings) as changed:
             watch = Watch(changed)
             here = self._loops.setdefault(loop, _Looking())
             here.watches.setdefault(stream_id, set()).add(watch)

@@ -18,9 +18,12 @@ class Notifier:
         self._waiting: dict[str, dict[asyncio.Event, asyncio.AbstractEventLoop]] = {}
 
     @contextmanager
-    def subscribe(self, stream_id: str) -> Generator[asyncio.Event]:
-        """Give an event that is set after every commit to the stream; whoever waits for it clears it."""
-        event, loop = asyncio.Event(), asyncio.get_running_loop()
+    def subscribe(self, stream_id: str, *, rings: asyncio.Event | None = None) -> Generator[asyncio.Event]:
+        """Give an event that is set after every commit to the stream; whoever waits for it clears it.
+
+        With ``rings``, that is set too, each time: for whoever waits for one of many.
+        """
+        event, loop = asyncio.Event() if rings is None else _Ringing(rings), asyncio.get_running_loop()
         with self._lock:
             self._waiting.setdefault(stream_id, {})[event] = loop
         try:
@@ -39,3 +42,15 @@ class Notifier:
         for event, loop in waiters:
             with suppress(RuntimeError):  # its loop has been closed: nobody waits any more
                 loop.call_soon_threadsafe(event.set)
+
+
+class _Ringing(asyncio.Event):
+    """An event that sets another one with itself."""
+
+    def __init__(self, rings: asyncio.Event) -> None:
+        super().__init__()
+        self._rings = rings
+
+    def set(self) -> None:
+        super().set()
+        self._rings.set()

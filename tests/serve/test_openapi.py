@@ -37,6 +37,7 @@ OPERATIONS = {
     "setPermissions": ("post", "/v1/sessions/{session_id}/permissions"),
     "followEvents": ("get", "/v1/sessions/{session_id}/events"),
     "followNodeEvents": ("get", "/api/nodes/{node_id}/events"),
+    "followAllEvents": ("get", "/v1/events"),
     "openPreview": ("post", "/v1/sessions/{session_id}/preview"),
     "listFiles": ("get", "/v1/sessions/{session_id}/files"),
     "readFile": ("get", "/v1/sessions/{session_id}/files/{path}"),

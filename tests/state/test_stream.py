@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import update
 
 from koda_ray.errors import InvalidInput, StorageError
-from koda_ray.events import Envelope, NewEvent
+from koda_ray.events import Envelope, NewEvent, Selection
 from koda_ray.state import schema
 from koda_ray.state.lookout import Lookout, Newest
 from koda_ray.state.records import Batch, SessionRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.stream import PAGE, Pace, follow
+from koda_ray.state.stream import PAGE, Pace, Reached, follow, follow_all
 from koda_ray.types import now
 from tests.state import records
 from tests.state.child import start
@@ -278,10 +278,10 @@ async def test_who_follows_some_channels_gets_all_that_is_on_them(store: SqlStor
     await store.commit(mine.id, 1, Batch(events=[say("2"), NOTE, ALARM, NewEvent(type="tool_start", data={}), NOTE]))
     got: dict[str, list[int]] = {}
     for name in ("progress", "control", "monitor"):
-        events = follow(store, mine.id, channels=name, done=lambda: True)
+        events = follow(store, mine.id, wanted=Selection.named(name), done=lambda: True)
         got[name] = [event.seq async for event in events if isinstance(event, Envelope)]
     assert got == {"progress": [2, 5], "control": [1, 4], "monitor": [3, 6]}
-    two = follow(store, mine.id, 1, channels=["monitor", "control"], done=lambda: True)
+    two = follow(store, mine.id, 1, wanted=Selection.named(["monitor", "control"]), done=lambda: True)
     assert [event.seq async for event in two if isinstance(event, Envelope)] == [3, 4, 6]
 
 
@@ -298,7 +298,7 @@ async def test_what_is_on_other_channels_moves_the_number_on(store: SqlStore, mi
     try:
         async with (
             asyncio.timeout(60),
-            aclosing(follow(store, mine.id, 1, channels="control", pace=Pace(heartbeat_s=0.05))) as it,
+            aclosing(follow(store, mine.id, 1, wanted=Selection.named("control"), pace=Pace(heartbeat_s=0.05))) as it,
         ):
             async for number in it:
                 assert isinstance(number, int)
@@ -314,21 +314,21 @@ async def test_what_is_on_other_channels_moves_the_number_on(store: SqlStore, mi
 async def test_the_end_is_seen_on_any_channel(store: SqlStore, mine: SessionRecord) -> None:
     await store.commit(mine.id, 1, Batch(events=[NOTE, say("last"), NOTE]))
     async with asyncio.timeout(60):
-        events = follow(store, mine.id, channels="monitor", until=is_last)
+        events = follow(store, mine.id, wanted=Selection.named("monitor"), until=is_last)
         assert [event.seq async for event in events if isinstance(event, Envelope)] == [2]
 
 
 async def test_a_resync_reaches_who_follows_other_channels(store: SqlStore, mine: SessionRecord) -> None:
     await store.commit(mine.id, 1, Batch(events=[CHUNK, NOTE, ALARM]))
     await sweep(store)
-    events = follow(store, mine.id, channels="monitor", done=lambda: True)
+    events = follow(store, mine.id, wanted=Selection.named("monitor"), done=lambda: True)
     whole = [event async for event in events if isinstance(event, Envelope)]
     assert seen(whole) == [{"reason": "swept", "after": 0, "wholeFrom": 3, "leftOut": 1}, 3]
 
 
 async def test_a_channel_that_is_none_is_refused(store: SqlStore, mine: SessionRecord) -> None:
     with pytest.raises(InvalidInput, match="there is no channel 'news'; the channels are progress, control, monitor"):
-        await anext(follow(store, mine.id, channels=["control", "news"]))  # type: ignore[list-item]
+        await anext(follow(store, mine.id, wanted=Selection.named(["control", "news"])))  # type: ignore[list-item]
 
 
 async def test_events_are_on_the_channel_that_their_type_has_now(store: SqlStore, mine: SessionRecord) -> None:
@@ -337,3 +337,84 @@ async def test_events_are_on_the_channel_that_their_type_has_now(store: SqlStore
     old = update(schema.events).values(channel="monitor")
     await store._database.write(lambda connection: connection.execute(old))
     assert [event.channel for event in await store.events(mine.id)] == ["control", "progress"]
+
+
+# --- many at once -------------------------------------------------------------------------------------------------
+
+
+async def test_many_streams_come_as_each_by_itself(store: SqlStore, mine: SessionRecord) -> None:
+    others = [await active_session(store) for _ in range(4)]
+    ids = [mine.id, *(other.id for other in others)]
+    for count, session_id in enumerate(ids):
+        await store.commit(session_id, 1, Batch(events=[say("old")] * (PAGE * count)))
+    got: dict[str, list[int]] = {session_id: [] for session_id in ids}
+
+    async def write() -> None:
+        for count in range(40):
+            for session_id in ids[count % 3 :]:
+                await store.commit(session_id, 1, Batch(events=[say(str(count))] * (count % 3)))
+        for session_id in ids:
+            await store.commit(session_id, 1, Batch(events=[say("last")]))
+
+    async with asyncio.timeout(120), asyncio.TaskGroup() as group:
+        group.create_task(write())
+        async for event in follow_all(store, dict.fromkeys(ids, 1), until=is_last):
+            assert isinstance(event, Envelope)
+            got[event.stream_id].append(event.seq)
+    for session_id in ids:
+        assert got[session_id] == list(range(2, (await store.get_session(session_id)).seq + 1))
+    assert store.notifier._waiting == {}
+
+
+async def test_a_long_stream_holds_up_no_other(store: SqlStore, mine: SessionRecord) -> None:
+    other = await active_session(store)
+    await store.commit(mine.id, 1, Batch(events=[say("old")] * (PAGE * 4)))
+    async with asyncio.timeout(60), aclosing(follow_all(store, {mine.id: 0, other.id: 0})) as events:
+        before = 0
+        async for event in events:
+            assert isinstance(event, Envelope)
+            if event.stream_id == other.id:
+                break
+            before += 1
+    assert before == PAGE
+
+
+async def test_of_many_one_that_is_over_is_told_and_the_others_go_on(store: SqlStore, mine: SessionRecord) -> None:
+    other = await active_session(store)
+    numbers = {"ses_none": 3, mine.id: 1, other.id: 0}
+    async with asyncio.timeout(60), aclosing(follow_all(store, numbers, done=lambda: False)) as events:
+        first = [await anext(events) for _ in range(2)]
+        assert {(event.stream_id, event.type, event.seq) for event in first if isinstance(event, Envelope)} == {
+            ("ses_none", "gone", 3),
+            (other.id, "state_change", 1),
+        }
+        await store.close_session(mine.id, user_id=mine.user_id)
+        closed = await anext(events)
+        assert isinstance(closed, Envelope) and (closed.stream_id, closed.type) == (mine.id, "gone")
+        await store.commit(other.id, 1, Batch(events=[say("x")]))
+        assert getattr(await anext(events), "seq", None) == 2
+        await store.close_session(other.id, user_id=other.user_id)
+        rest = [event async for event in events]
+    assert [(event.stream_id, event.type) for event in rest if isinstance(event, Envelope)] == [(other.id, "gone")]
+
+
+async def test_a_heartbeat_has_the_number_of_every_stream(store: SqlStore, mine: SessionRecord) -> None:
+    other = await active_session(store)
+    await store.commit(mine.id, 1, Batch(events=[NOTE, NOTE]))
+    wanted = Selection.named(types=["message"])
+    events = follow_all(store, {mine.id: 0, other.id: 1}, wanted=wanted, pace=Pace(heartbeat_s=0.02))
+    async with asyncio.timeout(60), aclosing(events):
+        async for reached in events:
+            assert isinstance(reached, Reached)
+            if reached.numbers == {mine.id: 3, other.id: 1}:
+                break
+
+
+async def test_some_types_alone_are_followed(store: SqlStore, mine: SessionRecord) -> None:
+    await store.commit(mine.id, 1, Batch(events=[say("2"), NOTE, CHUNK, say("5")]))
+    await sweep(store)
+    events = follow(store, mine.id, wanted=Selection.named(types=["message"]), done=lambda: True)
+    whole = [event async for event in events if isinstance(event, Envelope)]
+    assert [event.type for event in whole] == ["resync", "message", "message"]
+    with pytest.raises(InvalidInput, match="there is no type 'news'; the types are state_change, "):
+        Selection.named(types=["news"])

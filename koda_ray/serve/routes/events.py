@@ -1,23 +1,23 @@
 """A session's events as they happen: server-sent events, and the same over a WebSocket.
 
 ``id`` is the event's number. A client that comes back with the last one it saw (``Last-Event-ID``, or ``after``)
-misses nothing and gets nothing twice; one that follows some channels is told a number to come back with where only
-others had anything to say. Where old progress was swept, or a client is too slow for all of it, ``resync`` says so,
+misses nothing and gets nothing twice; one that follows some events is told a number to come back with where only
+others happened. Where old progress was swept, or a client is too slow for all of it, ``resync`` says so,
 under the number to come back with.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, aclosing, suppress
-from typing import Annotated
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from koda_ray.errors import KodaError
-from koda_ray.events import LARGEST_SEQ, Channel, Envelope, channels_named
+from koda_ray.events import LARGEST_SEQ, Channel, Envelope, EventType, Selection
 from koda_ray.serve.context import (
     Closing,
     Deps,
@@ -35,14 +35,11 @@ from koda_ray.serve.problem import problem_response, responses
 from koda_ray.serve.routes.sessions import session_of
 from koda_ray.serve.streams import cursor, session_events
 
-__all__ = ["Channels", "Start", "deny", "router", "sse"]
+__all__ = ["LastEventId", "Start", "Wanted", "deny", "router", "sse"]
 
 router = APIRouter(tags=["events"])
 After = Annotated[int | None, Query(ge=0, le=LARGEST_SEQ, description="Send events with a greater number; 0 for all")]
 LastEventId = Annotated[str | None, Header(description="As `after`; sent by clients that come back by themselves")]
-Channels = Annotated[
-    list[Channel] | None, Query(description="Only what is on these, and each `resync`; repeatable, all when left out")
-]
 _RESTARTING = 1012
 _DONE = 1000
 
@@ -51,11 +48,25 @@ def _start(after: After = None, last_event_id: LastEventId = None) -> int:
     return cursor(last_event_id, after)
 
 
+def _wanted(
+    channels: Annotated[
+        list[Channel] | None,
+        Query(description="Only what is on these, and each `resync`; repeatable, all when left out"),
+    ] = None,
+    types: Annotated[
+        list[EventType] | None,
+        Query(description="Only events of these types, and each `resync`; repeatable, all when left out"),
+    ] = None,
+) -> Selection:
+    return Selection.named(channels, types)
+
+
 async def _node_session(node_id: Annotated[str, Path(max_length=64)], user: User, deps: Deps) -> str:
     return (await deps.store.get_session(session_of(node_id), user_id=user)).id
 
 
 Start = Annotated[int, Depends(_start)]
+Wanted = Annotated[Selection, Depends(_wanted)]
 NodeSession = Annotated[str, Depends(_node_session)]
 
 
@@ -73,7 +84,7 @@ NodeSession = Annotated[str, Depends(_node_session)]
             "after the number `after` are missing, and that from `wholeFrom` on nothing is; read files anew that you "
             "put together from pieces. With the reason `ahead` the log ends before the number you gave: read the "
             "session anew, too. "
-            "Where only channels that you did not ask for had anything to say, an `id` comes without an event, within "
+            "Where only events that you did not ask for happened, an `id` comes without an event, within "
             "a second: `EventSource` keeps it and calls nobody. "
             "Ends when the session is deleted or the server stops.",
             "content": {"text/event-stream": {"itemSchema": {"$ref": "#/components/schemas/Envelope"}}},
@@ -88,10 +99,10 @@ async def follow_events(
     closing: Closing,
     start: Start,
     following: Following,
-    channels: Channels = None,
+    wanted: Wanted,
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what happened since `after`, then what happens. This wakes nothing; a comment comes every 15 s."""
-    events = session_events(deps, watchers_of(request), row.id, after=start, channels=channels)
+    events = session_events(deps, watchers_of(request), row.id, after=start, wanted=wanted)
     async for event in await closing.enter_async_context(aclosing(events)):
         yield sse(event)
 
@@ -110,10 +121,10 @@ async def follow_node_events(
     closing: Closing,
     start: Start,
     following: Following,
-    channels: Channels = None,
+    wanted: Wanted,
 ) -> AsyncIterator[ServerSentEvent]:
     """The same stream under the address that animation nodes use."""
-    events = session_events(deps, watchers_of(request), node_session, after=start, channels=channels)
+    events = session_events(deps, watchers_of(request), node_session, after=start, wanted=wanted)
     async for event in await closing.enter_async_context(aclosing(events)):
         yield sse(event)
 
@@ -124,11 +135,12 @@ async def follow_socket(
     session_id: SessionId,
     after: After = None,
     last_event_id: LastEventId = None,
-    channels: Annotated[list[str] | None, Query()] = None,  # read below: FastAPI would refuse it without a word
+    channels: Annotated[list[str] | None, Query()] = None,  # read below: FastAPI would refuse them without a word
+    types: Annotated[list[str] | None, Query()] = None,
 ) -> None:
     """Send ``{"type", "seq", "payload"}`` for each event; what the client says is not read.
 
-    A frame of the type ``cursor`` has nothing but the number to come back with: other channels have moved it on.
+    A frame of the type ``cursor`` has nothing but the number to come back with: other events have moved it on.
     """
     deps = deps_of(websocket)
     with ExitStack() as following:
@@ -136,7 +148,7 @@ async def follow_socket(
             user = user_of(websocket)
             row = await deps.store.get_session(session_id, user_id=user)
             start = cursor(last_event_id, after)
-            wanted = channels_named(channels)
+            wanted = Selection.named(cast("list[Channel] | None", channels), types)
             following.enter_context(streams_of(websocket).joined(user))
         except KodaError as error:
             await deny(websocket, error)
@@ -145,7 +157,7 @@ async def follow_socket(
         await _follow(websocket, row.id, start, wanted)
 
 
-async def _follow(websocket: WebSocket, session_id: str, start: int, wanted: Collection[Channel]) -> None:
+async def _follow(websocket: WebSocket, session_id: str, start: int, wanted: Selection) -> None:
     """Send events and listen, until either ends."""
     deps = deps_of(websocket)
     sending = asyncio.create_task(_send(websocket, session_id, start, wanted))
@@ -162,8 +174,8 @@ async def _follow(websocket: WebSocket, session_id: str, start: int, wanted: Col
         raise failed
 
 
-async def _send(websocket: WebSocket, session_id: str, after: int, channels: Collection[Channel]) -> None:
-    events = session_events(deps_of(websocket), watchers_of(websocket), session_id, after=after, channels=channels)
+async def _send(websocket: WebSocket, session_id: str, after: int, wanted: Selection) -> None:
+    events = session_events(deps_of(websocket), watchers_of(websocket), session_id, after=after, wanted=wanted)
     async with aclosing(events):
         async for event in events:
             await websocket.send_text(_frame(event))

@@ -27,7 +27,7 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import Representation, blob_response
 from koda_ray.serve.pages import body_of, requested
 from koda_ray.serve.problem import responses
-from koda_ray.serve.routes.events import Channels, Start, sse
+from koda_ray.serve.routes.events import Start, Wanted, sse
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
 from koda_ray.serve.turns import wake_in_turn
@@ -181,10 +181,10 @@ async def delete_render(job: OwnRender, user: User, deps: Deps, request: Request
     },
 )
 async def follow_render(
-    job: OwnRender, deps: Deps, closing: Closing, start: Start, following: Following, channels: Channels = None
+    job: OwnRender, deps: Deps, closing: Closing, start: Start, following: Following, wanted: Wanted
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what happened since `after`, then what happens, until the render is over."""
-    events = job_events(deps, job.id, after=start, channels=channels)
+    events = job_events(deps, job.id, after=start, wanted=wanted)
     async for event in await closing.enter_async_context(aclosing(events)):
         yield sse(event)
 
