@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["MACHINES", "Installing", "filter_program", "install", "installing", "refusal"]
+__all__ = ["MACHINES", "Installing", "always_asked", "filter_program", "install", "installing", "refusal"]
 
 # struct sock_filter and the classic BPF opcodes; Source: linux/filter.h, linux/seccomp.h, linux/audit.h
 _LD_ABS = 0x20
@@ -219,6 +219,12 @@ def filter_program(machine: str | None = None, *, heard: bool = False, nesting: 
     )
     code.append(allow)
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def always_asked() -> frozenset[str]:
+    """Name the calls that a filter which asks asks about whatever their arguments; none where there is no program."""
+    known = MACHINES.get(platform.machine())
+    return frozenset() if known is None else frozenset({*known.refused, *_COMMON} - _QUIET)
 
 
 def _when(number: int, steps: Sequence[_Instruction]) -> list[_Instruction]:

@@ -288,7 +288,12 @@ class DockerProvider:
             record = await asyncio.to_thread(intend, directory, record)
             await self._engine.create(
                 self._plan.spec(
-                    sandbox_id, image=image, secret=secret, labels=labels, folder=str(folder_inside(record))
+                    sandbox_id,
+                    image=image,
+                    secret=secret,
+                    labels=labels,
+                    folder=str(folder_inside(record)),
+                    known=image == self._image,
                 )
             )
             # the socket is there before whoever dials it

@@ -51,13 +51,13 @@ class ContainerPlan:
 
     def kind(self, image: Image) -> str:
         """Tell what a container of this provider is made of from any other's."""
-        given = asdict(self.spec("", image="", secret="", labels={}, folder=""))
+        given = asdict(self.spec("", image="", secret="", labels={}, folder="", known=True))
         return hashlib.sha256(json.dumps([image.id, given], sort_keys=True).encode()).hexdigest()[:16]
 
     def spec(
-        self, sandbox_id: str, *, image: str, secret: str, labels: Mapping[str, str], folder: str
+        self, sandbox_id: str, *, image: str, secret: str, labels: Mapping[str, str], folder: str, known: bool
     ) -> ContainerSpec:
-        """Describe the container of one sandbox."""
+        """Describe the container of one sandbox; ``known`` says whether the image is not somebody's own."""
         limits = self.limits
         owned = f"uid={USER},gid={USER},mode=755"
         disk = f"rw,exec,nosuid,nodev,size={limits.tmpfs_bytes},nr_inodes={limits.inodes}"
@@ -91,4 +91,5 @@ class ContainerPlan:
             cpus=limits.cpus,
             open_files=limits.open_files,
             runtime=self.runtime,
+            asks=known and self.runtime in _PLAIN_RUNTIMES,
         )

@@ -16,12 +16,14 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, cast
 
 from koda_ray.errors import KodaError, Missing, SandboxError
+from koda_ray.sandbox.engine_filter import asking_profile
 
 __all__ = ["Container", "ContainerSpec", "Engine", "EngineFacts", "Image"]
 
 _USUAL = "unix:///var/run/docker.sock"
 _TIMEOUT_S = 60
 _PROBE_TIMEOUT_S = 2
+_OWN_FILTER = frozenset({"name=seccomp,profile=default", "name=seccomp,profile=builtin"})  # until 22, and from then on
 
 T = TypeVar("T")
 
@@ -44,6 +46,8 @@ class ContainerSpec:
     cpus: float
     open_files: int
     runtime: str | None = None
+    asks: bool = False
+    """Whether its first process wants to hear of system calls that the engine's own filter would refuse before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +114,21 @@ class EngineFacts:
         return self.storage in ("btrfs", "zfs") or (self.storage == "overlay2" and self.disk == "xfs")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Habits:
+    """How an engine makes containers.
+
+    Attributes:
+        group: The control group that they are to lie in; empty for the engine's own choice. Where it makes plain
+            groups, all containers of the machine share one that has the weight of a single process: on a busy machine a
+            build in it takes twice the time. Where systemd makes them, its slices decide.
+        own_filter: Whether it filters their system calls by its own profile, and by no other that somebody has set.
+    """
+
+    group: str
+    own_filter: bool
+
+
 class Engine:
     """A Docker engine.
 
@@ -120,7 +139,7 @@ class Engine:
     def __init__(self, address: str | None = None) -> None:
         self._address = address or _USUAL
         self._client: Any = None
-        self._group: str | None = None
+        self._habits: _Habits | None = None
         self._connecting = threading.Lock()
 
     @property
@@ -134,7 +153,7 @@ class Engine:
         Raises:
             SandboxError: PROVIDER_ERROR.
         """
-        await self._do("make a container", lambda api: _create(api, spec, group=self._parent_group(api)))
+        await self._do("make a container", lambda api: _create(api, spec, habits=self._habits_of(api)))
 
     async def start(self, name: str) -> None:
         """Start a container."""
@@ -224,15 +243,14 @@ class Engine:
         if client is not None:
             await asyncio.to_thread(client.close)
 
-    def _parent_group(self, api: Any) -> str:
-        """Choose the control group that containers lie in; empty for the engine's own choice.
-
-        Where the engine makes plain groups, all containers of the machine share one that has the weight of a single
-        process: on a busy machine a build in it takes twice the time. Where systemd makes them, its slices decide.
-        """
-        if self._group is None:
-            self._group = "/" if api.info().get("CgroupDriver") == "cgroupfs" else ""
-        return self._group
+    def _habits_of(self, api: Any) -> _Habits:
+        if self._habits is None:
+            found = cast("dict[str, Any]", api.info())
+            self._habits = _Habits(
+                group="/" if found.get("CgroupDriver") == "cgroupfs" else "",
+                own_filter=not _OWN_FILTER.isdisjoint(map(str, found.get("SecurityOptions") or ())),
+            )
+        return self._habits
 
     async def _do(self, doing: str, work: Callable[[Any], T]) -> T:
         return await asyncio.to_thread(lambda: self.use(work, doing=doing))
@@ -311,11 +329,12 @@ def _facts(api: Any) -> EngineFacts:
     )
 
 
-def _create(api: Any, spec: ContainerSpec, *, group: str) -> None:
+def _create(api: Any, spec: ContainerSpec, *, habits: _Habits) -> None:
+    profile = asking_profile() if spec.asks and habits.own_filter else None
     host = api.create_host_config(
         binds=[f"{outside}:{inside}:ro" for outside, inside in spec.folders.items()],
         cap_drop=["ALL"],
-        cgroup_parent=group or None,
+        cgroup_parent=habits.group or None,
         cpu_shares=int(spec.cpus * 1024),  # a process's for each processor that it may use
         dns=["127.0.0.1"],  # else the machine's own name servers are written into /etc/resolv.conf
         ipc_mode="private",
@@ -328,7 +347,7 @@ def _create(api: Any, spec: ContainerSpec, *, group: str) -> None:
         privileged=False,
         read_only=True,
         runtime=spec.runtime,
-        security_opt=["no-new-privileges"],
+        security_opt=["no-new-privileges", *([] if profile is None else [f"seccomp={profile}"])],
         shm_size=spec.shm_bytes,
         tmpfs=dict(spec.tmpfs),
         ulimits=[

@@ -28,8 +28,8 @@ What is not seen, though it is refused all the same (README.md tells operators o
   for it, an install script or a command: there is nothing that refuses it;
 - a hard link to what is outside: the kernel refuses it. Filters see no paths, and package managers link by the
   thousand with the same call, so that to look at each would cost them more than it tells;
-- in a container, calls that the engine's own filter refuses (mounts, namespaces, kernel modules): a refusal outranks a
-  question, and to replace that filter by one of ours would undo what whoever runs the engine has set. Under gVisor all
+- in a container of somebody's own image, or where somebody has set the engine's filter of system calls, those that it
+  refuses (mounts, namespaces, kernel modules): a refusal outranks a question (``engine_filter``). Under gVisor all
   calls: its kernel asks nobody. It can be told to trace calls, but in the engine's settings and for all containers
   (``--pod-init-config``), to a listener that is root's on the engine's machine and hears of everybody's;
 - calls and networks of local commands where no filter can ask (``isolation.can_be_heard``), and calls of a process

@@ -558,7 +558,9 @@ async def test_what_the_engine_refuses_comes_with_the_way_out(
         await engine.start("koda-none-such")
     plan = ContainerPlan(limits=ResourceLimits(), runtime=None)
     with pytest.raises(SandboxError, match=r"none/such.*koda image build"):
-        await engine.create(plan.spec("sbx_none", image="none/such:1", secret="", labels={}, folder=str(boxes)))
+        await engine.create(
+            plan.spec("sbx_none", image="none/such:1", secret="", labels={}, folder=str(boxes), known=True)
+        )
     await engine.close()
 
 
