@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
@@ -220,11 +224,39 @@ class AskPerson:
         return Decision(action, text=said)
 
     def _read(self, *, default: str) -> str:
+        self._console.print(f"  [{ACCENT}]›[/] ", end="")
         try:
-            said = self._console.input(f"  [{ACCENT}]›[/] ").strip()
+            with _interruptible():
+                said = self._console.input().strip()
         except (EOFError, OSError):  # nobody is there any more
             raise KeyboardInterrupt from None
         return said or default
+
+
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """Let Ctrl-C end a blocking read: asyncio's own handler would only note it until the read is over.
+
+    Nothing but the read stands in such a block: an interrupt amid a print leaves the console mute.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        if _is_cancelled():  # it came a moment before
+            raise KeyboardInterrupt
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _is_cancelled() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop runs here
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _options(options: tuple[Option, ...]) -> Table:

@@ -5,9 +5,6 @@ The session does not need us: whoever stops following loses nothing, and comes b
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from datetime import datetime
@@ -160,7 +157,7 @@ async def _go_on(client: KodaClient, view: View, screen: Screen, decider: Decide
     while True:
         state = _state(view)
         asked = await _asked(client, state)
-        with screen.aside(), _interruptible():
+        with screen.aside():
             decision = decider.agree(asked) if asked is not None else decider.decide(state)
         if decision is None or decision.action == "leave":
             return False
@@ -207,22 +204,6 @@ async def _say(client: KodaClient, view: View, decision: Decision) -> None:
             await client.refuse(session_id, _waiting(view), reason=decision.text, key=key)
         case _:
             await client.retry(session_id, key=key)
-
-
-@contextmanager
-def _interruptible() -> Generator[None]:
-    """Let Ctrl-C end a blocking read: asyncio's own handler would only note it until the read is over."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():  # it came a moment before
-            raise KeyboardInterrupt
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _waiting(view: View) -> str:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import asyncio
 import io
+import os
+import signal
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -10,7 +13,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from koda_ray.client import KodaClient
 from koda_ray.console.ask import AskPerson, Nobody, Yes
+from koda_ray.console.follow import LiveScreen, follow
 from koda_ray.console.live import LiveView, phase_line
 from koda_ray.console.plain import PlainLines
 from koda_ray.console.text import clean, duration, left, one_line, size, slug
@@ -309,6 +314,41 @@ def test_a_question_is_answered_by_number_name_or_words(
     decision = AskPerson(console).decide(state("question", question=QUESTION))
     assert decision is not None
     assert (decision.action, decision.option_id, decision.text) == (action, option_id, text)
+
+
+class _InterruptedConsole(Console):
+    """Ctrl-C is pressed while a question is drawn."""
+
+    pressed: bool | None = None
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        if self.pressed is None and any("Which style?" in str(each) for each in objects):
+            self.pressed = False
+        super().print(*objects, **how)
+
+    def __enter__(self) -> Console:
+        entered = super().__enter__()
+        if self.pressed is False:
+            self.pressed = True
+            os.kill(os.getpid(), signal.SIGINT)
+        return entered
+
+
+def test_an_interrupt_while_a_question_is_drawn_leaves_the_console_able_to_speak() -> None:
+    console = _InterruptedConsole(file=io.StringIO())
+    story = Story()
+    story.view.seed(state("question", question=QUESTION), 1, BEGAN)
+    shown = LiveScreen(console, LiveView(story.view, prompt="a ball", began=BEGAN))
+
+    async def sit() -> None:
+        async with KodaClient("http://127.0.0.1:9") as client:
+            with shown:
+                await follow(client, story.view, shown, AskPerson(console))
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(sit())
+    console.print("come back with koda watch")
+    assert console.pressed and "come back" in cast("io.StringIO", console.file).getvalue()
 
 
 @pytest.mark.parametrize(
