@@ -30,6 +30,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,12 @@ from koda_ray.agent.functions import tool
 from koda_ray.agent.hooks import Hook, Stop
 from koda_ray.agent.limits import Limits
 from koda_ray.agent.pool import AgentPool, PoolBounds
+from koda_ray.agent.runtime import Runtime
+from koda_ray.agent.spec import Policy
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.llm.base import Completed, Message, ModelEvent, ModelRequest
 from koda_ray.state.records import Batch, MessageRecord, SessionRecord, ToolCallRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.store import Store
 from koda_ray.state.stream import follow
 from koda_ray.types import now
 
@@ -100,9 +102,9 @@ async def step_overhead_ms(folder: Path, steps: int) -> float:
     async def note(_request: ModelRequest) -> None:
         moments.append(time.perf_counter())
 
-    provider, limits = Ready(steps), Limits(turns=steps + 1, tool_calls=steps)
-    async with Agent("steps", [touch], provider=provider, store=folder / "steps.db", limits=limits,
-                     hooks=[Hook(name="clock", before_model=note)]) as agent:  # fmt: skip
+    runtime = Runtime(provider=Ready(steps), store=folder / "steps.db")
+    policy = Policy(limits=Limits(turns=steps + 1, tool_calls=steps), hooks=[Hook(name="clock", before_model=note)])
+    async with Agent("steps", [touch], runtime=runtime, policy=policy) as agent:
         await agent.run("Go.")
     return statistics.median((after - before) * 1000 for before, after in pairwise(moments[1:]))
 
@@ -111,7 +113,7 @@ async def events_per_s(folder: Path, count: int, *, per_commit: int) -> tuple[fl
     """Append events and read them again; return how many a second, and milliseconds to read them."""
     store = SqlStore(folder / f"events{per_commit}.db")
     await store.open()
-    async with Agent("events", provider=Ready(0), store=store) as agent:
+    async with Agent("events", runtime=Runtime(provider=Ready(0), store=store)) as agent:
         row = await store.get_session(agent.id)
         begun = time.perf_counter()
         for _ in range(count // per_commit):
@@ -169,11 +171,11 @@ async def _run_agents(path: Path, count: int) -> None:
     await store.open()
     models = {f"agent {number}": Ready(3) for number in range(count)}
 
-    def make(name: str, store: Store) -> Agent:
-        return Agent(name, [meet], provider=models[name], store=store)
+    def make(name: str, runtime: Runtime) -> Agent:
+        return Agent(name, [meet], runtime=replace(runtime, provider=models[name]))
 
     bounds = PoolBounds(open=count, running=count, idle_s=600)
-    async with AgentPool(make, store=store, bounds=bounds) as pool:
+    async with AgentPool(make, runtime=Runtime(store=store), bounds=bounds) as pool:
         done = await asyncio.gather(*(pool.ask(name, "Go.") for name in models))
         if any(outcome.text != "Done." for outcome in done) or len(pool.status.idle) != count:
             raise SystemExit("not every agent came to its end and stayed")
@@ -184,7 +186,7 @@ async def resume_ms(folder: Path, messages: int) -> float:
     """Open an agent with a long history, up to the moment when the model would be asked."""
     store = SqlStore(folder / "resume.db")
     await store.open()
-    async with Agent("long", provider=Ready(0), store=store) as agent:
+    async with Agent("long", runtime=Runtime(provider=Ready(0), store=store)) as agent:
         row = await store.get_session(agent.id)
         for start in range(1, messages, 500):
             await store.commit(agent.id, row.epoch, _history(row, range(start, min(start + 500, messages))))
@@ -198,7 +200,9 @@ async def resume_ms(folder: Path, messages: int) -> float:
     for _ in range(5):
         begun = time.perf_counter()
         async with Agent(
-            "long", provider=Ready(0), store=store, hooks=[Hook(name="clock", before_model=asked)]
+            "long",
+            runtime=Runtime(provider=Ready(0), store=store),
+            policy=Policy(hooks=[Hook(name="clock", before_model=asked)]),
         ) as agent:
             await agent.run()
         taken.append((times[-1] - begun) * 1000)

@@ -171,12 +171,14 @@ class Session:
         )
         orchestrator = AgentLoop(
             AgentIdentity(agent=ORCHESTRATOR, session_id=self.session_id, user_id=record.user_id, epoch=record.epoch),
-            access=access,
-            prompt=Prompt(
-                system=instructions("orchestrator"),
-                context=self._context,
-                briefing=lambda: session_block(self.state, self._assets),
-                todo=self._next_todo,
+            access=replace(
+                access,
+                prompt=Prompt(
+                    system=instructions("orchestrator"),
+                    context=self._context,
+                    briefing=lambda: session_block(self.state, self._assets),
+                    todo=self._next_todo,
+                ),
             ),
             toolkit=Toolkit([*tools, *crew.tools(ORCHESTRATOR, 0)]),
             journal=crew,

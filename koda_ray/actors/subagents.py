@@ -39,8 +39,7 @@ def session_subagents(
     def make(crew: Subagents, subagent: Subagent, toolkit: Toolkit) -> AgentLoop:
         return AgentLoop(
             identity(subagent.id),
-            access=replace(access, model=subagent.model),
-            prompt=Prompt(system=(brief(subagent),)),
+            access=replace(access, model=subagent.model, prompt=Prompt(system=(brief(subagent),))),
             toolkit=toolkit,
             journal=crew,
             policy=replace(policy, limits=delegation.limits),

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from koda_ray.agent.delegation import Delegation
     from koda_ray.agent.functions import tool
     from koda_ray.agent.hooks import Hook, Stop
+    from koda_ray.agent.limits import Limits
     from koda_ray.agent.named_hooks import HookedSession
     from koda_ray.agent.permissions import Permissions, Rule
     from koda_ray.agent.pool import AgentPool, PoolBounds
     from koda_ray.agent.room import Member, Room
+    from koda_ray.agent.runtime import Runtime
+    from koda_ray.agent.spec import Policy
     from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
     from koda_ray.llm.base import TextDelta
     from koda_ray.types import Budget
@@ -26,12 +29,15 @@ __all__ = [
     "Delegation",
     "Hook",
     "HookedSession",
+    "Limits",
     "LoopEvent",
     "Member",
     "Permissions",
+    "Policy",
     "PoolBounds",
     "Room",
     "Rule",
+    "Runtime",
     "Stop",
     "TextDelta",
     "Tool",
@@ -47,12 +53,15 @@ _HOMES = {
     "Delegation": "agent.delegation",
     "Hook": "agent.hooks",
     "HookedSession": "agent.named_hooks",
+    "Limits": "agent.limits",
     "LoopEvent": "agent.answer",
     "Member": "agent.room",
     "Permissions": "agent.permissions",
+    "Policy": "agent.spec",
     "PoolBounds": "agent.pool",
     "Room": "agent.room",
     "Rule": "agent.permissions",
+    "Runtime": "agent.runtime",
     "Stop": "agent.hooks",
     "TextDelta": "llm.base",
     "Tool": "agent.toolkit",

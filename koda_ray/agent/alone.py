@@ -7,32 +7,30 @@ anything goes on, a killed program goes on where it was, and no side effect happ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from pydantic import JsonValue
 
 from koda_ray.agent.agreed import Agreed
 from koda_ray.agent.answer import LoopEvent
 from koda_ray.agent.breakpoints import Breakpoint, derive, was_stopped
-from koda_ray.agent.claude import claude
 from koda_ray.agent.delegation import Delegation, Subagent, brief, subagents_among
 from koda_ray.agent.functions import tool
-from koda_ray.agent.hooks import Hook
 from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.lead import Lead
-from koda_ray.agent.limits import Limits, LoopOutcome
+from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.loop import AgentLoop, Journal
 from koda_ray.agent.own_words import is_a_persons
 from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.purse import STOPPED, Purse
 from koda_ray.agent.questions import Questions, extended, larger
 from koda_ray.agent.rewinding import agent_back, agent_fork
+from koda_ray.agent.runtime import HELD, OpenRuntime, Runtime
 from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.store_journal import StoreJournal
 from koda_ray.agent.subagent_tools import subagent_tools
@@ -40,14 +38,12 @@ from koda_ray.agent.subagents import Subagents
 from koda_ray.agent.toolkit import Tool, Toolkit
 from koda_ray.agent.transcript import merged
 from koda_ray.agent.voice import Voice
-from koda_ray.agent.whereabouts import here
 from koda_ray.budgets import Amounts, left_of
 from koda_ray.config import DEFAULT_MODEL
 from koda_ray.errors import Cancelled, Conflict, Fenced, InvalidTransition
-from koda_ray.events import EPHEMERAL_KEPT, Channel, Envelope, NewEvent, Selection
+from koda_ray.events import Channel, Envelope, NewEvent, Selection
 from koda_ray.llm.base import ModelProvider
-from koda_ray.prices import Price, Prices
-from koda_ray.state.charges import ChargeRecord, Release
+from koda_ray.state.charges import ChargeRecord
 from koda_ray.state.past import UNDO, HeadRecord
 from koda_ray.state.records import (
     ApprovalRecord,
@@ -57,17 +53,12 @@ from koda_ray.state.records import (
     SessionRecord,
     ToolCallRecord,
 )
-from koda_ray.state.store import Store
-from koda_ray.state.stores import store_at
 from koda_ray.state.stream import follow
 from koda_ray.types import Budget, NodeState, new_id, now
 
-__all__ = ["HELD", "Agent", "node_of", "project_of"]
+__all__ = ["Agent", "node_of", "project_of"]
 
-_USER = "local"
 _PROJECT = "agents"
-HELD = timedelta(days=3650)
-"""How long who opens an agent or a room has it: nobody takes it over for its age."""
 
 
 class Agent:
@@ -81,18 +72,10 @@ class Agent:
         tools: What it can do: functions (see `koda_ray.agent.tool`) or tools.
         system: Who it is, for the model.
         model: The provider's name of the model.
-        provider: Answers requests; Claude by ``ANTHROPIC_API_KEY`` when None.
-        store: Where it is remembered: a SQLite file's path, a database's URL, ``json:PATH`` for a folder that one
-            process has at a time, or a store that is open.
-        limits: Bounds of one run.
-        permissions: What it may do without asking a person; everything when None. See `permit`.
-        hooks: Who is heard before and after model and tool calls, in this order.
-        on_event: Awaited with each piece of an answer as it streams.
-        user: Whose it is.
+        runtime: What it runs on: who answers it, where it is remembered, whose it is, what it may spend.
+        policy: What bounds it. A function for the permissions is asked when it is made; see `permit`.
         subagents: What it may hand to subagents, through tools that it gets for that; nothing when None.
-        budget: How many tokens and dollars its model calls may use in all; without limit when None. It warns
-            (``budget_warning``), then pauses and asks: see `extend`.
-        prices: What models cost that koda_ray does not know, or other than it knows.
+        on_event: Awaited with each piece of an answer as it streams.
 
     Raises:
         InvalidInput: Two tools have one name, a function makes no tool, or ``json:`` names no folder.
@@ -105,35 +88,23 @@ class Agent:
         *,
         system: str = "",
         model: str = DEFAULT_MODEL,
-        provider: ModelProvider | None = None,
-        store: Store | Path | str = "agents.db",
-        limits: Limits | None = None,
-        permissions: Permissions | None = None,
-        hooks: Sequence[Hook] = (),
-        on_event: Callable[[LoopEvent], Awaitable[None]] | None = None,
-        user: str = _USER,
+        runtime: Runtime | None = None,
+        policy: Policy | None = None,
         subagents: Delegation | None = None,
-        budget: Budget | None = None,
-        prices: Mapping[str, Price] | None = None,
+        on_event: Callable[[LoopEvent], Awaitable[None]] | None = None,
     ) -> None:
         self._name = name
         self._tools = tuple(one if isinstance(one, Tool) else tool(one) for one in tools)
         self._toolkit = Toolkit(self._tools)
         self._system = (system,) if system else ()
         self._model = model
-        self._given: dict[str, Any] = {"provider": provider, "store": store, "prices": prices}
-        self._provider = provider
-        self._own_provider = provider is None
-        self._store: Store = store_at(store) if isinstance(store, Path | str) else store
-        self._own_store = isinstance(store, Path | str)
-        self._limits = limits
-        self._permissions = self._first_permissions = permissions or Permissions()
-        self._hooks = tuple(hooks)
+        self._runtime = OpenRuntime(runtime or Runtime())
+        self._store, self._user = self._runtime.store, self._runtime.user
+        self._policy = policy or Policy()
+        self._permissions = self._first_permissions = self._policy.allowed()
         self._on_event = on_event
-        self._user = user
         self._delegation = subagents
-        self._budget = budget or Budget()
-        self._prices = Prices(prices)
+        self._budget = self._runtime.given.budget or Budget()
         self._opened: tuple[SessionRecord, AgentLoop | Lead] | None = None
         self._running: asyncio.Task[LoopOutcome] | None = None
         self._speaking = asyncio.Lock()
@@ -163,23 +134,14 @@ class Agent:
             Missing: No provider was given and ``ANTHROPIC_API_KEY`` is not set.
             StorageError: The store cannot be opened.
         """
-        if self._provider is None:
-            self._provider = claude()
-        if self._own_store:
-            await self._store.open()
-            await self._store.prune_events(now() - EPHEMERAL_KEPT)  # nobody else does
-        await self._store.ensure_user(self._user)
+        provider = await self._runtime.open()
         project = project_of(self._user)
         await self._store.ensure_project(self._user, project, _PROJECT)
         state = NodeState(node_id=node_of(self._name), session_id=new_id("ses"), user_id=self._user, project_id=project)
-        row, _ = await self._store.create_session(state, key=_key(self._name), body=_body(self._name))
-        row = await self._store.activate(row.id, host=here(), lease_until=now() + lease)
-        if any(account.held for account in await self._store.accounts(self._user, [row.id])):
-            dead = Release(kinds=("model",), reason="its process ended")
-            await self._store.commit(row.id, row.epoch, Batch(charges=[dead]))
+        row = await self._runtime.take(state, key=_key(self._name), body=_body(self._name), lease=lease)
         self._budget = larger(self._budget, row.state.budget)
         self._permissions = await Agreed(self._store, row, self._first_permissions).newest()
-        self._opened = row, self._loop(row, self._provider)
+        self._opened = row, self._loop(row, provider)
 
     async def renew(self, lease: timedelta) -> None:
         """Hold it for longer. Raises Fenced where another process has it."""
@@ -204,11 +166,7 @@ class Agent:
                     await opened[1].close()
                 await self._let_go(opened[0], unfinished)
         finally:
-            if self._own_store:
-                await self._store.close()
-            if self._own_provider and self._provider is not None:
-                await self._provider.close()
-                self._provider = None
+            await self._runtime.close()
 
     async def run(self, text: str | None = None, *, key: str | None = None) -> LoopOutcome:
         """Say something, and let it work until it is done, needs a person or reaches a bound.
@@ -437,14 +395,10 @@ class Agent:
             self._tools,
             system="".join(self._system),
             model=self._model,
-            limits=self._limits,
-            permissions=self._permissions,
-            hooks=self._hooks,
-            on_event=self._on_event,
-            user=self._user,
+            runtime=replace(self._runtime.given, budget=budget),
+            policy=replace(self._policy, permissions=self._permissions),
             subagents=self._delegation,
-            budget=budget,
-            **self._given,
+            on_event=self._on_event,
         )
 
     async def heads(self) -> list[HeadRecord]:
@@ -523,19 +477,23 @@ class Agent:
     def _loop(self, row: SessionRecord, provider: ModelProvider) -> AgentLoop | Lead:
         """Make its loop, with what it needs to delegate where it may; a subagent's is bound by what its own is."""
         journal = StoreJournal(self._store, row)
-        purse = Purse(row.id, budget=lambda: self._budget, prices=self._prices)
+        purse = Purse(row.id, budget=lambda: self._budget, prices=self._runtime.prices)
 
         def loop(toolkit: Toolkit, journal: Journal, subagent: Subagent | None = None) -> AgentLoop:
             own = subagent is None
             agent = self._name if own else subagent.id
-            limits = self._limits if self._delegation is None or own else self._delegation.limits
+            limits = self._policy.limits if self._delegation is None or own else self._delegation.limits
             return AgentLoop(
                 AgentIdentity(agent=agent, session_id=row.id, user_id=self._user, epoch=row.epoch),
-                access=ModelAccess(provider=provider, model=self._model if own else subagent.model, purse=purse),
-                prompt=Prompt(system=self._system if own else (brief(subagent),)),
+                access=ModelAccess(
+                    provider=provider,
+                    model=self._model if own else subagent.model,
+                    purse=purse,
+                    prompt=Prompt(system=self._system if own else (brief(subagent),)),
+                ),
                 toolkit=toolkit,
                 journal=journal,
-                policy=Policy(limits=limits or Limits(), permissions=lambda: self._permissions, hooks=self._hooks),
+                policy=replace(self._policy, limits=limits, permissions=lambda: self._permissions),
                 observers=Observers(
                     on_event=self._on_event if own else None,
                     voice=Voice(agent),

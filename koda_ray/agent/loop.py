@@ -25,7 +25,7 @@ from koda_ray.agent.ledger import done_so_far, part_done, recorded_result, settl
 from koda_ray.agent.limits import Limits, LoopOutcome
 from koda_ray.agent.messages import from_records, text_of, tool_uses
 from koda_ray.agent.own_words import CUT_OFF, EMPTY
-from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
+from koda_ray.agent.spec import ModelAccess, Observers, Policy
 from koda_ray.agent.stuck import going_in_circles, last_said
 from koda_ray.agent.toolkit import Toolkit, ToolOutcome
 from koda_ray.agent.transcript import Journal, Transcript, merged
@@ -58,8 +58,7 @@ class AgentLoop:
 
     Args:
         identity: Who it is.
-        access: What answers its requests.
-        prompt: What its model is told around the conversation.
+        access: What answers its requests, and what that is told around the conversation.
         toolkit: What it can do.
         journal: Where history and ledger are kept.
         policy: What bounds it.
@@ -71,7 +70,6 @@ class AgentLoop:
         identity: AgentIdentity,
         *,
         access: ModelAccess,
-        prompt: Prompt,
         toolkit: Toolkit,
         journal: Journal,
         policy: Policy | None = None,
@@ -81,7 +79,7 @@ class AgentLoop:
         self._agent = identity.agent
         self._access = access
         self._purse = access.purse
-        self._prompt = prompt
+        self._prompt = access.prompt
         self._toolkit = toolkit
         self._policy = policy or Policy()
         self._limits = self._policy.limits

@@ -16,20 +16,18 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from koda_ray.agent.alone import Agent, node_of, project_of
 from koda_ray.agent.limits import LoopOutcome
+from koda_ray.agent.runtime import OpenRuntime, Runtime
 from koda_ray.agent.seats import PoolBounds, Seat, Seats
 from koda_ray.agent.whereabouts import is_gone
 from koda_ray.errors import Cancelled, Fenced, KodaError, NotFound
-from koda_ray.events import EPHEMERAL_KEPT, NewEvent
+from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.state.records import SessionRecord
-from koda_ray.state.store import Store
-from koda_ray.state.stores import store_at
 from koda_ray.state.tiers import TimeWindow
 from koda_ray.types import now
 
@@ -53,36 +51,31 @@ class AgentPool:
     """Agents by name, in memory while they have something to do. Use it as a context manager.
 
     Args:
-        make: Makes the agent of a name over the pool's store; None for a name that is none of the pool's. Give them
-            all one provider: each would make its own otherwise.
-        store: Where they are remembered: a SQLite file's path, a database's URL, ``json:PATH`` for a folder that one
-            process has at a time, or a store that is open.
+        make: Makes the agent of a name, on the runtime that it is given; None for a name that is none of the pool's.
+        runtime: What all of them run on. Where it names no provider, each agent makes its own.
         bounds: How much it takes on.
-        user: Whose the agents are; `make` gives them the same.
 
     Raises:
         InvalidInput: ``json:`` names no folder.
 
     Example:
         ```python
-        async with AgentPool(lambda name, store: Agent(name, [add], provider=provider, store=store)) as pool:
+        async with AgentPool(lambda name, runtime: Agent(name, [add], runtime=runtime)) as pool:
             answer = await pool.ask("ann", "Two and three?")
         ```
     """
 
     def __init__(
         self,
-        make: Callable[[str, Store], Agent | None],
+        make: Callable[[str, Runtime], Agent | None],
         *,
-        store: Store | Path | str = "agents.db",
+        runtime: Runtime | None = None,
         bounds: PoolBounds | None = None,
-        user: str = "local",
     ) -> None:
-        self._store: Store = store_at(store) if isinstance(store, Path | str) else store
-        self._own_store = isinstance(store, Path | str)
+        self._runtime = OpenRuntime(runtime or Runtime())
+        self._store, self._user = self._runtime.store, self._runtime.user
         self._bounds = bounds or PoolBounds()
-        self._user = user
-        self._seats = Seats(make, store=self._store, user=user, bounds=self._bounds)
+        self._seats = Seats(make, runtime=self._runtime.shared, bounds=self._bounds)
         self._seats.closing = True  # until it is open
         self._slots = asyncio.Semaphore(self._bounds.running)
         self._tending: asyncio.Task[None] | None = None
@@ -92,9 +85,7 @@ class AgentPool:
 
     async def open(self) -> None:
         """Open the store, and take up every agent that was at work in a process that is no more."""
-        if self._own_store:
-            await self._store.open()
-            await self._store.prune_events(now() - EPHEMERAL_KEPT)  # nobody else does
+        await self._runtime.open_store()
         left = await self._left_behind()
         self._seats.closing = False
         self._taking_up = asyncio.get_running_loop().create_task(self._take_up(left))
@@ -116,8 +107,7 @@ class AgentPool:
         for seat in [seat for seat in seats.values() if seat.stage != "closing"]:
             self._seats.leave(seat, unfinished=seat.name in unfinished)
         await self._seats.gone()
-        if self._own_store:
-            await self._store.close()
+        await self._runtime.close()
 
     async def __aenter__(self) -> Self:
         try:

@@ -12,17 +12,15 @@ person has spoken to it; the others go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
 from pydantic import JsonValue
 
-from koda_ray.agent.alone import HELD, project_of
-from koda_ray.agent.claude import claude
+from koda_ray.agent.alone import project_of
 from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.loop import AgentLoop
@@ -46,25 +44,20 @@ from koda_ray.agent.room_rules import (
     without_a_person,
     woken,
 )
+from koda_ray.agent.runtime import OpenRuntime, Runtime
 from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.store_journal import StoreJournal
 from koda_ray.agent.toolkit import Toolkit
 from koda_ray.agent.transcript import merged
 from koda_ray.agent.voice import Voice
-from koda_ray.agent.whereabouts import here
 from koda_ray.budgets import Amounts, Exceeded
 from koda_ray.errors import InvalidInput, InvalidTransition, NotFound
-from koda_ray.events import EPHEMERAL_KEPT, Channel, Envelope, NewEvent, Selection
-from koda_ray.llm.base import ModelProvider
-from koda_ray.prices import Price, Prices
-from koda_ray.state.charges import Release
+from koda_ray.events import Channel, Envelope, NewEvent, Selection
 from koda_ray.state.records import (
     ApprovalRecord,
     Batch,
     MessageRecord,
 )
-from koda_ray.state.store import Store
-from koda_ray.state.stores import store_at
 from koda_ray.state.stream import follow
 from koda_ray.types import Budget, NodeState, new_id, now
 
@@ -96,17 +89,11 @@ class Room:
     Args:
         name: Its name in the store: the same name goes on with the same conversation.
         members: The agents in it.
-        provider: Answers requests; Claude by ``ANTHROPIC_API_KEY`` when None.
-        store: Where it is remembered: a SQLite file's path, a database's URL, ``json:PATH`` for a folder that one
-            process has at a time, or a store that is open.
+        runtime: What it runs on: who answers its members, where it is remembered, whose it is, what it may spend.
         wakes: Whom a member's message wakes: those whom it mentions, or all others. A person's wakes those whom it
             mentions, and everybody where it mentions nobody.
         messages: Messages of members without one of a person, after which it stops and asks.
         at_once: Members that have their turn at the same time; they do not hear each other meanwhile.
-        user: Whose it is.
-        budget: How many tokens and dollars the model calls of all members together may use; without limit when None.
-            It warns (``budget_warning``), then pauses the room and asks: see `extend`.
-        prices: What models cost that koda_ray does not know, or other than it knows.
 
     Raises:
         InvalidInput: Two members have one name, a bound is below one, or ``json:`` names no folder.
@@ -117,14 +104,10 @@ class Room:
         name: str,
         members: Sequence[Member],
         *,
-        provider: ModelProvider | None = None,
-        store: Store | Path | str = "agents.db",
+        runtime: Runtime | None = None,
         wakes: Wakes = "mentioned",
         messages: int = 20,
         at_once: int = 1,
-        user: str = "local",
-        budget: Budget | None = None,
-        prices: Mapping[str, Price] | None = None,
     ) -> None:
         self._members = {member.name: member for member in members}
         if len({name.lower() for name in self._members}) < len(members):
@@ -132,16 +115,12 @@ class Room:
         if messages < 1 or at_once < 1:
             raise InvalidInput(f"messages={messages} and at_once={at_once} must be 1 or more, or nobody says anything")
         self._name = name
-        self._provider = provider
-        self._own_provider = provider is None
-        self._store: Store = store_at(store) if isinstance(store, Path | str) else store
-        self._own_store = isinstance(store, Path | str)
+        self._runtime = OpenRuntime(runtime or Runtime())
+        self._store, self._user = self._runtime.store, self._runtime.user
         self._wakes: Wakes = wakes
         self._messages = messages
         self._at_once = at_once
-        self._user = user
-        self._budget = budget or Budget()
-        self._prices = Prices(prices)
+        self._budget = self._runtime.given.budget or Budget()
         self._paused: LoopOutcome | None = None
         self._told: list[NewEvent] = []
         self._opened: RoomRows | None = None
@@ -165,34 +144,22 @@ class Room:
             Missing: No provider was given and ``ANTHROPIC_API_KEY`` is not set.
             StorageError: The store cannot be opened.
         """
-        if self._provider is None:
-            self._provider = claude()
-        if self._own_store:
-            await self._store.open()
-            await self._store.prune_events(now() - EPHEMERAL_KEPT)  # nobody else does
-        project = project_of(self._user)
-        await self._store.ensure_user(self._user)
-        state = NodeState(
-            node_id=f"room:{self._name}", session_id=new_id("ses"), user_id=self._user, project_id=project
-        )
-        row, _ = await self._store.create_session(state, key=f"room:{self._name}", body={"room": self._name})
-        row = await self._store.activate(row.id, host=here(), lease_until=now() + HELD)
+        provider = await self._runtime.open()
+        node = f"room:{self._name}"
+        state = NodeState(node_id=node, session_id=new_id("ses"), user_id=self._user, project_id=project_of(self._user))
+        row = await self._runtime.take(state, key=node, body={"room": self._name})
         self._opened = RoomRows(store=self._store, row=row, members=tuple(self._members))
-        if any(account.held for account in await self._store.accounts(self._user, [row.id])):
-            dead = Release(kinds=("model",), reason="its process ended")
-            await self._store.commit(row.id, row.epoch, Batch(charges=[dead]))
         self._budget = larger(self._budget, row.state.budget)
         async with self._changing():
             pass  # read what is there
-        purse = Purse(row.id, budget=lambda: self._budget, prices=self._prices)
+        purse = Purse(row.id, budget=lambda: self._budget, prices=self._runtime.prices)
         for name, member in self._members.items():
             others = [each for each in self._members.values() if each is not member]
             policy = Policy(limits=member.limits, permissions=member.permissions or Permissions(), hooks=member.hooks)
             system = (*((member.system,) if member.system else ()), etiquette(member, others))
             self._loops[name] = AgentLoop(
                 AgentIdentity(agent=name, session_id=row.id, user_id=self._user, epoch=row.epoch),
-                access=ModelAccess(provider=self._provider, model=member.model, purse=purse),
-                prompt=Prompt(system=system),
+                access=ModelAccess(provider=provider, model=member.model, purse=purse, prompt=Prompt(system=system)),
                 toolkit=Toolkit(member.tools),
                 journal=StoreJournal(self._store, row),
                 policy=policy,
@@ -206,11 +173,7 @@ class Room:
             if opened is not None:
                 await self._store.release(opened.row.id, opened.row.epoch)
         finally:
-            if self._own_store:
-                await self._store.close()
-            if self._own_provider and self._provider is not None:
-                await self._provider.close()
-                self._provider = None
+            await self._runtime.close()
 
     async def __aenter__(self) -> Self:
         try:

@@ -16,10 +16,10 @@ from typing import Literal
 
 from koda_ray.agent.alone import Agent
 from koda_ray.agent.limits import LoopOutcome
+from koda_ray.agent.runtime import Runtime
 from koda_ray.errors import Cancelled, Fenced, InvalidInput, KodaError, NotFound, Unavailable
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.state.store import Store
 
 __all__ = ["PoolBounds", "Seat", "Seats"]
 
@@ -140,17 +140,13 @@ class Seats:
 
     Args:
         make: Makes the agent of a name; None for a name that is none of the pool's.
-        store: What it is made over.
-        user: Whose the agents are.
+        runtime: What the agents run on; its store is open.
         bounds: How many there are.
     """
 
-    def __init__(
-        self, make: Callable[[str, Store], Agent | None], *, store: Store, user: str, bounds: PoolBounds
-    ) -> None:
+    def __init__(self, make: Callable[[str, Runtime], Agent | None], *, runtime: Runtime, bounds: PoolBounds) -> None:
         self._make = make
-        self._store = store
-        self._user = user
+        self._runtime = runtime
         self._bounds = bounds
         self._changed = asyncio.Event()
         self._leaving: set[asyncio.Task[None]] = set()
@@ -249,12 +245,12 @@ class Seats:
         return seat
 
     def _made(self, name: str) -> Agent:
-        agent = self._make(name, self._store)
+        agent = self._make(name, self._runtime)
         if agent is None:
             raise NotFound(f"there is no agent {name!r} in this pool")
-        if (agent.name, agent.user) != (name, self._user):
+        if (agent.name, agent.user) != (name, self._runtime.user):
             raise InvalidInput(f"make({name!r}) gave the agent {agent.name!r} of {agent.user!r}; the pool's user is "
-                               f"{self._user!r}")  # fmt: skip
+                               f"{self._runtime.user!r}")  # fmt: skip
         return agent
 
     async def _let_go(self, seat: Seat, unfinished: bool) -> None:

@@ -19,15 +19,6 @@ from koda_ray.llm.base import ModelProvider
 __all__ = ["ModelAccess", "Observers", "Policy", "Prompt"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelAccess:
-    """What answers an agent: the provider's ``model``; nothing is counted where no ``purse`` pays."""
-
-    provider: ModelProvider
-    model: str
-    purse: Purse | None = None
-
-
 def _nothing() -> str:
     return ""
 
@@ -49,6 +40,23 @@ class Prompt:
     context: Callable[[], str] = _nothing
     briefing: Callable[[], str] = _nothing
     todo: Callable[[], str] = _nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelAccess:
+    """What answers an agent, and what it is told.
+
+    Args:
+        provider: Answers requests.
+        model: The provider's name of the model.
+        purse: Pays; nothing is counted when None.
+        prompt: What the model is told around the conversation.
+    """
+
+    provider: ModelProvider
+    model: str
+    purse: Purse | None = None
+    prompt: Prompt = field(default_factory=Prompt)
 
 
 @dataclass(frozen=True, kw_only=True)

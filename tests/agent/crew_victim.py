@@ -9,7 +9,7 @@ from pathlib import Path
 # imported here, so that no life has to
 import anthropic.resources.messages  # noqa: F401
 
-from koda_ray.agent import Agent
+from koda_ray.agent import Agent, Runtime
 from koda_ray.agent.delegation import Delegation
 from koda_ray.events import Envelope
 from koda_ray.llm.anthropic import AnthropicProvider
@@ -52,7 +52,7 @@ async def _live(url: str, outside: Path, base_url: str, clock: Clock, report: Pa
     await store.open()
     provider = AnthropicProvider("test-key", base_url=base_url)
     tools = world_tools(Outside(outside), clock.tick)
-    async with Agent("lead", tools, provider=provider, store=store, subagents=Delegation()) as agent:
+    async with Agent("lead", tools, runtime=Runtime(provider=provider, store=store), subagents=Delegation()) as agent:
         outcome = await agent.run("Charge a and b.", key="job")
     assert outcome.text == "a is charged; b is charged too.", outcome
     await provider.close()

@@ -56,8 +56,11 @@ class Desk:
         self.seen: list[LoopEvent] = []
         self.loop = AgentLoop(
             ME,
-            access=ModelAccess(provider=answered_by or self.provider, model="m"),
-            prompt=Prompt(system=("One.", "Two."), context=lambda: state),
+            access=ModelAccess(
+                provider=answered_by or self.provider,
+                model="m",
+                prompt=Prompt(system=("One.", "Two."), context=lambda: state),
+            ),
             toolkit=Toolkit(tools or [tool("echo", echo)]),
             journal=MemoryJournal(self.disk),
             policy=Policy(limits=Limits(first_wait_s=0.001, **limits)),

@@ -17,6 +17,8 @@ from pydantic import BaseModel
 from koda_ray.agent.alone import Agent
 from koda_ray.agent.limits import Limits
 from koda_ray.agent.loop import LoopOutcome
+from koda_ray.agent.runtime import Runtime
+from koda_ray.agent.spec import Policy
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
 from koda_ray.llm.base import ModelProvider
 from koda_ray.state.store import Store
@@ -68,7 +70,13 @@ class Session:
         ]  # fmt: skip
 
     def agent(self, provider: ModelProvider, store: Store | Path, **limits: Any) -> Agent:
-        return Agent("ann", self.tools(), system=SYSTEM, provider=provider, store=store, limits=Limits(**limits))
+        return Agent(
+            "ann",
+            self.tools(),
+            system=SYSTEM,
+            runtime=Runtime(provider=provider, store=store),
+            policy=Policy(limits=Limits(**limits)),
+        )
 
     async def say(self, agent: Agent, turn: int) -> LoopOutcome:
         """Have the person ask for something."""

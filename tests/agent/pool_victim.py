@@ -12,10 +12,9 @@ from typing import Any
 # imported here, so that no life has to
 import anthropic.resources.messages  # noqa: F401
 
-from koda_ray.agent import Agent
+from koda_ray.agent import Agent, Runtime
 from koda_ray.agent.pool import AgentPool, PoolBounds
 from koda_ray.llm.anthropic import AnthropicProvider
-from koda_ray.state.store import Store
 from tests.agent.crew import world_tools
 from tests.agent.crew_victim import ticking
 from tests.agent.outside import Outside
@@ -50,10 +49,12 @@ async def _live(url: str, outside: Path, base_url: str, dies_at: int, how: str) 
     provider = AnthropicProvider("test-key", base_url=base_url)
     tools = world_tools(Outside(outside), clock.tick)
 
-    def make(name: str, store: Store) -> Agent:
-        return Agent(name, tools, provider=provider, store=store)
+    def make(name: str, runtime: Runtime) -> Agent:
+        return Agent(name, tools, runtime=runtime)
 
-    async with AgentPool(make, store=store, bounds=PoolBounds(open=3, running=2)) as pool:
+    async with AgentPool(
+        make, runtime=Runtime(provider=provider, store=store), bounds=PoolBounds(open=3, running=2)
+    ) as pool:
         if how == "send":
             for name in NAMES:
                 await pool.send(name, f"Charge {name}.", key="job")

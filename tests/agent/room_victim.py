@@ -10,6 +10,7 @@ from typing import Any
 import anthropic.resources.messages  # noqa: F401
 
 from koda_ray.agent.room import Member, Room
+from koda_ray.agent.runtime import Runtime
 from koda_ray.llm.anthropic import AnthropicProvider
 from tests.agent.crew_victim import ticking
 from tests.agent.warm import Clock
@@ -36,7 +37,7 @@ async def _live(url: str, base_url: str, clock: Clock, report: Path) -> None:
     await store.open()
     provider = AnthropicProvider("test-key", base_url=base_url)
     members = [Member(name=name) for name in NAMES]
-    async with Room("desk", members, provider=provider, store=store) as room:
+    async with Room("desk", members, runtime=Runtime(provider=provider, store=store)) as room:
         outcome = await room.run("@ann, do it.", key="job")
         assert outcome.kind == "quiet", outcome
         said = [f"{each.position} {each.author}: {each.text}\n" for each in room.transcript]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from koda_ray.agent import Agent, tool
+from koda_ray.agent import Agent, Policy, Runtime, tool
 from koda_ray.agent.limits import Limits
 from koda_ray.budgets import with_limit
 from koda_ray.errors import ModelStreamBroken
@@ -56,12 +56,14 @@ def main(url: str) -> None:
         async with Agent(
             name,
             [touch],
-            provider=_BrokenOnce(instants),
+            runtime=Runtime(
+                provider=_BrokenOnce(instants),
+                store=store,
+                budget=Budget(tokens=200, cost_usd=0.1),
+                prices={"m": Price(input=1000, output=2000)},
+            ),
             model="m",
-            store=store,
-            limits=Limits(max_tokens=10, first_wait_s=0.001),
-            budget=Budget(tokens=200, cost_usd=0.1),
-            prices={"m": Price(input=1000, output=2000)},
+            policy=Policy(limits=Limits(max_tokens=10, first_wait_s=0.001)),
         ) as agent:
             outcome = await agent.run("Go.", key="go")
             while (found := outcome.exceeded) is not None:

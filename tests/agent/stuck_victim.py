@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from koda_ray.agent import Agent, tool
+from koda_ray.agent import Agent, Runtime, tool
 from koda_ray.llm.base import Block
 from tests.agent.lives import Instants, every_instant
 from tests.agent.scripted import Given, Provider, calls, says
@@ -36,7 +36,7 @@ def main(url: str) -> None:
         store = instants.store(url)
         await store.open()
         provider = Provider(_model, tick=lambda _: instants.tick())
-        async with Agent(name, [knock], provider=provider, model="m", store=store) as agent:
+        async with Agent(name, [knock], runtime=Runtime(provider=provider, store=store), model="m") as agent:
             outcome = await agent.run("Go.", key="go")
             if outcome.kind == "stuck":
                 assert not await agent.owes()

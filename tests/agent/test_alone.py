@@ -18,7 +18,7 @@ from typing import Annotated, Any, cast
 import pytest
 from pydantic import Field
 
-from koda_ray.agent import Agent, AgentPool, LoopEvent, Member, Room, TextDelta, tool
+from koda_ray.agent import Agent, AgentPool, LoopEvent, Member, Room, Runtime, TextDelta, tool
 from koda_ray.agent.toolkit import ToolCall, Toolkit, ToolOutcome
 from koda_ray.errors import Cancelled, Conflict, Fenced, InvalidInput, InvalidTransition, Missing
 from koda_ray.events import Envelope
@@ -117,7 +117,7 @@ async def test_functions_that_say_what_they_work_on_run_at_once_where_that_is_no
     asked = reply(*(Call("save", {"file": file, "others": others}) for file, others in files))
     async with (
         served(asked, reply("Saved.")) as provider,
-        Agent("disk", [save], provider=provider, store=path) as agent,
+        Agent("disk", [save], runtime=Runtime(provider=provider, store=path)) as agent,
     ):
         assert (await agent.run("Save.")).text == "Saved."
         assert beside == [("a", "c"), ("c",), ("b",)]
@@ -148,7 +148,7 @@ async def test_a_plain_function_that_is_cut_off_goes_on_and_is_not_called_stoppe
 
     async with (
         served(call("pay"), reply("I look first.")) as provider,
-        Agent("x", [pay], provider=provider, store=path) as agent,
+        Agent("x", [pay], runtime=Runtime(provider=provider, store=path)) as agent,
     ):
         running = asyncio.create_task(agent.run("Pay."))
         assert await asyncio.to_thread(begun.wait, 60)
@@ -190,7 +190,7 @@ async def test_what_is_async_is_stopped_and_said_to_be(path: Path) -> None:
         await wait("look")
 
     steps = served(call("pay"), call("put"), call("look"), reply("No."))
-    async with steps as provider, Agent("x", [pay, put, look], provider=provider, store=path) as agent:
+    async with steps as provider, Agent("x", [pay, put, look], runtime=Runtime(provider=provider, store=path)) as agent:
         await agent.run("Go.")
         errors = [json.loads(str(cast("Any", each.result)["content"]))["error"] for each in await agent.calls()]
     assert ended == ["pay", "put", "look"]
@@ -215,7 +215,7 @@ async def test_it_calls_functions_and_says_what_it_found(path: Path) -> None:
 
     async with (
         served(call("add", {"a": 2, "b": 3}), last) as provider,
-        Agent("sums", [add], provider=provider, store=path, on_event=hear) as agent,
+        Agent("sums", [add], runtime=Runtime(provider=provider, store=path), on_event=hear) as agent,
     ):
         done = await agent.run("Two and three?")
         assert (done.kind, done.text, "".join(heard)) == ("end_turn", "It is five.", "It is five.")
@@ -229,17 +229,17 @@ async def test_the_same_name_goes_on_and_another_begins(path: Path) -> None:
         return reply("I remember." if "Hello." in json.dumps(request) else "Who are you?")
 
     async with served(reply("Hello."), remembers, remembers) as provider:
-        async with Agent("ann", provider=provider, store=path) as agent:
+        async with Agent("ann", runtime=Runtime(provider=provider, store=path)) as agent:
             await agent.run("Hello?")
             first = agent.id
-        async with Agent("ann", provider=provider, store=path) as agent:
+        async with Agent("ann", runtime=Runtime(provider=provider, store=path)) as agent:
             assert (agent.id, (await agent.run("And now?")).text) == (first, "I remember.")
-        async with Agent("bob", provider=provider, store=path) as agent:
+        async with Agent("bob", runtime=Runtime(provider=provider, store=path)) as agent:
             assert (await agent.run("And now?")).text == "Who are you?"
 
 
 async def test_what_is_said_under_a_key_is_said_once(path: Path) -> None:
-    async with served(reply("Yes.")) as provider, Agent("ann", provider=provider, store=path) as agent:
+    async with served(reply("Yes.")) as provider, Agent("ann", runtime=Runtime(provider=provider, store=path)) as agent:
         assert (await agent.run("Really?", key="one")).text == "Yes."
         assert (await agent.run("Really?", key="one")).text == "Yes."
         with pytest.raises(Conflict, match="'one'"):
@@ -257,10 +257,10 @@ async def test_a_person_is_waited_for_across_programs(path: Path) -> None:
         return reply("Blue it is.")
 
     async with served(call("ask", {"question": "Which?"}), last) as provider:
-        async with Agent("ann", [ask], provider=provider, store=path) as agent:
+        async with Agent("ann", [ask], runtime=Runtime(provider=provider, store=path)) as agent:
             asked = await agent.run("Paint it.")
             assert asked.kind == "suspended" and asked.suspended_call_id is not None
-        async with Agent("ann", [ask], provider=provider, store=path) as agent:
+        async with Agent("ann", [ask], runtime=Runtime(provider=provider, store=path)) as agent:
             assert (await agent.run()).suspended_call_id == asked.suspended_call_id
             assert (await agent.answer(asked.suspended_call_id, "blue")).text == "Blue it is."
 
@@ -268,7 +268,7 @@ async def test_a_person_is_waited_for_across_programs(path: Path) -> None:
 async def test_events_are_read_from_any_place_and_come_as_they_happen(path: Path) -> None:
     async with (
         served(call("add", {"a": 1}), reply("Two."), reply("Still two.")) as provider,
-        Agent("ann", [add], provider=provider, store=path) as agent,
+        Agent("ann", [add], runtime=Runtime(provider=provider, store=path)) as agent,
     ):
         await agent.run("One and one?")
         seen: list[Envelope] = []
@@ -299,9 +299,9 @@ async def _until(events: AsyncIterator[Envelope], last: int) -> AsyncIterator[En
 async def test_who_opens_it_last_has_it(path: Path) -> None:
     async with (
         served(reply("One."), reply("Two.")) as provider,
-        Agent("ann", provider=provider, store=path) as first,
+        Agent("ann", runtime=Runtime(provider=provider, store=path)) as first,
     ):
-        async with Agent("ann", provider=provider, store=path) as second:
+        async with Agent("ann", runtime=Runtime(provider=provider, store=path)) as second:
             await second.run("Hello?")
             with pytest.raises(Fenced):
                 await first.run("Me too?")
@@ -318,7 +318,7 @@ async def test_a_tool_is_told_which_activation_calls_so_that_the_world_can_refus
 
     async with served(call("touch"), reply("Once."), call("touch"), reply("Twice.")) as provider:
         for _ in range(2):
-            async with Agent("ann", [touch], provider=provider, store=path) as agent:
+            async with Agent("ann", [touch], runtime=Runtime(provider=provider, store=path)) as agent:
                 await agent.run("Touch it.")
     assert told == [1, 2]
 
@@ -326,7 +326,10 @@ async def test_a_tool_is_told_which_activation_calls_so_that_the_world_can_refus
 async def test_a_store_that_is_given_stays_open(path: Path) -> None:
     store = SqlStore(path)
     await store.open()
-    async with served(reply("Yes.")) as provider, Agent("ann", provider=provider, store=store) as agent:
+    async with (
+        served(reply("Yes.")) as provider,
+        Agent("ann", runtime=Runtime(provider=provider, store=store)) as agent,
+    ):
         await agent.run("There?")
     assert [row.status for row in await store.list_sessions("local")] == ["suspended"]
     await store.close()
@@ -334,7 +337,7 @@ async def test_a_store_that_is_given_stays_open(path: Path) -> None:
 
 async def test_without_a_key_or_unopened_it_says_what_to_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    agent = Agent("ann", store=path)
+    agent = Agent("ann", runtime=Runtime(store=path))
     with pytest.raises(InvalidTransition, match="async with"):
         await agent.run("Hello?")
     with pytest.raises(Missing, match="ANTHROPIC_API_KEY"):
@@ -426,15 +429,19 @@ async def test_a_store_in_a_folder_is_named_by_its_path(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     folder = f"json:{tmp_path / 'kept'}"
     async with served(*[reply(f"Answer {n}.") for n in range(4)]) as provider:
-        async with Agent("ann", provider=provider, store=folder) as agent:
+        async with Agent("ann", runtime=Runtime(provider=provider, store=folder)) as agent:
             assert (await agent.run("One?")).text == "Answer 0."
-        async with AgentPool(lambda name, store: Agent(name, provider=provider, store=store), store=folder) as pool:
+        runtime = Runtime(provider=provider, store=folder)
+        async with AgentPool(lambda name, runtime: Agent(name, runtime=runtime), runtime=runtime) as pool:
             assert (await pool.ask("ann", "Two?")).text == "Answer 1."
-        async with Room("desk", [Member(name="bob")], provider=provider, store=folder) as room:
+        async with Room("desk", [Member(name="bob")], runtime=Runtime(provider=provider, store=folder)) as room:
             assert [each.text for each in (await room.run("@bob, three?")).said][-1:] == ["Answer 2."]
-        async with Agent("ann", provider=provider, store="json:kept") as agent:
+        async with Agent("ann", runtime=Runtime(provider=provider, store="json:kept")) as agent:
             assert len(await agent.messages()) == 4
     assert [each.name for each in tmp_path.iterdir()] == ["kept"] and (tmp_path / "kept").is_dir()
-    for make in (lambda: Agent("ann", store="json:"), lambda: Room("desk", [Member(name="bob")], store="json://")):
+    for make in (
+        lambda: Agent("ann", runtime=Runtime(store="json:")),
+        lambda: Room("desk", [Member(name="bob")], runtime=Runtime(store="json://")),
+    ):
         with pytest.raises(InvalidInput, match="names no folder"):
             make()

@@ -14,9 +14,10 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field, SecretStr
 
-from koda_ray.agent import Agent, tool
+from koda_ray.agent import Agent, Runtime, tool
 from koda_ray.agent.hooks import Hook, Stop
 from koda_ray.agent.permissions import Permissions, Rule
+from koda_ray.agent.spec import Policy
 from koda_ray.agent.toolkit import Agreement, Tool, ToolCall, ToolOutcome
 from koda_ray.errors import Cancelled, InvalidInput, InvalidTransition, NotFound
 from koda_ray.llm.anthropic import AnthropicProvider
@@ -48,10 +49,12 @@ class World:
 
 
 @asynccontextmanager
-async def agent(path: Path, world: World, *steps: Any, **options: Any) -> AsyncIterator[Agent]:
+async def agent(path: Path, world: World, *steps: Any, **policy: Any) -> AsyncIterator[Agent]:
     with ModelServer(ScriptedModel(steps)) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
-        async with Agent("ann", world.tools, provider=provider, store=path, **options) as opened:
+        async with Agent(
+            "ann", world.tools, runtime=Runtime(provider=provider, store=path), policy=Policy(**policy)
+        ) as opened:
             yield opened
         await provider.close()
 
@@ -198,19 +201,21 @@ async def test_a_call_that_has_begun_asks_before_it_goes_on_and_is_told_what_was
     fatal[:] = ["glass"]
     with ModelServer(ScriptedModel([call("tidy", {}), reply("Done.")])) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
-        options: dict[str, Any] = {"provider": provider, "store": tmp_path / "a.db"}
-        async with Agent("ann", [tidy], **options) as ann:
+        runtime = Runtime(provider=provider, store=tmp_path / "a.db")
+        async with Agent("ann", [tidy], runtime=runtime) as ann:
             asked = await ann.run("Tidy up.")
             (first,) = await ann.approvals()
             assert asked.suspended_call_id == first.call_id and thrown == []
             assert (first.payload["key"], first.payload["shown"]) == ("paper", "-paper")
-        async with Agent("ann", [tidy], **options) as ann:  # another program, later
+        async with Agent("ann", [tidy], runtime=runtime) as ann:  # another program, later
             assert (await ann.approve(first.call_id or "")).kind == "suspended"
             (second,) = await ann.approvals()
             assert second.call_id == first.call_id and thrown == ["paper"]
             with pytest.raises(Cancelled):
                 await ann.approve(second.call_id or "")
-        async with Agent("ann", [tidy], **options) as ann:  # cut off when it had done it: what was agreed to is known
+        async with Agent(
+            "ann", [tidy], runtime=runtime
+        ) as ann:  # cut off when it had done it: what was agreed to is known
             assert (await ann.run()).text == "Done." and thrown == ["paper", "glass"]
             assert kept == [("", 1), ("paper", 1), ("glass", 1), ("glass", 2)]
             assert [row.status for row in await ann.approvals(pending=False)] == ["approved", "approved"]
@@ -226,7 +231,7 @@ async def test_a_call_that_has_begun_and_is_refused_goes_no_further(tmp_path: Pa
     thrown.clear()
     with ModelServer(ScriptedModel([call("tidy", {}), told])) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
-        async with Agent("ann", [tidy], provider=provider, store=tmp_path / "a.db") as ann:
+        async with Agent("ann", [tidy], runtime=Runtime(provider=provider, store=tmp_path / "a.db")) as ann:
             asked = (await ann.run("Tidy up.")).suspended_call_id or ""
             assert (await ann.reject(asked, "Keep it.")).text == "Then not." and thrown == []
         await provider.close()
@@ -244,7 +249,7 @@ async def test_a_call_that_is_refused_in_its_middle_tells_what_it_had_done(tmp_p
 
     with ModelServer(ScriptedModel([call("tidy", {}), told, call("tidy", {}), stopped])) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
-        async with Agent("ann", [tidy], provider=provider, store=tmp_path / "a.db") as ann:
+        async with Agent("ann", [tidy], runtime=Runtime(provider=provider, store=tmp_path / "a.db")) as ann:
             for answer in ("Keep it.", None):
                 thrown.clear()
                 first = (await ann.run("Tidy up.")).suspended_call_id or ""
@@ -279,7 +284,7 @@ async def test_a_question_is_answered_not_agreed_to(tmp_path: Path) -> None:
 
     with ModelServer(ScriptedModel([call("ask", {"question": "Which?"})])) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
-        async with Agent("ann", [ask], provider=provider, store=tmp_path / "a.db") as ann:
+        async with Agent("ann", [ask], runtime=Runtime(provider=provider, store=tmp_path / "a.db")) as ann:
             asked = (await ann.run("Go.")).suspended_call_id or ""
             with pytest.raises(InvalidTransition, match="waits for an answer"):
                 await ann.approve(asked)
@@ -290,10 +295,12 @@ async def test_a_question_is_answered_not_agreed_to(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def worker(path: Path, *steps: Any, tools: list[Tool], **options: Any) -> AsyncIterator[Agent]:
+async def worker(path: Path, *steps: Any, tools: list[Tool], **policy: Any) -> AsyncIterator[Agent]:
     with ModelServer(ScriptedModel(steps)) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
-        async with Agent("ann", tools, provider=provider, store=path, **options) as opened:
+        async with Agent(
+            "ann", tools, runtime=Runtime(provider=provider, store=path), policy=Policy(**policy)
+        ) as opened:
             yield opened
         await provider.close()
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from koda_ray.agent import Agent, Member, Permissions, Room, tool
+from koda_ray.agent import Agent, Member, Permissions, Policy, Room, Runtime, tool
 from koda_ray.agent.limits import Limits, LoopOutcome
 from koda_ray.agent.purse import month
 from koda_ray.agent.toolkit import ToolCall
@@ -28,6 +28,7 @@ from tests.books import check_sums
 
 ROOT = Path(__file__).parents[2]
 PRICES = {"m": Price(input=1000, output=2000)}
+SHORT = Limits(max_tokens=10, first_wait_s=0.001)
 
 
 @pytest.fixture
@@ -38,9 +39,17 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
     await store.close()
 
 
-def agent(store: SqlStore, provider: Any, budget: Budget | None = None, **given: Any) -> Agent:
-    given = {"model": "m", "prices": PRICES, "limits": Limits(max_tokens=10, first_wait_s=0.001), **given}
-    return Agent("a", [touch], provider=provider, store=store, budget=budget, **given)
+def agent(
+    store: SqlStore,
+    provider: Any,
+    budget: Budget | None = None,
+    *,
+    prices: Mapping[str, Price] = PRICES,
+    limits: Limits = SHORT,
+    model: str = "m",
+) -> Agent:
+    runtime = Runtime(provider=provider, store=store, budget=budget, prices=prices)
+    return Agent("a", [touch], model=model, runtime=runtime, policy=Policy(limits=limits))
 
 
 def touches(*numbers: int) -> list[Any]:
@@ -143,8 +152,8 @@ async def test_what_cannot_be_paid_for_is_not_asked_about_unseen(store: SqlStore
     shown_to: list[str] = []
     provider = Provider([[calls("write", {"number": 1})], [says("Done.")]])
     asks = Permissions(mode="ask")
-    one = Agent("b", [write], provider=provider, store=store, permissions=asks, budget=Budget(tokens=2000),
-                model="m", prices=PRICES, limits=Limits(max_tokens=10))  # fmt: skip
+    runtime = Runtime(provider=provider, store=store, budget=Budget(tokens=2000), prices=PRICES)
+    one = Agent("b", [write], model="m", runtime=runtime, policy=Policy(permissions=asks, limits=Limits(max_tokens=10)))
     async with one:
         assert (await one.run("Go.")).kind == "paused" and shown_to and wrote == []
         assert [each.kind for each in await one.approvals()] == ["budget"]
@@ -330,7 +339,7 @@ async def test_a_tool_that_needs_more_waits_and_runs_once_there_is_more(store: S
         return "ok"
 
     provider = Provider([[calls("costly", {"number": 1})], [says("Done.")]])
-    async with Agent("t", [costly], provider=provider, model="m", store=store) as one:
+    async with Agent("t", [costly], runtime=Runtime(provider=provider, store=store), model="m") as one:
         for _ in range(4):  # more often than a call that brings its process down is begun
             outcome: LoopOutcome = await one.run("Go." if not await one.messages() else None)
             assert outcome.kind == "paused" and outcome.exceeded is not None
@@ -362,10 +371,11 @@ async def test_a_fork_may_use_what_is_left(store: SqlStore) -> None:
 
 async def test_a_room_has_one_budget_for_all_of_its_members(store: SqlStore) -> None:
     members = [Member(name=name, model="m", limits=Limits(max_tokens=10)) for name in ("ann", "bob")]
-    budget, bounds = Budget(cost_usd=0.6, warn_at=0.5), {"wakes": "all", "messages": 1000, "prices": PRICES}
+    budget = Budget(cost_usd=0.6, warn_at=0.5)
 
     def room(provider: Provider) -> Room:
-        return Room("desk", members, provider=provider, store=store, budget=budget, **bounds)  # type: ignore[arg-type]
+        runtime = Runtime(provider=provider, store=store, budget=budget, prices=PRICES)
+        return Room("desk", members, runtime=runtime, wakes="all", messages=1000)
 
     async with room(Provider(lambda _: [says("More.")])) as desk:
         paused = await desk.run("Count.")

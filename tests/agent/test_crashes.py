@@ -64,8 +64,11 @@ class Life:
         provider = Provider(job, tick=self.clock.tick)
         loop = Watched(
             ME,
-            access=ModelAccess(provider=provider, model="m"),
-            prompt=Prompt(system=("Do the job.",), context=lambda: "<state>{}</state>"),
+            access=ModelAccess(
+                provider=provider,
+                model="m",
+                prompt=Prompt(system=("Do the job.",), context=lambda: "<state>{}</state>"),
+            ),
             toolkit=toolkit(self.world, self.clock.tick),
             journal=MemoryJournal(self.disk, self.clock.tick),
             policy=Policy(permissions=Permissions(mode=self.mode)),

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pydantic import JsonValue
 
-from koda_ray.agent import Agent, tool
+from koda_ray.agent import Agent, Policy, Runtime, tool
 from koda_ray.agent.breakpoints import Breakpoint, derive
 from koda_ray.agent.ledger import recorded_result
 from koda_ray.agent.messages import from_records, open_calls, repair, tool_results, tool_uses
@@ -91,9 +91,8 @@ class Lives(RuleBasedStateMachine):
             Agent(
                 "ann",
                 self.tools(),
-                provider=self.provider,
-                store=self.store,
-                permissions=Permissions(rules=[Rule(decision="ask", tool="sign")]),
+                runtime=Runtime(provider=self.provider, store=self.store),
+                policy=Policy(permissions=Permissions(rules=[Rule(decision="ask", tool="sign")])),
             )
         )
 

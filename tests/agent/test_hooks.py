@@ -48,8 +48,7 @@ class Desk:
         self.batch: Batch | None = None
         self.loop = AgentLoop(
             ME,
-            access=ModelAccess(provider=self.provider, model="m"),
-            prompt=Prompt(system=("One.",)),
+            access=ModelAccess(provider=self.provider, model="m", prompt=Prompt(system=("One.",))),
             toolkit=Toolkit([Tool(name="echo", description="Echo.", input_model=Text, effect=effect, run=self._echo)]),
             journal=MemoryJournal(self.disk, tick),
             policy=Policy(limits=Limits(first_wait_s=0.001), permissions=permissions or Permissions(), hooks=hooks),

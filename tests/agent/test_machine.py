@@ -117,8 +117,9 @@ class Lives(RuleBasedStateMachine):
         if self.loop is None:
             self.loop = AgentLoop(
                 ME,
-                access=ModelAccess(provider=Provider(self.model, tick=self.tick), model="m"),
-                prompt=Prompt(system=("Work.",)),
+                access=ModelAccess(
+                    provider=Provider(self.model, tick=self.tick), model="m", prompt=Prompt(system=("Work.",))
+                ),
                 toolkit=self.toolkit(),
                 journal=MemoryJournal(self.disk, self.tick),
                 policy=Policy(permissions=Permissions(rules=[Rule(decision="ask", tool="sign")])),

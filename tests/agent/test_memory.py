@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from koda_ray.agent import Agent, tool
+from koda_ray.agent import Agent, Runtime, tool
 from koda_ray.agent.gauge import Gauge
 from koda_ray.agent.hooks import Hook, Stop
 from koda_ray.agent.loop import AgentLoop, Limits
@@ -109,8 +109,7 @@ def lived(*crashes: int) -> tuple[Disk, int, int]:
     async def live() -> str:
         loop = AgentLoop(
             ME,
-            access=ModelAccess(provider=Provider(model, tick=tick), model="m"),
-            prompt=Prompt(system=("Talk.",)),
+            access=ModelAccess(provider=Provider(model, tick=tick), model="m", prompt=Prompt(system=("Talk.",))),
             toolkit=Toolkit([]),
             journal=MemoryJournal(disk, tick),
             policy=Policy(limits=Limits(context_tokens=1000)),
@@ -149,8 +148,7 @@ def test_a_summary_that_fails_is_left_for_later() -> None:
 
     loop = AgentLoop(
         ME,
-        access=ModelAccess(provider=Provider(model), model="m"),
-        prompt=Prompt(),
+        access=ModelAccess(provider=Provider(model), model="m", prompt=Prompt()),
         toolkit=Toolkit([]),
         journal=MemoryJournal(disk),
         policy=Policy(limits=Limits(context_tokens=1000)),
@@ -175,8 +173,7 @@ async def test_a_hook_that_stops_at_a_summary_ends_the_run(place: str, limit_tok
         provider = provider_of("anthropic", server)
         loop = AgentLoop(
             ME,
-            access=ModelAccess(provider=provider, model="m"),
-            prompt=Prompt(system=("Talk.",)),
+            access=ModelAccess(provider=provider, model="m", prompt=Prompt(system=("Talk.",))),
             toolkit=Toolkit([]),
             journal=MemoryJournal(disk),
             policy=Policy(
@@ -252,7 +249,7 @@ async def test_the_files_of_an_agent_of_functions_stay_whole_through_a_long_talk
 
     poem = "A line of a long poem. " * 100
     provider = Provider([[calls("write", {"path": "poem.txt", "text": poem})], *[[says("ok")] for _ in range(60)]])
-    async with Agent("ann", [write], provider=provider, store=tmp_path / "a.db") as ann:
+    async with Agent("ann", [write], runtime=Runtime(provider=provider, store=tmp_path / "a.db")) as ann:
         for turn in range(50):
             await ann.run(f"turn {turn}")
     messages = provider.requests[-1]["messages"]
@@ -296,8 +293,7 @@ async def test_what_stays_too_long_is_an_error_and_is_not_tried_for_ever() -> No
         system = tuple("Rules. " * 3000 for _ in range(1))
         loop = AgentLoop(
             ME,
-            access=ModelAccess(provider=provider, model="m"),
-            prompt=Prompt(system=system),
+            access=ModelAccess(provider=provider, model="m", prompt=Prompt(system=system)),
             toolkit=Toolkit([]),
             journal=MemoryJournal(disk),
         )

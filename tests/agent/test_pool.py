@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from koda_ray.agent import Agent, AgentPool, PoolBounds, tool
+from koda_ray.agent import Agent, AgentPool, PoolBounds, Runtime, tool
 from koda_ray.agent.limits import Limits
 from koda_ray.agent.permissions import Permissions
+from koda_ray.agent.spec import Policy
 from koda_ray.agent.whereabouts import here, is_gone
 from koda_ray.errors import Cancelled, Conflict, InvalidInput, ModelError, NotFound, Unavailable
 from koda_ray.llm.anthropic import AnthropicProvider
@@ -33,16 +34,16 @@ Json = dict[str, Any]
 
 @asynccontextmanager
 async def pool_of(
-    store: Store, model: Callable[[Json], Answer], tools: Any = (), bounds: PoolBounds | None = None, **options: Any
+    store: Store, model: Callable[[Json], Answer], tools: Any = (), bounds: PoolBounds | None = None, **policy: Any
 ) -> AsyncIterator[AgentPool]:
     """A pool whose agents have any name but ``nobody``."""
     with ModelServer(ScriptedModel(model)) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
 
-        def make(name: str, store: Store) -> Agent | None:
-            return Agent(name, tools, provider=provider, store=store, **options) if name != "nobody" else None
+        def make(name: str, runtime: Runtime) -> Agent | None:
+            return Agent(name, tools, runtime=runtime, policy=Policy(**policy)) if name != "nobody" else None
 
-        async with AgentPool(make, store=store, bounds=bounds) as pool:
+        async with AgentPool(make, runtime=Runtime(provider=provider, store=store), bounds=bounds) as pool:
             yield pool
         await provider.close()
 
@@ -205,8 +206,8 @@ async def test_what_it_asks_a_person_is_answered_wherever_it_is(store: Store) ->
     def model(request: Json) -> Answer:
         return reply("Paid.") if results(request) else Call("pay", {"amount": 40})
 
-    options = {"permissions": Permissions(mode="ask"), "bounds": PoolBounds(open=1)}
-    async with pool_of(store, model, [pay], **options) as pool:
+    bounds = PoolBounds(open=1)
+    async with pool_of(store, model, [pay], bounds, permissions=Permissions(mode="ask")) as pool:
         asked = await pool.ask("ann", "Pay.")
         assert asked.kind == "suspended" and asked.suspended_call_id is not None
         await pool.ask("bob", "Pay.")  # takes her place
@@ -416,10 +417,10 @@ async def test_what_another_pool_has_open_stays_there_until_its_lease_ends(store
 
 @everywhere
 async def test_a_row_whose_lease_has_ended_is_taken_up(store: Store) -> None:
-    agent = Agent("ann", provider=None, store=store)
+    agent = Agent("ann", runtime=Runtime(provider=None, store=store))
     with ModelServer(ScriptedModel(echo)) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
-        agent = Agent("ann", provider=provider, store=store)
+        agent = Agent("ann", runtime=Runtime(provider=provider, store=store))
         await agent.open(lease=timedelta(seconds=0.05))
         await agent.say("Hello.")  # and then it hangs
         (held,) = await store.list_sessions("local")
@@ -441,7 +442,7 @@ async def test_what_is_wrong_is_said(store: Store) -> None:
             await pool.send("nobody", "Hello?")
         with pytest.raises(InvalidInput, match="empty"):
             await pool.send("ann", " ")
-    async with AgentPool(lambda name, store: Agent("other", store=store), store=store) as pool:
+    async with AgentPool(lambda name, runtime: Agent("other", runtime=runtime), runtime=Runtime(store=store)) as pool:
         with pytest.raises(InvalidInput, match=r"make\('ann'\) gave the agent 'other'"):
             await pool.send("ann", "Hello?")
     for wrong in ({"open": 0}, {"idle_s": 0}):

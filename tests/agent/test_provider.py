@@ -33,8 +33,11 @@ def over(server: ModelServer, disk: Disk, **options: Any) -> tuple[AgentLoop, An
     tool = Tool(name="write", description="Write.", input_model=Written, effect="idempotent", run=write)
     loop = AgentLoop(
         ME,
-        access=ModelAccess(provider=provider, model="claude-sonnet-5-5"),
-        prompt=Prompt(system=("You make animations. " * 600, "Tools are described below. " * 100), **options),
+        access=ModelAccess(
+            provider=provider,
+            model="claude-sonnet-5-5",
+            prompt=Prompt(system=("You make animations. " * 600, "Tools are described below. " * 100), **options),
+        ),
         toolkit=Toolkit([tool]),
         journal=MemoryJournal(disk),
         policy=Policy(limits=Limits(first_wait_s=0.001)),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koda_ray.agent import Agent, tool
+from koda_ray.agent import Agent, Policy, Runtime, tool
 from koda_ray.agent.approvals import ApprovalRequest, request
 from koda_ray.agent.delegation import Subagent, subagents_among
 from koda_ray.agent.ledger import OpenCall, recorded_result, started
@@ -126,7 +126,10 @@ async def test_an_agent_goes_back_and_forward_and_does_nothing_twice(store: Stor
         return reply("It was charged already.")
 
     steps = (call("charge", {"amount": 5}), reply("Done."), again, reply("Another thing."))
-    async with served(*steps) as provider, Agent("ann", [charge], provider=provider, store=store) as agent:
+    async with (
+        served(*steps) as provider,
+        Agent("ann", [charge], runtime=Runtime(provider=provider, store=store)) as agent,
+    ):
         await agent.run("Charge five.")
         before, ledger = await agent.messages(), await agent.calls()
         assert [message.role for message in before] == ["user", "assistant", "user", "assistant"]
@@ -167,7 +170,7 @@ async def test_a_fork_shares_the_past_and_nothing_else(store: Store | Path) -> N
         return reply("I am the other one.")
 
     steps = (reply("Hello."), reply("Again."), first)
-    async with served(*steps) as provider, Agent("ann", provider=provider, store=store) as agent:
+    async with served(*steps) as provider, Agent("ann", runtime=Runtime(provider=provider, store=store)) as agent:
         await agent.run("Hello?")
         point = (await agent.messages())[-1]
         await agent.run("Again?")
@@ -191,7 +194,10 @@ async def test_a_fork_has_its_summaries_and_subagents_under_its_own_name(store: 
     fields: dict[str, Any] = {"task": "Look.", "tools": (), "model": "m", "depth": 1, "created_at": at}
     done = Subagent(id="sub_1", parent="ann", name="eye", place=0, status="done", result="Red.", ended_at=at, **fields)
     busy = Subagent(id="sub_2", parent="ann", name="ear", place=1, **fields)
-    async with served(reply("Hello.")) as provider, Agent("ann", provider=provider, store=store) as agent:
+    async with (
+        served(reply("Hello.")) as provider,
+        Agent("ann", runtime=Runtime(provider=provider, store=store)) as agent,
+    ):
         await agent.run("Hello?")
         row, _ = agent._now_open
         said = (await agent.messages())[-1]
@@ -223,7 +229,7 @@ async def test_a_call_that_waits_in_a_fork_is_one_of_its_own(store: Store | Path
     steps = (call("send", {"to": "eve"}), reply("Sent one."), reply("Sent another."))
     async with (
         served(*steps) as provider,
-        Agent("ann", [send], provider=provider, store=store, permissions=ask) as agent,
+        Agent("ann", [send], runtime=Runtime(provider=provider, store=store), policy=Policy(permissions=ask)) as agent,
     ):
         mine = str((await agent.run("Write to eve.")).suspended_call_id)
         async with await agent.fork("bob") as other:
@@ -243,7 +249,10 @@ async def test_what_a_subagent_waited_for_waits_for_nobody_where_it_never_ends(s
     at = now()
     fields: dict[str, Any] = {"task": "Write.", "tools": (), "model": "m", "depth": 1, "created_at": at}
     busy = Subagent(id="sub_1", parent="ann", name="pen", place=0, **fields)
-    async with served(reply("Hello.")) as provider, Agent("ann", provider=provider, store=store) as agent:
+    async with (
+        served(reply("Hello.")) as provider,
+        Agent("ann", runtime=Runtime(provider=provider, store=store)) as agent,
+    ):
         await agent.run("Hello?")
         row, _ = agent._now_open
         said = (await agent.messages())[-1]
@@ -273,7 +282,7 @@ async def test_what_waited_for_agreement_waits_again_where_that_is_undone(store:
     ask = Permissions(mode="ask")
     async with (
         served(call("send", {"to": "ann"}), reply("Sent.")) as provider,
-        Agent("ann", [send], provider=provider, store=store, permissions=ask) as agent,
+        Agent("ann", [send], runtime=Runtime(provider=provider, store=store), policy=Policy(permissions=ask)) as agent,
     ):
         asked = await agent.run("Write to ann.")
         (pending,) = await agent.approvals()
@@ -295,6 +304,6 @@ async def test_what_waited_for_agreement_waits_again_where_that_is_undone(store:
 
     async with (
         served(reply(Call("while_it_runs", {}), Say("")), reply("Well.")) as provider,
-        Agent("eve", [while_it_runs], provider=provider, store=store) as agent,
+        Agent("eve", [while_it_runs], runtime=Runtime(provider=provider, store=store)) as agent,
     ):
         assert (await agent.run("Go.")).text == "Well." and running

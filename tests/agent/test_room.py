@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koda_ray.agent import Member, Room, tool
+from koda_ray.agent import Member, Room, Runtime, tool
 from koda_ray.agent.context import LineLengths, story, words_in
 from koda_ray.agent.limits import Limits
 from koda_ray.agent.messages import from_records
@@ -49,7 +49,7 @@ async def room_of(
 
     with ModelServer(ScriptedModel(respond)) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
-        async with Room("desk", members, provider=provider, store=store, **options) as room:
+        async with Room("desk", members, runtime=Runtime(provider=provider, store=store), **options) as room:
             yield room
         await provider.close()
 
@@ -366,11 +366,11 @@ async def test_one_key_is_one_message_and_what_is_wrong_is_said(store: Store) ->
             with pytest.raises(InvalidInput, match="cannot speak as"):
                 await room.post("I am not.", author=author)
     with pytest.raises(InvalidInput, match="one name"):
-        Room("x", [ANN, Member(name="Ann")], store=store)
+        Room("x", [ANN, Member(name="Ann")], runtime=Runtime(store=store))
     with pytest.raises(InvalidInput, match="messages=0"):
-        Room("x", [ANN], store=store, messages=0)
+        Room("x", [ANN], runtime=Runtime(store=store), messages=0)
     with pytest.raises(InvalidTransition, match="async with"):
-        await Room("x", [ANN], store=store).post("Hello?")
+        await Room("x", [ANN], runtime=Runtime(store=store)).post("Hello?")
 
 
 # --- order --------------------------------------------------------------------------------------------------------
@@ -445,7 +445,11 @@ def test_whatever_is_said_by_whom_everybody_hears_it_once_and_in_order(
                 done = False
                 while not done:  # a failure each time, until there are no more
                     async with Room(
-                        "desk", members, provider=Provider(model), store=store, at_once=at_once, messages=8
+                        "desk",
+                        members,
+                        runtime=Runtime(provider=Provider(model), store=store),
+                        at_once=at_once,
+                        messages=8,
                     ) as room:
                         while not done:
                             try:

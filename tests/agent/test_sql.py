@@ -39,8 +39,7 @@ async def session(store: SqlStore) -> str:
 def loop_over(journal: Any, session_id: str, world: MemoryWorld, tick: Any = lambda _: None) -> AgentLoop:
     return AgentLoop(
         AgentIdentity(agent="orchestrator", session_id=session_id, user_id="local"),
-        access=ModelAccess(provider=Provider(job, tick=tick), model="m"),
-        prompt=Prompt(system=("Do the job.",)),
+        access=ModelAccess(provider=Provider(job, tick=tick), model="m", prompt=Prompt(system=("Do the job.",))),
         toolkit=toolkit(world, tick),
         journal=journal,
     )

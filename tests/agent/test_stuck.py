@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from koda_ray.agent import Agent
+from koda_ray.agent import Agent, Runtime
 from koda_ray.agent.ledger import interrupted_content
 from koda_ray.agent.limits import Limits, LoopOutcome
 from koda_ray.agent.loop import AgentLoop
@@ -185,8 +185,7 @@ async def test_an_agent_whose_list_does_not_move_stops_and_says_what_is_open() -
     provider = Provider(lambda _: [calls("look", {"what": str(next(pages))})])
     loop = AgentLoop(
         ME,
-        access=ModelAccess(provider=provider, model="m"),
-        prompt=Prompt(todo=lambda: "Scene 2"),
+        access=ModelAccess(provider=provider, model="m", prompt=Prompt(todo=lambda: "Scene 2")),
         toolkit=Toolkit([Tool(name="look", description="Look.", input_model=Page, effect="pure", run=look)]),
         journal=MemoryJournal(Disk()),
         policy=Policy(limits=Limits(patience=Patience(todos=6))),
@@ -210,7 +209,7 @@ KNOCK = Tool(name="knock", description="Knock.", input_model=Door, effect="pure"
 
 def door(model: Any, path: Path, tools: Sequence[Tool] = (KNOCK,)) -> tuple[Agent, Provider]:
     provider = Provider(model)
-    return Agent("ann", tools, provider=provider, model="m", store=path), provider
+    return Agent("ann", tools, runtime=Runtime(provider=provider, store=path), model="m"), provider
 
 
 async def test_an_agent_that_is_stuck_asks_once_and_waits_through_restarts_for_words(tmp_path: Path) -> None:
@@ -240,7 +239,13 @@ async def test_an_agent_at_the_limit_of_a_run_asks_too_and_owes_nothing(tmp_path
     numbers = itertools.count()
     provider = Provider(lambda _: [calls("knock", {"what": str(next(numbers))})])
     limits = Limits(turns=3)
-    async with Agent("ann", (KNOCK,), provider=provider, model="m", store=tmp_path / "a.db", limits=limits) as ann:
+    async with Agent(
+        "ann",
+        (KNOCK,),
+        runtime=Runtime(provider=provider, store=tmp_path / "a.db"),
+        model="m",
+        policy=Policy(limits=limits),
+    ) as ann:
         over = await ann.run("Go.")
         assert over.kind == "limit" and len(provider.requests) == 3
         (asked,) = await ann.approvals()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from koda_ray.agent import Agent, Delegation, subagent_tools, tool
+from koda_ray.agent import Agent, Delegation, Policy, Runtime, subagent_tools, tool
 from koda_ray.agent.limits import Limits
 from koda_ray.agent.own_words import reminder
 from koda_ray.agent.permissions import Permissions
@@ -36,13 +36,25 @@ Json = dict[str, Any]
 
 @asynccontextmanager
 async def lead(
-    store: Store, model: Callable[[Json], Answer], tools: Any = (), **options: Any
+    store: Store,
+    model: Callable[[Json], Answer],
+    tools: Any = (),
+    *,
+    subagents: Delegation | None = None,
+    user: str = "local",
+    **policy: Any,
 ) -> AsyncIterator[tuple[Agent, ModelServer]]:
     """An agent that may delegate, with a function in the place of every model."""
-    options.setdefault("subagents", Delegation())
     with ModelServer(ScriptedModel(model)) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
-        async with Agent("lead", tools, provider=provider, store=store, model="big", **options) as agent:
+        async with Agent(
+            "lead",
+            tools,
+            model="big",
+            runtime=Runtime(provider=provider, store=store, user=user),
+            policy=Policy(**policy),
+            subagents=subagents or Delegation(),
+        ) as agent:
             yield agent, server
         await provider.close()
 
@@ -233,7 +245,9 @@ async def test_what_subagents_use_is_their_parents_and_one_that_was_paused_goes_
 
     provider, budget = Provider(model), Budget(tokens=3000)
     paused: list[str] = []
-    async with Agent("lead", [look], provider=provider, store=store, subagents=Delegation(), budget=budget) as agent:
+    async with Agent(
+        "lead", [look], runtime=Runtime(provider=provider, store=store, budget=budget), subagents=Delegation()
+    ) as agent:
         outcome = await agent.run("Go.")
         while outcome.kind == "paused" and outcome.exceeded is not None:
             paused.extend(each.status for each in await agent.subagents())
@@ -273,9 +287,11 @@ async def test_a_pause_that_is_found_while_the_person_gives_more_is_none(
         return done
 
     monkeypatch.setattr(store, "commit", slowly)
-    limits = Limits(max_tokens=4000)
-    async with Agent("lead", provider=(provider := Provider(model)), store=store, limits=limits,
-                     subagents=Delegation(limits=limits), budget=Budget(tokens=7_000)) as agent:  # fmt: skip
+    limits, provider = Limits(max_tokens=4000), Provider(model)
+    runtime = Runtime(provider=provider, store=store, budget=Budget(tokens=7_000))
+    async with Agent(
+        "lead", runtime=runtime, policy=Policy(limits=limits), subagents=Delegation(limits=limits)
+    ) as agent:
         outcome = await agent.run("Go.")
         assert outcome.kind == "paused"
         await asyncio.wait_for(refused.wait(), 60)

@@ -63,8 +63,11 @@ def loop_over(provider: ModelProvider, model: str, disk: Disk, seen: list[LoopEv
     tool = Tool(name="write", description="Write.", input_model=Written, effect="idempotent", run=write)
     return AgentLoop(
         ME,
-        access=ModelAccess(provider=provider, model=model),
-        prompt=Prompt(system=("You make animations.",), context=lambda: "<state>now</state>"),
+        access=ModelAccess(
+            provider=provider,
+            model=model,
+            prompt=Prompt(system=("You make animations.",), context=lambda: "<state>now</state>"),
+        ),
         toolkit=Toolkit([tool]),
         journal=MemoryJournal(disk),
         policy=Policy(limits=Limits(first_wait_s=0.001)),

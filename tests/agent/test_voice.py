@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from koda_ray.agent import Agent, Delegation, Hook, Member, Room, Stop, tool
+from koda_ray.agent import Agent, Delegation, Hook, Member, Room, Runtime, Stop, tool
 from koda_ray.agent.limits import Limits
 from koda_ray.agent.permissions import Permissions
+from koda_ray.agent.spec import Policy
 from koda_ray.agent.toolkit import Tool
 from koda_ray.agent.voice import PIECE_S
 from koda_ray.errors import Cancelled, InvalidInput, ModelStreamBroken
@@ -33,10 +34,17 @@ async def add(a: int) -> str:
 
 @asynccontextmanager
 async def told_by(
-    store: Store | Path, model: Any, tools: Sequence[Tool] = (add,), **options: Any
+    store: Store | Path,
+    model: Any,
+    tools: Sequence[Tool] = (add,),
+    *,
+    budget: Budget | None = None,
+    subagents: Delegation | None = None,
+    **policy: Any,
 ) -> AsyncIterator[Agent]:
     provider = model if hasattr(model, "stream") else Provider(model)
-    async with Agent("ann", tools, provider=provider, store=store, **options) as agent:
+    runtime = Runtime(provider=provider, store=store, budget=budget)
+    async with Agent("ann", tools, runtime=runtime, policy=Policy(**policy), subagents=subagents) as agent:
         yield agent
 
 
@@ -157,8 +165,9 @@ async def test_that_old_turns_are_summed_up_is_stored_before_the_model_is_asked(
     for budget in (None, Budget(tokens=10_000_000)):  # also where something is reserved for it
         at.clear()
         name = f"a{budget is not None}"
-        made = {"provider": model, "store": store, "limits": Limits(context_tokens=1_000), "budget": budget}
-        async with Agent(name, system="Talk.", **made) as agent:  # type: ignore[arg-type]
+        runtime = Runtime(provider=model, store=store, budget=budget)
+        policy = Policy(limits=Limits(context_tokens=1_000))
+        async with Agent(name, system="Talk.", runtime=runtime, policy=policy) as agent:
             while not any(who != name for who, _ in at):
                 await agent.run("Go on. " * 20)
             assert {where for _, where in at} == {"STREAMING_MODEL"} and len({who for who, _ in at}) == 2
@@ -335,7 +344,9 @@ async def test_subagents_are_heard_by_their_ids_and_their_parent_is_done_after_t
 
 
 async def test_members_of_a_room_are_heard_too(store: Store) -> None:
-    async with Room("desk", [Member(name="ann")], provider=Provider([[says("Hello.")]]), store=store) as room:
+    async with Room(
+        "desk", [Member(name="ann")], runtime=Runtime(provider=Provider([[says("Hello.")]]), store=store)
+    ) as room:
         await room.run("Hello?")
         events = await heard(room, "progress")
         assert [event.type for event in events] == ["room_message", "text_chunk", "message", "done", "room_message"]

@@ -69,11 +69,14 @@ async def test_a_session_of_many_changes_reads_nine_tenths_of_its_prompts_from_t
         provider = AnthropicProvider("test-key", base_url=server.base_url)
         loop = AgentLoop(
             ME,
-            access=ModelAccess(provider=provider, model="claude-sonnet-5-5"),
-            prompt=Prompt(
-                system=instructions("orchestrator"),
-                context=lambda: state_block(state_after(changes)),
-                briefing=lambda: session_block(state_after(changes), []),
+            access=ModelAccess(
+                provider=provider,
+                model="claude-sonnet-5-5",
+                prompt=Prompt(
+                    system=instructions("orchestrator"),
+                    context=lambda: state_block(state_after(changes)),
+                    briefing=lambda: session_block(state_after(changes), []),
+                ),
             ),
             toolkit=Toolkit(replace(tool, run=run) for tool in orchestrator_tools(cast("Workbench", None))),
             journal=MemoryJournal(Disk()),

@@ -24,7 +24,7 @@ from pathlib import Path
 import structlog
 from pydantic import JsonValue
 
-from koda_ray.agent import Agent, voice, window
+from koda_ray.agent import Agent, Policy, Runtime, voice, window
 from koda_ray.agent.breakpoints import Breakpoint, derive
 from koda_ray.agent.delegation import Delegation, subagents_among
 from koda_ray.agent.hooks import Hook
@@ -189,13 +189,9 @@ def _agent(job: Job, life: Life, store: Store, provider: AnthropicProvider, poin
         [tool for spec in tools.specs if (tool := tools.get(spec.name)) is not None],
         system="Do the job.",
         model="m",
-        provider=provider,
-        store=store,
-        limits=_LIMITS,
-        permissions=_ASKED,
-        hooks=[_hook(points)] if job.wide else [],
+        runtime=Runtime(provider=provider, store=store, budget=_BUDGET if job.wide else None),
+        policy=Policy(limits=_LIMITS, permissions=_ASKED, hooks=[_hook(points)] if job.wide else []),
         on_event=streamed,
-        budget=_BUDGET if job.wide else None,
         subagents=Delegation(limits=_LIMITS) if job.wide else None,
     )
 
