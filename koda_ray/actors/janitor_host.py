@@ -53,7 +53,7 @@ class _JanitorHost(Frugal):
         from koda_ray.actors.ray_metrics import RayMetrics
         from koda_ray.actors.reaper import Reaper
         from koda_ray.actors.reaping import rounds
-        from koda_ray.actors.sweep import Sweep
+        from koda_ray.actors.sweep import Retention, Sweep
         from koda_ray.state.storage import Storage
 
         settings = Settings.model_validate(self._settings)
@@ -69,9 +69,11 @@ class _JanitorHost(Frugal):
         sweep = Sweep(
             store=store,
             storage=storage,
-            units_kept=timedelta(days=settings.keep_units_days),
-            pages_kept=timedelta(days=settings.keep_pages_days),
-            assets_kept=timedelta(days=settings.keep_assets_days),
+            kept=Retention(
+                units=timedelta(days=settings.keep_units_days),
+                pages=timedelta(days=settings.keep_pages_days),
+                assets=timedelta(days=settings.keep_assets_days),
+            ),
         )
         janitor = Janitor(
             store=store,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 
@@ -37,7 +38,7 @@ from koda_ray.state.storage import (
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
-__all__ = ["PASS_SIZE", "REST", "Sweep"]
+__all__ = ["PASS_SIZE", "REST", "Retention", "Sweep"]
 
 PASS_SIZE = 2_000
 """How many objects one pass looks at, about."""
@@ -50,15 +51,28 @@ _SOME = 100
 _log = get_logger()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """How long what nobody uses is kept.
+
+    Args:
+        units: Rendered units.
+        pages: Bundles, notes of videos, and results without a row.
+        assets: Uploaded files that no session has.
+    """
+
+    units: timedelta
+    pages: timedelta
+    assets: timedelta
+
+
 class Sweep:
     """Goes round storage for ever, a bounded piece with each `step`.
 
     Args:
         store: Says which bundles are needed and which results are somebody's. Of one storage there is one.
         storage: What is swept.
-        units_kept: How long units are kept that nobody uses.
-        pages_kept: The same for bundles, notes of videos, and results without a row.
-        assets_kept: How long uploaded files are kept that no session has.
+        kept: How long what nobody uses is kept.
         size: How many objects a step looks at, about.
         clock: Says what time it is.
     """
@@ -68,17 +82,13 @@ class Sweep:
         *,
         store: Store,
         storage: Storage,
-        units_kept: timedelta,
-        pages_kept: timedelta,
-        assets_kept: timedelta,
+        kept: Retention,
         size: int = PASS_SIZE,
         clock: Callable[[], datetime] = now,
     ) -> None:
         self._store = store
         self._storage = storage
-        self._units_kept = units_kept
-        self._pages_kept = pages_kept
-        self._assets_kept = assets_kept
+        self._retention = kept
         self._size = size
         self._clock = clock
         self._round: AsyncGenerator[int] | None = None
@@ -151,7 +161,7 @@ class Sweep:
 
     async def _loose(self) -> AsyncGenerator[int]:
         """Remove uploaded files that no session came to have."""
-        while found := await self._store.loose_assets(self._clock() - self._assets_kept, limit=_SOME):
+        while found := await self._store.loose_assets(self._clock() - self._retention.assets, limit=_SOME):
             for asset in found:
                 try:
                     await remove_asset(asset.id, asset.user_id, store=self._store, storage=self._storage)
@@ -162,7 +172,7 @@ class Sweep:
 
     async def _lost(self, user_id: str) -> AsyncGenerator[int]:
         """Remove uploaded files that no row names: of an upload or a removal that was cut off."""
-        limit, named = self._clock() - self._assets_kept, await self._store.asset_keys(user_id)
+        limit, named = self._clock() - self._retention.assets, await self._store.asset_keys(user_id)
         for project in await self._storage.folders(f"{user_prefix(user_id)}/projects"):
             prefix = f"{user_prefix(user_id)}/projects/{project}/assets"
             yield _LISTING
@@ -175,7 +185,7 @@ class Sweep:
 
     async def _shard(self, user_id: str, kind: ContentKind, prefix: str) -> AsyncGenerator[int]:
         found = await self._storage.look_below(prefix)
-        limit = self._clock() - (self._units_kept if kind == "units" else self._pages_kept)
+        limit = self._clock() - (self._retention.units if kind == "units" else self._retention.pages)
         depth = prefix.count("/") + 2
         old = [
             folder
@@ -201,7 +211,7 @@ class Sweep:
 
     async def _result(self, user_id: str, job_id: str) -> int:
         """Remove a result that no row names: of `koda render`, which works without rows, or of a cut-off deletion."""
-        prefix, limit = render_prefix(user_id, job_id), self._clock() - self._pages_kept
+        prefix, limit = render_prefix(user_id, job_id), self._clock() - self._retention.pages
         try:
             await self._store.get_job(job_id)
         except NotFound:

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from koda_ray.errors import KodaError
 from koda_ray.serve.auth import Authenticator, is_loopback
 from koda_ray.serve.limits import Refusals
-from koda_ray.serve.problem import error_response, problem_response
+from koda_ray.serve.problem import error_response, problem_of, problem_response
 
 __all__ = ["Gate"]
 
@@ -78,18 +78,26 @@ class Gate:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not _is_here(_name(f"//{host}")):
             return problem_response(
-                status=421,
-                code="WRONG_HOST",
-                detail="this server has no keys and so answers only to this machine's own names, not to "
-                f"{host[:200]!r}: use http://127.0.0.1 or localhost, or set KODA_API_KEYS",
-                instance=scope["path"],
+                problem_of(
+                    421,
+                    "WRONG_HOST",
+                    detail=(
+                        "this server has no keys and so answers only to this machine's own names, not to "
+                        f"{host[:200]!r}: use http://127.0.0.1 or localhost, or set KODA_API_KEYS"
+                    ),
+                    instance=scope["path"],
+                )
             )
         return problem_response(
-            status=403,
-            code="WRONG_ORIGIN",
-            detail=f"this server has no keys and takes nothing from pages of {str(origin)[:200]!r}; set KODA_API_KEYS "
-            "to use it from other origins",
-            instance=scope["path"],
+            problem_of(
+                403,
+                "WRONG_ORIGIN",
+                detail=(
+                    f"this server has no keys and takes nothing from pages of {str(origin)[:200]!r}; set KODA_API_KEYS "
+                    "to use it from other origins"
+                ),
+                instance=scope["path"],
+            )
         )
 
 

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from koda_ray.serve.problem import problem_response
+from koda_ray.serve.problem import problem_of, problem_response
 
 __all__ = ["BodyLimit", "BodyTooLarge", "Refusals", "refuse"]
 
@@ -80,11 +80,13 @@ class BodyLimit:
 
 def _too_large(scope: Scope, limit: int, seen: str) -> Response:
     return problem_response(
-        status=413,
-        code="BODY_TOO_LARGE",
-        detail=f"the body has {seen} bytes, and this address takes {limit:,} at most; send less",
-        instance=scope["path"],
-        context={"limitBytes": limit},
+        problem_of(
+            413,
+            "BODY_TOO_LARGE",
+            detail=f"the body has {seen} bytes, and this address takes {limit:,} at most; send less",
+            instance=scope["path"],
+            context={"limitBytes": limit},
+        )
     )
 
 

@@ -17,7 +17,7 @@ from typing import BinaryIO, Literal
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from koda_ray.serve.problem import problem_response
+from koda_ray.serve.problem import problem_of, problem_response
 from koda_ray.state.storage import Storage
 
 __all__ = ["ByteRange", "Representation", "ascii_name", "blob_response", "parse_range"]
@@ -115,12 +115,14 @@ async def blob_response(request: Request, storage: Storage, key: str, shown: Rep
         span = None  # another version was begun: start over
     if span == "unsatisfiable":
         return problem_response(
-            status=416,
-            code="RANGE_NOT_SATISFIABLE",
-            detail=f"the file has {size} bytes, and Range {request.headers['range'][:60]!r} asks for none of them",
-            instance=request.url.path,
-            context={"sizeBytes": size},
-            headers={"Content-Range": f"bytes */{size}", "Accept-Ranges": "bytes"},
+            problem_of(
+                416,
+                "RANGE_NOT_SATISFIABLE",
+                detail=f"the file has {size} bytes, and Range {request.headers['range'][:60]!r} asks for none of them",
+                instance=request.url.path,
+                context={"sizeBytes": size},
+            ),
+            {"Content-Range": f"bytes */{size}", "Accept-Ranges": "bytes"},
         )
     status = 200
     if span is not None:

@@ -50,8 +50,7 @@ from koda_ray.serve.deps import SessionDirectory
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.looking import only_looks
-from koda_ray.serve.pace import STALLED_S
-from koda_ray.serve.problem import problem_response
+from koda_ray.serve.problem import problem_of, problem_response
 from koda_ray.serve.showing import GRACE_S, REFUSED, Showing, around
 from koda_ray.serve.signing import DEV_SERVER, Forbidden, Grant, Signer
 from koda_ray.serve.stalls import BodyDeadline
@@ -168,7 +167,6 @@ def create_preview_app(
     reach: Reach | None = None,
     origin: str | None = None,
     grace_s: float = GRACE_S,
-    stalled_s: float = STALLED_S,
 ) -> Starlette:
     """Build the preview's application.
 
@@ -179,7 +177,6 @@ def create_preview_app(
         reach: Says where ports of people's own sandboxes answer; None where they are not shown.
         origin: Where browsers find this application, if not where it is asked: somebody may stand in front of it.
         grace_s: How long a page is shown that nobody is known to look at, in seconds.
-        stalled_s: How long a body may not come, or an answer not be read, in seconds.
     """
     watchers = None if directory is None else Watchers(directory)
     proxy = _Proxy(directory, signer, api_port, watchers, reach, origin, Showing(grace_s=grace_s))
@@ -192,9 +189,9 @@ def create_preview_app(
             await proxy.close()
 
     app = Starlette(routes=_routes(proxy), exception_handlers={KodaError: _refused}, lifespan=lifespan)
-    app.add_middleware(BodyDeadline, stalled_s=stalled_s)
+    app.add_middleware(BodyDeadline)
     app.add_middleware(BodyLimit, limit_bytes=lambda _: MAX_BODY_BYTES)
-    app.add_middleware(ReadingDeadline, unread_s=stalled_s)
+    app.add_middleware(ReadingDeadline)
     return app
 
 
@@ -471,7 +468,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         return HTMLResponse(page, status_code=error.status, headers={**headers, "referrer-policy": "no-referrer"})
     # never the path: it holds the token
     return problem_response(
-        status=error.status, code=error.code, detail=error.message, instance="/p", retryable=error.retryable
+        problem_of(error.status, error.code, detail=error.message, instance="/p", retryable=error.retryable)
     )
 
 

@@ -19,9 +19,9 @@ from koda_ray.logs import get_logger
 from koda_ray.wire import Problem, ProblemField
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-__all__ = ["PROBLEM_TYPE", "READ", "USED", "error_response", "install", "problem_response", "responses"]
+__all__ = ["PROBLEM_TYPE", "READ", "USED", "error_response", "install", "problem_of", "problem_response", "responses"]
 
 PROBLEM_TYPE = "application/problem+json"
 _TITLES = {
@@ -69,19 +69,17 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def problem_response(
-    *,
+def problem_of(
     status: int,
     code: str,
+    *,
     detail: str,
     instance: str,
     retryable: bool = False,
     context: Mapping[str, str | int | float | bool | None] | None = None,
-    fields: Iterable[ProblemField] = (),
-    headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
-    """Build the response of one problem; ``instance`` is the path that was asked for."""
-    problem = Problem(
+) -> Problem:
+    """Describe one problem; ``instance`` is the path that was asked for."""
+    return Problem(
         type=f"urn:koda:problem:{code.lower().replace('_', '-')}",
         title=_TITLES.get(status) or HTTPStatus(status).phrase,
         status=status,
@@ -90,11 +88,13 @@ def problem_response(
         retryable=retryable,
         instance=instance,
         context=dict(context or {}),
-        fields=tuple(fields),
     )
-    return JSONResponse(
-        problem.model_dump(mode="json"), status_code=status, media_type=PROBLEM_TYPE, headers=dict(headers or {})
-    )
+
+
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Build the response that is a problem."""
+    body = problem.model_dump(mode="json")
+    return JSONResponse(body, status_code=problem.status, media_type=PROBLEM_TYPE, headers=dict(headers or {}))
 
 
 def install(app: FastAPI) -> None:
@@ -116,13 +116,10 @@ def error_response(error: KodaError, path: str) -> JSONResponse:
     if status >= 500:
         _log.warning("request failed", path=path, code=error.code, status=status)
     return problem_response(
-        status=status,
-        code=error.code,
-        detail=error.message,
-        instance=path,
-        retryable=error.retryable,
-        context=error.context,
-        headers=_headers(error, status),
+        problem_of(
+            status, error.code, detail=error.message, instance=path, retryable=error.retryable, context=error.context
+        ),
+        _headers(error, status),
     )
 
 
@@ -140,11 +137,12 @@ async def _validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     fields = [_field(item) for item in error.errors()]
     return problem_response(
-        status=422,
-        code="INVALID_INPUT",
-        detail="; ".join(f"{field.field}: {field.problem}" for field in fields) or "the request is not valid",
-        instance=request.url.path,
-        fields=fields,
+        problem_of(
+            422,
+            "INVALID_INPUT",
+            detail="; ".join(f"{field.field}: {field.problem}" for field in fields) or "the request is not valid",
+            instance=request.url.path,
+        ).model_copy(update={"fields": tuple(fields)})
     )
 
 
@@ -174,20 +172,24 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
         allowed = (error.headers or {}).get("Allow", "no method")
         detail = f"{request.method} is not for {request.url.path}, which takes {allowed}"
     return problem_response(
-        status=status,
-        code=_CODES.get(status, f"HTTP_{status}"),
-        detail=detail,
-        instance=request.url.path,
-        retryable=status == 429,
-        headers=error.headers,
+        problem_of(
+            status,
+            _CODES.get(status, f"HTTP_{status}"),
+            detail=detail,
+            instance=request.url.path,
+            retryable=status == 429,
+        ),
+        error.headers,
     )
 
 
 async def _bug(request: Request, error: Exception) -> JSONResponse:
     _log.exception("a bug answered a request", path=request.url.path, exc_info=error)
     return problem_response(
-        status=500,
-        code="INTERNAL",
-        detail="this is a bug in koda_ray; the server's log has the details",
-        instance=request.url.path,
+        problem_of(
+            500,
+            "INTERNAL",
+            detail="this is a bug in koda_ray; the server's log has the details",
+            instance=request.url.path,
+        )
     )

@@ -12,6 +12,7 @@ import contextvars
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -189,7 +190,7 @@ async def all_events(
             for session_id in there:
                 watching.enter_context(watchers.joined(session_id))
         async with aclosing(
-            follow_all(deps.store, there, wanted=wanted, done=deps.draining.is_set, pace=_PACE)
+            follow_all(deps.store, there, wanted=wanted, pace=replace(_PACE, done=deps.draining.is_set))
         ) as events:
             async for event in events:
                 reached |= event.numbers if isinstance(event, Reached) else {event.stream_id: event.seq}
@@ -229,7 +230,7 @@ async def _stream(
     done = deps.draining.is_set
     known, began = after, now()
     async with aclosing(
-        follow(deps.store, stream_id, after, wanted=wanted, until=until, done=done, pace=_PACE)
+        follow(deps.store, stream_id, after, wanted=wanted, until=until, pace=replace(_PACE, done=done))
     ) as events:
         async for event in events:
             if isinstance(event, Envelope):

@@ -42,11 +42,14 @@ class Pace:
         heartbeat_s: After so many seconds in which nothing was yielded, the numbers that it has come to are; never when
             None.
         timeout_s: It ends after so many seconds without an event, wanted or not; not by itself when None.
+        done: Asked whenever there is nothing new: it ends when that is true, or when nothing new can come because its
+            session was closed, its job has ended, or there is no such stream. Not by itself when None.
         behind: How many events a reader may be behind of those that came since it began, before it gets a `resync`.
     """
 
     heartbeat_s: float | None = None
     timeout_s: float | None = None
+    done: Callable[[], bool] | None = None
     behind: int = BEHIND
 
 
@@ -74,7 +77,6 @@ async def follow(
     *,
     wanted: Selection | None = None,
     until: Callable[[Envelope], bool] | None = None,
-    done: Callable[[], bool] | None = None,
     pace: Pace | None = None,
 ) -> AsyncGenerator[Envelope | int]:
     """Yield a stream's events, and as a heartbeat the number that it has come to; see `follow_all`.
@@ -87,13 +89,9 @@ async def follow(
         after: The last number the reader has; 0 for none.
         wanted: Yield only these, and each `resync`; everything when None.
         until: Asked of every event, after it was yielded where it is: the stream ends with the first that is true.
-        done: Asked whenever there is nothing new: the stream ends when it is true, or when nothing new can come because
-            its session was closed, its job has ended, or there is no such stream.
         pace: When it says that it lives, and when it ends; without heartbeat or end when None.
     """
-    async with aclosing(
-        follow_all(store, {stream_id: after}, wanted=wanted, until=until, done=done, pace=pace)
-    ) as events:
+    async with aclosing(follow_all(store, {stream_id: after}, wanted=wanted, until=until, pace=pace)) as events:
         async for event in events:
             if isinstance(event, Reached):
                 yield event.numbers[stream_id]
@@ -107,19 +105,17 @@ async def follow_all(
     *,
     wanted: Selection | None = None,
     until: Callable[[Envelope], bool] | None = None,
-    done: Callable[[], bool] | None = None,
     pace: Pace | None = None,
 ) -> AsyncGenerator[Envelope | Reached]:
     """Yield the events of many streams, those of each in order and once, and as a heartbeat the numbers reached.
 
-    Where nothing new can come of one (see ``done``), a `gone` says so; after the last one it ends.
+    Where nothing new can come of one (see `Pace`), a `gone` says so; after the last one it ends.
 
     Args:
         store: Where the logs are.
         after: The streams, each with the last number that the reader has; 0 for none.
         wanted: As for `follow`, and so are the others. Of a stream that ends by ``until`` no `gone` comes.
         until: Ends the event's own stream.
-        done: Ends all of them.
         pace: When it says that it lives, and when it ends.
     """
     wanted, pace = wanted or Selection(), pace or Pace()
@@ -135,11 +131,11 @@ async def follow_all(
         last_event = last_yield = time.monotonic()
         while logs:
             rung.clear()
-            stopping = done is not None and done()
+            stopping = pace.done is not None and pace.done()
             for log in list(logs.values()):
                 log.watch.check()
                 # before looking: a commit between the look and the wait sets it again, and all before the end is read
-                finished = stopping or (done is not None and log.watch.is_over)
+                finished = stopping or (pace.done is not None and log.watch.is_over)
                 if not (log.is_due or finished or log.watch.changed.is_set()):
                     continue
                 log.watch.changed.clear()

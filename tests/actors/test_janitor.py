@@ -18,7 +18,7 @@ from koda_ray.actors.janitor import Chores, Janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.reaper import Reaped, Reaper
 from koda_ray.actors.removal import Removal
-from koda_ray.actors.sweep import Sweep
+from koda_ray.actors.sweep import Retention, Sweep
 from koda_ray.actors.waking import WAKES, Waking, WakingPace
 from koda_ray.config import Settings
 from koda_ray.errors import NotFound, StorageError, Unavailable
@@ -598,9 +598,7 @@ async def test_storage_is_swept_with_each_clearing(house: House) -> None:
     sweep = Sweep(
         store=house.store,
         storage=house.storage,
-        units_kept=days,
-        pages_kept=days,
-        assets_kept=days,
+        kept=Retention(units=days, pages=days, assets=days),
         clock=lambda: now() + 2 * days,
     )
     await house.janitor(sweep=sweep.step).clear()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from koda_ray.actors.sweep import REST, Sweep
+from koda_ray.actors.sweep import REST, Retention, Sweep
 from koda_ray.errors import NotFound, StorageError
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.protocol import UnitResult
@@ -65,7 +65,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
 
 def sweep_of(store: SqlStore, storage: Storage, clock: Clock, *, size: int = 100_000) -> Sweep:
     return Sweep(
-        store=store, storage=storage, units_kept=UNITS, pages_kept=PAGES, assets_kept=ASSETS, size=size, clock=clock
+        store=store, storage=storage, kept=Retention(units=UNITS, pages=PAGES, assets=ASSETS), size=size, clock=clock
     )
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from koda_ray.actors.job_owner import JobOwner
 from koda_ray.actors.leased_job import MAX_ACTIVATIONS
-from koda_ray.actors.sweep import Sweep
+from koda_ray.actors.sweep import Retention, Sweep
 from koda_ray.client import KodaClient
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.render.bundle import Bundle, load_bundle, store_bundle
@@ -277,9 +277,11 @@ async def test_a_render_outlives_the_units_it_was_made_of(browsers: World, http:
         return later
 
     sweep = Sweep(
-        store=browsers.store, storage=browsers.storage, units_kept=kept, pages_kept=kept * 4, assets_kept=kept,
+        store=browsers.store,
+        storage=browsers.storage,
+        kept=Retention(units=kept, pages=kept * 4, assets=kept),
         clock=clock,
-    )  # fmt: skip
+    )
     assert len(await sweep.step()) == 1
     assert await browsers.storage.list("users/local/units") == []
     assert (await http.get(f"{made['stateUrl']}/video")).status_code == 200
@@ -303,9 +305,11 @@ async def test_a_sweep_in_the_middle_of_a_render_takes_nothing_of_it(
             await asyncio.sleep(0.02)
     units = {chunk.key for chunk in await browsers.store.chunks(made["id"])}
     sweep = Sweep(
-        store=browsers.store, storage=browsers.storage, units_kept=kept, pages_kept=kept, assets_kept=kept,
+        store=browsers.store,
+        storage=browsers.storage,
+        kept=Retention(units=kept, pages=kept, assets=kept),
         clock=lambda: later,
-    )  # fmt: skip
+    )
     await sweep.step()
     go_on.set()
     assert units <= set(await browsers.storage.list("users/local/units"))

@@ -99,7 +99,7 @@ async def test_it_ends_on_its_conditions(store: SqlStore, mine: SessionRecord) -
     async with asyncio.timeout(60):
         events = follow(store, mine.id, pace=Pace(timeout_s=0.1))
         assert [event.seq async for event in events if isinstance(event, Envelope)] == [1]
-        assert [event async for event in follow(store, mine.id, 1, done=lambda: True)] == []
+        assert [event async for event in follow(store, mine.id, 1, pace=Pace(done=lambda: True))] == []
     over = False
 
     async def finish() -> None:
@@ -109,7 +109,11 @@ async def test_it_ends_on_its_conditions(store: SqlStore, mine: SessionRecord) -
 
     async with asyncio.timeout(60):
         task = asyncio.create_task(finish())
-        got = [event.seq async for event in follow(store, mine.id, done=lambda: over) if isinstance(event, Envelope)]
+        got = [
+            event.seq
+            async for event in follow(store, mine.id, pace=Pace(done=lambda: over))
+            if isinstance(event, Envelope)
+        ]
         await task
     assert got == list(range(1, PAGE + 3))
 
@@ -145,7 +149,7 @@ async def test_many_who_follow_ask_one_question(store: SqlStore, mine: SessionRe
 async def test_what_is_over_ends_who_asks_for_that(store: SqlStore, mine: SessionRecord) -> None:
     job = await store.create_job(records.job())
     ids = [mine.id, job.id, "ses_none"]
-    readers = [asyncio.create_task(_all(follow(store, each, done=lambda: False))) for each in ids]
+    readers = [asyncio.create_task(_all(follow(store, each, pace=Pace(done=lambda: False)))) for each in ids]
     await asyncio.sleep(0.05)
     await store.commit(mine.id, 1, Batch(events=[say("x")]))
     await store.close_session(mine.id, user_id=mine.user_id)
@@ -278,10 +282,10 @@ async def test_who_follows_some_channels_gets_all_that_is_on_them(store: SqlStor
     await store.commit(mine.id, 1, Batch(events=[say("2"), NOTE, ALARM, NewEvent(type="tool_start", data={}), NOTE]))
     got: dict[str, list[int]] = {}
     for name in ("progress", "control", "monitor"):
-        events = follow(store, mine.id, wanted=Selection.named(name), done=lambda: True)
+        events = follow(store, mine.id, wanted=Selection.named(name), pace=Pace(done=lambda: True))
         got[name] = [event.seq async for event in events if isinstance(event, Envelope)]
     assert got == {"progress": [2, 5], "control": [1, 4], "monitor": [3, 6]}
-    two = follow(store, mine.id, 1, wanted=Selection.named(["monitor", "control"]), done=lambda: True)
+    two = follow(store, mine.id, 1, wanted=Selection.named(["monitor", "control"]), pace=Pace(done=lambda: True))
     assert [event.seq async for event in two if isinstance(event, Envelope)] == [3, 4, 6]
 
 
@@ -321,7 +325,7 @@ async def test_the_end_is_seen_on_any_channel(store: SqlStore, mine: SessionReco
 async def test_a_resync_reaches_who_follows_other_channels(store: SqlStore, mine: SessionRecord) -> None:
     await store.commit(mine.id, 1, Batch(events=[CHUNK, NOTE, ALARM]))
     await sweep(store)
-    events = follow(store, mine.id, wanted=Selection.named("monitor"), done=lambda: True)
+    events = follow(store, mine.id, wanted=Selection.named("monitor"), pace=Pace(done=lambda: True))
     whole = [event async for event in events if isinstance(event, Envelope)]
     assert seen(whole) == [{"reason": "swept", "after": 0, "wholeFrom": 3, "leftOut": 1}, 3]
 
@@ -382,7 +386,7 @@ async def test_a_long_stream_holds_up_no_other(store: SqlStore, mine: SessionRec
 async def test_of_many_one_that_is_over_is_told_and_the_others_go_on(store: SqlStore, mine: SessionRecord) -> None:
     other = await active_session(store)
     numbers = {"ses_none": 3, mine.id: 1, other.id: 0}
-    async with asyncio.timeout(60), aclosing(follow_all(store, numbers, done=lambda: False)) as events:
+    async with asyncio.timeout(60), aclosing(follow_all(store, numbers, pace=Pace(done=lambda: False))) as events:
         first = [await anext(events) for _ in range(2)]
         assert {(event.stream_id, event.type, event.seq) for event in first if isinstance(event, Envelope)} == {
             ("ses_none", "gone", 3),
@@ -413,7 +417,7 @@ async def test_a_heartbeat_has_the_number_of_every_stream(store: SqlStore, mine:
 async def test_some_types_alone_are_followed(store: SqlStore, mine: SessionRecord) -> None:
     await store.commit(mine.id, 1, Batch(events=[say("2"), NOTE, CHUNK, say("5")]))
     await sweep(store)
-    events = follow(store, mine.id, wanted=Selection.named(types=["message"]), done=lambda: True)
+    events = follow(store, mine.id, wanted=Selection.named(types=["message"]), pace=Pace(done=lambda: True))
     whole = [event async for event in events if isinstance(event, Envelope)]
     assert [event.type for event in whole] == ["resync", "message", "message"]
     with pytest.raises(InvalidInput, match="there is no type 'news'; the types are state_change, "):

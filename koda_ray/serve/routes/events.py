@@ -31,7 +31,7 @@ from koda_ray.serve.context import (
     watchers_of,
 )
 from koda_ray.serve.ending import ended
-from koda_ray.serve.problem import problem_response, responses
+from koda_ray.serve.problem import problem_of, problem_response, responses
 from koda_ray.serve.routes.sessions import session_of
 from koda_ray.serve.streams import cursor, session_events
 
@@ -204,7 +204,7 @@ async def deny(websocket: WebSocket, error: KodaError) -> None:
     """Refuse a connection, with the reason where the server can give one."""
     if "websocket.http.response" in websocket.scope.get("extensions", {}):
         problem = problem_response(
-            status=error.status, code=error.code, detail=error.message, instance=websocket.url.path
+            problem_of(error.status, error.code, detail=error.message, instance=websocket.url.path)
         )
         await websocket.send_denial_response(problem)
     else:
