@@ -9,6 +9,7 @@ from koda_ray.deploy.amounts import bytes_in
 from koda_ray.deploy.defect import Defect
 from koda_ray.deploy.described import DescribedCluster, NodeGroup, Stated
 from koda_ray.deploy.kuberay_rules import own_rules
+from koda_ray.deploy.preview_rules import previews_on_kubernetes
 from koda_ray.deploy.ray_reads import read_kuberay
 from koda_ray.deploy.schema_check import broken_kubernetes, broken_schema
 from koda_ray.deploy.serve_file import check_serve, port_of
@@ -67,6 +68,8 @@ def check_kubernetes(trees: Sequence[Tree]) -> tuple[DescribedCluster | None, li
         health=tuple(_health(objects, config)) if objects.service is not None else None,
     )
     found += own_rules(objects.cluster, trees)
+    if config is not None:
+        found += previews_on_kubernetes(config, groups, trees)
     return cluster, [*found, *_served(objects, config)]
 
 

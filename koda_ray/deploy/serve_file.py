@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from koda_ray.deploy.defect import Defect
+from koda_ray.deploy.preview_rules import preview_application
 from koda_ray.deploy.ray_reads import read_serve
 from koda_ray.deploy.yaml_tree import Tree
 
@@ -17,7 +18,9 @@ _BEAT_S = 60
 
 def check_serve(tree: Tree) -> list[Defect]:
     """Return what is wrong with a Serve config."""
-    return [*read_serve(tree), *_applications(tree), *_replicas(tree), *_http(tree)]
+    return [
+        *read_serve(tree), *_applications(tree), *_replicas(tree), *_http(tree), *preview_application(tree),
+    ]  # fmt: skip
 
 
 def port_of(tree: Tree) -> int:

@@ -178,6 +178,16 @@ BROKEN = [
            "koda_ray.serve.deployed:janitor"),
     Broken(K8S, "            num_replicas: 2\n", "            num_replicas: 1\n", "replicas", "the API has 1 replica",
            "num_replicas: 2", 0),
+    # live previews
+    Broken(SERVE, "        num_replicas: 1  # what a page was given is known to the process that gave it\n",
+           "        num_replicas: 2\n", "previews", "shown by several processes", "num_replicas: 1", 0),
+    Broken(K8S, "  KODA_PREVIEW_ORIGIN:", "  OTHER:", "previews", "does not know the origin", "KODA_PREVIEW_ORIGIN"),
+    Broken(K8S, "    - {name: previews, port: 8421}\n", "    - {name: previews, port: 8422}\n", "previews",
+           "nothing leads to port 8421", "add a Service"),
+    Broken(K8S, "    - host: previews.example.com\n", "    - host: other.example.com\n", "previews",
+           "no ingress leads from previews.example.com to koda-previews", "host: previews.example.com"),
+    Broken(K8S, "        - {port: 8421, protocol: TCP}\n", "", "previews", "keeps an ingress from port 8421",
+           "{port: 8421", None),
     # shapes
     Broken(AWS, "min_workers: 0", "min_workers: none", "schema", "'none' is not of type 'integer'", "schema", 0),
     Broken(AWS, "head_node_type: head", "head_node_type: boss", "schema", "head_node_type", "Ray"),
@@ -213,6 +223,8 @@ BROKEN = [
     # advice
     Broken(AWS, "min_workers: 0", "min_workers: 3", "scale-to-zero", "keeps 3 machines", "min_workers: 0", 0),
     Broken(AWS, ", chromium_urgent: 4", "", "resources", "wait behind finals without it", "chromium_urgent"),
+    Broken(SERVE, "koda_ray.serve.deployed:previews", "koda_ray.serve.deployed:other", "previews",
+           "nothing here shows live previews", "koda_ray.serve.deployed:previews"),
 ]  # fmt: skip
 
 
@@ -224,7 +236,7 @@ def test_a_defect_is_found_and_named(broken: Broken, tmp_path: Path) -> None:
     assert broken.way_out in found[0].remedy
     if broken.below is not None:
         assert line + broken.below in [each.line for each in found]
-    advised = broken.rule == "scale-to-zero" or broken.says.startswith("wait behind")
+    advised = broken.rule == "scale-to-zero" or broken.says.startswith(("wait behind", "nothing here shows"))
     assert all(each.advice is advised for each in found) and checked.works is advised
 
 

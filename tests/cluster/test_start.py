@@ -85,6 +85,8 @@ def cluster(folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ite
         "KODA_SIGNING_KEY": "0123456789abcdef0123456789abcdef",
         "KODA_API_KEYS": f"somebody={KEY}",
         "KODA_OPERATORS": "somebody",
+        "KODA_PREVIEW_ORIGIN": "https://previews.example.com",
+        "KODA_PREVIEW_PORT": "0",
         "PYTHONPATH": str(REPO_ROOT),
     }.items():
         monkeypatch.setenv(name, value)
