@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from koda_ray.agent.agreed import Agreed
 from koda_ray.agent.answer import LoopEvent
-from koda_ray.agent.breakpoints import Breakpoint, derive, was_stopped
+from koda_ray.agent.breakpoints import Breakpoint, derive
 from koda_ray.agent.delegation import Delegation, Subagent, brief, subagents_among
 from koda_ray.agent.functions import tool
 from koda_ray.agent.identity import AgentIdentity
@@ -208,14 +208,20 @@ class Agent:
         async with self._speaking:
             await self._say(row, loop, text, key)
 
-    async def cancel(self, reason: str = "The person cancelled.") -> int:
+    async def place(self) -> int:
+        """Take a place in its history, for `cancel`: what is said from now on comes after it."""
+        return await self._now_open[1].place()
+
+    async def cancel(self, reason: str = "The person cancelled.", *, place: int | None = None) -> int:
         """Stop what is under way: no call that is open is waited for any more, and its subagents end.
 
-        A tool that is a plain function goes on in its thread, which nothing can end; the model is told so. A `run` that
-        waits for it raises `Cancelled`; the agent can be asked again at once.
+        That is stored: what it was asked until then it does not owe any more, also after a crash. A tool that is a
+        plain function goes on in its thread, which nothing can end; the model is told so. A `run` that waits for it
+        raises `Cancelled`; the agent can be asked again at once.
 
         Args:
             reason: Why, for the model: one sentence.
+            place: Until where what it was asked is cancelled, by `place`; until now when None.
 
         Returns:
             How many calls were closed.
@@ -224,9 +230,10 @@ class Agent:
         batch = Batch()
         if (running := self._running) is not None:
             running.cancel(STOPPED)
+            place = await loop.place() if place is None else place
             await asyncio.wait({running})
             batch.events.extend(Voice(self._name).done("cancelled", reason) if running.cancelled() else [])
-        return await loop.abandon(reason, merged(batch, await self._questions.dropped()))
+        return await loop.abandon(reason, merged(batch, await self._questions.dropped()), place=place)
 
     async def owes(self) -> bool:
         """Whether something is left undone that needs nobody, and that nobody cancelled: `run` goes on with it."""
@@ -236,7 +243,7 @@ class Agent:
         ledger = {record.id: record for record in await self._store.tool_calls(row.id)}
         history = await self.messages()
         needs_nobody = derive(history, ledger) not in (Breakpoint.READY, Breakpoint.AWAITING_APPROVAL)
-        return (needs_nobody and not was_stopped(history, ledger)) or (isinstance(loop, Lead) and await loop.owes())
+        return needs_nobody or (isinstance(loop, Lead) and await loop.owes())
 
     @property
     def busy(self) -> bool:

@@ -6,6 +6,7 @@ in the commit that is there before a model is asked or a tool runs.
 
     breakpoint          durable before its action begins                   read back after a crash as
     READY               the assistant's last message calls no tool         READY
+                        a person's cancel, in its transaction              READY
     PRE_MODEL           the last message is the user's, nothing is open    PRE_MODEL
     STREAMING_MODEL     its entry, with what is reserved for the answer    PRE_MODEL: a half answer is never stored
     TOOL_PENDING        the assistant's message with its calls             TOOL_PENDING
@@ -20,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from koda_ray.agent.ledger import is_abandoned
-from koda_ray.agent.messages import from_records, open_calls, tool_results
+from koda_ray.agent.halting import was_halted
+from koda_ray.agent.messages import open_calls
 from koda_ray.errors import InvalidTransition
 from koda_ray.state.records import MessageRecord, ToolCallRecord
 
-__all__ = ["TRANSITIONS", "Breakpoint", "advance", "derive", "was_stopped"]
+__all__ = ["TRANSITIONS", "Breakpoint", "advance", "derive"]
 
 
 class Breakpoint(StrEnum):
@@ -83,17 +84,6 @@ def derive(history: Sequence[MessageRecord], ledger: Mapping[str, ToolCallRecord
         if record is None or record.status in ("approved", "succeeded", "failed", "interrupted"):
             return Breakpoint.TOOL_PENDING
         return Breakpoint.AWAITING_APPROVAL if record.status == "waiting" else Breakpoint.TOOL_EXECUTING
-    if history and history[-1].role == "user":
+    if history and history[-1].role == "user" and not was_halted(history, ledger):
         return Breakpoint.PRE_MODEL
     return Breakpoint.READY
-
-
-def was_stopped(history: Sequence[MessageRecord], ledger: Mapping[str, ToolCallRecord]) -> bool:
-    """Whether what was stored last closes calls that a person no longer wants: nobody waits for the model's word on it.
-
-    Args:
-        history: The agent's messages in order.
-        ledger: Tool calls by id.
-    """
-    results = [block["tool_use_id"] for message in from_records(history[-1:]) for block in tool_results(message)]
-    return any(is_abandoned(ledger.get(call_id)) for call_id in results) and not open_calls(history)

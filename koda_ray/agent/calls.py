@@ -382,8 +382,8 @@ class Calls:
         await self._log.commit(asks)
         return outcome
 
-    def abandoning(self, open_: Sequence[OpenCall], reason: str) -> Batch:
-        """Make the changes that close all open calls."""
+    def abandoning(self, open_: Sequence[OpenCall], reason: str, place: int | None = None) -> Batch:
+        """Make the changes that close all open calls; ``place`` is the position of their results."""
         rows = [
             abandoned(
                 call,
@@ -406,7 +406,7 @@ class Calls:
             data = {**_about(row, self._agent), "status": row.status, "isError": is_error}
             own.events.append(NewEvent(type="tool_end", data=data, cause_id=row.id))
         if blocks:
-            own.messages.append(self._log.record("user", blocks))
+            own.messages.append(self._log.record("user", blocks, place))
         return own
 
     async def settle(self, row: ToolCallRecord, outcome: ToolOutcome) -> None:

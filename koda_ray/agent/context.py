@@ -16,7 +16,7 @@ from itertools import pairwise
 from pydantic import JsonValue
 
 from koda_ray.agent.messages import tool_results, tool_uses
-from koda_ray.agent.own_words import are_a_persons
+from koda_ray.agent.own_words import count_as_a_persons
 from koda_ray.llm.base import Message, TextBlock, ToolResultBlock, ToolUseBlock
 
 __all__ = [
@@ -207,7 +207,7 @@ def words_in(messages: Sequence[Message], verbatim: frozenset[str]) -> list[str]
     said: list[str] = []
     for message in messages:
         for block in message.content:
-            if block["type"] == "text" and message.role == "user" and are_a_persons(block["text"]):
+            if block["type"] == "text" and message.role == "user" and count_as_a_persons(block["text"]):
                 said.append(block["text"])
             elif block["type"] == "tool_use" and block["name"] in verbatim and block["id"] in results:
                 said.append(results[block["id"]]["content"])
@@ -253,7 +253,7 @@ def _lines(
         for block in message.content:
             if block["type"] != "text":
                 continue
-            who = "you" if message.role != "user" else "person" if are_a_persons(block["text"]) else "told"
+            who = "you" if message.role != "user" else "person" if count_as_a_persons(block["text"]) else "told"
             longest = lengths.told if who == "told" else lengths.said
             chars = lengths.person if who == "person" else longest if actions else 0
             if chars != 0:

@@ -77,11 +77,16 @@ class Lead:
         self._subagents.again(call_id)
         return done
 
-    async def abandon(self, reason: str, batch: Batch | None = None) -> int:
-        """Close every open call, and cancel every subagent, in one transaction."""
+    async def place(self) -> int:
+        """Take a place in the agent's own history."""
+        return await self._loop.place()
+
+    async def abandon(self, reason: str, batch: Batch | None = None, *, place: int | None = None) -> int:
+        """Store that the work was stopped, close every open call, and cancel every subagent, in one transaction."""
         await self._subagents.stop()
         await self._subagents.load()
-        return await self._loop.abandon(reason, merged(await self._subagents.all_closing(reason), batch))
+        closing = await self._subagents.all_closing(reason)
+        return await self._loop.abandon(reason, merged(closing, batch), place=place)
 
     async def owes(self) -> bool:
         """Whether a subagent's row is open that waits for nobody."""

@@ -19,6 +19,7 @@ from koda_ray.agent.approvals import is_approval, resolved
 from koda_ray.agent.breakpoints import Breakpoint, advance, derive
 from koda_ray.agent.calls import Calls
 from koda_ray.agent.context import with_state
+from koda_ray.agent.halting import halted, place_of_halt
 from koda_ray.agent.hooks import Hooks, Stop
 from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.ledger import done_so_far, part_done, recorded_result, settled, wanted
@@ -260,12 +261,20 @@ class AgentLoop:
         self._since = 0
         self._at = derive(self._log.history, self._log.calls)
 
-    async def abandon(self, reason: str, batch: Batch | None = None) -> int:
-        """Close every call that is open because a person stopped the work, so that the next run does none of it.
+    async def place(self) -> int:
+        """Take a place in the history, for `abandon`: what is said from now on comes after it."""
+        await self._log.refresh()
+        return self._log.reserve()
+
+    async def abandon(self, reason: str, batch: Batch | None = None, *, place: int | None = None) -> int:
+        """Store that a person stopped the work: it is at rest, whoever has it next, until something is said to it.
+
+        Every call that is open is closed, so that the next run does none of it.
 
         Args:
             reason: Why, for the model: one sentence.
             batch: Committed with it, also when nothing is open.
+            place: Where it was stopped, by `place`; after all that was said by now when None.
 
         Returns:
             How many calls were closed.
@@ -273,13 +282,18 @@ class AgentLoop:
         Raises:
             InvalidTransition: INVALID_TRANSITION, it is running; cancel and await the run first.
         """
-        own, count = await self.abandoning(reason)
+        own, count = await self.abandoning(reason, place)
+        said = sorted([*self._log.history, *own.messages], key=lambda each: each.position)
+        at = derive(said, self._log.calls | {row.id: row for row in own.tool_calls})
+        told = at is not self._entered and (own.messages or self._entered is not None)
+        if told:
+            own.events.append(self._entry(at))
         await self._log.commit(merged(own, batch))
-        self._at = derive(self._log.history, self._log.calls)
+        self._at, self._entered = at, at if told else self._entered
         return count
 
-    async def abandoning(self, reason: str) -> tuple[Batch, int]:
-        """Make the changes with which `abandon` closes calls, to be committed by somebody else; and count those calls.
+    async def abandoning(self, reason: str, place: int | None = None) -> tuple[Batch, int]:
+        """Make the changes of an `abandon`, to be committed by somebody else; and count the calls that it closes.
 
         Raises:
             InvalidTransition: INVALID_TRANSITION, it is running; cancel and await the run first.
@@ -287,8 +301,13 @@ class AgentLoop:
         if self._running:
             raise InvalidTransition(f"the loop of {self._agent} runs; cancel it before its calls are abandoned")
         await self._log.load()
-        open_ = self._log.open_calls()
-        return self._calls.abandoning(open_, reason), len(open_)
+        history, open_ = self._log.history, self._log.open_calls()
+        place = place_of_halt(history, place)
+        own = self._calls.abandoning(open_, reason, place)
+        stopped = [each for each in history if place is None or each.position < place]
+        if derive(stopped, self._log.calls) is Breakpoint.PRE_MODEL:
+            own.messages.append(self._log.record("user", [halted(reason)], place))
+        return own, len(open_)
 
     async def run(self) -> LoopOutcome:
         """Go on from wherever the history stands until the model is done, a person is needed or a bound is reached.

@@ -12,7 +12,17 @@ from typing import cast
 from koda_ray.llm.base import Block
 from koda_ray.state.records import MessageRecord
 
-__all__ = ["CUT_OFF", "EMPTY", "OTHERS", "REPORTS", "are_a_persons", "is_a_persons", "reminder"]
+__all__ = [
+    "CUT_OFF",
+    "EMPTY",
+    "HALTED",
+    "OTHERS",
+    "REPORTS",
+    "are_a_persons",
+    "count_as_a_persons",
+    "is_a_persons",
+    "reminder",
+]
 
 CUT_OFF = (
     "(Your last message was cut off at the output limit. Go on from exactly where it stopped, or finish in fewer "
@@ -21,13 +31,15 @@ CUT_OFF = (
 """What the loop says after an answer that reached the token limit."""
 EMPTY = "(Your last message was empty. Go on with what is to be done, or say in words that you are done, or why not.)"
 """What the loop says after an answer without words and calls."""
+HALTED = "(Cancelled.)"
+"""How words begin that tell an agent that a person cancelled what was asked before them."""
 REPORTS = "(Reports of your subagents, which have ended; nobody else wrote this.)"
 """How the message begins that tells an agent what became of its subagents."""
 OTHERS = "(Said by agents in the room; no person wrote this.)"
 """How words begin that a member of a room hears of others that are no people."""
 
 _REMINDER = "(You stopped before you were done; no person wrote this.)"
-_OWN = (CUT_OFF, EMPTY, OTHERS, REPORTS, _REMINDER)
+_OWN = (CUT_OFF, EMPTY, HALTED, OTHERS, REPORTS, _REMINDER)
 
 
 def reminder(owed: str) -> str:
@@ -42,6 +54,11 @@ def reminder(owed: str) -> str:
 def are_a_persons(words: str) -> bool:
     """Whether words in a user's message are a person's, and neither the program's own nor another agent's."""
     return not words.startswith(_OWN)
+
+
+def count_as_a_persons(words: str) -> bool:
+    """Whether words stay as long as a person's do: what takes them back stays beside them."""
+    return are_a_persons(words) or words.startswith(HALTED)
 
 
 def is_a_persons(message: MessageRecord) -> bool:

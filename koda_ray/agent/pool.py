@@ -180,11 +180,12 @@ class AgentPool:
             How many calls were closed.
         """
         async with self._seats.hold(name, deadline=self._deadline()) as seat:
+            place = await seat.it.place()
             seat.give_up(Cancelled(f"what the agent {name!r} was asked was cancelled"))
             async with seat.calm:  # what is said from now on waits for the end of this
                 if not (seat.running and seat.it.busy):
                     await _ended(seat.task)  # it was waiting for its turn
-                closed = await seat.it.cancel(reason)
+                closed = await seat.it.cancel(reason, place=place)
             return closed
 
     async def rest(self, name: str | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -35,7 +35,7 @@ Json = dict[str, Any]
 @asynccontextmanager
 async def pool_of(
     store: Store, model: Callable[[Json], Answer], tools: Any = (), bounds: PoolBounds | None = None, **policy: Any
-) -> AsyncIterator[AgentPool]:
+) -> AsyncGenerator[AgentPool]:
     """A pool whose agents have any name but ``nobody``."""
     with ModelServer(ScriptedModel(model)) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
