@@ -208,9 +208,9 @@ class Agent:
         async with self._speaking:
             await self._say(row, loop, text, key)
 
-    async def place(self) -> int:
-        """Take a place in its history, for `cancel`: what is said from now on comes after it."""
-        return await self._now_open[1].place()
+    def place(self) -> int | None:
+        """Take a place in its history, for `cancel`: what is said from now on comes after it; None if unread so far."""
+        return self._now_open[1].place()
 
     async def cancel(self, reason: str = "The person cancelled.", *, place: int | None = None) -> int:
         """Stop what is under way: no call that is open is waited for any more, and its subagents end.
@@ -227,10 +227,9 @@ class Agent:
             How many calls were closed.
         """
         _, loop = self._now_open
-        batch = Batch()
+        batch, place = Batch(), loop.place() if place is None else place
         if (running := self._running) is not None:
             running.cancel(STOPPED)
-            place = await loop.place() if place is None else place
             await asyncio.wait({running})
             batch.events.extend(Voice(self._name).done("cancelled", reason) if running.cancelled() else [])
         return await loop.abandon(reason, merged(batch, await self._questions.dropped()), place=place)

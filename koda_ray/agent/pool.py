@@ -180,7 +180,7 @@ class AgentPool:
             How many calls were closed.
         """
         async with self._seats.hold(name, deadline=self._deadline()) as seat:
-            place = await seat.it.place()
+            place = seat.it.place()
             seat.give_up(Cancelled(f"what the agent {name!r} was asked was cancelled"))
             async with seat.calm:  # what is said from now on waits for the end of this
                 if not (seat.running and seat.it.busy):

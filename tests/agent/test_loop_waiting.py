@@ -78,7 +78,7 @@ async def test_abandoned_calls_do_not_run_again_and_the_model_is_told() -> None:
         await task
     event = NewEvent(type="state_change")
     assert await desk.loop.abandon("The person stopped the work.", Batch(events=[event])) == 2
-    assert desk.loop.breakpoint is Breakpoint.PRE_MODEL
+    assert desk.loop.breakpoint is Breakpoint.READY
     assert "state_change" in [e.type for e in disk.batches[-1].events]
     await desk.loop.add_user("Do something else")
 
