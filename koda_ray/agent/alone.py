@@ -209,7 +209,7 @@ class Agent:
             await self._say(row, loop, text, key)
 
     def place(self) -> int | None:
-        """Take a place in its history, for `cancel`: what is said from now on comes after it; None if unread so far."""
+        """Take a place in its history, for `cancel`: what is said from now on follows it; None if nothing is read."""
         return self._now_open[1].place()
 
     async def cancel(self, reason: str = "The person cancelled.", *, place: int | None = None) -> int:

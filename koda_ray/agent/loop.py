@@ -262,7 +262,7 @@ class AgentLoop:
         self._at = derive(self._log.history, self._log.calls)
 
     def place(self) -> int | None:
-        """Take a place in the history, for `abandon`: what is said from now on comes after it; None if unread so far."""
+        """Take a place in the history, for `abandon`: what is said from now on follows it; None if nothing is read."""
         return self._log.reserve() if self._log.loaded else None
 
     async def abandon(self, reason: str, batch: Batch | None = None, *, place: int | None = None) -> int:
