@@ -24,7 +24,7 @@ import asyncio
 import html
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -240,7 +240,14 @@ def reaching(store: Store, providers: Providers) -> Reach:
 
 def _grant(proxy: _Proxy, connection: HTTPConnection) -> Grant:
     given = connection.path_params
-    return proxy.showing.grant(given["shown"]) if "shown" in given else proxy.signer.check(given["token"])
+    if "shown" in given:
+        return proxy.showing.grant(given["shown"], peer=_peer(proxy, connection))
+    return proxy.signer.check(given["token"])
+
+
+def _peer(proxy: _Proxy, connection: HTTPConnection) -> str | None:
+    """Return who asks, by its address; None where somebody stands in front, who may be several and take turns."""
+    return connection.client.host if connection.client is not None and proxy.origin is None else None
 
 
 def _home(connection: HTTPConnection) -> str:
@@ -257,7 +264,7 @@ def _is_opened(request: Request) -> bool:
 def _around(proxy: _Proxy, request: Request) -> Response:
     """Answer with the page of ours in whose frame the page that was asked for is shown."""
     token, grant = str(request.path_params["token"]), _grant(proxy, request)
-    address = proxy.showing.begin(grant)
+    address = proxy.showing.begin(grant, peer=_peer(proxy, request))
     # a desktop's page is told in its query where its socket is
     inside = _target(request, f"/v/{address}/").replace(f"p/{token}/", f"v/{address}/")
     page, headers = around(
@@ -272,7 +279,7 @@ async def _hold(proxy: _Proxy, websocket: WebSocket) -> None:
     why = "TOKEN_EXPIRED"
     try:
         grant = proxy.signer.check(websocket.path_params["token"])
-        with proxy.showing.held(websocket.path_params["shown"], grant):
+        with proxy.showing.held(websocket.path_params["shown"], grant, peer=_peer(proxy, websocket)):
             async with asyncio.timeout(max(0.0, grant.expires_at.timestamp() - time.time())):
                 while (await websocket.receive())["type"] != "websocket.disconnect":
                     pass  # it has nothing to say
@@ -285,19 +292,17 @@ async def _hold(proxy: _Proxy, websocket: WebSocket) -> None:
         await websocket.close(REFUSED, why)
 
 
-_GRANTED: Mapping[str, Callable[[_Proxy, str], Grant]] = {
-    "p": lambda proxy, token: proxy.signer.check(token),
-    "v": lambda proxy, address: proxy.showing.grant(address),
-}
-
-
 def _belongs(proxy: _Proxy, request: Request) -> Response:
     """Send an address of a page that knows of no base path to where that page is."""
     found = urlsplit(request.headers.get("referer", ""))
     start, _, rest = found.path.removeprefix("/").partition("/")
     token = rest.partition("/")[0]
     ours = urlsplit(proxy.origin).netloc if proxy.origin is not None else request.headers.get("host")
-    if start not in _GRANTED or found.netloc != ours or _GRANTED[start](proxy, token).port is None:
+    if start not in ("p", "v") or found.netloc != ours:
+        raise NotFound("there is no page at this address")
+    peer = _peer(proxy, request)
+    grant = proxy.signer.check(token) if start == "p" else proxy.showing.grant(token, peer=peer)
+    if grant.port is None:
         raise NotFound("there is no page at this address")
     raw = (request.scope.get("raw_path") or request.scope["path"].encode()).decode("latin-1")
     query = request.scope["query_string"].decode("latin-1")

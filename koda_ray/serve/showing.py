@@ -5,7 +5,9 @@ policy of the page around it (``frame-src 'self'``) holds for wherever the frame
 there is not the one that was handed out: it is good only while that page around it is open, and says so over a socket
 which takes the token. So what it may show of it, it could as well show itself. No cookie binds it to the browser that
 looks: for a frame without an origin only its document comes with one, its scripts come with none or with what any site
-may have sent (`SameSite=None`), and modules, of which Vite's pages are made, never.
+may have sent (`SameSite=None`), and modules, of which Vite's pages are made, never. No service worker stands before
+such a frame, and what a browser says of where a request comes from (`Sec-Fetch-Site`) is the same for another site's.
+What is left is the network: where nobody stands in front, who asks is where the token came from.
 
 Source: Content Security Policy Level 3, ``frame-src`` and ``frame-ancestors``.
 """
@@ -58,6 +60,7 @@ REFUSED = 4403
 @dataclass
 class _Shown:
     grant: Grant
+    peers: set[str | None]
     holders: int = 0
     left_at: float = 0.0
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -74,35 +77,41 @@ class Showing:
         self._grace_s = grace_s
         self._shown: dict[str, _Shown] = {}
 
-    def begin(self, grant: Grant) -> str:
-        """Make a passing address for what a grant shows."""
+    def begin(self, grant: Grant, *, peer: str | None) -> str:
+        """Make a passing address for what a grant shows; ``peer`` is as of `held`."""
         address = secrets.token_urlsafe(16)
-        with self.held(address, grant):  # let go of at once: until its page says that it is there
+        with self.held(address, grant, peer=peer):  # let go of at once: until its page says that it is there
             return address
 
-    def grant(self, address: str) -> Grant:
-        """Return what is shown at a passing address.
+    def grant(self, address: str, *, peer: str | None) -> Grant:
+        """Return what is shown at a passing address, to a peer that has held it.
 
         Raises:
-            Forbidden: Nobody looks there any more, or what was granted is over.
+            Forbidden: Nobody looks there any more, or from elsewhere, or what was granted is over.
         """
         found = self._shown.get(address)
-        if found is None or found.grant.expires_at.timestamp() <= time.time():
+        if found is None or peer not in found.peers or found.grant.expires_at.timestamp() <= time.time():
             raise Forbidden("nobody looks at this preview any more; open its own address again", code="NOT_SHOWN")
         return found.grant
 
     @contextmanager
-    def held(self, address: str, grant: Grant) -> Generator[None]:
+    def held(self, address: str, grant: Grant, *, peer: str | None) -> Generator[None]:
         """Have a passing address be good for as long as the block runs, and a while longer.
 
         Whoever has the grant may: a page that is open when a server is started again brings its address along.
 
+        Args:
+            address: The passing address.
+            grant: What is shown there.
+            peer: Where on the network whoever holds it is; None where that cannot be told.
+
         Raises:
             Forbidden: It is no such address, or somebody else's.
         """
-        found = self._shown.setdefault(address, _Shown(grant)) if _ADDRESS.fullmatch(address) else None
+        found = self._shown.setdefault(address, _Shown(grant, {peer})) if _ADDRESS.fullmatch(address) else None
         if found is None or found.grant != grant:
             raise Forbidden("this address shows something else; open the preview's own address again", code="NOT_SHOWN")
+        found.peers.add(peer)
         found.holders += 1
         try:
             yield

@@ -13,14 +13,17 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from playwright.async_api import Page, async_playwright
+from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import connect
 
 from koda_ray.client import KodaClient
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError, NotFound
-from koda_ray.sandbox.base import PREVIEW_BASE, Sandbox
+from koda_ray.sandbox.base import PREVIEW_BASE, PreviewEndpoint, Sandbox
 from koda_ray.sandbox.service import provider_from
 from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.signing import Forbidden, Signer, signing_key
@@ -121,6 +124,40 @@ async def test_what_a_browser_shows_in_our_frame_is_never_told_the_token(koda: W
             async with connect(url.replace("http", "ws") + held) as socket:
                 await socket.wait_closed()
                 assert socket.close_code == code
+
+
+@pytest.mark.parametrize("origin", [None, "https://previews.test"])
+async def test_a_passing_address_is_good_only_where_its_token_was_shown(tmp_path: Path, origin: str | None) -> None:
+    """Where somebody stands in front, who asks is not known."""
+
+    async def page(_: Request) -> Response:
+        return Response("the page")
+
+    signer = Signer(b"x" * 32)
+    token, _ = signer.sign(session_id="sbx_1", user_id="ann", port=3000)
+    elsewhere = httpx.AsyncHTTPTransport(local_address="127.0.0.2")
+    async with serving(Starlette(routes=[Route("/{path:path}", page)])) as inside:
+
+        async def reach(sandbox_id: str, user_id: str, port: int) -> PreviewEndpoint:
+            return PreviewEndpoint(url=inside, base="/")
+
+        app = create_preview_app(None, signer, api_port=1, reach=reach, origin=origin)
+        async with (
+            serving(app) as url,
+            httpx.AsyncClient(trust_env=False, timeout=60) as here,
+            httpx.AsyncClient(transport=elsewhere, timeout=60) as there,
+        ):
+            opened = await here.get(f"{url}/p/{token}/", headers={"Accept": "text/html"})
+            (address,) = re.findall(r"/v/([A-Za-z0-9_-]+)/", opened.text)
+            assert (await here.get(f"{url}/v/{address}/a.js")).text == "the page"
+            assert (await there.get(f"{url}/v/{address}/a.js")).status_code == (403 if origin is None else 200)
+            socket = url.replace("http", "ws")
+            async with connect(f"{socket}/h/{token}/{address}", local_addr=("127.0.0.2", 0)) as held:
+                await held.ping()
+                async with asyncio.timeout(60):  # a machine that came to another network
+                    while (await there.get(f"{url}/v/{address}/a.js")).status_code != 200:
+                        await asyncio.sleep(0.01)
+            assert (await here.get(f"{url}/v/{address}/a.js")).text == "the page"
 
 
 def test_an_installation_keeps_its_key(tmp_path: Path) -> None:
