@@ -7,7 +7,8 @@ through any network namespace). It is a list of refusals, so a program that need
 The filter can ask somebody instead of refusing by itself (``heard``; ``denials`` is who then refuses and counts), so
 that what was tried can be written down. Calls that are made only to look whether the kernel has something, as node's
 for io_uring, are refused in silence. A few more are in it that the kernel would refuse anyway, to be heard: devices,
-files that lend their owner's rights, another user's rights, raw sockets.
+files that lend their owner's rights, another user's rights, raw sockets. And one kind is asked about and goes on to the
+kernel whatever is found, since no filter sees a path: other names of a file (``refusal`` says so by an error of 0).
 
 A browser confines its own parts once more, with namespaces (``nesting``). Whoever may make those has all rights in
 them, so of what such rights open, the kernel's tables of networks and the like, less is left: netlink for looking at
@@ -19,6 +20,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import platform
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -111,6 +113,8 @@ class _Machine:
     """Calls that set a file's mode: the number, and which argument that is."""
     nodes: Mapping[str, tuple[int, int]]
     """The same for those that make a file of any kind."""
+    links: Mapping[str, int]
+    """Calls that give a file another name."""
     users: Mapping[str, tuple[int, int]]
     """Calls that take another user or group: the number, and how many arguments are ones."""
     install: Installing
@@ -130,6 +134,7 @@ MACHINES = {
         arch=0xC000003E, refused=_X86_64, clone=56, socket=41, ioctl=16,
         modes={"chmod": (90, 1), "fchmod": (91, 1), "fchmodat": (268, 2), "fchmodat2": (452, 2)},
         nodes={"mknod": (133, 1), "mknodat": (259, 2)},
+        links={"link": 86, "linkat": 265},
         users={"setuid": (105, 1), "setgid": (106, 1), "setreuid": (113, 2), "setregid": (114, 2),
                "setresuid": (117, 3), "setresgid": (119, 3)},
         install=Installing(seccomp=317, sendmsg=46, close=3),
@@ -138,6 +143,7 @@ MACHINES = {
         arch=0xC00000B7, refused=_AARCH64, clone=220, socket=198, ioctl=29,
         modes={"fchmod": (52, 1), "fchmodat": (53, 2), "fchmodat2": (452, 2)},
         nodes={"mknodat": (33, 2)},
+        links={"linkat": 37},
         users={"setuid": (146, 1), "setgid": (144, 1), "setreuid": (145, 2), "setregid": (143, 2),
                "setresuid": (147, 3), "setresgid": (149, 3)},
         install=Installing(seccomp=277, sendmsg=211, close=57),
@@ -172,6 +178,8 @@ def filter_program(machine: str | None = None, *, heard: bool = False, nesting: 
     for name, number in sorted({**known.refused, **_COMMON}.items()):
         if not nesting or name not in _NESTING:
             code += [(_JEQ, 0, 1, number), refuse(name)]
+    if heard and _may_go_on():
+        code += [step for number in known.links.values() for step in ((_JEQ, 0, 1, number), (_RET, 0, 0, _ASK))]
     # clone3 takes its flags by pointer, which a filter cannot read; told that it does not exist, libc uses clone
     code += [(_JEQ, 0, 1, _CLONE3), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
     allow: _Instruction = (_RET, 0, 0, _ALLOW)
@@ -264,21 +272,31 @@ def installing() -> Installing:
 
 
 @lru_cache(maxsize=1)
+def _may_go_on() -> bool:
+    """Whether a listener can have the kernel do what it was asked about: since Linux 5.5."""
+    found = re.match(r"(\d+)\.(\d+)", platform.release())
+    return found is not None and (int(found[1]), int(found[2])) >= (5, 5)
+
+
+@lru_cache(maxsize=1)
 def _names() -> Mapping[int, str]:
     known = MACHINES[platform.machine()]
     found = {number: name for name, number in {**known.refused, **_COMMON}.items()}
     for calls in (known.modes, known.nodes, known.users):
         found |= {number: name for name, (number, _) in calls.items()}
+    found |= {number: name for name, number in known.links.items()}
     return {**found, known.clone: "clone", known.socket: "socket", known.ioctl: "ioctl"}
 
 
 def refusal(number: int, args: Sequence[int]) -> tuple[str, int]:
-    """Say what a refused call of this machine is named, and which error whoever made it gets.
+    """Say what a call of this machine that was asked about is named, and which error whoever made it gets; 0 for none.
 
     Args:
         number: The call's.
         args: Its arguments.
     """
     name = _names().get(number, "other")
+    if name in MACHINES[platform.machine()].links:
+        return name, 0
     other_family = name == "socket" and args[0] not in (_AF_INET, _AF_INET6)
     return name, errno.EAFNOSUPPORT if other_family else errno.EPERM

@@ -1,9 +1,10 @@
-"""Hears which system calls the filter refuses, refuses them, and counts; nothing else is ever asked or held up.
+"""Hears which system calls the filter refuses, refuses them, and counts; nothing else is held up but hard links.
 
-The kernel holds a process that makes a refused call until whoever has the filter's listener has answered. Here the
-answer is always the refusal, so nothing can change between a look and a decision. Who makes them without end waits
-after each hundred, and costs this program little. Where nobody answers any more, because this program has ended or let
-go, the kernel refuses by itself (ENOSYS).
+The kernel holds a process that makes such a call until whoever has the filter's listener has answered. Here the answer
+is always the refusal, so nothing can change between a look and a decision. A hard link goes on to the kernel, which
+refuses those that lead out, whatever was found; it takes a tenth of a millisecond longer. Who makes such calls without
+end waits after each hundred, or four hundred links, and costs this program little. Where nobody answers any more,
+because this program has ended or let go, the kernel refuses by itself (ENOSYS).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from koda_ray.sandbox.hard_links import leads_out
 from koda_ray.sandbox.unreached import FILES, Unreached
 from koda_ray.seccomp import refusal
 
@@ -28,7 +30,8 @@ __all__ = ["Denials"]
 _ASKED = struct.Struct("=QIIiIQ6Q")
 _ANSWER = struct.Struct("=QqiI")
 _RECEIVE, _SEND = 0xC0502100, 0xC0182101
-_BURST = 100
+_GO_ON = 1
+_BURST, _LINK, _REFUSED = 400, 1, 4
 _PAUSE_S = 0.05
 _SENT = 1 + len(FILES)
 
@@ -127,11 +130,11 @@ class _Listener:
         # looked at first: to receive where nobody asks would block
         state = dict(self._poll.poll(0)).get(self._fd, 0)
         if state & select.POLLIN:
-            self._refuse()
+            self._tell()
         elif state:
             self.close()
 
-    def _refuse(self) -> None:
+    def _tell(self) -> None:
         asked = bytearray(_ASKED.size)
         try:
             fcntl.ioctl(self._fd, _RECEIVE, asked)
@@ -139,13 +142,14 @@ class _Listener:
             if error.errno not in (errno.ENOENT, errno.EINTR):  # who asked was ended meanwhile
                 self.close()
             return
-        number, _, _, called, _, _, *args = _ASKED.unpack(asked)
+        number, pid, _, called, _, _, *args = _ASKED.unpack(asked)
         name, code = refusal(called, args)
-        self._calls[name] += 1
+        if code != 0 or leads_out(pid, name, args):
+            self._calls[name] += 1
         with suppress(OSError):
-            fcntl.ioctl(self._fd, _SEND, _ANSWER.pack(number, 0, -code, 0))
-        self._left -= 1
-        if self._left == 0:
+            fcntl.ioctl(self._fd, _SEND, _ANSWER.pack(number, 0, -code, 0 if code else _GO_ON))
+        self._left -= _REFUSED if code else _LINK
+        if self._left <= 0:
             self._left = _BURST
             self._loop.remove_reader(self._fd)
             self._resume = self._loop.call_later(_PAUSE_S, self._rearm)

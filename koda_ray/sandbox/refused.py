@@ -6,7 +6,8 @@ a checkpoint is made without: once for each, however it came about, by hand or o
 inside hears of is looked for after each command and whenever processes are listed or stopped, where the kernel keeps
 something about it at no cost to those that try nothing:
 
-- ``call``: system calls that the filter refuses (``denials``), and programs that it ended;
+- ``call``: system calls that the filter refuses, hard links to what is not the sandbox's own, which the kernel refuses
+  (``denials``), and programs that the filter ended;
 - ``network``: packets that found no way (``unreached``);
 - ``memory``, ``processes``, ``disk``: counters of the control group, and file systems that are full (``counts``);
 - ``listen``: ports that are offered to everybody, such as a server's on 0.0.0.0, which only the sandbox itself reaches
@@ -26,12 +27,11 @@ What is not seen, though it is refused all the same (README.md tells operators o
   noted;
 - what is simply not there, such as this program's environment, its database and other sandboxes' files, whoever looks
   for it, an install script or a command: there is nothing that refuses it;
-- a hard link to what is outside: the kernel refuses it. Filters see no paths, and package managers link by the
-  thousand with the same call, so that to look at each would cost them more than it tells;
 - in a container of somebody's own image, or where somebody has set the engine's filter of system calls, those that it
   refuses (mounts, namespaces, kernel modules): a refusal outranks a question (``engine_filter``). Under gVisor all
   calls: its kernel asks nobody. It can be told to trace calls, but in the engine's settings and for all containers
-  (``--pod-init-config``), to a listener that is root's on the engine's machine and hears of everybody's;
+  (``--pod-init-config``), to a listener that is root's on the engine's machine and hears of everybody's; or to write
+  them down for each (``--strace``), in a log that hostile code makes as long as it likes;
 - calls and networks of local commands where no filter can ask (``isolation.can_be_heard``), and calls of a process
   that has put a filter of its own before ours;
 - processes that are refused where there is no control group; what outlives its command in the command's own session,

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from koda_ray.errors import InvalidPath, NotFound, SandboxError
-from tests.sandbox.attacks.doing import sh
+from tests.sandbox.attacks.doing import perl, sh
 from tests.sandbox.conftest import MB, AnyProvider, AnySandbox, gvisor_too
 from tests.sandbox.leftovers import Leftovers
-from tests.sandbox.refusals import refusals
+from tests.sandbox.refusals import refusals, refused_calls
 
 pytestmark = pytest.mark.sandbox
 
@@ -97,11 +97,26 @@ async def test_swapping_a_directory_for_a_link_while_files_are_used(sandbox: Any
     assert "koda-was-here" not in os.listdir("/etc")
 
 
-async def test_hard_links_do_not_reach_beyond_the_project(sandbox: AnySandbox) -> None:
-    """The kernel refuses them, and nobody hears."""
-    for target in ("/etc/passwd", "/usr/bin/env", "node_modules/left-pad/index.js", "/opt/koda/forward.mjs"):
+async def test_hard_links_do_not_reach_beyond_the_project(
+    sandbox: AnySandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    targets = ("/etc/passwd", "/usr/bin/env", "../../../etc/passwd", "/opt/koda/forward.mjs", "/proc/self/environ")
+    for target in targets:
         code, text = await sh(sandbox, f"ln {target} src/hard")
         assert code != 0, text
+        heard = refused_calls(capsys, sandbox.id)
+        assert heard == ({"linkat"} if "proc" not in target else set())
+    assert (await sh(sandbox, "ln node_modules/left-pad/index.js src/hard"))[0] != 0
+    await sh(sandbox, "cd / && perl -e 'print link(qq(etc/passwd), qq(/home/user/project/src/hard))'")
+    assert refused_calls(capsys, sandbox.id) == {"link"}
+    if os.uname().machine == "x86_64":
+        by_folder = "opendir(my $d, '/etc'); print syscall(265, fileno $d, $old, -100, $new, 0)"
+        assert await perl(sandbox, f"my ($old, $new) = ('passwd', 'src/hard'); {by_folder}") == "-1"
+        assert refused_calls(capsys, sandbox.id) == {"linkat"}
+    # those within it are made, and nobody's business
+    code, text = await sh(sandbox, "ln src/App.tsx src/same.tsx && cp -al src public/all && stat -c %h src/same.tsx")
+    assert (code, text) == (0, "4\n"), text
+    assert refused_calls(capsys, sandbox.id) == set()
     assert "src/hard" not in [entry.path for entry in await sandbox.list_files("src")]
 
 
