@@ -20,7 +20,7 @@ from koda_ray.render.graphics import software_graphics
 from koda_ray.render.interposing import find_interposer
 from koda_ray.render.isolation import trial_arguments
 from koda_ray.render.programs import find_browser
-from tests import postgres, sqld
+from tests import postgres, sqld, virtual
 
 __all__ = ["HEADLESS_SHELL", "SERVICES", "demand", "need", "why_missing"]
 
@@ -168,6 +168,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "postgres": postgres.why_missing,
     "s3": _s3,
     "tmux": _program("tmux"),
+    "virtual_machine": virtual.why_not,
 }
 
 
