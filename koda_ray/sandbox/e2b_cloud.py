@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, Self
 
 from koda_ray.errors import Missing, TemplateNotFound
 from koda_ray.sandbox.base import PreviewEndpoint
-from koda_ray.sandbox.egress.rules import EgressRules
+from koda_ray.sandbox.cloud_terms import CloudTerms
 
 try:
     import e2b
@@ -106,31 +106,20 @@ class E2BCloud:
 
 
 @dataclass(frozen=True, kw_only=True)
-class E2BTerms:
+class E2BTerms(CloudTerms):
     """How a sandbox lives at E2B.
 
     Args:
-        lifetime_s: How long one lives after its last use (SANDBOX_LIFETIME_S).
-        on_timeout: What E2B does then: end it, or pause it, so that it can be resumed for as long as E2B keeps it.
-        pids: How many processes a project may have (SANDBOX_PIDS).
-        egress: What sandboxes may reach, and their commands may name; by default nothing. Of it E2B holds the names:
-            it counts no bytes and denies no networks.
+        on_timeout: What E2B does after the time without use: end it, or pause it, so that it can be resumed for as long
+            as E2B keeps it.
     """
 
-    lifetime_s: int = 1800
     on_timeout: Literal["kill", "pause"] = "kill"
-    pids: int = 256
-    egress: EgressRules = field(default_factory=EgressRules)
 
     @classmethod
-    def of(cls, settings: Settings) -> E2BTerms:
+    def of(cls, settings: Settings) -> Self:
         """Read them from settings."""
-        return cls(
-            lifetime_s=settings.sandbox_lifetime_s,
-            on_timeout=settings.e2b_on_timeout,
-            pids=settings.sandbox_pids,
-            egress=EgressRules.of(settings),
-        )
+        return replace(super().of(settings), on_timeout=settings.e2b_on_timeout)
 
     @property
     def unused_s(self) -> int | None:

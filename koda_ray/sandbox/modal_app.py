@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Generator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from koda_ray.errors import Missing, QuotaExceeded, SandboxError, SandboxNotFound, TemplateNotFound
-from koda_ray.sandbox.egress.rules import EgressRules
+from koda_ray.sandbox.cloud_terms import CloudTerms
 
 try:
     import modal
@@ -80,33 +80,21 @@ class ModalApp:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModalTerms:
+class ModalTerms(CloudTerms):
     """How a sandbox lives at Modal.
 
     Args:
-        lifetime_s: How long one lives after its last use (SANDBOX_LIFETIME_S).
         memory_mb: Of each (SANDBOX_MEMORY_MB).
         cpus: Of each.
-        pids: How many processes a project may have (SANDBOX_PIDS).
-        egress: What sandboxes may reach, and their commands may name; by default nothing. Of it Modal holds the names
-            and addresses: it counts no bytes and denies no networks.
     """
 
-    lifetime_s: int = 1800
     memory_mb: int = 2048
     cpus: float = 2.0
-    pids: int = 256
-    egress: EgressRules = field(default_factory=EgressRules)
 
     @classmethod
-    def of(cls, settings: Settings) -> ModalTerms:
+    def of(cls, settings: Settings) -> Self:
         """Read them from settings."""
-        return cls(
-            lifetime_s=settings.sandbox_lifetime_s,
-            memory_mb=settings.sandbox_memory_mb,
-            pids=settings.sandbox_pids,
-            egress=EgressRules.of(settings),
-        )
+        return replace(super().of(settings), memory_mb=settings.sandbox_memory_mb)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ store it alike, and nothing here asks inside it.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pydantic import JsonValue
@@ -163,6 +164,25 @@ def _places() -> tuple[Column[int], Column[int], Column[bool]]:
     return _number("rev"), _number("seq"), Column("live", Boolean, nullable=False, server_default=true())
 
 
+def _asked(name: str, *, numbered: Sequence[Column[int]] = (), applied: Sequence[Column[int]] = ()) -> Table:
+    """Make a table of commands: what was asked of sessions, each under its key."""
+    return Table(
+        name,
+        metadata,
+        _session_key(),
+        Column("key", Words, primary_key=True),
+        *numbered,
+        Column("id", _ID, nullable=False),
+        _user(),
+        Column("name", String(64), nullable=False),
+        Column("body", Json, nullable=False),
+        Column("body_hash", String(64), nullable=False),
+        Column("result", Json, nullable=False),
+        *applied,
+        Column("created_at", Utc, nullable=False),
+    )
+
+
 def _partial(name: str, *columns: str, where: TextClause) -> Index:
     """Make an index of some rows.
 
@@ -227,36 +247,12 @@ sessions = Table(
     _partial("ix_sessions_owed", "lease_until", where=text("owes IS NOT NULL")),
 )
 
-commands = Table(
+commands = _asked(
     "commands",
-    metadata,
-    _session_key(),
-    Column("key", Words, primary_key=True),
-    Column("id", _ID, nullable=False),
-    _user(),
-    Column("name", String(64), nullable=False),
-    Column("body", Json, nullable=False),
-    Column("body_hash", String(64), nullable=False),
-    Column("result", Json, nullable=False),
-    Column("first_seq", BigInteger, nullable=False),
-    Column("last_seq", BigInteger, nullable=False),
-    Column("created_at", Utc, nullable=False),
+    applied=(Column("first_seq", BigInteger, nullable=False), Column("last_seq", BigInteger, nullable=False)),
 )
 
-inbox = Table(
-    "inbox",
-    metadata,
-    _session_key(),
-    Column("key", Words, primary_key=True),
-    Column("number", BigInteger, nullable=False),
-    Column("id", _ID, nullable=False),
-    _user(),
-    Column("name", String(64), nullable=False),
-    Column("body", Json, nullable=False),
-    Column("body_hash", String(64), nullable=False),
-    Column("result", Json, nullable=False),
-    Column("created_at", Utc, nullable=False),
-)
+inbox = _asked("inbox", numbered=(Column("number", BigInteger, nullable=False),))
 """Commands that their session has not taken yet, in the order of ``number``."""
 
 messages = Table(
