@@ -33,6 +33,9 @@ class Traces:
         root: The folder of them all.
         places: Other folders below which nothing may stay mounted, such as an engine's.
         held: Says what else there is, as an engine's containers, volumes and networks.
+
+    Attributes:
+        before: What there was when it was made, which does not count.
     """
 
     def __init__(self, root: Path, *, places: Iterable[Path] = (), held: Callable[[], set[str]] = set) -> None:
@@ -42,7 +45,7 @@ class Traces:
         self._marks = {str(root)}
         self._users: set[int] = set()
         self._short: set[Path] = set()
-        self._before = self.found()
+        self.before = self.found()
 
     def note(self, sandbox_id: str, *ids: str) -> None:
         """Look for a sandbox from now on, and for what an engine calls it."""
@@ -54,7 +57,7 @@ class Traces:
     def left(self) -> set[str]:
         """Say what is there that was not at the beginning, once what is about to go is gone."""
         deadline = time.monotonic() + _PATIENCE_S
-        while (left := self.found() - self._before) and time.monotonic() < deadline:
+        while (left := self.found() - self.before) and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
         return left
 

@@ -28,7 +28,19 @@ import psutil
 
 from koda_ray.serve import runfile
 
-__all__ = ["MARK", "Snapshot", "adopt", "descendants", "is_one_of_several", "keep", "lasting", "ours", "strays"]
+__all__ = [
+    "MARK",
+    "Snapshot",
+    "adopt",
+    "descendants",
+    "is_marked",
+    "is_one_of_several",
+    "keep",
+    "lasting",
+    "others",
+    "ours",
+    "strays",
+]
 
 T = TypeVar("T")
 
@@ -87,17 +99,17 @@ class Snapshot:
         if folder.parent not in _OUTSIDE:
             return True
         if named is None:
-            return not _others()
+            return not others()
         pid, started = int(named["server"] or named["ray"]), named["started"]
         if pid == os.getpid():
             return True
         try:
             process = psutil.Process(pid)
             if started is None or runfile.start_of(pid) == int(started):
-                return _is_marked(process) and self._is_new(process)
+                return is_marked(process) and self._is_new(process)
         except psutil.Error:
             pass
-        return not _others()
+        return not others()
 
 
 def adopt(pid: int) -> None:
@@ -120,7 +132,7 @@ def lasting() -> Iterator[None]:
 
 def ours() -> frozenset[psutil.Process]:
     """Return this run's other processes, also those that left the family."""
-    marked = {process for process in psutil.process_iter() if _is_marked(process) and _counts(process)}
+    marked = {process for process in psutil.process_iter() if is_marked(process) and _counts(process)}
     return frozenset(process for process in {*_below(), *marked} if process.pid != os.getpid())
 
 
@@ -133,7 +145,7 @@ def strays(*, spare: frozenset[psutil.Process] = frozenset()) -> list[str]:
     return _end(_wait(lambda: list(ours() - spare)))
 
 
-def _is_marked(process: psutil.Process) -> bool:
+def is_marked(process: psutil.Process) -> bool:
     """Whether a process was started by this run, also where it left the family."""
     try:
         return bool(os.environ.get(MARK)) and process.environ().get(MARK) == os.environ[MARK]
@@ -146,14 +158,14 @@ def is_one_of_several() -> bool:
     return _SEVERAL
 
 
-def _others() -> bool:
+def others() -> bool:
     """Whether other tests or servers run on this machine."""
     if is_one_of_several():
         return True
     family = {process.pid for process in (psutil.Process(), *psutil.Process().parents())}
     for process in psutil.process_iter(["cmdline"]):
         words = " ".join(process.info["cmdline"] or [])
-        if ("pytest" in words or "koda_ray" in words) and process.pid not in family and not _is_marked(process):
+        if ("pytest" in words or "koda_ray" in words) and process.pid not in family and not is_marked(process):
             return True
     return False
 

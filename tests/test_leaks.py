@@ -73,7 +73,7 @@ def test_a_process_that_left_the_family_is_found(quick: None, monkeypatch: pytes
     left = psutil.Process(int(forked.stdout))
     deadline = time.monotonic() + 60
     # who forked it may end before it is another program; whose words may be there before its environment is
-    while left.cmdline() != ["sleep", "3600"] or not leaks._is_marked(left):
+    while left.cmdline() != ["sleep", "3600"] or not leaks.is_marked(left):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert any("sleep 3600" in line for line in leaks.strays(spare=older))
@@ -106,7 +106,7 @@ def test_folders_outside_count_by_whose_they_are(quick: None, monkeypatch: pytes
             assert len(list(tmp_path.iterdir())) == 4
         (tmp_path / f"koda-ray-{process.pid}-1").mkdir()
         assert before.left_behind() == []  # it may be the other's
-        monkeypatch.setattr(leaks, "_others", lambda: False)
+        monkeypatch.setattr(leaks, "others", lambda: False)
         assert before.left_behind() == [str(tmp_path / f"koda-ray-{process.pid}-1")]
         run = leaks.Snapshot.take(whole=True)
         (tmp_path / "koda-a1b2c3_d").mkdir()  # the socket of a sandbox
@@ -116,8 +116,8 @@ def test_folders_outside_count_by_whose_they_are(quick: None, monkeypatch: pytes
 
 def test_others_are_other_runs_and_servers() -> None:
     with waiting(**os.environ) as mine, waiting() as other:
-        assert leaks._is_marked(psutil.Process(mine.pid)) and not leaks._is_marked(psutil.Process(other.pid))
-        assert leaks._others()
+        assert leaks.is_marked(psutil.Process(mine.pid)) and not leaks.is_marked(psutil.Process(other.pid))
+        assert leaks.others()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])

@@ -124,6 +124,11 @@ class Agent:
         """Whose it is."""
         return self._user
 
+    @property
+    def runtime(self) -> Runtime:
+        """What it runs on, for others that are to share its store while it is open."""
+        return self._runtime.shared
+
     async def open(self, *, lease: timedelta = HELD) -> None:
         """Find or make it in the store, and take it.
 

@@ -305,6 +305,11 @@ class Room:
         return self._rows.row.id
 
     @property
+    def runtime(self) -> Runtime:
+        """What it runs on, for others that are to share its store while it is open."""
+        return self._runtime.shared
+
+    @property
     def transcript(self) -> tuple[RoomMessage, ...]:
         """What was said, in order, from its beginning."""
         return tuple(self._transcript)

@@ -353,6 +353,11 @@ class Browser:
         return self._process.connection
 
     @property
+    def pid(self) -> int:
+        """The first of its processes."""
+        return self._process.pid
+
+    @property
     def worn(self) -> bool:
         """Whether nobody should use it again: it is spoilt, or kept more memory than it should of the pages it had."""
         return self.spoilt or self._watch.keeps_too_much()

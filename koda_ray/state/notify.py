@@ -17,6 +17,12 @@ class Notifier:
         self._lock = threading.Lock()
         self._waiting: dict[str, dict[asyncio.Event, asyncio.AbstractEventLoop]] = {}
 
+    @property
+    def streams(self) -> frozenset[str]:
+        """Those that somebody waits for."""
+        with self._lock:
+            return frozenset(self._waiting)
+
     @contextmanager
     def subscribe(self, stream_id: str, *, rings: asyncio.Event | None = None) -> Generator[asyncio.Event]:
         """Give an event that is set after every commit to the stream; whoever waits for it clears it.

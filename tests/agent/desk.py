@@ -11,7 +11,7 @@ from koda_ray.agent.answer import LoopEvent
 from koda_ray.agent.loop import AgentLoop, Limits
 from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
-from koda_ray.llm.base import Block, ModelProvider
+from koda_ray.llm.base import Block, ModelProvider, StopReason
 from koda_ray.state.records import SideEffect
 from tests.agent.journals import ME, Disk, MemoryJournal
 from tests.agent.scripted import Break, Given, Provider
@@ -47,12 +47,14 @@ class Desk:
         model: Callable[[Given], Sequence[Block]] | Sequence[Sequence[Block] | Break],
         *tools: Tool,
         disk: Disk | None = None,
+        journal: MemoryJournal | None = None,
+        stop: StopReason | None = None,
         state: str = "",
         answered_by: ModelProvider | None = None,
         **limits: Any,
     ) -> None:
-        self.disk = disk or Disk()
-        self.provider = Provider(model)
+        self.disk = disk or (journal.disk if journal is not None else Disk())
+        self.provider = Provider(model, stop=stop)
         self.seen: list[LoopEvent] = []
         self.loop = AgentLoop(
             ME,
@@ -62,7 +64,7 @@ class Desk:
                 prompt=Prompt(system=("One.", "Two."), context=lambda: state),
             ),
             toolkit=Toolkit(tools or [tool("echo", echo)]),
-            journal=MemoryJournal(self.disk),
+            journal=journal or MemoryJournal(self.disk),
             policy=Policy(limits=Limits(first_wait_s=0.001, **limits)),
             observers=Observers(on_event=self._see),
         )

@@ -44,34 +44,34 @@ class MemoryJournal:
     """A journal over a `Disk`; ``tick`` is called before and after each commit takes effect and may raise Crash."""
 
     def __init__(self, disk: Disk, tick: Callable[[str], None] = lambda _: None) -> None:
-        self._disk = disk
+        self.disk = disk
         self._tick = tick
 
     async def messages(self, agent: str) -> list[MessageRecord]:
-        return copy.deepcopy(self._disk.history(agent))
+        return copy.deepcopy(self.disk.history(agent))
 
     async def tool_calls(self) -> list[ToolCallRecord]:
-        return copy.deepcopy(list(self._disk.calls.values()))
+        return copy.deepcopy(list(self.disk.calls.values()))
 
     async def commit(self, batch: Batch) -> None:
         self._tick("before commit")
         batch = copy.deepcopy(batch)
-        self._disk.ledger.enter(*batch.charges)  # first: what does not fit is refused whole
+        self.disk.ledger.enter(*batch.charges)  # first: what does not fit is refused whole
         for message in batch.messages:
-            assert message.id not in self._disk.messages, "history is append-only"
+            assert message.id not in self.disk.messages, "history is append-only"
             same = [
-                m for m in self._disk.messages.values() if (m.agent, m.position) == (message.agent, message.position)
+                m for m in self.disk.messages.values() if (m.agent, m.position) == (message.agent, message.position)
             ]
             assert not same, "two messages at one position"
-            self._disk.messages[message.id] = message
+            self.disk.messages[message.id] = message
         for call in batch.tool_calls:
-            before = self._disk.calls.get(call.id)
+            before = self.disk.calls.get(call.id)
             if before is not None:
                 ended = before.status not in ("started", "waiting", "approved")
                 assert not ended, f"outcome {before.status} of {call.name} was rewritten"
                 assert call.attempt >= before.attempt or call.status == "approved"  # a pause is no attempt
-            self._disk.calls[call.id] = call
-        self._disk.batches.append(batch)
+            self.disk.calls[call.id] = call
+        self.disk.batches.append(batch)
         self._tick("after commit")
 
 

@@ -81,7 +81,7 @@ async def test_it_waits_with_a_diff_and_runs_what_was_approved_once(tmp_path: Pa
         assert await ann.approvals() == []
         (approval,) = await ann.approvals(pending=False)
         assert approval.status == "approved" and approval.answer == {"approved": row.input, "edited": False}
-        kinds = [event.type for event in await ann._store.events(ann.id)]
+        kinds = [event.type for event in await ann.runtime.store.events(ann.id)]
         assert kinds.index("approval_requested") < kinds.index("approval_resolved") < kinds.index("tool_start")
 
 

@@ -181,8 +181,7 @@ async def test_an_unsafe_call_that_was_cancelled_as_its_start_was_stored_has_not
         ran.append(call.attempt)
         return ToolOutcome(content="paid")
 
-    desk = Desk([[calls("pay", {"path": "a"})], [says("Paid.")]], tool("pay", pay), disk=disk)
-    desk.loop._log._journal = Slow(disk)  # type: ignore[attr-defined]
+    desk = Desk([[calls("pay", {"path": "a"})], [says("Paid.")]], tool("pay", pay), journal=Slow(disk))
     await desk.loop.add_user("Go")
     task = asyncio.create_task(desk.loop.run())
     await writing.wait()

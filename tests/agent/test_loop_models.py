@@ -56,8 +56,7 @@ async def test_a_wrong_key_is_not_tried_again() -> None:
 
 
 async def test_a_refusal_is_an_error_and_stays_out_of_the_history() -> None:
-    desk = Desk([[says("I can't help with that.")]])
-    desk.provider._stop = "refusal"  # type: ignore[attr-defined]
+    desk = Desk([[says("I can't help with that.")]], stop="refusal")
     await desk.loop.add_user("Go")
     with pytest.raises(ModelRefused, match="can't help"):
         await desk.loop.run()
@@ -66,8 +65,7 @@ async def test_a_refusal_is_an_error_and_stays_out_of_the_history() -> None:
 
 
 async def test_an_answer_cut_at_the_token_limit_is_continued_a_few_times() -> None:
-    desk = Desk([[says("word " * 5)]] * 3, model_attempts=3)
-    desk.provider._stop = "max_tokens"  # type: ignore[attr-defined]
+    desk = Desk([[says("word " * 5)]] * 3, model_attempts=3, stop="max_tokens")
     await desk.loop.add_user("Go")
     assert (await desk.loop.run()).kind == "limit"
     assert len(desk.provider.requests) == 3

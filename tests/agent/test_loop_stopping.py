@@ -70,8 +70,7 @@ async def test_an_outcome_that_is_being_recorded_survives_cancellation() -> None
                 await go_on.wait()
             await super().commit(batch)
 
-    desk = Desk([[calls("echo", {"path": "a"})], [says("Done.")]], disk=disk)
-    desk.loop._log._journal = Slow(disk)  # type: ignore[attr-defined]
+    desk = Desk([[calls("echo", {"path": "a"})], [says("Done.")]], journal=Slow(disk))
     await desk.loop.add_user("Go")
     task = asyncio.create_task(desk.loop.run())
     await writing.wait()
@@ -95,8 +94,9 @@ async def test_a_commit_that_failed_is_read_again() -> None:
                 self.failures -= 1
                 raise OSError("the connection was lost, but the commit had landed")
 
-    desk = Desk([[calls("echo", {"path": "a"})], [says("Done.")]], tool("echo", echo, effect="idempotent"), disk=disk)
-    desk.loop._log._journal = Flaky(disk)  # type: ignore[attr-defined]
+    desk = Desk(
+        [[calls("echo", {"path": "a"})], [says("Done.")]], tool("echo", echo, effect="idempotent"), journal=Flaky(disk)
+    )
     await desk.loop.add_user("Go")
     with pytest.raises(OSError):
         await desk.loop.run()

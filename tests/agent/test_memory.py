@@ -66,7 +66,7 @@ async def test_a_long_session_reads_nine_tenths_from_the_cache_and_forgets_nothi
             async with session.agent(provider, tmp_path / "a.db", context_tokens=14_000) as ann:
                 for turn in range(begin, begin + turns // 2):
                     assert (await session.say(ann, turn)).kind == "end_turn"
-                stored, events = await ann.messages(), await ann._store.events(ann.id, limit=10_000)
+                stored, events = await ann.messages(), await ann.runtime.store.events(ann.id, limit=10_000)
         await provider.close()
         requests = [each for each in server.requests if not is_summary(each.asked)]
         share = cached_share(server.requests)  # the summaries' own requests count, and nothing of them is cached

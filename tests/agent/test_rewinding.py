@@ -157,7 +157,7 @@ async def test_an_agent_goes_back_and_forward_and_does_nothing_twice(store: Stor
 
 
 async def _now(agent: Agent) -> Any:
-    row = await agent._store.get_session(agent.id)
+    row = await agent.runtime.store.get_session(agent.id)
     async for event in agent.events():
         yield event
         if event.seq == row.seq:
@@ -199,19 +199,21 @@ async def test_a_fork_has_its_summaries_and_subagents_under_its_own_name(store: 
         Agent("ann", runtime=Runtime(provider=provider, store=store)) as agent,
     ):
         await agent.run("Hello?")
-        row, _ = agent._now_open
+        row = await agent.runtime.store.get_session(agent.id)
         said = (await agent.messages())[-1]
         streams = {name: new_id("msg") for name in ("ann/summary", "sub_1", "sub_2")}
         rows = [replace(said, id=id, agent=name, position=1, created_at=now()) for name, id in streams.items()]
         beads = [each.bead(row.id, row.user_id) for each in (done, busy)]
-        await agent._store.commit(row.id, row.epoch, Batch(messages=rows, beads=beads))
+        await agent.runtime.store.commit(row.id, row.epoch, Batch(messages=rows, beads=beads))
         async with await agent.fork("bob") as other:
             assert [m.content for m in await other.messages()] == [m.content for m in await agent.messages()]
-            kept = {name: await other._store.messages(other.id, agent=name) for name in ("bob/summary", *streams)}
+            kept = {
+                name: await other.runtime.store.messages(other.id, agent=name) for name in ("bob/summary", *streams)
+            }
             assert {name: len(found) for name, found in kept.items()} == {
                 "bob/summary": 1, "ann/summary": 0, "sub_1": 1, "sub_2": 1,
             }  # fmt: skip
-            found = subagents_among(await other._store.beads(other.id))
+            found = subagents_among(await other.runtime.store.beads(other.id))
             assert {each.parent for each in found.values()} == {"bob"}
             assert (found["sub_1"].status, found["sub_1"].result, found["sub_1"].told) == ("done", "Red.", False)
             assert found["sub_2"].status == "cancelled" and "made of another one" in found["sub_2"].result
@@ -254,14 +256,14 @@ async def test_what_a_subagent_waited_for_waits_for_nobody_where_it_never_ends(s
         Agent("ann", runtime=Runtime(provider=provider, store=store)) as agent,
     ):
         await agent.run("Hello?")
-        row, _ = agent._now_open
+        row = await agent.runtime.store.get_session(agent.id)
         said = (await agent.messages())[-1]
         block: Any = {"type": "tool_use", "id": "cal_1", "name": "send", "input": {}}
         wants = replace(said, id=new_id("msg"), agent="sub_1", position=1, content=[block], created_at=now())
         made = started(OpenCall(message=wants, block=block), name="send", effect="unsafe", attempt=0, at=at)
         waits = request(made, ApprovalRequest(agent="sub_1", proposed={}, reason=""), at=at)
         batch = merged(Batch(messages=[wants], beads=[busy.bead(row.id, row.user_id)]), waits)
-        await agent._store.commit(row.id, row.epoch, batch)
+        await agent.runtime.store.commit(row.id, row.epoch, batch)
         assert len(await agent.approvals()) == 1
         async with await agent.fork("bob") as other:
             assert await other.approvals() == []

@@ -255,7 +255,7 @@ async def test_an_agent_at_the_limit_of_a_run_asks_too_and_owes_nothing(tmp_path
 
 
 async def _events(agent: Agent) -> AsyncIterator[Envelope]:
-    newest = (await agent._store.get_session(agent.id)).seq
+    newest = (await agent.runtime.store.get_session(agent.id)).seq
     async for event in agent.events():
         yield event
         if event.seq == newest:

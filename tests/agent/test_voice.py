@@ -50,7 +50,7 @@ async def told_by(
 
 async def heard(agent: Agent | Room, channels: Any = None, *, after: int = 0) -> list[Envelope]:
     """Read what there is by now."""
-    last = (await agent._store.get_session(agent.id)).seq
+    last = (await agent.runtime.store.get_session(agent.id)).seq
     wanted = [event async for event in _until(agent, last)]
     if channels is None:
         return [event for event in wanted if event.seq > after]

@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def kinds(traces: Traces) -> set[str]:
-    return {line.removeprefix("control ").split()[0] for line in traces.found() - traces._before}
+    return {line.removeprefix("control ").split()[0] for line in traces.found() - traces.before}
 
 
 def test_what_was_there_before_and_what_is_gone_does_not_count(root: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_process_that_left_the_family_is_seen(root: Path, by: str) -> None:
     said = subprocess.run([sys.executable, "-c", _ORPHAN, mark], stdout=subprocess.PIPE, check=True)
     pid = int(said.stdout)
     try:
-        news = traces.found() - traces._before  # other tests' browsers are children of this process, too
+        news = traces.found() - traces.before  # other tests' browsers are children of this process, too
         assert [line.split(":")[0] for line in news if line.startswith("process ")] == [f"process {pid}"]
     finally:
         os.kill(pid, signal.SIGKILL)

@@ -87,8 +87,7 @@ class Product:
     async def at_rest(self, session_id: str) -> bool:
         """Whether an activation's work has come to its end; the row says it some moments earlier."""
         found = self._active.get(session_id)
-        work = found[0]._work if found is not None else None
-        return work is None or work.done()
+        return found is None or not found[0].working
 
     async def close(self) -> None:
         for session_id in list(self._active):

@@ -262,7 +262,7 @@ async def test_a_page_that_nobody_opens_is_given_up(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(page, "OPEN_TIMEOUT_S", 0.5)
     async with await Browser.launch() as browser:
         # among its own processes: another test's browser may be about to end
-        own = psutil.Process(browser._process.pid)
+        own = psutil.Process(browser.pid)
         main = next(process for process in (own, *own.children(recursive=True)) if is_main(process))
         main.suspend()
         try:

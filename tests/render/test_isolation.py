@@ -101,7 +101,7 @@ async def test_no_process_of_a_browser_has_our_environment(monkeypatch: pytest.M
     monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
     async with await Browser.launch() as browser:
         target = await browser.new_target(64, 64)
-        first = psutil.Process(browser._process.pid)
+        first = psutil.Process(browser.pid)
         tree = {process.pid: process.name() for process in (first, *first.children(recursive=True))}
         assert len(tree) > 4, tree
         seen = {pid: Path(f"/proc/{pid}/environ").read_bytes() for pid in tree}
@@ -166,7 +166,7 @@ async def test_every_process_of_a_browser_is_filtered_and_one_wall_is_said_aloud
     async with await Browser.launch() as browser:
         target = await browser.new_target(64, 64)
         await target.session.send("Runtime.evaluate", {"expression": "1"})
-        tree = psutil.Process(browser._process.pid).children(recursive=True)
+        tree = psutil.Process(browser.pid).children(recursive=True)
         inside = [process for process in tree if process.name() != "bwrap"]
         assert len(inside) > 2
         unfiltered = [

@@ -233,7 +233,7 @@ async def test_a_browser_that_keeps_too_much_is_not_used_again(
         fresh = Storage(f"{storage.url}-{job}")
         spec = small(await put_page(fresh, "plain"))
         await RenderJob(spec, JobContext(storage=fresh, executor=executor, job_id=job, user_id=USER)).run()
-        return {browser._process.pid for browser in executor._idle}
+        return {browser.pid for browser in executor._idle}
 
     async with LocalExecutor(workers=1) as executor:
         kept = await once(executor, "job_1")

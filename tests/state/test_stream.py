@@ -52,7 +52,7 @@ async def test_replay_and_live_join_without_a_seam(store: SqlStore, mine: Sessio
     for got in seen:
         assert got == list(range(got[0], end + 1))
     assert [got[0] for got in seen[:5]] == [1, 1, 6, PAGE + 1, PAGE * 2 + 9]
-    assert store.notifier._waiting == {}
+    assert not store.notifier.streams
 
 
 async def test_another_processs_events_arrive(store: SqlStore, mine: SessionRecord, tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ async def test_a_commit_here_wakes_at_once(store: SqlStore, mine: SessionRecord)
 async def test_it_ends_when_cancelled_and_leaves_nothing(store: SqlStore, mine: SessionRecord) -> None:
     before = asyncio.all_tasks()
     task = asyncio.create_task(numbers(store, mine.id))
-    while not store.notifier._waiting:
+    while not store.notifier.streams:
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert store.notifier._waiting == {}
+    assert not store.notifier.streams
     assert asyncio.all_tasks() == before
 
 

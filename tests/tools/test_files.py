@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from koda_ray.actors.permits import permissions_of
 from koda_ray.agent.runner import MAX_RESULT_CHARS
 from koda_ray.agent.toolkit import BoundCall
 from koda_ray.tools.files import MAX_LISTED
@@ -76,7 +77,7 @@ async def test_a_path_rule_sees_a_file_however_the_tool_is_told_to_find_it(tools
     def decided(path: str) -> str:
         bound = tools.toolkit.bind("sandbox_read_file", {"path": path})
         assert isinstance(bound, BoundCall), bound
-        return tools.session._permissions().decide(bound, {"path": path}).decision
+        return permissions_of(tools.session.state).decide(bound, {"path": path}).decision
 
     for path in ("src/secret.ts", "/home/user/project/src/secret.ts", "./src//secret.ts"):
         assert "key = 1" in (await tools.call("sandbox_read_file", path=path)).content  # the very same file
