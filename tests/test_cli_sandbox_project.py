@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from koda_ray.console.exits import Exit
-from tests.test_cli import Terminal
+from tests.shell import Terminal
 from tests.test_cli_sandboxes import Workplace
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux", "node")]

@@ -20,7 +20,7 @@ from koda_ray.console.exits import Exit
 from koda_ray.sandbox.record import Record
 from tests.sandbox.conftest import write_packages, write_template
 from tests.sandbox.leftovers import Leftovers
-from tests.test_cli import KODA, Ran, Shell, Terminal
+from tests.shell import KODA, Ran, Shell, Terminal
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux")]
 

@@ -20,7 +20,8 @@ from google.genai import types
 from pydantic import ValidationError
 
 from tests.llm.prompts import PrefixCache, complaint_about, tokens_in
-from tests.llm.server import ApiError, Call, Json, Part, Reply, Say, Think, cut
+from tests.llm.script import ApiError, Call, Json, Reply, Say, Think
+from tests.llm.wire import Part, cut
 
 __all__ = ["GeminiWire"]
 

@@ -24,7 +24,8 @@ from openai.types.completion_usage import PromptTokensDetails
 from pydantic import TypeAdapter, ValidationError
 
 from tests.llm.prompts import PrefixCache, complaint_about
-from tests.llm.server import ApiError, Call, Json, Part, Reply, Say, cut
+from tests.llm.script import ApiError, Call, Json, Reply, Say
+from tests.llm.wire import Part, cut
 
 __all__ = ["OpenAIWire"]
 

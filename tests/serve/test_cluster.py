@@ -20,8 +20,8 @@ from koda_ray.console.exits import Exit
 from koda_ray.errors import KodaError, Unavailable
 from koda_ray.types import now
 from tests.serve.world import World, world
+from tests.shell import Shell
 from tests.state import records
-from tests.test_cli import Shell
 
 OPERATOR, OTHER = "operator-key-of-sixteen", "another-key-of-sixteen"
 NODES = NodesSeen(
