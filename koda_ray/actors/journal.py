@@ -12,6 +12,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
+from koda_ray.agent.store_journal import last_entered
 from koda_ray.commands import AskAgreement, Closed, Deliver
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Block
@@ -65,6 +66,10 @@ class SessionJournal:
     async def beads(self) -> list[BeadRecord]:
         """Read the session's beads: its todos, and its subagents."""
         return await self._core.store.beads(self._core.session_id)
+
+    async def entered(self, agent: str) -> JsonValue:
+        """Read of which breakpoint of an agent was told last."""
+        return await last_entered(self._core.store, self._core.session_id, agent)
 
     async def commit(self, batch: Batch) -> None:
         """Commit under the fence."""

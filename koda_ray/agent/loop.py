@@ -87,7 +87,6 @@ class AgentLoop:
         self._observers = observers or Observers()
         self._voice = self._observers.voice
         self._at = Breakpoint.READY
-        self._entered: Breakpoint | None = None  # what was told last of where it is
         self._running = False
         self._over = False  # whether the end of this run was told
         self._since = 0  # circles are looked for from there on; a process that takes over looks at all of it
@@ -284,11 +283,10 @@ class AgentLoop:
         own, count = await self.abandoning(reason, place)
         said = sorted([*self._log.history, *own.messages], key=lambda each: each.position)
         at = derive(said, self._log.calls | {row.id: row for row in own.tool_calls})
-        told = at is not self._entered and (own.messages or self._entered is not None)
-        if told:
-            own.events.append(self._entry(at))
+        if at != self._log.entered and (own.messages or self._log.entered is not None):
+            own.events.append(self._log.entry(at))
         await self._log.commit(merged(own, batch))
-        self._at, self._entered = at, at if told else self._entered
+        self._at = at
         return count
 
     async def abandoning(self, reason: str, place: int | None = None) -> tuple[Batch, int]:
@@ -326,8 +324,8 @@ class AgentLoop:
         try:
             await self._log.load()
             self._at, self._over = derive(self._log.history, self._log.calls), False
-            if self._entered is None and self._at is Breakpoint.READY:
-                self._entered = self._at  # nothing is told of a run that finds nothing to do
+            if self._log.entered is None and self._at is Breakpoint.READY:
+                self._log.entered = self._at  # nothing is told of a run that finds nothing to do
             self._note()
             outcome = await self._run()
             tells = outcome.kind in ("limit", "stopped") and not self._over
@@ -438,8 +436,7 @@ class AgentLoop:
         to = Breakpoint.STREAMING_MODEL
         if self._at is to and reserved is None:
             return
-        await self._log.commit(merged(Batch(events=[self._entry(to)]), reserved))
-        self._entered = to
+        await self._log.commit(merged(Batch(events=[self._log.entry(to)]), reserved))
         self._move(to)
 
     def _summed_up(self) -> None:
@@ -536,13 +533,8 @@ class AgentLoop:
 
     def _note(self) -> None:
         """Have the next commit tell where it is; there is one before a model is asked or a tool runs."""
-        if self._at is not self._entered:
-            self._log.note(self._entry(self._at))
-            self._entered = self._at
-
-    def _entry(self, to: Breakpoint) -> NewEvent:
-        before = None if self._entered is None else self._entered.value
-        return NewEvent(type="breakpoint_change", data={"agent": self._agent, "from": before, "to": to.value})
+        if self._at != self._log.entered:
+            self._log.note(self._at)
 
     def _rest(self) -> None:
         if self._at is not Breakpoint.READY:

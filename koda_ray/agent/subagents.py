@@ -110,6 +110,10 @@ class Subagents:
         """Read the session's ledger."""
         return await self._journal.tool_calls()
 
+    async def entered(self, agent: str) -> JsonValue:
+        """Read of which breakpoint of an agent was told last."""
+        return await self._journal.entered(agent)
+
     async def commit(self, batch: Batch) -> None:
         """Commit, and then start the subagents whose rows are new."""
         try:

@@ -1,8 +1,9 @@
 """An agent's history and ledger in memory, and the only way in which the agent changes them.
 
 Memory follows the journal, never the other way round: a change is applied after its commit has returned. A commit
-that raised may or may not have happened, so everything is read again before the next step. A commit that was begun
-is seen through even when the task around it is cancelled: an effect that happened must not lose its record.
+that raised may or may not have happened, so everything is read again before the next step, also what was told last of
+where the agent is. A commit that was begun is seen through even when the task around it is cancelled: an effect that
+happened must not lose its record.
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.ledger import OpenCall
 from koda_ray.agent.memory import stream_of
 from koda_ray.agent.messages import from_records, open_calls, tool_results
+from koda_ray.errors import BudgetExceeded, Conflict, Fenced, InvalidInput, NotFound
 from koda_ray.events import NewEvent
 from koda_ray.llm.base import Block
 from koda_ray.state.records import Batch, MessageRecord, ToolCallRecord
 from koda_ray.types import new_id, now
 
 __all__ = ["Journal", "Transcript", "merged"]
+
+_ENTRY = "breakpoint_change"
+_REFUSALS = (BudgetExceeded, Conflict, Fenced, InvalidInput, NotFound)
+"""With these a journal says that it has stored nothing."""
 
 
 class Journal(Protocol):
@@ -36,6 +42,10 @@ class Journal(Protocol):
 
     async def tool_calls(self) -> list[ToolCallRecord]:
         """Read the session's ledger."""
+        ...
+
+    async def entered(self, agent: str) -> JsonValue:
+        """Read of which breakpoint of an agent was told last; None where nothing tells any more."""
         ...
 
     async def commit(self, batch: Batch) -> object:
@@ -58,6 +68,8 @@ class Transcript:
         self._current = False
         self._next = 1
         self._notes: list[NewEvent] = []
+        self._told: JsonValue = None  # the breakpoint of which was told last
+        self._in_doubt = False  # whether anything was told since
         self._closed = 0  # messages at the beginning whose calls all have their results among them
         self._results: set[str] = set()
         self.history: list[MessageRecord] = []
@@ -137,9 +149,22 @@ class Transcript:
             created_at=now(),
         )
 
-    def note(self, event: NewEvent) -> None:
-        """Have an event stored with the next commit, before that one's own."""
-        self._notes.append(event)
+    @property
+    def entered(self) -> JsonValue:
+        """The breakpoint of which was told last, or will be with the next commit; None where nobody knows."""
+        return self._notes[-1].data["to"] if self._notes else self._told
+
+    @entered.setter
+    def entered(self, at: str) -> None:
+        self._told = at
+
+    def entry(self, to: str) -> NewEvent:
+        """Make the event that tells that the agent comes to a breakpoint."""
+        return NewEvent(type=_ENTRY, data={"agent": self.agent, "from": self.entered, "to": to})
+
+    def note(self, to: str) -> None:
+        """Have the next commit tell that the agent comes to a breakpoint, before that one's own events."""
+        self._notes.append(self.entry(to))
 
     async def keep_notes(self, events: Sequence[NewEvent] = ()) -> None:
         """Store what was noted, and ``events`` with it, where there is any."""
@@ -162,13 +187,20 @@ class Transcript:
                 await asyncio.shield(task)
             except asyncio.CancelledError:
                 await asyncio.wait({task})
-                if not task.cancelled() and task.exception() is None:
-                    self._apply(batch, was_current, noted)
                 raise
-            self._apply(batch, was_current, noted)
+            finally:
+                error = _error_of(task)
+                if error is None:
+                    self._apply(batch, was_current, noted)
+                elif not isinstance(error, _REFUSALS):
+                    self._notes.clear()  # stored already, or never to be: no later commit tells it
+                    self._told, self._in_doubt = None, True
 
     def _apply(self, batch: Batch, was_current: bool, noted: int) -> None:
         del self._notes[:noted]
+        for event in batch.events:
+            if event.type == _ENTRY and event.data["agent"] == self.agent:
+                self._told = event.data["to"]
         for record in batch.messages:
             if record.agent == self.identity.agent:
                 insort(self.history, record, key=lambda each: each.position)
@@ -189,9 +221,18 @@ class Transcript:
         self.calls = {record.id: record for record in await self._journal.tool_calls()}
         self.summaries = await self._read(stream_of(self.agent))
         self.version, self.loaded, self._closed = self.version + 1, self.loaded + 1, 0
+        if self._in_doubt:
+            self._told, self._in_doubt = await self._journal.entered(self.agent), False
         if self.history:
             self._next = max(self._next, self.history[-1].position + 1)
         self._current = True
+
+
+def _error_of(task: asyncio.Task[None]) -> BaseException | None:
+    """Return why a commit may not have happened."""
+    if not task.done() or task.cancelled():
+        return asyncio.CancelledError()
+    return task.exception()
 
 
 def _looked_at(task: asyncio.Task[None]) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy.engine import make_url
 
 from koda_ray.actors.core import SessionCore
 from koda_ray.errors import Fenced, StorageError
@@ -17,58 +13,8 @@ from koda_ray.events import NewEvent
 from koda_ray.state.records import Batch, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.types import now
+from tests.cutting import Cutting
 from tests.state import records
-
-
-class Cutting:
-    """Stands between a client and PostgreSQL, and cuts a connection once its next COMMIT is answered."""
-
-    def __init__(self, server: Path) -> None:
-        self._server = server
-        self._folder = tempfile.TemporaryDirectory(prefix="cut-")
-        self._serving: asyncio.Server | None = None
-        self.armed = False
-        self.cuts = 0
-
-    async def __aenter__(self) -> Cutting:
-        self._serving = await asyncio.start_unix_server(self._pass, Path(self._folder.name, self._server.name))
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._serving is not None
-        self._serving.close()
-        await asyncio.wait_for(self._serving.wait_closed(), 60)
-        self._folder.cleanup()
-
-    def url(self, of: str) -> str:
-        url = make_url(of).set(query={"host": self._folder.name})
-        return url.render_as_string(hide_password=False)
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, to = await asyncio.open_unix_connection(self._server)
-
-        async def forward() -> None:
-            while data := await reader.read(65536):
-                to.write(data)
-
-        async def back() -> None:
-            while data := await there.read(65536):
-                if self.armed and b"COMMIT\0" in data:  # the server has done it, and nobody hears of it
-                    self.armed, self.cuts = False, self.cuts + 1
-                    return
-                writer.write(data)
-
-        passing = [asyncio.create_task(forward()), asyncio.create_task(back())]
-        try:
-            await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in passing:
-                task.cancel()
-            await asyncio.wait(passing)
-            for each in (writer, to):
-                each.close()
-                with contextlib.suppress(OSError):
-                    await each.wait_closed()
 
 
 def core_of(store: SqlStore, row: SessionRecord) -> SessionCore:
@@ -143,9 +89,8 @@ async def test_who_was_replaced_meanwhile_finds_out(store: SqlStore) -> None:
 
 @pytest.mark.full
 async def test_postgres_has_what_it_committed_and_nothing_twice(postgres_url: str) -> None:
-    server = Path(str(make_url(postgres_url).query["host"]), ".s.PGSQL.5432")
-    async with Cutting(server) as cutting:
-        store = SqlStore(cutting.url(postgres_url))
+    async with Cutting(postgres_url) as cutting:
+        store = SqlStore(cutting.url)
         await store.open()
         try:
             state, job = records.state(), records.job()

@@ -6,7 +6,10 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pydantic import JsonValue
+
 from koda_ray.agent.identity import AgentIdentity
+from koda_ray.agent.store_journal import last_entered
 from koda_ray.events import NewEvent
 from koda_ray.state.records import Batch, MessageRecord, ToolCallRecord
 from koda_ray.state.sql import SqlStore
@@ -53,6 +56,10 @@ class MemoryJournal:
     async def tool_calls(self) -> list[ToolCallRecord]:
         return copy.deepcopy(list(self.disk.calls.values()))
 
+    async def entered(self, agent: str) -> JsonValue:
+        told = [e.data["to"] for e in self._disk.events if e.type == "breakpoint_change" and e.data["agent"] == agent]
+        return told[-1] if told else None
+
     async def commit(self, batch: Batch) -> None:
         self._tick("before commit")
         batch = copy.deepcopy(batch)
@@ -97,6 +104,9 @@ class SqlJournal:
 
     async def tool_calls(self) -> list[ToolCallRecord]:
         return await self._store.tool_calls(self._session_id)
+
+    async def entered(self, agent: str) -> JsonValue:
+        return await last_entered(self._store, self._session_id, agent)
 
     async def commit(self, batch: Batch) -> None:
         await self._store.commit(self._session_id, self.epoch, batch)
