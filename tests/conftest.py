@@ -87,7 +87,7 @@ class _Brevity:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if report.when == "call" and report.passed and not tiers.is_full(item) and item.nodeid not in tiers.LONG:
+        if report.when == "call" and report.passed and not tiers.is_full(item) and not tiers.may_be_long(item):
             why = tiers.too_long(tiers.Spent.now() - self._before - self._lasting.spent)
             if why is not None:
                 report.outcome, report.longrepr = "failed", f"{item.nodeid} {why}"

@@ -21,11 +21,14 @@ import pytest
 
 from tests import leaks
 
-__all__ = ["LIMIT_S", "LONG", "Spent", "is_everything", "is_full", "select", "too_long"]
+__all__ = ["LIMIT_S", "LONG", "Spent", "is_everything", "is_full", "may_be_long", "select", "too_long"]
 
 LIMIT_S = 10.0
 
 LONG = {
+    "tests/faults/test_kernel.py::test_killed_at_forty_random_instants_the_job_is_done_once": (
+        "forty processes are killed on a store, and more finish what they began"
+    ),
     "tests/test_end_to_end.py::test_a_sentence_becomes_a_video_though_its_session_is_killed": (
         "the main job, with a server, a build and two renders"
     ),
@@ -40,6 +43,11 @@ _PRESSURE = (Path("/proc/pressure/cpu"), Path("/proc/pressure/io"))
 def is_full(item: pytest.Item) -> bool:
     """Whether a test belongs to the full tier alone."""
     return next((mark.name == "full" for mark in item.iter_markers() if mark.name in ("full", "quick")), False)
+
+
+def may_be_long(item: pytest.Item) -> bool:
+    """Whether a quick test is one of the few that may take longer, whatever its parameters."""
+    return item.nodeid.partition("[")[0] in LONG
 
 
 def is_everything(config: pytest.Config) -> bool:

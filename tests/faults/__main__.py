@@ -1,9 +1,9 @@
 """Kill the agent kernel for real: ``python -m tests.faults --seconds 40 --json FILE``.
 
-Random kills run for so many seconds or over so many seeds, on every store or on those that are named; ``--points``
-kills at every named point in turn, or with ``--every N`` at others each time. Exits with 1 where anything was repeated,
-missing, lost or invalid; what failed is printed with its seed or point, and ``--seed N`` or ``--point NAME`` runs just
-that again. The figures say ``first``, and ``--first N`` runs all of it again.
+Random kills run for so many seconds, over so many seeds, or until there were so many, on every store or on those that
+are named; ``--points`` kills at every named point in turn, or with ``--every N`` at others each time. Exits with 1
+where anything was repeated, missing, lost or invalid; what failed is printed with its seed or point, and ``--seed N``
+or ``--point NAME`` runs just that again. The figures say ``first``, and ``--first N`` runs all of it again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from tests import postgres, sqld
 from tests.faults.kernel.broken import BROKEN
 from tests.faults.kernel.campaign import STORES, Campaign, StoreKind
-from tests.faults.kernel.runs import Death, Plan, each_nth, random_plan
+from tests.faults.kernel.runs import Death, Plan, Tally, each_nth, random_plan
 
 _SERVERS = {"postgres": postgres.why_missing, "libsql": sqld.why_missing}
 
@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--store", action="append", choices=STORES, help="all that are here when not given")
     parser.add_argument("--seconds", type=float, help="random kills for so long")
     parser.add_argument("--seeds", type=int, help="random kills with so many seeds on each store")
+    parser.add_argument("--kills", type=int, help="random kills until so many processes were killed on each store")
     parser.add_argument(
         "--first",
         type=int,
@@ -58,7 +59,7 @@ def main() -> int:
         BROKEN[given.broken]()
     began = time.monotonic()
     with Campaign.of(stores) as campaign:
-        tally = campaign.run(_tasks(given, stores, campaign), workers=given.workers)
+        tally = _done(given, stores, campaign)
     report = {**tally.report(), "stores": stores, "first": given.first, "seconds": round(time.monotonic() - began, 1)}
     if given.json is not None:
         given.json.write_text(json.dumps(report, indent=2) + "\n")
@@ -66,6 +67,16 @@ def main() -> int:
     sys.stdout.write(json.dumps(shown) + "\n")
     sys.stderr.write("".join(f"{note}\n" for note in tally.notes))
     return 0 if tally.good else 1
+
+
+def _done(given: argparse.Namespace, stores: list[StoreKind], campaign: Campaign) -> Tally:
+    if given.kills is None:
+        return campaign.run(_tasks(given, stores, campaign), workers=given.workers)
+    tally = Tally()
+    for kind in stores:
+        tasks = ((kind, random_plan(seed, twins=given.twins)) for seed in itertools.count(given.first))
+        tally.add(campaign.run(tasks, workers=given.workers, kills=given.kills))
+    return tally
 
 
 def _tasks(given: argparse.Namespace, stores: list[StoreKind], campaign: Campaign) -> Iterable[tuple[StoreKind, Plan]]:
@@ -82,7 +93,7 @@ def _tasks(given: argparse.Namespace, stores: list[StoreKind], campaign: Campaig
     elif given.seconds is not None:
         seeds = _until(time.monotonic() + given.seconds, given.first)
     else:
-        raise SystemExit("say what to do: --seconds, --seeds, --seed, --points or --point")
+        raise SystemExit("say what to do: --seconds, --seeds, --kills, --seed, --points or --point")
     return ((kind, random_plan(seed, twins=given.twins)) for seed in seeds for kind in stores)
 
 

@@ -62,26 +62,24 @@ def test_killed_where_it_is_paid_for_delegated_or_put_back_the_job_is_done_once(
     assert done["kills"] + done["missed"] == done["jobs"] > 45 and done["missed"] < done["jobs"] / 5
 
 
-@pytest.mark.parametrize("point", ["put done#1", "put begins#1", "TOOL_EXECUTING#1"])
-def test_a_call_that_is_killed_again_and_again_is_done_once(tmp_path: Path, point: str) -> None:
+def test_a_call_that_is_killed_again_and_again_is_done_once(tmp_path: Path) -> None:
     """After three times a person is asked, who agrees; it has the same id, and so the same effect."""
-    done = faults(tmp_path, "--store", "sqlite", "--point", point, "--times", 5)
-    assert clean(done) and done["kills"] == 5
+    points = ("put done#1", "put begins#1", "TOOL_EXECUTING#1")
+    done = faults(tmp_path, "--store", "sqlite", *(f"--point={point}" for point in points), "--times", 5)
+    assert clean(done) and done["kills"] == 5 * len(points)
 
 
 @pytest.mark.parametrize(
-    ("store", "point"),
+    ("store", "points"),
     [
-        ("json", "charge done#1"),
-        ("json", "write#5:half"),
-        pytest.param("postgres", "charge done#1", marks=pytest.mark.needs("postgres")),
-        pytest.param("postgres", "write#5:during", marks=pytest.mark.needs("postgres")),
+        ("json", ("charge done#1", "write#5:half")),
+        pytest.param("postgres", ("charge done#1", "write#5:during"), marks=pytest.mark.needs("postgres")),
     ],
 )
-def test_killed_once_on_each_store_the_job_is_done_once(tmp_path: Path, store: str, point: str) -> None:
+def test_killed_once_at_a_few_points_the_job_is_done_once(tmp_path: Path, store: str, points: tuple[str, ...]) -> None:
     """The same as at every point, where there is little time."""
-    done = faults(tmp_path, "--store", store, "--point", point)
-    assert clean(done) and done["kills"] == 1
+    done = faults(tmp_path, "--store", store, *(f"--point={point}" for point in points))
+    assert clean(done) and done["kills"] == len(points)
 
 
 @pytest.mark.full
@@ -97,16 +95,16 @@ def test_each_nth_point_is_another_from_run_to_run_and_the_same_when_run_again(t
 
 
 @pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES])
-def test_killed_at_a_few_random_instants_the_job_is_done_once(tmp_path: Path, store: str) -> None:
-    done = faults(tmp_path, "--store", store, "--seeds", 5)
-    assert clean(done) and done["jobs"] == 5 and killed(done, least=1)
+def test_killed_at_forty_random_instants_the_job_is_done_once(tmp_path: Path, store: str) -> None:
+    done = faults(tmp_path, "--store", store, "--kills", 40)
+    assert clean(done) and killed(done, least=40)
 
 
 @pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES, LIBSQL])
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 def test_killed_at_random_instants_the_job_is_done_once(tmp_path: Path, store: str) -> None:
-    seeds = 500 if store != "libsql" else 3  # 3 to 7 minutes a store on two busy cores; 40 take 11 to 18 s
+    seeds = 500 if store != "libsql" else 3  # 3 to 7 minutes a store on two busy cores
     done = faults(tmp_path, "--store", store, "--seeds", seeds)
     assert clean(done) and done["jobs"] == seeds
     # a fast job is over before the instants of its kills; 500 have seen some 700

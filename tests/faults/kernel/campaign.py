@@ -104,12 +104,19 @@ class Campaign:
         assert done.good, done.notes
         return sorted(done.points)
 
-    def run(self, tasks: Iterable[tuple[StoreKind, Plan]], *, workers: int) -> Tally:
-        """Run jobs on stores, each as planned; workers take turns in the list of them."""
+    def run(self, tasks: Iterable[tuple[StoreKind, Plan]], *, workers: int, kills: int | None = None) -> Tally:
+        """Run jobs on stores, each as planned; workers take turns in the list of them.
+
+        Args:
+            tasks: What to run; it may be without end where ``kills`` are wanted.
+            workers: Processes.
+            kills: How many are enough: each worker ends with its share of them. All that is planned when None.
+        """
+        enough = None if kills is None else -(-kills // workers)
         running: dict[int, tuple[int, bytes]] = {}
         for place in range(workers):
             share = islice(tasks, place, None, workers)
-            pid, told = fork(lambda tell, share=share: self._work(share, tell), limit_s=0)
+            pid, told = fork(lambda tell, share=share: self._work(share, tell, enough), limit_s=0)
             running[told] = (pid, b"")
         total = Tally()
         while running:
@@ -129,7 +136,7 @@ class Campaign:
                     del running[told]
         return total
 
-    def _work(self, share: Iterable[tuple[StoreKind, Plan]], tell: int) -> None:
+    def _work(self, share: Iterable[tuple[StoreKind, Plan]], tell: int, enough: int | None) -> None:
         _end_with_parent()
         tally = Tally()
         for number, (kind, plan) in enumerate(share):
@@ -137,6 +144,8 @@ class Campaign:
                 done = run(Job(name, store, self.socket, self.model, plan.wide), plan, self.folder / "effects")
             done.notes = [f"--store {kind} {note}" for note in done.notes]
             tally.add(done)
+            if enough is not None and tally.kills >= enough:
+                break
         data = f"tally {json.dumps(tally.report())}".encode()
         while data:
             data = data[os.write(tell, data) :]
