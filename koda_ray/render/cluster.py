@@ -32,19 +32,28 @@ class BrowserSlots:
     Args:
         workers: How many tasks are to be under way at once; as many as there are slots when None.
         most: How many slots the cluster may grow to; it does not grow when None.
-
-    Raises:
-        Missing: No node has a slot, and none will come.
     """
 
     def __init__(self, *, workers: int | None, most: int | None) -> None:
         self._workers = workers
         self._most = most or 0
         self._now = self._urgent = 0
+        self._heard = False
+        self._expected = most is not None
         self._empty_since = self._looked_at = time.monotonic()
         self._looking: asyncio.Future[None] | None = None
         self._look()
-        if self._now < 1 and most is None:
+
+    async def check(self) -> None:
+        """See that a task may wait for a slot: one was there, or may come. A head that is away says nothing against it.
+
+        Raises:
+            Missing: The cluster says that it has none, never had one as far as this process knows, and does not grow.
+        """
+        if self._expected:
+            return
+        await asyncio.to_thread(self._look)
+        if self._heard and not self._expected:
             raise Missing(
                 f"no Ray node has the resource {CHROMIUM_RESOURCE!r}: start Ray with "
                 f'resources={{"{CHROMIUM_RESOURCE}": 2}} (browsers at once on that node), or, where such nodes are '
@@ -77,8 +86,10 @@ class BrowserSlots:
         except (RayError, RuntimeError, OSError) as error:  # the head is away: what was known stays
             _log.info("the cluster does not say what it has", error=f"{type(error).__name__}: {error}")
         else:
+            self._heard = True
             before, self._now = self._now, int(found.get(CHROMIUM_RESOURCE, 0))
             self._urgent = int(found.get(URGENT_RESOURCE, 0))
+            self._expected = self._expected or self._now > 0
             if before and not self._now:
                 self._empty_since = time.monotonic()
         self._looked_at = time.monotonic()

@@ -164,9 +164,6 @@ class RayExecutor:
         memory: How much a browser may use; its share of its node's when None.
         graphics: Whether nodes use their GPUs; with auto, all that render have the same or none.
         metrics: Where it is noted what captures waited for and took.
-
-    Raises:
-        Missing: No node of the cluster has the ``chromium`` resource, and none will come.
     """
 
     def __init__(
@@ -211,7 +208,12 @@ class RayExecutor:
         return function.options(num_cpus=0, resources={URGENT_RESOURCE: 1})
 
     async def environment(self) -> Environment:
-        """What the render nodes render with; asked of one of them, now and then: nodes are replaced."""
+        """What the render nodes render with; asked of one of them, now and then: nodes are replaced.
+
+        Raises:
+            Missing: No node of the cluster has the ``chromium`` resource, and none will come.
+        """
+        await self._slots.check()
         if self._environment is None or time.monotonic() - self._environment_at > _ENVIRONMENT_S:
             resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
             self._environment = await self._result(
@@ -230,7 +232,9 @@ class RayExecutor:
 
         Raises:
             RenderError: As `koda_ray.render.capture.capture_units`; code WORKER_LOST when the task's process ended.
+            Missing: As `environment`.
         """
+        await self._slots.check()
         first, last = task.units[0].index, task.units[-1].index
         what = f"unit {first}" if first == last else f"units {first} to {last}"
         function = self._overtaking(self._capture) if task.urgent else self._capture
@@ -243,7 +247,8 @@ class RayExecutor:
         return await self._result(function.remote(task), JoinResult, "the join")
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
-        """Look at a page in a task. Raises as `koda_ray.render.probe.probe_page`."""
+        """Look at a page in a task. Raises as `koda_ray.render.probe.probe_page`, and Missing as `environment`."""
+        await self._slots.check()
         function = self._overtaking(self._probe)
         return await self._result(function.remote(task, *self._with), ProbeReport, "the probe")
 

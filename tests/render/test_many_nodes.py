@@ -24,7 +24,7 @@ from koda_ray.config import REPO_ROOT
 from koda_ray.errors import Missing
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.protocol import JobContext, Progress, Slots
+from koda_ray.render.protocol import JobContext, ProbeTask, Progress, Slots
 from koda_ray.render.tasks import RayExecutor
 from koda_ray.resources import CHROMIUM_RESOURCE
 from koda_ray.serve import ray_folder
@@ -126,8 +126,6 @@ def grows(folder: str) -> Iterator[None]:
 
 
 async def test_a_job_on_a_cluster_without_machines_waits_until_they_come(grows: None, storage: Storage) -> None:
-    with pytest.raises(Missing, match="KODA_BROWSERS_MAX"):
-        await asyncio.to_thread(RayExecutor)
     executor = await asyncio.to_thread(lambda: RayExecutor(most=2))
     assert executor.slots.now == 0
     spec = small(await put_page(storage, "plain"), duration_s=1.0)
@@ -149,6 +147,16 @@ async def test_a_job_on_a_cluster_without_machines_waits_until_they_come(grows: 
 def raylets() -> Iterator[Raylets]:
     with Raylets.started() as made:
         yield made
+
+
+async def test_where_nothing_renders_only_what_renders_is_refused(raylets: Raylets, storage: Storage) -> None:
+    """A session's process makes an executor as it starts: it begins, and talks, without browsers."""
+    executor = await asyncio.to_thread(RayExecutor)
+    assert executor.slots.now == 0
+    task = ProbeTask(storage=storage, bundle="0" * 64, user_id=USER, width=160, height=90)
+    for asked in (executor.environment, lambda: executor.probe(task)):
+        with pytest.raises(Missing, match="KODA_BROWSERS_MAX"):
+            await asked()
 
 
 async def test_a_node_that_joins_is_used_and_one_that_is_lost_is_not_missed(
