@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 __all__ = [
     "MAX_DURATION_S",
     "MAX_PROMPT_CHARS",
     "MIN_SCENE_S",
+    "Answered",
     "Budget",
     "ErrorInfo",
     "Execution",
@@ -119,6 +121,17 @@ class Question(Model):
     reason: Literal["style", "impossible", "rejected", "unclear", "stuck", "budget"] = "style"
     phase: Phase | None = None
     owes: Owes | None = None
+
+
+class Answered(Model):
+    """What a person answered to a question before the plan: one of its options, their own words, or both.
+
+    ``after_changes`` is how many changes they had asked for by then, so that the later word is the one that counts.
+    """
+
+    option_id: str | None = None
+    text: str | None = None
+    after_changes: int = Field(default=0, ge=0)
 
 
 class Scene(Model):
@@ -287,11 +300,13 @@ class NodeState(Model):
 
     ``approval`` is the tool call that waits for a person's agreement, ``approvals_next`` those that wait behind it.
     ``owes`` is the work that somebody must still do, ``feedback`` every change asked for (oldest first), and
-    ``feedback_seen`` how many of those the agents have been told. ``finished`` is the video that was there before
-    another render of the same animation began, ``forked_from`` the session that this one was made of. ``budget`` limits
-    this session where it says so, and else the settings do; while ``paused`` the question is whether more may be used.
-    ``closing`` says that a preview is shown to which the agents have not said their last words yet: nobody waits for
-    them, and whoever takes the session up says them, unless a person has gone on meanwhile.
+    ``feedback_seen`` how many of those the agents have been told. ``answers`` is all that was said when asked, oldest
+    first, and before it the style that came with the request; ``style`` and ``answer`` are the last of it, for people.
+    ``finished`` is the video that was there before another render of the same animation began, ``forked_from`` the
+    session that this one was made of. ``budget`` limits this session where it says so, and else the settings do; while
+    ``paused`` the question is whether more may be used. ``closing`` says that a preview is shown to which the agents
+    have not said their last words yet: nobody waits for them, and whoever takes the session up says them, unless a
+    person has gone on meanwhile.
     """
 
     node_id: str
@@ -305,6 +320,7 @@ class NodeState(Model):
     asset_ids: tuple[str, ...] = ()
     style: str | None = None
     answer: str | None = None
+    answers: tuple[Answered, ...] = ()
     feedback: tuple[str, ...] = ()
     feedback_seen: int = 0
     question: Question | None = None
@@ -331,3 +347,17 @@ class NodeState(Model):
     updated_at: datetime = Field(default_factory=now)
     started_at: datetime | None = None
     completed_at: datetime | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _begin_answers(cls, data: object) -> object:
+        """Begin the answers with the style of the request; a state stored without them kept no more than the last."""
+        if not isinstance(data, dict) or "answers" in data:
+            return cast("object", data)
+        known = cast("Mapping[str, object]", data)
+        plan = known.get("plan")
+        called = plan.style if isinstance(plan, Plan) else None
+        if isinstance(plan, dict):
+            called = cast("Mapping[str, object]", plan).get("style")
+        said = dict.fromkeys(words for name in ("style", "answer") if isinstance(words := known.get(name), str))
+        return {**known, "answers": tuple(Answered(text=words) for words in said if words and words != called)}

@@ -22,7 +22,7 @@ from koda_ray.commands import (
 from koda_ray.errors import InvalidInput
 from koda_ray.phases.interruptions import answer_budget, unstuck
 from koda_ray.phases.parts import Transition, announce, refuse, said, words_of
-from koda_ray.types import Execution, NodeState, Output, RenderOptions
+from koda_ray.types import Answered, Execution, NodeState, Output, RenderOptions
 
 __all__ = [
     "accept",
@@ -65,7 +65,9 @@ def answer(state: NodeState, command: Answer, at: datetime) -> Transition:
     answer = ": ".join(part for part in (label, words) if part)
     if question.reason == "stuck":
         return unstuck(state, question, command.option_id, answer, at)
-    update: dict[str, object] = {"answer": answer, "phase": "plan", "owes": "plan", "plan": None}
+    given = Answered(option_id=command.option_id, text=words or None, after_changes=len(state.feedback))
+    update: dict[str, object] = {"answer": answer, "answers": (*state.answers, given), "phase": "plan", "owes": "plan"}
+    update["plan"] = None
     if question.reason in ("style", "rejected"):
         update["style"] = command.option_id if command.option_id is not None and not words else answer
     change = ApprovalChange("question", "approved", (("optionId", command.option_id), ("text", words or None)))

@@ -20,7 +20,7 @@ from koda_ray.llm.base import TextBlock
 
 __all__ = ["Folder"]
 
-_FIRST = ("prompt", "style", "answer", "plan", "options", "assets")
+_FIRST = ("prompt", "style", "answers", "plan", "options", "assets")
 _MOST_GROUPS = 100
 _MOST_OLD_CHARS = 160_000
 """Characters of old texts beside the present ones; about 40,000 tokens."""

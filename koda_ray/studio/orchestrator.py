@@ -72,7 +72,7 @@ def request_context(state: NodeState, assets: Sequence[AssetRecord]) -> dict[str
     return {
         "prompt": state.prompt,
         "style": state.style,
-        "answer": state.answer,
+        "answers": [answered.model_dump(mode="json", by_alias=True, exclude_none=True) for answered in state.answers],
         "plan": plan,
         "feedback": list(state.feedback),
         "options": state.options.model_dump(mode="json", by_alias=True, exclude_none=True),

@@ -106,7 +106,7 @@ def studio_model(
 def _orchestrate(request: Json, *, asks: bool, scenes: int, duration: float) -> Call | Say | list[Call | Say]:
     state = state_of(request)
     if not state["planAccepted"]:
-        if asks and not state["answer"]:
+        if asks and not state["answers"]:
             options = [{"id": "playful", "label": "Playful"}, {"id": "smooth", "label": "Smooth"}]
             return Call("request_approval", {"type": "question", "content": "Which style?", "options": options})
         return Call("request_approval", {"type": "plan", "content": "The plan", "plan": plan_of(duration)})

@@ -21,7 +21,7 @@ from koda_ray.studio.offline.language import said
 from koda_ray.studio.offline.plan import make_plan
 from koda_ray.studio.offline.project import STATE_PATH, film_files
 from koda_ray.studio.offline.subject import subject_of
-from koda_ray.studio.offline.understand import Course, Said, answers_of, understand
+from koda_ray.studio.offline.understand import Course, Said, understand
 from koda_ray.types import Plan
 
 __all__ = ["answer_request", "film_of", "generate_files"]
@@ -37,11 +37,11 @@ def _plan_of(request: Mapping[str, object]) -> Plan | None:
         raise ModelError(f"The code generator's request holds a plan that is none: {error}") from error
 
 
-def _course(request: Mapping[str, object], plan: Plan | None) -> Course:
+def _course(request: Mapping[str, object]) -> Course:
     return understand(
         Said(
             prompt=str(request.get("prompt") or ""),
-            answers=answers_of(given.text(request.get("style")), given.text(request.get("answer")), plan=plan),
+            answers=given.answers_in(request.get("answers")),
             options=given.mapping(request.get("options")),
             feedback=tuple(str(words) for words in given.items(request.get("feedback"))),
             assets=[cast("Mapping[str, str]", given.mapping(asset)) for asset in given.items(request.get("assets"))],
@@ -67,15 +67,15 @@ def film_of(request: Mapping[str, object]) -> Film:
         ModelError: The request's plan is not a plan.
     """
     plan = _plan_of(request)
-    return _film(_course(request, plan), plan)
+    return _film(_course(request), plan)
 
 
 def generate_files(request: Mapping[str, object]) -> dict[str, str]:
     """Return the files of a request as path to content.
 
     Args:
-        request: The code generator's request: ``task``, the tool's input, ``prompt``, ``style``, ``plan``, ``assets``,
-            ``feedback`` and ``files`` (path to content of what exists).
+        request: The code generator's request: ``task``, the tool's input, ``prompt``, ``answers``, ``plan``,
+            ``assets``, ``feedback`` and ``files`` (path to content of what exists).
 
     Returns:
         ``initial_setup``: the stage without its scene. ``create_scene``: the scene with the keyframes up to and with
@@ -85,7 +85,7 @@ def generate_files(request: Mapping[str, object]) -> dict[str, str]:
         ModelError: The task or the plan is not one.
     """
     plan = _plan_of(request)
-    course = _course(request, plan)
+    course = _course(request)
     film = _film(course, plan)
     task = request.get("task")
     have = given.mapping(request.get("files"))

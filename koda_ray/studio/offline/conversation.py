@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from koda_ray.llm.base import Message
-from koda_ray.studio.offline.given import items, mapping, parsed, text
-from koda_ray.types import Plan
+from koda_ray.studio.offline.given import answers_in, items, mapping, parsed
+from koda_ray.types import Answered, Plan
 
 __all__ = ["Call", "Exchange", "PolicyCalls", "SeenSession", "Turn", "exchanges", "last_stop", "read_state"]
 
@@ -94,13 +94,13 @@ class SeenSession:
     """The session's state as the policy reads it; see `read_state`."""
 
     prompt: str
-    style: str | None
-    answer: str | None
+    answers: tuple[Answered, ...]
     plan: Plan | None
     plan_accepted: bool
     todos: tuple[tuple[str, str], ...]
     feedback: tuple[str, ...]
     assets: tuple[dict[str, str], ...]
+    has_preview: bool
     phase: str
     options: dict[str, object]
     files: tuple[str, ...]
@@ -119,13 +119,13 @@ def read_state(messages: Sequence[Message], system: Sequence[str] = ()) -> SeenS
     todos = [mapping(t) for t in items(raw.get("todos"))]
     return SeenSession(
         prompt=str(raw.get("prompt") or first_words),
-        style=text(raw.get("style")),
-        answer=text(raw.get("answer")),
+        answers=answers_in(raw.get("answers")),
         plan=Plan.model_validate(plan) if isinstance(plan, dict) else None,
         plan_accepted=bool(raw.get("planAccepted")),
         todos=tuple((str(t.get("id", "")), str(t.get("status", "pending"))) for t in todos),
         feedback=tuple(str(f) for f in items(raw.get("feedback"))),
         assets=tuple({k: str(v) for k, v in mapping(a).items()} for a in items(raw.get("assets"))),
+        has_preview=bool(raw.get("hasPreview")),
         phase=str(raw.get("phase") or ""),
         options=dict(mapping(raw.get("options"))),
         files=tuple(str(f) for f in items(raw.get("files"))),

@@ -14,6 +14,7 @@ from koda_ray.studio.offline.conversation import Call, Exchange, PolicyCalls, Se
 from koda_ray.studio.offline.extract import find_length
 from koda_ray.studio.offline.failure import MAX_ATTEMPTS, error_words, stuck, why
 from koda_ray.studio.offline.find import find_impossible
+from koda_ray.studio.offline.given import items, mapping
 from koda_ray.studio.offline.language import choices, said
 from koda_ray.studio.offline.plan import make_plan, notes_of
 from koda_ray.studio.offline.question import refusal
@@ -41,13 +42,13 @@ def execute(view: SeenSession, course: Course, past: Sequence[Exchange], stopped
     ours = [(id_, status) for id_, status in view.todos if _TODO.fullmatch(id_)]
     if stuck(past, "set_todos", stopped):
         return Turn(said("failed.todos", why=why(past)))
+    known = max(_versions_of(view, past), default=version - 1 if view.has_preview else version)
+    if known < version:
+        _take_feedback(view, plan, course.changes[known:], ours, calls)
+        return calls.turn()
     if not ours:
         calls.add("set_todos", todos=_initial_todos(plan, version))
         calls.add("set_thinking", message=said("thinking.begin"))
-        return calls.turn()
-    known = max(_versions(id_ for id_, _ in ours))
-    if known < version:
-        _take_feedback(view, plan, course.changes[known:], ours, calls)
         return calls.turn()
     finished, todo = _standing(past, [(id_, status) for id_, status in ours if status != "done"])
     for id_, status in finished:
@@ -62,7 +63,7 @@ def execute(view: SeenSession, course: Course, past: Sequence[Exchange], stopped
         return Turn(_giving_up(id_, failures))
     if status == "pending":
         calls.add("update_todo", todo_id=id_, status="active")
-    _work(id_, view, course, plan, calls)
+    _work(id_, view, past, course, plan, calls)
     return calls.turn()
 
 
@@ -82,6 +83,13 @@ def _initial_todos(plan: Plan, version: int) -> list[JsonValue]:
 def _versions(todos: Iterable[str]) -> list[int]:
     """Return how many changes had been asked for when each todo was made."""
     return [int(match.group(1)) for todo in todos if (match := _TODO.fullmatch(todo))]
+
+
+def _versions_of(view: SeenSession, past: Sequence[Exchange]) -> list[int]:
+    """Return how many changes had been asked for whenever todos were made; the state forgets those of a preview."""
+    lists = [e.call.input.get("todos") for e in past if e.call.name == "set_todos" and not e.failed]
+    told = [str(mapping(todo).get("id", "")) for todos in lists for todo in items(todos)]
+    return _versions([*(id_ for id_, _ in view.todos), *told])
 
 
 _Todos = list[tuple[str, str]]
@@ -118,7 +126,9 @@ def _does(call: Call, todo: str) -> bool:
     return task == _TASKS.get(kind)
 
 
-def _work(id_: str, view: SeenSession, course: Course, plan: Plan, calls: PolicyCalls) -> None:
+def _work(
+    id_: str, view: SeenSession, past: Sequence[Exchange], course: Course, plan: Plan, calls: PolicyCalls
+) -> None:
     """Add the calls that do a todo."""
     match = _TODO.fullmatch(id_)
     kind = match.group(2) if match else "preview"
@@ -138,7 +148,7 @@ def _work(id_: str, view: SeenSession, course: Course, plan: Plan, calls: Policy
     elif kind == "finish":
         calls.add("generate_code", task=_TASKS[kind], name="Finish", description=about)
     else:
-        changes = list(dict.fromkeys(_unhandled(view, id_))) or list(view.feedback[-1:])
+        changes = list(dict.fromkeys(_unhandled(view, past, id_))) or list(view.feedback[-1:])
         calls.add(
             "generate_code",
             task=_TASKS[kind],
@@ -160,10 +170,10 @@ def _scene(plan: Plan, number: int, calls: PolicyCalls) -> None:
     )
 
 
-def _unhandled(view: SeenSession, id_: str) -> Iterator[str]:
+def _unhandled(view: SeenSession, past: Sequence[Exchange], id_: str) -> Iterator[str]:
     """Yield the change requests that a change todo answers: those after the previous change's."""
     version = _versions([id_])[0]
-    earlier = [known for known in _versions(todo for todo, _ in view.todos) if known < version]
+    earlier = [known for known in _versions_of(view, past) if known < version]
     yield from view.feedback[max(earlier, default=version - 1) : version]
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import cast
 
-__all__ = ["items", "mapping", "parsed", "text"]
+from pydantic import ValidationError
+
+from koda_ray.types import Answered
+
+__all__ = ["answers_in", "items", "mapping", "parsed", "text"]
 
 
 def parsed(words: str) -> Mapping[str, object]:
@@ -31,3 +36,12 @@ def items(value: object) -> list[object]:
 def text(value: object) -> str | None:
     """Return a text that says something, or None."""
     return value if isinstance(value, str) and value.strip() else None
+
+
+def answers_in(value: object) -> tuple[Answered, ...]:
+    """Return a list of answers; what is none is left out."""
+    found: list[Answered] = []
+    for each in items(value):
+        with suppress(ValidationError):
+            found.append(Answered.model_validate(each))
+    return tuple(found)

@@ -6,27 +6,17 @@ stay done, and a call whose result is in the conversation is not made again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from koda_ray.llm.base import Message
-from koda_ray.studio.offline.answer import ANSWERS
 from koda_ray.studio.offline.conflict import conflicts_in_change
-from koda_ray.studio.offline.conversation import (
-    Exchange,
-    PolicyCalls,
-    SeenSession,
-    Turn,
-    exchanges,
-    last_stop,
-    read_state,
-)
+from koda_ray.studio.offline.conversation import PolicyCalls, SeenSession, Turn, exchanges, last_stop, read_state
 from koda_ray.studio.offline.execution import execute
 from koda_ray.studio.offline.failure import stuck, why
-from koda_ray.studio.offline.given import parsed, text
+from koda_ray.studio.offline.given import parsed
 from koda_ray.studio.offline.language import said
 from koda_ray.studio.offline.question import ask_instead, ask_style, propose_plan
-from koda_ray.studio.offline.understand import Said, answers_of, understand
+from koda_ray.studio.offline.understand import Said, understand
 
 __all__ = ["next_turn"]
 
@@ -45,9 +35,8 @@ def next_turn(messages: Sequence[Message], system: Sequence[str] = ()) -> Turn:
     past = exchanges(messages)
     calls = PolicyCalls(messages)
     approvals = [e for e in past if e.call.name == "request_approval" and e.result is not None]
-    answers = answers_of(view.style, view.answer, plan=view.plan, earlier=_answered(approvals))
     course = understand(
-        Said(prompt=view.prompt, answers=answers, options=view.options, feedback=view.feedback, assets=view.assets)
+        Said(prompt=view.prompt, answers=view.answers, options=view.options, feedback=view.feedback, assets=view.assets)
     )
     about_plan = bool(approvals) and approvals[-1].call.input.get("type") == "plan"
     status = parsed(approvals[-1].result or "").get("status") if approvals else None
@@ -60,27 +49,13 @@ def next_turn(messages: Sequence[Message], system: Sequence[str] = ()) -> Turn:
         ask_style(calls, "rejected")
     elif brief.impossible is not None:
         ask_instead(calls, brief.impossible)
-    elif brief.style_heard == "unknown" and not approvals and not view.answer and not view.style:
+    elif brief.style_heard == "unknown" and not approvals and not view.answers:
         ask_style(calls, "style")
     else:
         if status == "changes":
             _tell_conflicts(view, calls)
-        propose_plan(calls, brief, _own_words(answers))
+        propose_plan(calls, brief, view.answers)
     return calls.turn()
-
-
-def _answered(approvals: Sequence[Exchange]) -> list[str]:
-    """Return the options and words that questions were answered with, oldest first."""
-    results = [parsed(exchange.result or "") for exchange in approvals]
-    said_each = [(r.get("optionId"), r.get("text")) for r in results if r.get("status") == "answered"]
-    return [words for pair in said_each for value in pair if (words := text(value))]
-
-
-def _own_words(answers: Sequence[str]) -> str:
-    """Return the last answer that is neither an option's id nor its label."""
-    known = {*ANSWERS, *(label.casefold() for label, _ in ANSWERS.values())}
-    free = [a for a in answers if a.casefold() not in known and not re.fullmatch(r"[a-z]+(-\d+)?", a)]
-    return free[-1] if free else ""
 
 
 def _tell_conflicts(view: SeenSession, calls: PolicyCalls) -> None:

@@ -7,12 +7,12 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from koda_ray.studio.offline.answer import ANSWERS, with_own_words
+from koda_ray.studio.offline.answer import ANSWERS
 from koda_ray.studio.offline.brief import Brief, Impossible
 from koda_ray.studio.offline.conversation import PolicyCalls
 from koda_ray.studio.offline.language import choices, said
 from koda_ray.studio.offline.plan import describe_plan, make_plan
-from koda_ray.types import MAX_DURATION_S
+from koda_ray.types import MAX_DURATION_S, Answered
 
 __all__ = ["ask_instead", "ask_style", "propose_plan", "refusal"]
 
@@ -41,10 +41,12 @@ def refusal(impossible: Impossible) -> str:
     return said(f"question.{impossible}", minutes=MAX_DURATION_S / 60)
 
 
-def propose_plan(calls: PolicyCalls, brief: Brief, words: str) -> None:
-    """Put a plan to the person, with their own ``words`` for its style where there are some."""
+def propose_plan(calls: PolicyCalls, brief: Brief, answers: Sequence[Answered]) -> None:
+    """Put a plan to the person, with what they answered in their own words."""
     plan = make_plan(brief)
-    plan = plan.model_copy(update={"style": with_own_words(plan.style, words)})
+    words = "; ".join(answered.text for answered in answers if answered.text)
+    if words:
+        plan = plan.model_copy(update={"style": said("plan.in_own_words", style=plan.style, words=words[:300])})
     count = len(plan.scenes)
     calls.add("set_thinking", message=said("thinking.plan", count=count) if count > 1 else said("thinking.plan_one"))
     calls.add(

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from koda_ray.studio.offline.answer import ANSWERS, apply_answer, apply_options, own_words_of
+from koda_ray.studio.offline.answer import apply_answer, apply_options
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.parse import parse_prompt
-from koda_ray.types import Plan
+from koda_ray.types import Answered, Plan
 
-__all__ = ["ChangeRequest", "Course", "Said", "answers_of", "parse_brief", "understand"]
+__all__ = ["ChangeRequest", "Course", "Said", "parse_brief", "understand"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Said:
     """What a person has said: their prompt, its settings and uploads, their answers, their changes, oldest first."""
 
     prompt: str
-    answers: tuple[str, ...] = ()
+    answers: tuple[Answered, ...] = ()
     options: Mapping[str, object] = field(default_factory=dict[str, object])
     feedback: tuple[str, ...] = ()
     assets: Sequence[Mapping[str, str]] = ()
@@ -41,7 +41,7 @@ class ChangeRequest:
 
 @dataclass(frozen=True)
 class Course:
-    """The brief before any change, and each change."""
+    """The brief before any change, and each change with what was answered after it."""
 
     opening: Brief
     changes: tuple[ChangeRequest, ...] = ()
@@ -70,53 +70,32 @@ class Course:
         )
 
 
-def answers_of(
-    style: str | None, answer: str | None, *, plan: Plan | None = None, earlier: Sequence[str] = ()
-) -> tuple[str, ...]:
-    """Return what was answered, each once.
-
-    Args:
-        style: The style as the session keeps it: what a person said, or what the first plan called it.
-        answer: The last answer as the session keeps it.
-        plan: The plan, where there is one; it keeps an earlier answer's own words.
-        earlier: The answers of the conversation, where that is at hand; the last one is ``answer`` again.
-    """
-    answers = [*earlier] or ([answer] if answer else [])
-    style = style or (plan.style if plan else None)
-    if style is not None and style != answer:
-        ours = (plan is not None and style == plan.style) or (answer is not None and answer in style)
-        answers.insert(0, _style_of(style) if ours else style)
-    kept = own_words_of(plan.style) if plan else ""
-    if kept and not any(kept in words for words in answers):
-        answers.insert(0, kept)
-    return tuple(dict.fromkeys(words.strip() for words in answers))
-
-
-def _style_of(line: str) -> str:
-    """Return the style that a plan names; what follows it is said to people, and was read where they said it."""
-    return next((id_ for id_, (label, _) in ANSWERS.items() if line.startswith(label)), line)
-
-
 def understand(said: Said) -> Course:
-    """Read everything that was said, and apply each change once, in order."""
-    brief = apply_options(parse_prompt(said.prompt, assets=said.assets), said.options)
-    for words in said.answers:
-        brief = apply_answer(brief, words)
-    if said.answers and brief.style_heard == "unknown":
-        brief = replace(brief, style_heard="inferred")
-    opening = brief
+    """Read everything that was said, and apply each answer and each change once, in the order in which they came."""
+    opening = apply_options(parse_prompt(said.prompt, assets=said.assets), said.options)
+    if said.answers and opening.style_heard == "unknown":
+        opening = replace(opening, style_heard="inferred")
+    brief = opening = _answered(opening, said.answers, 0)
     changes: list[ChangeRequest] = []
-    for words in said.feedback:
+    for number, words in enumerate(said.feedback, 1):
         brief, done = apply_feedback(brief, words)
+        brief = _answered(brief, said.answers, number)
         changes.append(ChangeRequest(words, brief, done))
     return Course(opening, tuple(changes))
+
+
+def _answered(brief: Brief, answers: Sequence[Answered], changes: int) -> Brief:
+    """Apply the answers that were given after so many changes."""
+    for answer in answers:
+        if answer.after_changes == changes:
+            brief = apply_answer(brief, answer)
+    return brief
 
 
 def parse_brief(
     prompt: str,
     *,
-    style: str | None = None,
-    answer: str | None = None,
+    answers: Sequence[str] = (),
     options: Mapping[str, object] | None = None,
     feedback: Sequence[str] = (),
     assets: Sequence[Mapping[str, str]] = (),
@@ -125,8 +104,7 @@ def parse_brief(
 
     Args:
         prompt: The first request.
-        style: A style's id or free words for it, as the session keeps them.
-        answer: The answer to the question, an option's id or free text.
+        answers: What was answered before any change, in a person's own words.
         options: ``duration`` in seconds, ``aspect`` such as ``9:16``, ``fps``; they win over the prompt.
         feedback: Change requests, oldest first.
         assets: Uploaded files as ``{"id", "name", "mediaType", "path"}``.
@@ -134,6 +112,6 @@ def parse_brief(
     Returns:
         The brief with every change applied in order.
     """
-    answers = answers_of(style, answer)
-    said = Said(prompt=prompt, answers=answers, options=options or {}, feedback=tuple(feedback), assets=assets)
+    given = tuple(Answered(text=words) for words in answers)
+    said = Said(prompt=prompt, answers=given, options=options or {}, feedback=tuple(feedback), assets=assets)
     return understand(said).brief

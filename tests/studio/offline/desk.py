@@ -1,23 +1,23 @@
-"""A session without a sandbox: it keeps the state as the real one does and answers the director's tools."""
+"""A session without a sandbox: the phase machine keeps its state, and it answers the director's tools."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from koda_ray import commands, phases
 from koda_ray.llm.base import Completed, Message, ModelRequest, TextDelta, ToolInputDelta
 from koda_ray.studio.offline import OfflineDirector
+from koda_ray.studio.orchestrator import opening, request_context, session_block, state_block
+from koda_ray.types import NodeState, Option, Plan, Preview, Question, SessionOptions, Todo, now
 
-Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
-
-async def ask(agent: str, messages: tuple[Message, ...]) -> tuple[Message, Completed]:
+async def ask(agent: str, messages: tuple[Message, ...], session: str = "") -> tuple[Message, Completed]:
     """Send a request through the provider's protocol and check the stream against its end."""
     text, inputs = "", dict[str, str]()
     async for event in OfflineDirector().stream(
-        ModelRequest(agent=agent, model="offline", system=("",), messages=messages)  # type: ignore[arg-type]
+        ModelRequest(agent=agent, model="offline", system=(session,), messages=messages)  # type: ignore[arg-type]
     ):
         match event:
             case TextDelta(text=delta):
@@ -36,32 +36,49 @@ async def ask(agent: str, messages: tuple[Message, ...]) -> tuple[Message, Compl
 
 @dataclass
 class Desk:
-    """A session's state and conversation. ``answers`` gives the results of request_approval, in order."""
+    """A session's state, moved by the phase machine, and its conversation.
+
+    ``answers`` are the results of request_approval, in order: what a person answered, accepted or rejected.
+    """
 
     prompt: str
     answers: list[dict[str, Any]] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    style: str | None = None
     failing: dict[str, int] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
-    state: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     log: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.messages.append(_user({"type": "text", "text": f"Create an animation: {self.prompt}"}))
-        self.state = {
-            "phase": "idle", "prompt": self.prompt, "style": None, "answer": None, "question": None, "plan": None,
-            "planAccepted": False, "todos": [], "files": [], "feedback": [], "assets": [], "hasPreview": False,
-            "options": self.options,
-        }  # fmt: skip
+        self.node = NodeState(
+            node_id="nod_1", user_id="usr_1", project_id="prj_1", session_id="ses_1", prompt=self.prompt,
+            style=self.style, options=SessionOptions.model_validate(self.options),
+        )  # fmt: skip
+        self.do(commands.Start())
+        self.messages.append(_user({"type": "text", "text": opening(self.node)}))
+
+    def do(self, command: commands.Command) -> None:
+        """Move the state."""
+        self.node, _ = phases.apply(self.node, command, now())
+
+    @property
+    def plan(self) -> Plan:
+        assert self.node.plan is not None
+        return self.node.plan
+
+    @property
+    def todos(self) -> dict[str, str]:
+        """The todos' statuses by id."""
+        return {todo.id: todo.status for todo in self.node.execution.todos} if self.node.execution else {}
 
     async def turn(self) -> bool:
         """Let the director speak once and run what it asks for; False when it had nothing left to do."""
         last = self.messages[-1]
-        block = {"type": "text", "text": f"<state>{json.dumps(self.state, ensure_ascii=False)}</state>"}
+        block = {"type": "text", "text": state_block(self.node)}
         request = (*self.messages[:-1], Message(role="user", content=(*last.content, block)))  # type: ignore[arg-type]
-        message, _ = await ask("orchestrator", request)
+        message, _ = await ask("orchestrator", request, session_block(self.node, []))
         self.messages.append(message)
         self.said += [b["text"] for b in message.content if b["type"] == "text"]
         calls = [b for b in message.content if b["type"] == "tool_use"]
@@ -84,7 +101,7 @@ class Desk:
 
     def change(self, words: str) -> None:
         """Ask for a change."""
-        self.state["feedback"].append(words)
+        self.do(commands.Say(words))
         self.messages.append(_user({"type": "text", "text": words}))
 
     def calls(self, name: str) -> list[dict[str, Any]]:
@@ -99,48 +116,55 @@ class Desk:
             case "request_approval":
                 return json.dumps(self._approve(given)), False
             case "set_todos":
-                done = {t["id"] for t in self.state["todos"] if t["status"] == "done"}
-                self.state["todos"] = [
-                    {**t, "status": "done" if t["id"] in done else "pending"} for t in given["todos"]
-                ]
+                self.do(commands.SetTodos(tuple(Todo.model_validate(todo) for todo in given["todos"])))
             case "update_todo":
-                todo = next(t for t in self.state["todos"] if t["id"] == given["todo_id"])
-                assert (todo["status"], given["status"]) in {("pending", "active"), ("active", "done")}
-                todo["status"] = given["status"]
+                assert (self.todos[given["todo_id"]], given["status"]) in {("pending", "active"), ("active", "done")}
+                self.do(commands.MoveTodo(given["todo_id"], given["status"]))
             case "generate_code":
                 return await self._generate(given), False
             case "render_preview":
-                self.state["hasPreview"] = True
-                return json.dumps({"status": "ready", "duration": 5.0}), False
+                self.do(commands.Deliver(len(self.node.feedback)))
+                shown = Preview(video_url="/v", job_id="job_1", bundle="b", duration=self.plan.total_duration)
+                self.do(commands.Previewed(shown))
+                return json.dumps({"status": "ready", "duration": shown.duration}), False
             case _:
                 pass
         return '{"success": true}', False
 
     def _approve(self, given: dict[str, Any]) -> dict[str, Any]:
-        result = self.answers.pop(0) if self.answers else {"status": "accepted"}
+        """Put a question or a plan to the person, who says what comes next."""
         if given["type"] == "plan":
-            self.state["plan"] = given["plan"]
-            self.state["planAccepted"] = result["status"] == "accepted"
-            if result.get("feedback") and result["status"] == "changes":
-                self.state["feedback"].append(result["feedback"])
+            self.do(commands.Propose(Plan.model_validate(given["plan"])))
         else:
             assert len(given["options"]) >= 2
-            words = result.get("text")
-            self.state["answer"] = words or result.get("optionId")
-            if given["reason"] in ("style", "rejected"):
-                self.state["style"] = words or result.get("optionId")
+            options = tuple(Option.model_validate(option) for option in given["options"])
+            self.do(commands.Ask(Question(text=given["content"], options=options, reason=given["reason"])))
+        result = self.answers.pop(0) if self.answers else {"status": "accepted"}
+        match result["status"]:
+            case "answered":
+                self.do(commands.Answer(result.get("optionId"), result.get("text")))
+            case "rejected":
+                self.do(commands.Reject(result.get("feedback", "")))
+            case "changes":
+                self.do(commands.RequestChanges(result["feedback"]))
+            case _:
+                self.do(commands.Accept())
         return result
 
     async def _generate(self, given: dict[str, Any]) -> str:
-        context = {k: self.state[k] for k in ("prompt", "style", "answer", "plan", "feedback", "options", "assets")}
-        request = json.dumps({**context, **given, "files": self.files}, ensure_ascii=False)
+        request = json.dumps({**given, **request_context(self.node, []), "files": self.files}, ensure_ascii=False)
         message, _ = await ask("code_generator", (_user({"type": "text", "text": request}),))
         answer = json.loads("".join(b["text"] for b in message.content if b["type"] == "text"))
-        for file in answer["files"]:
-            self.files[file["path"]] = file["content"]
-        self.state["files"] = sorted(self.files)
-        sizes = [{"path": f["path"], "bytes": len(f["content"].encode())} for f in answer["files"]]
-        return json.dumps({"files": sizes, "summary": answer["summary"]})
+        sizes = {file["path"]: len(file["content"].encode()) for file in answer["files"]}
+        self.files |= {file["path"]: file["content"] for file in answer["files"]}
+        self.do(commands.Wrote(tuple(sizes.items())))
+        listed = [{"path": path, "bytes": size} for path, size in sizes.items()]
+        return json.dumps({"files": listed, "summary": answer["summary"]})
+
+
+def heard(words: str) -> Message:
+    """Return a person's message."""
+    return _user({"type": "text", "text": words})
 
 
 def _user(*blocks: Any) -> Message:

@@ -15,6 +15,7 @@ from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.subject import own
 from koda_ray.studio.offline.subjects.charting import Figures
 from koda_ray.studio.offline.understand import Said, understand
+from koda_ray.types import Answered
 
 BALL = "Create a bouncing ball animation, playful"
 
@@ -109,18 +110,18 @@ def test_faster_but_smoother_is_less_time_on_softer_curves() -> None:
     ],
 )
 def test_an_answer_settles_the_style(answer: str, style: str) -> None:
-    brief = apply_answer(parse_brief("Create a bouncing ball animation"), answer)
+    brief = apply_answer(parse_brief("Create a bouncing ball animation"), Answered(text=answer))
     assert brief.style == style
     assert brief.style_heard != "unknown"
 
 
 def test_an_answer_in_own_words_brings_its_wishes_along() -> None:
-    brief = apply_answer(parse_brief("Create a bouncing ball animation"), "elegant, red, on white background")
+    brief = parse_brief("Create a bouncing ball animation", answers=["elegant, red, on white background"])
     assert (brief.style, brief.accent, brief.background) == ("smooth", "#E5322D", "#FFFFFF")
 
 
 def test_an_alternative_to_the_impossible_is_possible() -> None:
-    brief = apply_answer(parse_brief("a two-hour film about the sea"), "length-60")
+    brief = apply_answer(parse_brief("a two-hour film about the sea"), Answered(option_id="length-60"))
     assert (brief.duration_s, brief.impossible) == (60.0, None)
 
 

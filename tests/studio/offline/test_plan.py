@@ -33,7 +33,7 @@ PROMPTS = (
 @settings(deadline=None)
 @given(st.sampled_from(PROMPTS), st.floats(1.5, 300), st.sampled_from(("playful", "smooth", "cinematic")))
 def test_scenes_fill_the_length_exactly_within_the_rules(prompt: str, seconds: float, style: str) -> None:
-    plan = make_plan(parse_brief(prompt, style=style, options={"duration": seconds}))
+    plan = make_plan(parse_brief(prompt, answers=[style], options={"duration": seconds}))
     low, high = scene_limits(plan.total_duration)
     assert low <= len(plan.scenes) <= high
     assert all(scene.duration >= MIN_SCENE_S for scene in plan.scenes)
@@ -64,7 +64,7 @@ def test_limits_are_the_rules() -> None:
 
 def test_the_plan_names_the_curves_that_the_film_uses() -> None:
     notes = {
-        style: " ".join(s.animation_notes for s in make_plan(parse_brief("logo for Acme", style=style)).scenes)
+        style: " ".join(s.animation_notes for s in make_plan(parse_brief("logo for Acme", answers=[style])).scenes)
         for style in ("playful", "smooth", "cinematic")
     }
     assert "easeOutBack" in notes["playful"]

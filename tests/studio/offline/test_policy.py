@@ -37,8 +37,8 @@ async def test_a_known_style_goes_straight_to_the_plan(prompt: str) -> None:
     desk = Desk(prompt)
     await desk.run()
     assert [a["type"] for a in desk.calls("request_approval")] == ["plan"]
-    assert desk.state["hasPreview"]
-    assert all(todo["status"] == "done" for todo in desk.state["todos"])
+    assert desk.node.preview
+    assert set(desk.todos.values()) == {"done"}
     assert "src/App.tsx" in desk.files
     assert "offline director: fixed vocabulary, no model" in desk.said[-1]
 
@@ -47,14 +47,14 @@ async def test_todos_are_the_plan_and_each_is_done_once_in_order() -> None:
     desk = Desk(f"{BALL}, playful")
     await desk.run()
     (todos,) = desk.calls("set_todos")
-    scenes = len(desk.state["plan"]["scenes"])
+    scenes = len(desk.plan.scenes)
     assert [t["id"] for t in todos["todos"]] == [
         "v0-setup", *(f"v0-scene-{n + 1}" for n in range(scenes)), "v0-finish", "v0-preview",
     ]  # fmt: skip
     tasks = [c["task"] for c in desk.calls("generate_code")]
     assert tasks == ["initial_setup", *["create_scene"] * scenes, "create_component"]
     moves = [(m["todo_id"], m["status"]) for m in desk.calls("update_todo")]
-    assert len(moves) == len(set(moves)) == 2 * len(todos["todos"])
+    assert len(moves) == len(set(moves)) == 2 * len(todos["todos"]) - 1  # a preview is done when it is shown
 
 
 async def test_interrupted_anywhere_the_session_goes_on_the_same_way() -> None:
@@ -63,7 +63,7 @@ async def test_interrupted_anywhere_the_session_goes_on_the_same_way() -> None:
     snapshots: list[Desk] = []
     while await whole.turn():
         snapshots.append(copy.deepcopy(whole))
-    assert len(snapshots) > len(whole.state["todos"]) > 3
+    assert len(snapshots) > len(whole.todos) > 3
     for snapshot in snapshots:
         await snapshot.run()
         assert snapshot.log == whole.log
@@ -80,7 +80,7 @@ async def test_a_call_whose_result_was_lost_is_made_again_and_nothing_else() -> 
     await lost.run()
     done = [m["todo_id"] for m in lost.calls("update_todo") if m["status"] == "done"]
     assert len(done) == len(set(done))
-    assert all(todo["status"] == "done" for todo in lost.state["todos"])
+    assert set(lost.todos.values()) == {"done"}
 
 
 async def test_a_change_touches_what_it_must_and_renders_again() -> None:
@@ -174,21 +174,21 @@ async def test_changes_make_a_new_plan_and_a_rejection_asks() -> None:
 async def test_an_error_is_tried_again_then_told() -> None:
     desk = Desk(f"{BALL}, playful", failing={"create_scene": 1})
     await desk.run()
-    assert desk.state["hasPreview"]
+    assert desk.node.preview
     broken = Desk(f"{BALL}, playful", failing={"create_scene": 99})
     await broken.run()
-    assert not broken.state["hasPreview"]
+    assert not broken.node.preview
     assert "the disk is full" in broken.said[-1]
     broken.failing.clear()
     broken.messages.append(copy.deepcopy(broken.messages[0]))
     await broken.run()
-    assert broken.state["hasPreview"]
+    assert broken.node.preview
 
 
 async def test_free_words_of_an_answer_reach_the_code() -> None:
     desk = Desk(BALL, answers=[{"status": "answered", "text": "elegant, red, on white background"}])
     await desk.run()
-    assert "red" in desk.state["plan"]["style"]
+    assert "red" in desk.plan.style
     assert "#E5322D" in desk.files["src/theme.ts"]
 
 
@@ -211,7 +211,6 @@ async def test_the_same_change_again_is_said_to_do_what_it_does_then() -> None:
 
 
 async def test_own_words_of_an_earlier_answer_stay_when_the_style_is_chosen_anew() -> None:
-    """The session keeps the last answer alone; the plan keeps the words of the one before."""
     desk = Desk(
         BALL,
         answers=[
@@ -221,6 +220,6 @@ async def test_own_words_of_an_earlier_answer_stay_when_the_style_is_chosen_anew
         ],
     )
     await desk.run()
-    assert desk.state["plan"]["style"].startswith("Cinematic & dramatic")
+    assert desk.plan.style.startswith("Cinematic & dramatic")
     assert "#E5322D" in desk.files["src/theme.ts"]
     assert "mood={'cinematic'}" in desk.files["src/scenes/BounceScene.tsx"]
