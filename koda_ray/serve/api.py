@@ -36,6 +36,7 @@ from koda_ray.serve.routes import (
     history,
     images,
     jobs,
+    login,
     media,
     preview,
     processes,
@@ -149,7 +150,7 @@ def create_app(
         usage,
     ):
         app.include_router(module.router)
-    for module in (images, sandboxes, sandbox_files, sandbox_project, processes, cluster, health):
+    for module in (images, sandboxes, sandbox_files, sandbox_project, processes, cluster, login, health):
         app.include_router(module.router)
     describe(app, extra_models=(Envelope, CreateBatch, CreateRender, FileChanges, ProcessOutput))
     return app

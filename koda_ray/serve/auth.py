@@ -1,4 +1,4 @@
-"""Who is asking: bearer keys, kept as hashes, each of one user.
+"""Who is asking: bearer keys, kept as hashes, each of one user; or a browser's cookie that stands for one (`logins`).
 
 Keys come from the setting or from the database. Where there never were any, the server is one person's own machine:
 everything belongs to the user ``local``, and that is why it refuses to listen anywhere but on loopback.
@@ -18,11 +18,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from starlette.datastructures import Headers
+
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError
+from koda_ray.serve.logins import Logins, is_own_page
+from koda_ray.serve.signing import Forbidden, signing_key
+from koda_ray.state.rows import KEY_ID_CHARS
 from koda_ray.state.store import Store
 
-__all__ = ["LOCAL_USER", "Authenticator", "KeyRing", "Unauthorized", "decide", "is_loopback"]
+__all__ = ["LOCAL_USER", "Authenticator", "KeyRing", "Unauthorized", "bearer", "decide", "is_loopback"]
 
 LOCAL_USER = "local"
 MIN_KEY_CHARS = 16
@@ -80,6 +85,10 @@ class KeyRing:
                 found = user
         return found
 
+    def find_id(self, key_id: str) -> str | None:
+        """Return whose key it is that an id names."""
+        return next((user for known, user in self.users.items() if known.hex()[:KEY_ID_CHARS] == key_id), None)
+
 
 class Authenticator:
     """Tells who a request comes from.
@@ -87,19 +96,22 @@ class Authenticator:
     Args:
         ring: The keys of the setting.
         store: Where other keys are.
+        logins: Makes and reads the cookies of browsers.
         closed: Whether requests without a key are refused whatever keys there are.
     """
 
-    def __init__(self, ring: KeyRing, store: Store, *, closed: bool) -> None:
+    def __init__(self, ring: KeyRing, store: Store, *, logins: Logins, closed: bool) -> None:
         self._ring = ring
         self._store = store
+        self.logins = logins
         self._closed = closed
 
     @classmethod
     def from_settings(cls, settings: Settings, store: Store) -> Self:
         """Be as closed as the server's start decided, and in any case on what others can reach."""
         closed = settings.keys_required or not is_loopback(settings.host)
-        return cls(KeyRing.from_settings(settings), store, closed=closed)
+        logins = Logins(signing_key(settings))
+        return cls(KeyRing.from_settings(settings), store, logins=logins, closed=closed)
 
     async def check(self) -> None:
         """See that a process that has to ask for keys could know one.
@@ -117,25 +129,44 @@ class Authenticator:
         """Whether requests without a key are refused."""
         return self._closed or bool(self._ring.users) or await self._store.has_api_keys(revoked=True)
 
-    async def user(self, authorization: str | None) -> str:
-        """Return the user that an ``Authorization`` header speaks for.
+    async def user(self, headers: Headers, method: str | None = "GET") -> str:
+        """Return the user that a request speaks for: by its key, else by its cookie.
+
+        Args:
+            headers: The request's.
+            method: HTTP's; None for a WebSocket.
 
         Raises:
             Unauthorized: The key is not known; or there is none, and keys are required.
+            Forbidden: WRONG_ORIGIN, it has a cookie, and comes from a page that is not ours.
         """
-        scheme, _, key = (authorization or "").partition(" ")
-        key = key.strip()
-        if scheme.lower() == "bearer" and key:
+        if (key := bearer(headers.get("authorization"))) is not None:
             user = self._ring.find(key) or await self._store.user_for_key(key)
             if user is None:
                 raise Unauthorized("this key is not known to the server; check it, or ask whoever runs the server")
             return user
+        if (login := self.logins.read(headers)) is not None:
+            user = self._ring.find_id(login.key_id) or await self._store.user_for_key_id(login.key_id)
+            if user is not None and not is_own_page(headers, method):
+                raise Forbidden(
+                    "a browser's sign-in counts for this server's own pages: send the header 'Authorization: Bearer "
+                    "<key>' from elsewhere",
+                    code="WRONG_ORIGIN",
+                )
+            if user is not None:
+                return user
         if await self.required():
             raise Unauthorized(
                 "this server needs a key: send the header 'Authorization: Bearer <key>'; whoever runs the server makes "
                 "one on its machine, with: koda keys create USER"
             )
         return LOCAL_USER
+
+
+def bearer(authorization: str | None) -> str | None:
+    """Return the key that an ``Authorization`` header has, if it has one."""
+    scheme, _, key = (authorization or "").partition(" ")
+    return (key.strip() or None) if scheme.lower() == "bearer" else None
 
 
 async def decide(settings: Settings, store: Store) -> Settings:

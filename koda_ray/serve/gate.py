@@ -20,9 +20,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from koda_ray.errors import KodaError
-from koda_ray.serve.auth import Authenticator, is_loopback
+from koda_ray.serve.auth import Authenticator, Unauthorized, bearer, is_loopback
 from koda_ray.serve.limits import Refusals
 from koda_ray.serve.problem import error_response, problem_of, problem_response
+from koda_ray.serve.tries import Tries
 
 __all__ = ["Gate"]
 
@@ -50,6 +51,7 @@ class Gate:
         self._public = public
         self._limit_bytes = limit_bytes
         self._refusals = Refusals()
+        self._tries = Tries()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection, or say why not."""
@@ -60,7 +62,7 @@ class Gate:
         try:
             refused = None if _is_ours(headers) else await self._stranger(scope, headers)
             if refused is None and not self._public(scope["path"]):
-                scope["user"] = await self._auth.user(headers.get("authorization"))
+                scope["user"] = await self._user(scope, headers)
         except KodaError as error:
             refused = error_response(error, scope["path"])
         if refused is None:
@@ -71,6 +73,20 @@ class Gate:
             await refused(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 4000 + refused.status_code})
+
+    async def _user(self, scope: Scope, headers: Headers) -> str:
+        key, address = bearer(headers.get("authorization")), str((scope.get("client") or ("",))[0])
+        if key is not None:
+            self._tries.check(address, key)
+        try:
+            user = await self._auth.user(headers, scope.get("method"))
+        except Unauthorized:
+            if key is not None:
+                self._tries.was_wrong(address, key)
+            raise
+        if key is not None:
+            self._tries.was_right(key)
+        return user
 
     async def _stranger(self, scope: Scope, headers: Headers) -> JSONResponse | None:
         if await self._auth.required():

@@ -57,6 +57,17 @@ class JsonAccounts:
 
         return await self._database.read(work)
 
+    async def user_for_key_id(self, key_id: str) -> str | None:
+        """Return whose key it is that an id names; None for one that is unknown or revoked."""
+        if KEY_ID.fullmatch(key_id) is None:
+            return None
+
+        def work(tables: Tables) -> str | None:
+            named = (row for row in tables.of("api_keys") if str(row["key_hash"]).startswith(key_id))
+            return next((str(row["user_id"]) for row in named if row["revoked_at"] is None), None)
+
+        return await self._database.read(work)
+
     async def has_api_keys(self, *, revoked: bool = False) -> bool:
         """Whether any key is of use; with ``revoked``, whether there ever was one."""
         return await self._database.read(

@@ -59,6 +59,13 @@ class SqlAccounts:
         query = select(_K.user_id).where(_K.key_hash == key_hash(key), _K.revoked_at.is_(None))
         return await self._database.read(lambda connection: connection.execute(query).scalar_one_or_none())
 
+    async def user_for_key_id(self, key_id: str) -> str | None:
+        """Return whose key it is that an id names; None for one that is unknown or revoked."""
+        if KEY_ID.fullmatch(key_id) is None:
+            return None
+        query = select(_K.user_id).where(_K.key_hash.startswith(key_id), _K.revoked_at.is_(None))
+        return await self._database.read(lambda connection: connection.execute(query).scalar_one_or_none())
+
     async def has_api_keys(self, *, revoked: bool = False) -> bool:
         """Whether any key is of use; with ``revoked``, whether there ever was one."""
         query = select(_K.user_id).limit(1) if revoked else select(_K.user_id).where(_K.revoked_at.is_(None)).limit(1)

@@ -85,6 +85,10 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         """Return whose key it is; None for one that is unknown or revoked."""
         ...
 
+    async def user_for_key_id(self, key_id: str) -> str | None:
+        """Return whose key it is that an id names (`ApiKeyRecord`); None for one that is unknown or revoked."""
+        ...
+
     async def has_api_keys(self, *, revoked: bool = False) -> bool:
         """Whether any key is of use; with ``revoked``, whether there ever was one."""
         ...

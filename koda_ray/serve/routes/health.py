@@ -47,7 +47,7 @@ async def ready(deps: Deps, request: Request, response: Response) -> Readiness:
 
 async def _is_known(deps: Deps, request: Request) -> bool:
     try:
-        await deps.auth.user(request.headers.get("authorization"))
+        await deps.auth.user(request.headers)
     except (KodaError, OSError):  # no key, or nobody can say whose it is
         return False
     return True

@@ -56,11 +56,14 @@ class SessionConformance:
         ]  # fmt: skip
         assert len({one.id for one in known}) == 3 and first not in repr(known)
         assert await store.user_for_key(known[0].id) is None
+        assert [await store.user_for_key_id(one.id) for one in known] == ["ann", "ann", "bob"]
+        assert [await store.user_for_key_id(key) for key in (first, "", known[0].id[:-1])] == [None] * 3
         assert await store.revoke_api_key(first)
         assert not await store.revoke_api_key(first)
         assert not await store.revoke_api_key(known[0].id)
         assert [one.revoked_at is None for one in await store.api_keys()] == [False, True, True]
         assert [await store.user_for_key(key) for key in (first, second)] == [None, "ann"]
+        assert [await store.user_for_key_id(one.id) for one in known] == [None, "ann", "bob"]
 
     # --- making and reading sessions
 

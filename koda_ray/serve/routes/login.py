@@ -1,0 +1,63 @@
+"""Sign-in for browsers: a key becomes a cookie, and is not needed again; see `logins`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request, Response
+
+from koda_ray.serve.auth import bearer
+from koda_ray.serve.context import Deps, User
+from koda_ray.serve.logins import LOGIN_TTL
+from koda_ray.serve.problem import responses
+from koda_ray.state.rows import KEY_ID_CHARS, key_hash
+from koda_ray.types import now
+from koda_ray.wire import LoginView
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/login", tags=["login"])
+_Origin = Annotated[str | None, Header(include_in_schema=False)]
+
+
+@router.post("", operation_id="signIn", summary="Sign a browser in", responses=responses(401, 429))
+async def sign_in(user: User, deps: Deps, request: Request, response: Response, origin: _Origin = None) -> LoginView:
+    """Take the key of `Authorization`, and give a cookie that stands for it.
+
+    With it a browser needs no key for the API, its videos and its streams. It is `HttpOnly`, counts for pages of this
+    server alone, lasts 14 days after the last visit and no longer than its key. Where no keys are needed, nothing is
+    given.
+    """
+    key = bearer(request.headers.get("authorization"))
+    if key is None:
+        return await sign_in_state(user, deps, request, response, origin)
+    expires_at = deps.auth.logins.sign_in(response, key_hash(key)[:KEY_ID_CHARS], secure=_is_secure(origin))
+    return LoginView(user=user, signed_in=True, expires_at=expires_at)
+
+
+@router.get("", operation_id="getLogin", summary="Read who is signed in", responses=responses(401))
+async def sign_in_state(
+    user: User, deps: Deps, request: Request, response: Response, origin: _Origin = None
+) -> LoginView:
+    """Say whose the requests are, and whether by a cookie; one whose life is half over is renewed."""
+    login = deps.auth.logins.read(request.headers)
+    if login is None:
+        return LoginView(user=user, signed_in=False)
+    if login.expires_at - now() > LOGIN_TTL / 2:
+        return LoginView(user=user, signed_in=True, expires_at=login.expires_at)
+    secure = _is_secure(origin or request.headers.get("referer"))
+    renewed = deps.auth.logins.sign_in(response, login.key_id, secure=secure)
+    return LoginView(user=user, signed_in=True, expires_at=renewed)
+
+
+@router.delete("", operation_id="signOut", summary="Sign a browser out", status_code=204, responses=responses(401))
+async def sign_out(user: User, deps: Deps, origin: _Origin = None) -> Response:
+    """Take the cookie from the browser that asks. To end what others have of it, revoke the key."""
+    response = Response(status_code=204)
+    deps.auth.logins.sign_out(response, secure=_is_secure(origin))
+    return response
+
+
+def _is_secure(address: str | None) -> bool:
+    """Whether the browser speaks TLS, which may end at a proxy before us: the page's own address says so."""
+    return (address or "").startswith("https:")
