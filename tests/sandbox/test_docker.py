@@ -26,6 +26,7 @@ from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.docker_plan import ContainerPlan
 from koda_ray.sandbox.docker_sandbox import DockerSandbox
 from koda_ray.sandbox.engine import Engine
+from koda_ray.sandbox.engine_filter import asking_profile
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.record import Record
@@ -57,7 +58,8 @@ async def test_the_engine_is_asked_for_every_wall(docker_box: DockerSandbox, eng
     found = engine.inspect_container(f"koda-{docker_box.id}")
     host = found["HostConfig"]
     assert found["Config"]["User"] == "1000:1000" and host["ReadonlyRootfs"] and not host["Privileged"]
-    assert host["CapDrop"] == ["ALL"] and not host["CapAdd"] and host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
+    assert host["SecurityOpt"] == ["no-new-privileges", f"seccomp={asking_profile()}"]
     assert host["NetworkMode"] == "none" and not host["PortBindings"] and not found["NetworkSettings"]["Ports"]
     assert (host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (512 * MB, 512 * MB, 64)
     assert host["NanoCpus"] == 2e9 and host["IpcMode"] == "private" and not host["PidMode"] and not host["Devices"]
