@@ -31,8 +31,8 @@ async def find_desktop(workshop: Workshop, sandbox_id: str) -> PreviewEndpoint:
         return await workshop.reach(sandbox_id, DESKTOP_PORT)
     except ServerFailed as error:
         raise ServerFailed(
-            f"no desktop is streamed on port {DESKTOP_PORT} of the sandbox {sandbox_id}; use an image that has one, and "
-            f"start what streams it there, such as noVNC's novnc_proxy ({error.message})",
+            f"no desktop is streamed on port {DESKTOP_PORT} of the sandbox {sandbox_id}; use an image that has one, "
+            f"and start what streams it there, such as noVNC's novnc_proxy ({error.message})",
             code=error.code,
             context=error.context,
         ) from error
