@@ -59,7 +59,8 @@ async def test_the_engine_is_asked_for_every_wall(docker_box: DockerSandbox, eng
     host = found["HostConfig"]
     assert found["Config"]["User"] == "1000:1000" and host["ReadonlyRootfs"] and not host["Privileged"]
     assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
-    assert host["SecurityOpt"] == ["no-new-privileges", f"seccomp={asking_profile()}"]
+    privileges, calls = host["SecurityOpt"]
+    assert privileges == "no-new-privileges" and calls == f"seccomp={asking_profile()}"
     assert host["NetworkMode"] == "none" and not host["PortBindings"] and not found["NetworkSettings"]["Ports"]
     assert (host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (512 * MB, 512 * MB, 64)
     assert host["NanoCpus"] == 2e9 and host["IpcMode"] == "private" and not host["PidMode"] and not host["Devices"]
