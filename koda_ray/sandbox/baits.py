@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["BAITED", "Baits", "lay_baits"]
+__all__ = ["BAITED", "Baits", "bait", "lay_baits"]
 
 BAITED = ".ssh"
 """The folder in a sandbox's home."""
@@ -27,6 +27,11 @@ def lay_baits(folder: Path) -> None:
         for name in _NAMES:
             (folder / name).write_text(_TEXT)
             os.utime(folder / name, ns=(_NEVER_NS, 1))
+
+
+def bait(folder: Path) -> Path:
+    """One of the files, to be shown where something else is looked for as well."""
+    return folder / _NAMES[-1]
 
 
 class Baits:

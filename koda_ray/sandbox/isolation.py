@@ -24,13 +24,13 @@ from pathlib import Path
 
 from koda_ray import seccomp
 from koda_ray.errors import InvalidInput, Missing, SandboxError
-from koda_ray.sandbox.baits import BAITED
+from koda_ray.sandbox.baits import BAITED, bait
 from koda_ray.sandbox.invocation import Invocation
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.policy import PROJECT_ROOT
 from koda_ray.sandbox.proxied import EGRESS_PORT, proxy_environment
-from koda_ray.sandbox.triggers import triggers
+from koda_ray.sandbox.triggers import covering
 from koda_ray.sandbox.unreached import FILES
 from koda_ray.seccomp_file import filter_fd
 
@@ -41,6 +41,7 @@ __all__ = [
     "CallFilter",
     "Jail",
     "base_environment",
+    "can_be_baited",
     "can_be_heard",
     "check_isolation",
     "checked_environment",
@@ -132,8 +133,8 @@ class Jail:
         project: The project on this machine.
         etc: A directory with ``passwd``, ``group`` and ``hosts`` for the inside.
         terminals: What the inside sees as ``TERMINALS`` in its home.
-        baits: What it sees as ``BAITED`` there.
-        trigger: The file that it sees in place of ``triggers``.
+        baits: What it sees as ``BAITED`` there; one of its files is what the first process had for an environment.
+        trigger: The file that it sees in place of those of ``triggers``.
         node_modules: Installed packages, shown read-only in the project; None where the project has its own.
         node: The node to run.
         limits: Sizes of what is writable, and the process limit.
@@ -193,7 +194,8 @@ class Jail:
         line += [word for path in ("/etc", "/opt", "/home") for word in ("--perms", "0755", "--dir", path)]
         line += system_binds()
         line += ["--proc", "/proc", "--dev", "/dev"]
-        line += [word for path in triggers() for word in ("--bind-try", str(self.trigger), path)]
+        if can_be_baited():
+            line += covering(bait=bait(self.baits), trigger=self.trigger)
         line += ["--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", _SHM]
         line += ["--perms", "1777", "--size", size, "--tmpfs", "/tmp"]
         line += ["--perms", "0777", "--size", size, "--tmpfs", _HOME]
@@ -262,6 +264,20 @@ def can_be_heard() -> bool:
         os.close(fd)
         ours.close()
         theirs.close()
+
+
+@lru_cache(maxsize=1)
+def can_be_baited() -> bool:
+    """Try once, for real, whether files of ours can stand in ``/proc``, which a kernel may forbid; blocks."""
+    here = Path(__file__)
+    line = ["bwrap", "--as-pid-1", "--unshare-pid", *system_binds(), "--proc", "/proc", "--dev", "/dev"]
+    try:
+        done = subprocess.run(
+            [*line, *covering(bait=here, trigger=here), "--", "true"], capture_output=True, check=False, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def base_environment(node: NodeRuntime, limits: ResourceLimits) -> dict[str, str]:

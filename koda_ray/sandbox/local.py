@@ -49,7 +49,7 @@ from koda_ray.sandbox.egress.process import EgressSocket
 from koda_ray.sandbox.egress.rules import Egress
 from koda_ray.sandbox.held import Held
 from koda_ray.sandbox.holder import holding, refused_of
-from koda_ray.sandbox.isolation import TERMINALS, Jail, can_be_heard, check_isolation, launcher
+from koda_ray.sandbox.isolation import TERMINALS, Jail, can_be_baited, can_be_heard, check_isolation, launcher
 from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.local_sandbox import LocalSandbox
 from koda_ray.sandbox.node import find_node
@@ -256,6 +256,7 @@ class LocalProvider:
                 raise
             return False
         can_be_heard()  # found out here, where it may take its time
+        can_be_baited()
         return True
 
     def _warn(self, sandbox_id: str) -> None:

@@ -13,7 +13,7 @@ something about it at no cost to those that try nothing:
 - ``listen``: ports that are offered to everybody, such as a server's on 0.0.0.0, which only the sandbox itself reaches
   (``offered``). Many servers that are told no address do so, node's among them: this alone is no attack;
 - ``bait``: keys in the home's ``.ssh`` that are none, and were read (``baits``): who does looks for somebody else's, as
-  an install script may;
+  an install script may; locally the same of the first process's environment;
 - ``trigger``: what takes a machine down or over (``/proc/sysrq-trigger`` and the like), locally, and was written: it is
   a file of the sandbox's own there (``triggers``);
 - ``daemon``: processes that left their command's session to outlive it, and were ended with it;
@@ -21,10 +21,10 @@ something about it at no cost to those that try nothing:
 
 What is not seen, though it is refused all the same (README.md tells operators of it in short):
 
-- a file that may not be read or written (in a container ``/proc/sysrq-trigger``; ``/proc/1/environ``, a device, what an
-  archive with absolute names or an install script would write): it is opened by the same call as any other, and to look
-  at every open would hold up all that runs. Where a command's own words or a path given to this program say it, that is
-  noted;
+- a file that may not be read or written (in a container ``/proc/sysrq-trigger`` and ``/proc/1/environ``; a device, what
+  an archive with absolute names or an install script would write): it is opened by the same call as any other, and to
+  look at every open would hold up all that runs. Where a command's own words or a path given to this program say it,
+  that is noted;
 - what is simply not there, such as this program's environment, its database and other sandboxes' files, whoever looks
   for it, an install script or a command: there is nothing that refuses it;
 - in a container of somebody's own image, or where somebody has set the engine's filter of system calls, those that it

@@ -11,20 +11,27 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["TRIGGERS", "Trigger", "lay_trigger", "triggers", "written"]
+__all__ = ["TRIGGERS", "Trigger", "covering", "lay_trigger", "written"]
 
 TRIGGERS = ".triggers"
 """The folder that it lies in, beside the project."""
 
 _NAME = "written"
 _PLACES = ("/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe")
+_FIRST_ENVIRONMENT = "/proc/1/environ"
 _NEVER_NS = 1
 
 
 @lru_cache(maxsize=1)
-def triggers() -> tuple[str, ...]:
+def _there() -> tuple[str, ...]:
     """Say what it stands in place of on this machine: no kernel has all, and nobody can make others in ``/proc``."""
     return tuple(filter(os.path.exists, _PLACES))
+
+
+def covering(*, bait: Path, trigger: Path) -> list[str]:
+    """Have bubblewrap show a file in place of these, and another as the environment of the first process."""
+    shown = [(trigger, path) for path in _there()] + [(bait, _FIRST_ENVIRONMENT)]
+    return [word for file, path in shown for word in ("--bind-try", str(file), path)]
 
 
 def lay_trigger(folder: Path) -> None:

@@ -23,13 +23,14 @@ pytestmark = pytest.mark.sandbox
 
 @gvisor_too
 async def test_the_environment_of_the_backend_is_not_there(
-    sandbox: AnySandbox, kind: str, monkeypatch: pytest.MonkeyPatch
+    sandbox: AnySandbox, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-very-secret")
     _, text = await sh(
         sandbox, "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; cat /proc/*/cmdline | tr '\\0' '\\n'"
     )
     assert "very-secret" not in text and "KODA_OWNER" not in text
+    assert refusals(capsys, sandbox.id) == ({"bait"} if kind == "local" else set())
     mark = {"KODA_COMMAND"} if kind == "gvisor" else set()
     names = {line.split("=")[0] for line in (await sandbox.run(("env",))).stdout.splitlines()}
     assert names <= {"PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "NO_COLOR", "CI", "PWD",

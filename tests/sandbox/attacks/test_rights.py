@@ -127,7 +127,7 @@ async def test_what_the_system_has_is_sealed(
         "mknod src/null c 1 3", "dd if=/dev/vda count=1", "chmod u+s /usr/bin/env", "hostname evil",
         "date -s 2001-01-01",
         "mount -t tmpfs none /tmp", "unshare -U true", "unshare -m true", "chroot / true",
-        "grep -a KODA /proc/1/environ", "ls -d /proc/1/root/var /proc/1/cwd/var",
+        "ls -d /proc/1/root/var /proc/1/cwd/var",
         r"cp /usr/bin/cat src/c && chmod 4755 src/c && src/c /proc/self/status | grep -P 'Uid:.*\t0'",
     ]  # fmt: skip
     await sandbox.write_files({f"scripts/{number}.sh": attack.encode() for number, attack in enumerate(attacks)})
