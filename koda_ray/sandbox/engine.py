@@ -23,6 +23,7 @@ __all__ = ["Container", "ContainerSpec", "Engine", "EngineFacts", "Image"]
 _USUAL = "unix:///var/run/docker.sock"
 _TIMEOUT_S = 60
 _PROBE_TIMEOUT_S = 2
+_DOCKER = "Engine"  # what others that speak its language (Podman) are not called, nor take a profile in the same way
 _OWN_FILTER = frozenset({"name=seccomp,profile=default", "name=seccomp,profile=builtin"})  # until 22, and from then on
 
 T = TypeVar("T")
@@ -122,7 +123,7 @@ class _Habits:
         group: The control group that they are to lie in; empty for the engine's own choice. Where it makes plain
             groups, all containers of the machine share one that has the weight of a single process: on a busy machine a
             build in it takes twice the time. Where systemd makes them, its slices decide.
-        own_filter: Whether it filters their system calls by its own profile, and by no other that somebody has set.
+        own_filter: Whether it is Docker, and filters their system calls by its own profile, not one that was set.
     """
 
     group: str
@@ -245,10 +246,11 @@ class Engine:
 
     def _habits_of(self, api: Any) -> _Habits:
         if self._habits is None:
-            found = cast("dict[str, Any]", api.info())
+            found, version = cast("dict[str, Any]", api.info()), cast("dict[str, Any]", api.version())
             self._habits = _Habits(
                 group="/" if found.get("CgroupDriver") == "cgroupfs" else "",
-                own_filter=not _OWN_FILTER.isdisjoint(map(str, found.get("SecurityOptions") or ())),
+                own_filter=_DOCKER in [part.get("Name") for part in version.get("Components") or ()]
+                and not _OWN_FILTER.isdisjoint(map(str, found.get("SecurityOptions") or ())),
             )
         return self._habits
 
