@@ -46,7 +46,7 @@ const at = (host, port) => (host.includes(":") ? `[${host}]:${port}` : `${host}:
 // what became of it: an error's code, or the first line of what was said
 const attempt = (where, says) => new Promise((done) => {
   let said = "";
-  const connection = net.connect({ ...where, timeout: 5000 });
+  const connection = net.connect({ ...where, timeout: 30000 });
   const end = (what) => { connection.destroy(); done(what); };
   connection.on("connect", () => (says === undefined ? end("REACHED") : connection.write(says)));
   connection.on("data", (data) => (said += data).includes("\\n") && end(said.split("\\n")[0].trim()));
