@@ -176,6 +176,8 @@ class Settings(BaseSettings):
     user_asset_mb: int = Field(4096, ge=1, validation_alias="KODA_USER_ASSET_MB")
     user_sessions: int = Field(200, ge=1, validation_alias="KODA_USER_SESSIONS")
     user_renders: int = Field(2000, ge=1, validation_alias="KODA_USER_RENDERS")
+    user_render_s: float = Field(120_000.0, gt=0, validation_alias="KODA_USER_RENDER_S")
+    user_stored_mb: int = Field(102_400, ge=1, validation_alias="KODA_USER_STORED_MB")
     user_streams: int = Field(300, ge=1, validation_alias="KODA_USER_STREAMS")
     unpacked_mb: int = Field(2048, ge=64, validation_alias="KODA_UNPACKED_MB")
 

@@ -23,7 +23,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from koda_ray.actors.coordinator import coordinators_for, room_for
 from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, CoordinatorHost, coordinator_name
-from koda_ray.actors.intake import ask
+from koda_ray.actors.intake import ask, new_command
 from koda_ray.actors.passages import Passages
 from koda_ray.actors.removal import Removal
 from koda_ray.actors.seeing import own_node
@@ -90,6 +90,7 @@ class RayDirectory:
     ) -> None:
         self._public = public_settings(settings)
         self._calls = SessionCalls(store, self._public)
+        self._most_awake = settings.user_sessions
         self._signing_key = settings.signing_key
         self._passages: Passages | None = None
         self._store = store
@@ -105,7 +106,8 @@ class RayDirectory:
 
         Once this returns, the command is durable. Where its session did not take it in time, its result says ``waits``.
         """
-        recorded, waits = await ask(self._store, session_id=session_id, user_id=user_id, name=name, body=body, key=key)
+        asked = new_command(session_id=session_id, user_id=user_id, name=name, body=body, key=key)
+        recorded, waits = await ask(self._store, asked, most_awake=self._most_awake)
         if not waits:
             return recorded
         try:

@@ -32,16 +32,33 @@ from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.state.store import Store
 from koda_ray.types import NodeState, new_id, now
 
-__all__ = ["Intake", "ask"]
+__all__ = ["Intake", "ask", "new_command"]
 
 _REMEMBERED = 100
 _log = get_logger()
 
 
-async def ask(
-    store: Store, *, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str
-) -> tuple[CommandRecord, bool]:
+def new_command(*, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str) -> CommandRecord:
+    """Return what is asked of a session, as it is given to `ask`."""
+    return CommandRecord(
+        id=new_id("cmd"),
+        session_id=session_id,
+        user_id=user_id,
+        key=key,
+        name=name,
+        body=dict(body),
+        result={},
+        created_at=now(),
+    )
+
+
+async def ask(store: Store, asked: CommandRecord, *, most_awake: int | None = None) -> tuple[CommandRecord, bool]:
     """Record a command for whoever has the session, or will have it.
+
+    Args:
+        store: The database.
+        asked: The command, from `new_command`.
+        most_awake: How many sessions of the user may be awake, this one with them.
 
     Returns:
         The command under this key, recorded now or before, and whether it still waits. The result of one that waits
@@ -52,22 +69,14 @@ async def ask(
         Conflict: The key was used for something else.
         InvalidInput: The command or its body is not known.
         InvalidTransition: The phase does not take it.
-        LimitReached: Too many wait already.
+        LimitReached: Too many wait already, or so many sessions are awake.
     """
-    command = parse_command(name, body)
-    if isinstance(command, Rewind) and not await _is_known(store, session_id, key):
-        await store.past(session_id, user_id=user_id, point=command.point)
-    asked = CommandRecord(
-        id=new_id("cmd"),
-        session_id=session_id,
-        user_id=user_id,
-        key=key,
-        name=name,
-        body=dict(body),
-        result={},
-        created_at=now(),
+    command = parse_command(asked.name, asked.body)
+    if isinstance(command, Rewind) and not await _is_known(store, asked.session_id, asked.key):
+        await store.past(asked.session_id, user_id=asked.user_id, point=command.point)
+    return await store.receive(
+        asked, lambda row, waiting: _foreseen(row.state, waiting, command), most_awake=most_awake
     )
-    return await store.receive(asked, lambda row, waiting: _foreseen(row.state, waiting, command))
 
 
 async def _is_known(store: Store, session_id: str, key: str) -> bool:

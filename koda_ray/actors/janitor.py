@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from koda_ray.actors.chores import logged
 from koda_ray.actors.janitor_round import JanitorRound
 from koda_ray.actors.reaper import Reaped, Reaper
-from koda_ray.actors.waking import WAKE_S, Waking, WakingPace
+from koda_ray.actors.waking import WAKE_S, Waking, WakingPace, in_turn
 from koda_ray.config import Settings
 from koda_ray.events import EPHEMERAL_KEPT
 from koda_ray.logs import get_logger
@@ -149,15 +149,11 @@ class Janitor:
         return begun
 
     def _wake_sessions(self, owing: Sequence[OwedWork]) -> list[str]:
-        """Begin with as many as may wait for their turn; the next look goes on after the last one."""
-        begun: list[str] = []
-        for work in owing:
-            if self._sessions.count >= _OWED_AT_ONCE:
-                return begun
-            self._after = (work.updated_at, work.id)
-            if self._sessions.begin(work.id):
-                begun.append(work.id)
-        return begun
+        """Begin with as many as may wait for a place, by turns of their users; the next look goes on after them."""
+        taken = owing[: max(0, _OWED_AT_ONCE - self._sessions.count)]
+        if taken:
+            self._after = (taken[-1].updated_at, taken[-1].id)
+        return [work.id for work in in_turn(taken) if self._sessions.begin(work.id)]
 
     async def _count(self) -> None:
         counted = await self._store.census(now())

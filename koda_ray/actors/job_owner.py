@@ -39,13 +39,15 @@ class JobChange:
     progress: dict[str, JsonValue] | None = None
     result: dict[str, JsonValue] | None = None
     error: dict[str, JsonValue] | None = None
+    video_s: float | None = None
+    stored_bytes: int | None = None
     chunks: Sequence[ChunkRecord] = ()
     events: Sequence[NewEvent] = ()
     charges: Sequence[ChargeEntry] = ()
 
     def of(self, row: JobRecord) -> JobRecord:
         """Return the job as it is then."""
-        names = ("status", "spec", "progress", "result", "error")
+        names = ("status", "spec", "progress", "result", "error", "video_s", "stored_bytes")
         said = {name: value for name in names if (value := getattr(self, name)) is not None}
         return replace(row, **said, updated_at=now())
 
@@ -122,6 +124,7 @@ class JobOwner:
             JobChange(
                 status="succeeded",
                 result=done,
+                stored_bytes=result.size_bytes,
                 progress={"percent": 100.0},
                 events=[self._event("render_complete", done)],
                 charges=[self.minutes.end()],

@@ -31,13 +31,14 @@ from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
-__all__ = ["MAX_ACTIVATIONS", "OVER", "JobParts", "LeasedJob", "job_request"]
+__all__ = ["MAX_ACTIVATIONS", "OVER", "JobParts", "LeasedJob", "counted_s", "job_request"]
 
 OVER: tuple[JobStatus, ...] = ("succeeded", "failed", "cancelled")
 """A job in one of these will not change any more."""
 MAX_ACTIVATIONS = 200
 """A render that was taken up so often brings its process down each time: it is given up."""
 _BEATS = 3
+_ASSUMED_S = 60.0
 _TELL_S = 2.0
 _log = get_logger(__name__)
 
@@ -45,6 +46,11 @@ _log = get_logger(__name__)
 def job_request(*, bundle: str, entry: str, options: JobOptions) -> dict[str, JsonValue]:
     """Return what a new render's row says of what is wanted."""
     return {"bundle": bundle, "entry": entry, "request": options.to_json()}
+
+
+def counted_s(options: JobOptions) -> float:
+    """Return how long a new render's video counts as, in seconds: a minute until the page is asked where it knows."""
+    return _ASSUMED_S if options.duration_s is None else options.duration_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,7 +184,7 @@ class LeasedJob:
         await self.write(JobChange(events=[_state("running")]))
         spec = await self._plan_on_a_machine(row)
         if "spec" not in row.spec:
-            await self.write(JobChange(spec={**row.spec, "spec": spec.to_json()}))
+            await self.write(JobChange(spec={**row.spec, "spec": spec.to_json()}, video_s=spec.duration_s))
         known = await self._store.charges(self.job_id)
         self._owner = JobOwner(self, spec, store=self._store, purse=self._parts.purse, charges=known)
         await self._owner.begin()

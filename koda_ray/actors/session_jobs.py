@@ -84,6 +84,7 @@ class SessionJobs:
             session_id=self._core.session_id,
             kind=kind,
             spec=spec.to_json(),
+            video_s=spec.duration_s,
             status="running",
             epoch=0,  # a session's job is fenced by the session
             created_at=at,

@@ -7,13 +7,15 @@ time is up; one that fails is left alone for longer and longer. Sessions and ren
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from koda_ray.errors import NotFound
 from koda_ray.logs import get_logger
+from koda_ray.state.records import OwedWork
 
-__all__ = ["PAUSE_MAX_S", "WAKES", "WAKE_S", "Waking", "WakingPace"]
+__all__ = ["PAUSE_MAX_S", "WAKES", "WAKE_S", "Waking", "WakingPace", "in_turn"]
 
 WAKES = 16
 """How many of a kind are woken at once, those apart that take long."""
@@ -142,3 +144,12 @@ class Waking:
         if work_id in self._placed:
             self._placed.remove(work_id)
             self._places.release()
+
+
+def in_turn(owing: Sequence[OwedWork]) -> list[OwedWork]:
+    """Order work so that the first of each user comes before anybody's second, and those as they were given."""
+    turns, placed = Counter[str](), list[tuple[int, OwedWork]]()
+    for work in owing:
+        turns[work.user_id] += 1
+        placed.append((turns[work.user_id], work))
+    return [work for _, work in sorted(placed, key=lambda each: each[0])]

@@ -11,12 +11,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 
+from koda_ray.config import Settings
 from koda_ray.errors import LimitReached
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.state.records import SessionRecord
+from koda_ray.state.records import RenderRoom, SessionRecord
 from koda_ray.types import now
 
-__all__ = ["MAX_STREAMS", "Streams", "may_wake"]
+__all__ = ["MAX_STREAMS", "Streams", "may_wake", "render_room"]
 
 MAX_STREAMS = 800
 """How many streams are open in this process at once: a replica takes 1,000 requests, and some are no streams."""
@@ -70,16 +71,21 @@ class Streams:
                 del self._open[user_id]
 
 
+def render_room(settings: Settings) -> RenderRoom:
+    """Return what a user may have of page renders."""
+    return RenderRoom(
+        renders=settings.user_renders, video_s=settings.user_render_s, stored_bytes=settings.user_stored_mb << 20
+    )
+
+
 async def may_wake(deps: ApiDeps, row: SessionRecord) -> None:
-    """Make sure that a session may be awake: it is, or its user has fewer awake than one may have.
+    """Make sure that a session may be awake without having been asked anything: else the command's own write counts.
 
     From then on it counts for as long as it may take to wake, so that requests at once wake no more than that.
 
     Raises:
-        LimitReached: LIMIT_REACHED, the user has as many.
+        LimitReached: LIMIT_REACHED, the user has as many awake as one may.
         NotFound: It was deleted meanwhile.
     """
-    if row.owes is not None or (row.lease_until is not None and row.lease_until > now()):
-        return
     most = deps.settings.user_sessions
     await deps.store.keep_place(row.id, user_id=row.user_id, most=most, until=now() + _WAKING)

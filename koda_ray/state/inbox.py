@@ -15,8 +15,9 @@ from pydantic import JsonValue
 
 from koda_ray.errors import Fenced, LimitReached
 from koda_ray.state.records import CommandRecord, SessionRecord
+from koda_ray.types import now
 
-__all__ = ["MAX_WAITING", "InboxStore", "Judge", "superseded", "too_many_waiting"]
+__all__ = ["MAX_WAITING", "InboxStore", "Judge", "is_awake", "superseded", "too_many_waiting"]
 
 MAX_WAITING = 100
 """How many commands of one session wait at most: a person who gets no answer is not to fill the database."""
@@ -28,12 +29,17 @@ Judge: TypeAlias = Callable[[SessionRecord, Sequence[CommandRecord]], dict[str, 
 class InboxStore(Protocol):
     """Commands that wait for their session, and under which name its process is sought."""
 
-    async def receive(self, command: CommandRecord, judge: Judge) -> tuple[CommandRecord, bool]:
+    async def receive(
+        self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None
+    ) -> tuple[CommandRecord, bool]:
         """Record a command, whether its session has a process or not.
+
+        What waits has its session woken, so who sleeps is counted among those that are awake in this transaction.
 
         Args:
             command: What is asked; its result is what ``judge`` gives.
             judge: Pure. It sees the row as it is in the transaction that records the command.
+            most_awake: How many of the user's sessions may be awake (see `Store.awake_sessions`), this one with them.
 
         Returns:
             The command that there is under this key, from now or before, and whether it still waits.
@@ -41,7 +47,8 @@ class InboxStore(Protocol):
         Raises:
             NotFound: There is no such session of this user.
             Conflict: The key was used for another command.
-            LimitReached: `MAX_WAITING` commands wait already.
+            LimitReached: `MAX_WAITING` commands wait already; or the session sleeps, and as many of the user's as may
+                be are awake. That holds however many are asked at once.
             KodaError: What ``judge`` raised. Nothing was recorded, as with the others.
         """
         ...
@@ -60,6 +67,11 @@ class InboxStore(Protocol):
             Whether this call did it.
         """
         ...
+
+
+def is_awake(owes: str | None, lease_until: datetime | None) -> bool:
+    """Whether a session has a process, a place for one, or owes work; what it is asked does not stand in its row."""
+    return owes is not None or (lease_until is not None and lease_until > now())
 
 
 def superseded(session_id: str, *, activation: int, current: int) -> Fenced:

@@ -16,7 +16,7 @@ from koda_ray.state.refusals import attached, no_such, too_many_assets
 from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, key_hash
 from koda_ray.types import now
 
-__all__ = ["JsonAccounts", "ensure_project", "ensure_user", "give_assets"]
+__all__ = ["JsonAccounts", "count_stored", "ensure_project", "ensure_user", "give_assets"]
 
 
 class JsonAccounts:
@@ -193,6 +193,13 @@ def give_assets(change: Transaction, asset_ids: Sequence[str], *, user_id: str, 
         if row["session_id"] not in (None, words(session_id)):
             raise Conflict(f"asset {asset_id} belongs to another session; upload the file again")
         change.set("assets", asset_id, {"session_id": words(session_id)})
+
+
+def count_stored(tables: Tables, user_id: str) -> int:
+    """Count the bytes of a user's videos and uploaded files."""
+    files = sum(cast("int", row["size_bytes"]) for row in _assets(tables, user_id))
+    jobs = (row for row in tables.of("jobs") if row["user_id"] == words(user_id))
+    return files + sum(cast("int", row.get("stored_bytes", 0)) for row in jobs)
 
 
 def ensure_project(change: Transaction, user_id: str, project_id: str, name: str) -> None:

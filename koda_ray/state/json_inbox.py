@@ -7,16 +7,17 @@ from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
-from koda_ray.state.inbox import MAX_WAITING, Judge, too_many_waiting
+from koda_ray.state.inbox import MAX_WAITING, Judge, is_awake, too_many_waiting
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of
 from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.records import CommandRecord, SessionRecord
-from koda_ray.state.refusals import no_such, used_for_another
+from koda_ray.state.refusals import no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash
+from koda_ray.types import now
 
-__all__ = ["JsonInbox", "activation_of", "asked_of", "take_out"]
+__all__ = ["JsonInbox", "activation_of", "asked_of", "count_awake", "take_out"]
 
 
 class JsonInbox:
@@ -24,7 +25,9 @@ class JsonInbox:
 
     _database: JsonDatabase
 
-    async def receive(self, command: CommandRecord, judge: Judge) -> tuple[CommandRecord, bool]:
+    async def receive(
+        self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None
+    ) -> tuple[CommandRecord, bool]:
         """Record a command; see `InboxStore.receive`."""
         digest, session_id = body_hash(command.body), command.session_id
 
@@ -41,11 +44,15 @@ class JsonInbox:
             waiting = _waiting(change.tables, session_id)
             if len(waiting) >= MAX_WAITING:
                 raise too_many_waiting(session_id)
-            made = replace(command, result=judge(decode(SessionRecord, row), waiting))
+            found = decode(SessionRecord, row)
+            made = replace(command, result=judge(found, waiting))
             number = max((cast("int", each["number"]) for each in change.tables.of("inbox", session_id)), default=0) + 1
             change.put("inbox", encode(made, number=number, body_hash=digest))
             if row["host"] is None:  # what waits keeps the session's place from here on
                 change.set("sessions", session_id, {"lease_until": None})
+            wakes = not waiting and not is_awake(found.owes, found.lease_until)
+            if most_awake is not None and wakes and count_awake(change.tables, command.user_id) > most_awake:
+                raise too_many_awake(most_awake)
             return made, True
 
         return await self._database.write(work)
@@ -73,6 +80,22 @@ class JsonInbox:
             return True
 
         return await self._database.write(work)
+
+
+def count_awake(tables: Tables, user_id: str) -> int:
+    """Count a user's sessions that are held, owe work, or are asked something."""
+    mine, at = words(user_id), moment(now())
+    asked = {str(row["session_id"]) for row in tables.everywhere("inbox")}
+    return sum(
+        row["user_id"] == mine
+        and row["status"] != "closed"
+        and (
+            row["owes"] is not None
+            or str(row["id"]) in asked
+            or (row["lease_until"] is not None and str(row["lease_until"]) > at)
+        )
+        for row in tables.of("sessions")
+    )
 
 
 def take_out(change: Transaction, session_id: str, key: str) -> None:

@@ -11,7 +11,7 @@ from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.charges import ChargeEntry
 from koda_ray.state.content import after_removal
-from koda_ray.state.json_accounts import ensure_project
+from koda_ray.state.json_accounts import count_stored, ensure_project
 from koda_ray.state.json_charges import close_charges, enter_charges, remove_charges
 from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
@@ -19,8 +19,8 @@ from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import OWED_STATUSES, ChunkRecord, JobRecord, JobStatus
-from koda_ray.state.refusals import no_such, replaced, too_many_renders
+from koda_ray.state.records import OWED_STATUSES, ChunkRecord, JobRecord, JobStatus, RenderRoom
+from koda_ray.state.refusals import check_room, no_such, replaced
 from koda_ray.state.rows import number
 from koda_ray.types import now
 
@@ -35,16 +35,16 @@ class JsonJobs:
     _database: JsonDatabase
     _notifier: Notifier
 
-    async def create_job(self, job: JobRecord, *, most: int | None = None) -> JobRecord:
+    async def create_job(self, job: JobRecord, *, room: RenderRoom | None = None) -> JobRecord:
         """Insert a job, or return the row that is there; NotFound where that is another user's."""
-        (row,) = await after_removal(lambda: self._database.write(lambda change: _make_all(change, [job], most)))
+        (row,) = await after_removal(lambda: self._database.write(lambda change: _make_all(change, [job], room)))
         return row
 
-    async def create_jobs(self, jobs: Sequence[JobRecord], *, most: int | None = None) -> list[JobRecord]:
+    async def create_jobs(self, jobs: Sequence[JobRecord], *, room: RenderRoom | None = None) -> list[JobRecord]:
         """Insert jobs, all or none, or return the rows that are there; Conflict where one is of something else."""
 
         def work(change: Transaction) -> list[JobRecord]:
-            rows = _make_all(change, jobs, most)
+            rows = _make_all(change, jobs, room)
             for given, row in zip(jobs, rows, strict=True):
                 if any(row.spec.get(name) != value for name, value in given.spec.items()):
                     raise Conflict(f"job {row.id} was made for something else; make it under another id")
@@ -260,17 +260,22 @@ def _is_unheld(row: TableRow, at: str) -> bool:
     return row["lease_until"] is None or str(row["lease_until"]) < at
 
 
-def _make_all(change: Transaction, jobs: Sequence[JobRecord], most: int | None) -> list[JobRecord]:
-    before = _queued(change.tables, jobs[0].user_id)
+def _make_all(change: Transaction, jobs: Sequence[JobRecord], room: RenderRoom | None) -> list[JobRecord]:
+    before = _taken(change.tables, jobs[0].user_id)
     rows = [_make(change, job) for job in jobs]
-    if most is not None and before < (after := _queued(change.tables, jobs[0].user_id)) and after > most:
-        raise too_many_renders(most)
+    if room is not None:
+        check_room(room, before, _taken(change.tables, jobs[0].user_id))
     return rows
 
 
-def _queued(tables: Tables, user_id: str) -> int:
-    """Count a user's page renders that wait or are under way."""
-    return sum(row["status"] in OWED_STATUSES for row in _page_renders(tables, user_id, ""))
+def _taken(tables: Tables, user_id: str) -> RenderRoom:
+    """Count what a user's renders take."""
+    mine = [row for row in tables.of("jobs") if row["user_id"] == words(user_id) and row["status"] in OWED_STATUSES]
+    return RenderRoom(
+        renders=sum(row["status"] in OWED_STATUSES for row in _page_renders(tables, user_id, "")),
+        video_s=sum(cast("float", row.get("video_s", 0.0)) for row in mine),
+        stored_bytes=count_stored(tables, user_id),
+    )
 
 
 def _make(change: Transaction, job: JobRecord) -> JobRecord:

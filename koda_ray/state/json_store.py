@@ -17,8 +17,8 @@ from pydantic import JsonValue
 from koda_ray.errors import Conflict, InvalidInput
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.content import after_removal
-from koda_ray.state.inbox import superseded
-from koda_ray.state.json_accounts import JsonAccounts, ensure_project, give_assets
+from koda_ray.state.inbox import is_awake, superseded
+from koda_ray.state.json_accounts import JsonAccounts, count_stored, ensure_project, give_assets
 from koda_ray.state.json_boxes import JsonBoxes
 from koda_ray.state.json_census import JsonCensus
 from koda_ray.state.json_charges import JsonCharges, remove_charges
@@ -27,7 +27,7 @@ from koda_ray.state.json_content import JsonContent, may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_files import Files
 from koda_ray.state.json_history import JsonHistory
-from koda_ray.state.json_inbox import JsonInbox, activation_of, asked_of
+from koda_ray.state.json_inbox import JsonInbox, activation_of, asked_of, count_awake
 from koda_ray.state.json_jobs import JsonJobs, remove_job, renders_in_turn
 from koda_ray.state.json_log import COMPACT_BYTES, Recovery
 from koda_ray.state.json_parts import epoch_of, put_events
@@ -37,7 +37,7 @@ from koda_ray.state.json_tiers import JsonTiers
 from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
 from koda_ray.state.records import Batch, CommandRecord, OwedWork, SessionRecord
-from koda_ray.state.refusals import Repeated, no_such, too_many_awake, used_for_another
+from koda_ray.state.refusals import Repeated, check_stored, no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, number
 from koda_ray.types import NodeState, now
 
@@ -98,7 +98,13 @@ class JSONStore(
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     async def create_session(
-        self, state: NodeState, *, key: str, body: dict[str, JsonValue], most_awake: int | None = None
+        self,
+        state: NodeState,
+        *,
+        key: str,
+        body: dict[str, JsonValue],
+        most_awake: int | None = None,
+        most_bytes: int | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first event, its user and its project, and give it the assets that it names."""
         digest, session_id = body_hash(body), state.session_id
@@ -140,8 +146,10 @@ class JSONStore(
             put_events(change, state.user_id, number(session_id, 1, 0, [NewEvent(type="state_change", data=data)]))
             if state.asset_ids:
                 give_assets(change, state.asset_ids, user_id=state.user_id, session_id=session_id)
-            if most_awake is not None and _awake(change.tables, state.user_id) > most_awake:
+            if most_awake is not None and count_awake(change.tables, state.user_id) > most_awake:
                 raise too_many_awake(most_awake)
+            if most_bytes is not None:
+                check_stored(count_stored(change.tables, state.user_id), most_bytes)
             return _session(change.tables, session_id), True
 
         return await after_removal(
@@ -150,7 +158,7 @@ class JSONStore(
 
     async def awake_sessions(self, user_id: str) -> int:
         """Count a user's sessions that are held, or owe work."""
-        return await self._database.read(lambda tables: _awake(tables, user_id))
+        return await self._database.read(lambda tables: count_awake(tables, user_id))
 
     async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
         """Count a session among those that are awake, where there are fewer than a user may have."""
@@ -159,11 +167,13 @@ class JSONStore(
             row = change.tables.get("sessions", session_id)
             if row is None or row["user_id"] != words(user_id) or row["status"] == "closed":
                 raise no_such("session", session_id)
-            unheld = row["lease_until"] is None or str(row["lease_until"]) <= moment(now())
-            if row["owes"] is None and row["host"] is None and unheld:
+            held = decode(SessionRecord, row)
+            if is_awake(held.owes, held.lease_until):
+                return
+            if row["host"] is None:  # the lease of a process that fell silent must run out, whoever comes
                 change.set("sessions", session_id, {"lease_until": moment(until)})
-                if _awake(change.tables, user_id) > most:
-                    raise too_many_awake(most)
+            if count_awake(change.tables, user_id) + (row["host"] is not None) > most:
+                raise too_many_awake(most)
 
         await self._database.write(work)
 
@@ -331,19 +341,3 @@ def _owed(kind: Literal["session", "job"], rows: list[TableRow]) -> list[OwedWor
         )
         for row in rows
     ]
-
-
-def _awake(tables: Tables, user_id: str) -> int:
-    """Count a user's sessions that are held, owe work, or are asked something."""
-    mine, at = words(user_id), moment(now())
-    asked = {str(row["session_id"]) for row in tables.everywhere("inbox")}
-    return sum(
-        row["user_id"] == mine
-        and row["status"] != "closed"
-        and (
-            row["owes"] is not None
-            or str(row["id"]) in asked
-            or (row["lease_until"] is not None and str(row["lease_until"]) > at)
-        )
-        for row in tables.of("sessions")
-    )

@@ -30,6 +30,7 @@ __all__ = [
     "LogRest",
     "MessageRecord",
     "OwedWork",
+    "RenderRoom",
     "SessionRecord",
     "SideEffect",
     "ToolCallRecord",
@@ -173,7 +174,10 @@ class CheckpointRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
-    """A render job's row; ``spec``, ``progress`` and ``result`` are the render floor's own JSON."""
+    """A render job's row; ``spec``, ``progress`` and ``result`` are the render floor's own JSON.
+
+    ``video_s`` is how long its video is, in seconds, as far as is known; ``stored_bytes`` how much that takes.
+    """
 
     id: str
     user_id: str
@@ -187,8 +191,25 @@ class JobRecord:
     progress: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     result: dict[str, JsonValue] | None = None
     error: dict[str, JsonValue] | None = None
+    video_s: float = 0.0
+    stored_bytes: int = 0
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderRoom:
+    """What a user may have of page renders, counted by the write that would make another; None for any number.
+
+    Attributes:
+        renders: How many wait or are under way.
+        video_s: How long the videos are together that wait or are under way, also those of sessions, in seconds.
+        stored_bytes: How much all videos and uploaded files take that are there already.
+    """
+
+    renders: int | None = None
+    video_s: float | None = None
+    stored_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

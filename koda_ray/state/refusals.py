@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 from koda_ray.errors import Conflict, Fenced, KodaError, LimitReached, NotFound
+from koda_ray.state.records import RenderRoom
 
 __all__ = [
     "Repeated",
     "attached",
     "belongs",
+    "check_room",
+    "check_stored",
     "no_such",
     "replaced",
     "too_many",
@@ -88,6 +91,47 @@ def too_many_renders(most: int) -> LimitReached:
         setting="KODA_USER_RENDERS",
         way_out="wait until some are over, or cancel some",
     )
+
+
+def check_room(room: RenderRoom, before: RenderRoom, after: RenderRoom) -> None:
+    """Refuse renders that take more than a user may have; not where all of them were there before.
+
+    Args:
+        room: What the user may have.
+        before: What was taken before they were made.
+        after: What is taken with them.
+
+    Raises:
+        LimitReached: What of it is too much.
+    """
+    if after == before:
+        return
+    if room.renders is not None and (after.renders or 0) > room.renders:
+        raise too_many_renders(room.renders)
+    if room.video_s is not None and (after.video_s or 0.0) > room.video_s:
+        raise too_many(
+            "seconds of video waiting or under way",
+            most=int(room.video_s),
+            setting="KODA_USER_RENDER_S",
+            way_out="wait until some are over, or cancel some",
+        )
+    if room.stored_bytes is not None:
+        check_stored(after.stored_bytes or 0, room.stored_bytes)
+
+
+def check_stored(size: int, most_bytes: int) -> None:
+    """Refuse to begin more for who has stored as much as one may.
+
+    Raises:
+        LimitReached: They have.
+    """
+    if size >= most_bytes:
+        raise too_many(
+            "MB of videos and uploaded files",
+            most=most_bytes >> 20,
+            setting="KODA_USER_STORED_MB",
+            way_out="delete renders, sessions or files",
+        )
 
 
 def too_many_assets(*, most: int, most_bytes: int, size: int) -> LimitReached:

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Dialect,
+    Float,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -71,7 +72,7 @@ __all__ = [
     "users",
 ]
 
-SCHEMA_VERSION = "0011"
+SCHEMA_VERSION = "0012"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -442,6 +443,8 @@ jobs = Table(
     Column("progress", Json, nullable=False),
     Column("result", Json),
     Column("error", Json),
+    Column("video_s", Float, nullable=False, server_default=text("0")),
+    Column("stored_bytes", BigInteger, nullable=False, server_default=text("0")),
     Column("created_at", Utc, nullable=False),
     Column("updated_at", Utc, nullable=False),
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Table, and_, delete, func, or_, select, update
+from sqlalchemy import Connection, Table, and_, delete, or_, select, update
 from sqlalchemy.engine import URL, make_url
 
 from koda_ray.errors import Conflict
@@ -23,6 +23,7 @@ from koda_ray.state import schema
 from koda_ray.state.boxes import SandboxRecord
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
+from koda_ray.state.inbox import is_awake
 from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
 from koda_ray.state.records import (
@@ -36,15 +37,15 @@ from koda_ray.state.records import (
     SessionRecord,
     ToolCallRecord,
 )
-from koda_ray.state.refusals import Repeated, belongs, no_such, too_many_awake, used_for_another
+from koda_ray.state.refusals import Repeated, belongs, check_stored, no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, columns, number, session
-from koda_ray.state.sql_accounts import SqlAccounts, ensure_project, give_assets
+from koda_ray.state.sql_accounts import SqlAccounts, count_stored, ensure_project, give_assets
 from koda_ray.state.sql_boxes import SqlBoxes
 from koda_ray.state.sql_census import SqlCensus
 from koda_ray.state.sql_charges import SqlCharges, enter_charges, remove_charges
 from koda_ray.state.sql_content import SqlContent, may_begin, take_turn
 from koda_ray.state.sql_history import SqlHistory, save_state
-from koda_ray.state.sql_inbox import SqlInbox, sessions_owing, take_out, why_not_activated
+from koda_ray.state.sql_inbox import SqlInbox, count_awake, sessions_owing, take_out, why_not_activated
 from koda_ray.state.sql_jobs import SqlJobs, put_chunks, put_job, renders_in_turn
 from koda_ray.state.sql_parts import add_events, fenced, put_command
 from koda_ray.state.sql_tiers import SqlTiers
@@ -125,7 +126,13 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     async def create_session(
-        self, state: NodeState, *, key: str, body: dict[str, JsonValue], most_awake: int | None = None
+        self,
+        state: NodeState,
+        *,
+        key: str,
+        body: dict[str, JsonValue],
+        most_awake: int | None = None,
+        most_bytes: int | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first event, its user and its project, and give it the assets that it names."""
         digest = body_hash(body)
@@ -162,8 +169,10 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
                 add_events(connection, state.user_id, number(state.session_id, 1, 0, [first]))
                 if state.asset_ids:
                     give_assets(connection, state.asset_ids, user_id=state.user_id, session_id=state.session_id)
-                if most_awake is not None and _awake(connection, state.user_id) > most_awake:
+                if most_awake is not None and count_awake(connection, state.user_id) > most_awake:
                     raise too_many_awake(most_awake)
+                if most_bytes is not None:
+                    check_stored(count_stored(connection, state.user_id), most_bytes)
                 return session(made), True
             same = and_(_S.user_id == state.user_id, _S.create_key == key)
             row = connection.execute(select(schema.sessions).where(same)).one_or_none()
@@ -179,21 +188,25 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
 
     async def awake_sessions(self, user_id: str) -> int:
         """Count a user's sessions that are held, or owe work."""
-        return await self._database.read(lambda connection: _awake(connection, user_id))
+        return await self._database.read(lambda connection: count_awake(connection, user_id))
 
     async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
         """Count a session among those that are awake, where there are fewer than a user may have."""
         mine = and_(_S.id == session_id, _S.user_id == user_id, _S.status != "closed")
-        # the lease of a process that fell silent must run out, whoever comes
-        asleep = and_(_S.owes.is_(None), _S.host.is_(None), or_(_S.lease_until.is_(None), _S.lease_until <= now()))
 
         def work(connection: Connection) -> None:
             take_turn(connection, user_id)
-            if connection.execute(update(schema.sessions).where(mine, asleep).values(lease_until=until)).rowcount:
-                if _awake(connection, user_id) > most:
-                    raise too_many_awake(most)
-            elif connection.execute(select(_S.id).where(mine)).first() is None:
+            row = connection.execute(
+                select(_S.owes, _S.lease_until, _S.host).where(mine).with_for_update()
+            ).one_or_none()
+            if row is None:
                 raise no_such("session", session_id)
+            if is_awake(row.owes, row.lease_until):
+                return
+            if row.host is None:  # the lease of a process that fell silent must run out, whoever comes
+                connection.execute(update(schema.sessions).where(mine).values(lease_until=until))
+            if count_awake(connection, user_id) + (row.host is not None) > most:
+                raise too_many_awake(most)
 
         await self._database.write(work)
 
@@ -402,11 +415,3 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
         query = select(schema.commands).where(table.session_id == session_id, table.key == key)
         found = await self._database.records(CommandRecord, query)
         return found[0] if found else None
-
-
-def _awake(connection: Connection, user_id: str) -> int:
-    """Count a user's sessions that are held, owe work, or are asked something."""
-    asked = select(schema.inbox.c.session_id).where(schema.inbox.c.user_id == user_id)
-    awake = or_(_S.owes.is_not(None), _S.lease_until > now(), _S.id.in_(asked))
-    mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, _S.status != "closed", awake)
-    return connection.execute(mine).scalar_one()

@@ -17,7 +17,7 @@ from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, columns, key_hash, record
 from koda_ray.state.sql_content import take_turn
 from koda_ray.types import now
 
-__all__ = ["SqlAccounts", "ensure_project", "ensure_user", "give_assets"]
+__all__ = ["SqlAccounts", "count_stored", "ensure_project", "ensure_user", "give_assets"]
 
 _A = schema.assets.c
 _K = schema.api_keys.c
@@ -179,6 +179,13 @@ def ensure_user(database: Database, connection: Connection, user_id: str) -> Non
     """Insert the user's row if it is not there."""
     values = {"id": user_id, "created_at": now()}
     connection.execute(database.insert(schema.users).values(values).on_conflict_do_nothing())
+
+
+def count_stored(connection: Connection, user_id: str) -> int:
+    """Count the bytes of a user's videos and uploaded files."""
+    files = select(func.coalesce(func.sum(_A.size_bytes), 0)).where(_A.user_id == user_id)
+    videos = select(func.coalesce(func.sum(schema.jobs.c.stored_bytes), 0)).where(schema.jobs.c.user_id == user_id)
+    return sum(int(connection.execute(query).scalar_one()) for query in (files, videos))
 
 
 def ensure_project(database: Database, connection: Connection, user_id: str, project_id: str, name: str) -> None:

@@ -10,13 +10,15 @@ from sqlalchemy import Connection, Select, and_, delete, func, insert, not_, or_
 
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.inbox import MAX_WAITING, Judge, superseded, too_many_waiting
+from koda_ray.state.inbox import MAX_WAITING, Judge, is_awake, superseded, too_many_waiting
 from koda_ray.state.notify import Notifier
 from koda_ray.state.records import CommandRecord, OwedWork
-from koda_ray.state.refusals import no_such, used_for_another
+from koda_ray.state.refusals import no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, columns, record, session
+from koda_ray.state.sql_content import take_turn
+from koda_ray.types import now
 
-__all__ = ["SqlInbox", "count_asked", "sessions_owing", "take_out", "why_not_activated"]
+__all__ = ["SqlInbox", "count_asked", "count_awake", "sessions_owing", "take_out", "why_not_activated"]
 
 _S = schema.sessions.c
 _I = schema.inbox.c
@@ -28,11 +30,15 @@ class SqlInbox:
     _database: Database
     _notifier: Notifier
 
-    async def receive(self, command: CommandRecord, judge: Judge) -> tuple[CommandRecord, bool]:
+    async def receive(
+        self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None
+    ) -> tuple[CommandRecord, bool]:
         """Record a command under its session's lock; see `InboxStore.receive`."""
         digest = body_hash(command.body)
 
         def work(connection: Connection) -> tuple[CommandRecord, bool]:
+            if most_awake is not None:
+                take_turn(connection, command.user_id)  # before the row, as whoever begins or wakes another does
             mine = (_S.id == command.session_id, _S.user_id == command.user_id, _S.status != "closed")
             locked = update(schema.sessions).where(*mine).values(rev=_S.rev).returning(schema.sessions)
             row = connection.execute(locked).one_or_none()
@@ -48,13 +54,17 @@ class SqlInbox:
             waiting = [record(CommandRecord, each) for each in connection.execute(_waiting(command.session_id))]
             if len(waiting) >= MAX_WAITING:
                 raise too_many_waiting(command.session_id)
-            made = replace(command, result=judge(session(row), waiting))
+            found = session(row)
+            made = replace(command, result=judge(found, waiting))
             last = select(func.coalesce(func.max(_I.number), 0)).where(_I.session_id == command.session_id)
             number = connection.execute(last).scalar_one() + 1
             connection.execute(insert(schema.inbox).values(columns(made) | {"number": number, "body_hash": digest}))
             # what waits keeps the session's place from here on: kept for a while, it would not be seen to wait
             kept = (_S.id == command.session_id, _S.host.is_(None))
             connection.execute(update(schema.sessions).where(*kept).values(lease_until=None))
+            wakes = not waiting and not is_awake(found.owes, found.lease_until)
+            if most_awake is not None and wakes and count_awake(connection, command.user_id) > most_awake:
+                raise too_many_awake(most_awake)
             return made, True
 
         return await self._database.write(work)
@@ -72,6 +82,14 @@ class SqlInbox:
             .values(activation=_S.activation + 1, epoch=_S.epoch + 1, host=None, lease_until=None)
         )
         return await self._database.write(lambda connection: connection.execute(statement).rowcount == 1)
+
+
+def count_awake(connection: Connection, user_id: str) -> int:
+    """Count a user's sessions that are held, owe work, or are asked something."""
+    asked = select(_I.session_id).where(_I.user_id == user_id)
+    awake = or_(_S.owes.is_not(None), _S.lease_until > now(), _S.id.in_(asked))
+    mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, _S.status != "closed", awake)
+    return connection.execute(mine).scalar_one()
 
 
 def take_out(connection: Connection, session_id: str, key: str) -> None:

@@ -15,10 +15,10 @@ from koda_ray.state.charges import ChargeEntry
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import OWED_STATUSES, ChunkRecord, JobRecord, JobStatus
-from koda_ray.state.refusals import no_such, too_many_renders
+from koda_ray.state.records import OWED_STATUSES, ChunkRecord, JobRecord, JobStatus, RenderRoom
+from koda_ray.state.refusals import check_room, no_such
 from koda_ray.state.rows import columns, number, record
-from koda_ray.state.sql_accounts import ensure_project
+from koda_ray.state.sql_accounts import count_stored, ensure_project
 from koda_ray.state.sql_charges import close_charges, enter_charges, remove_charges
 from koda_ray.state.sql_content import may_begin
 from koda_ray.state.sql_parts import add_events, fenced
@@ -39,18 +39,18 @@ class SqlJobs:
     _database: Database
     _notifier: Notifier
 
-    async def create_job(self, job: JobRecord, *, most: int | None = None) -> JobRecord:
+    async def create_job(self, job: JobRecord, *, room: RenderRoom | None = None) -> JobRecord:
         """Insert a job, or return the row that is there; NotFound where that is another user's."""
         (row,) = await after_removal(
-            lambda: self._database.write(lambda connection: self._put_jobs(connection, [job], most))
+            lambda: self._database.write(lambda connection: self._put_jobs(connection, [job], room))
         )
         return row
 
-    async def create_jobs(self, jobs: Sequence[JobRecord], *, most: int | None = None) -> list[JobRecord]:
+    async def create_jobs(self, jobs: Sequence[JobRecord], *, room: RenderRoom | None = None) -> list[JobRecord]:
         """Insert jobs, all or none, or return the rows that are there; Conflict where one is of something else."""
 
         def work(connection: Connection) -> list[JobRecord]:
-            rows = self._put_jobs(connection, jobs, most)
+            rows = self._put_jobs(connection, jobs, room)
             for given, row in zip(jobs, rows, strict=True):
                 if any(row.spec.get(name) != value for name, value in given.spec.items()):
                     raise Conflict(f"job {row.id} was made for something else; make it under another id")
@@ -58,12 +58,12 @@ class SqlJobs:
 
         return await after_removal(lambda: self._database.write(work)) if jobs else []
 
-    def _put_jobs(self, connection: Connection, jobs: Sequence[JobRecord], most: int | None) -> list[JobRecord]:
+    def _put_jobs(self, connection: Connection, jobs: Sequence[JobRecord], room: RenderRoom | None) -> list[JobRecord]:
         for user_id, project_id in {(job.user_id, job.project_id) for job in jobs}:
             ensure_project(self._database, connection, user_id, project_id, project_id)
             may_begin(connection, user_id)
         user_id = jobs[0].user_id
-        before = 0 if most is None else _queued(connection, user_id)
+        before = _taken(connection, user_id) if room is not None else RenderRoom()
         values = [columns(job) | {"seq": 0} for job in jobs]
         connection.execute(self._database.insert(schema.jobs).on_conflict_do_nothing(), values)
         found: list[JobRecord] = []
@@ -73,9 +73,8 @@ class SqlJobs:
             if row is None:
                 raise no_such("job", job.id)
             found.append(record(JobRecord, row))
-        # not where all of them were there
-        if most is not None and before < (after := _queued(connection, user_id)) and after > most:
-            raise too_many_renders(most)
+        if room is not None:
+            check_room(room, before, _taken(connection, user_id))
         return found
 
     async def get_job(self, job_id: str, *, user_id: str | None = None) -> JobRecord:
@@ -270,10 +269,17 @@ def renders_in_turn(at: datetime) -> Select[Any, Any, Any, Any]:
     return chosen.order_by(rows.turn, rows.updated_at, rows.id)
 
 
-def _queued(connection: Connection, user_id: str) -> int:
-    """Count a user's page renders that wait or are under way."""
-    mine = select(func.count()).select_from(schema.jobs)
-    return connection.execute(mine.where(*_page_renders(user_id, ""), _J.status.in_(OWED_STATUSES))).scalar_one()
+def _taken(connection: Connection, user_id: str) -> RenderRoom:
+    """Count what a user's renders take."""
+    renders = select(func.count()).select_from(schema.jobs)
+    renders = renders.where(*_page_renders(user_id, ""), _J.status.in_(OWED_STATUSES))
+    seconds = select(func.coalesce(func.sum(_J.video_s), 0.0))
+    seconds = seconds.where(_J.user_id == user_id, _J.status.in_(OWED_STATUSES))
+    return RenderRoom(
+        renders=connection.execute(renders).scalar_one(),
+        video_s=connection.execute(seconds).scalar_one(),
+        stored_bytes=count_stored(connection, user_id),
+    )
 
 
 def _page_renders(user_id: str, id_prefix: str) -> list[ColumnElement[bool]]:

@@ -37,6 +37,7 @@ from koda_ray.state.records import (
     LogRest,
     MessageRecord,
     OwedWork,
+    RenderRoom,
     SessionRecord,
     ToolCallRecord,
     ToolCallStatus,
@@ -103,7 +104,13 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
 
     # sessions: reads never activate
     async def create_session(
-        self, state: NodeState, *, key: str, body: dict[str, JsonValue], most_awake: int | None = None
+        self,
+        state: NodeState,
+        *,
+        key: str,
+        body: dict[str, JsonValue],
+        most_awake: int | None = None,
+        most_bytes: int | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first ``state_change`` event, and give it the assets that its state names.
 
@@ -116,8 +123,8 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         Raises:
             NotFound: One of the assets is not there or another user's; nothing was made.
             Conflict: The key, or one of the assets, belongs to another session; nothing was made.
-            LimitReached: ``most_awake`` of the user's sessions are awake (see `awake_sessions`); nothing was made. It
-                holds however many are made at once.
+            LimitReached: ``most_awake`` of the user's sessions are awake (see `awake_sessions`), which holds however
+                many are made at once; or the user's videos and files have ``most_bytes`` already; nothing was made.
         """
         ...
 
@@ -273,17 +280,17 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         ...
 
     # jobs
-    async def create_job(self, job: JobRecord, *, most: int | None = None) -> JobRecord:
-        """Insert a job, or return the row that is there; ``most`` as in `create_jobs`."""
+    async def create_job(self, job: JobRecord, *, room: RenderRoom | None = None) -> JobRecord:
+        """Insert a job, or return the row that is there; ``room`` as in `create_jobs`."""
         ...
 
-    async def create_jobs(self, jobs: Sequence[JobRecord], *, most: int | None = None) -> list[JobRecord]:
+    async def create_jobs(self, jobs: Sequence[JobRecord], *, room: RenderRoom | None = None) -> list[JobRecord]:
         """Insert jobs of one user and project, all or none, or return the rows that are there, in the order given.
 
         Raises:
             NotFound: One of the rows that are there is another user's; nothing was inserted.
             Conflict: One of them was made for something else: what the given ``spec`` says is not in its own.
-            LimitReached: With them, more than ``most`` renders of the user's own would wait or be under way; nothing
+            LimitReached: With them, the user would have more than ``room``, or has stored as much already; nothing
                 was inserted. It holds however many are made at once.
         """
         ...

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from koda_ray.actors.intake import ask
+from koda_ray.actors.intake import ask, new_command
 from koda_ray.actors.session import Session
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound, StorageError
 from koda_ray.state.records import Batch, CommandRecord
@@ -22,7 +22,9 @@ RESTS: dict[str, Any] = {"phase": "executing", "owes": None, "execution": {}, "p
 async def said(studio: SessionWorld, session_id: str, name: str, key: str = "", **body: Any) -> CommandRecord:
     """Ask something of a session that may sleep."""
     key = key or new_id("cmd")
-    asked, _ = await ask(studio.store, session_id=session_id, user_id="local", name=name, body=body, key=key)
+    asked, _ = await ask(
+        studio.store, new_command(session_id=session_id, user_id="local", name=name, body=body, key=key)
+    )
     return asked
 
 

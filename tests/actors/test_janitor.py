@@ -19,7 +19,7 @@ from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.reaper import Reaped, Reaper
 from koda_ray.actors.removal import Removal
 from koda_ray.actors.sweep import Retention, Sweep
-from koda_ray.actors.waking import WAKES, Waking, WakingPace
+from koda_ray.actors.waking import WAKES, Waking, WakingPace, in_turn
 from koda_ray.config import Settings
 from koda_ray.errors import NotFound, StorageError, Unavailable
 from koda_ray.metrics import Figure
@@ -31,7 +31,7 @@ from koda_ray.sandbox.service import REAP_GRACE_S
 from koda_ray.sandbox.unfinished import clear_own
 from koda_ray.state import checkpoint
 from koda_ray.state.boxes import SandboxRecord
-from koda_ray.state.records import Batch, SessionRecord
+from koda_ray.state.records import Batch, OwedWork, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, asset_key, bundle_key, unit_key, video_key
 from koda_ray.types import new_id, now
@@ -207,6 +207,14 @@ async def test_one_that_fails_is_tried_again_ever_more_seldom(house: House) -> N
     pauses = [after - before for before, after in pairwise(tried)]
     for number, pause in enumerate(pauses):
         assert pause >= house.settings.janitor_s * 2**number * 0.9, pauses
+
+
+def test_users_take_turns_where_their_sessions_are_to_be_woken() -> None:
+    owing = [
+        OwedWork(kind="session", id=f"ses_{number}", user_id=user, epoch=1, updated_at=now())
+        for number, user in enumerate(("ann", "ann", "ann", "bob", "bob", "cleo"))
+    ]
+    assert [work.id for work in in_turn(owing)] == ["ses_0", "ses_3", "ses_5", "ses_1", "ses_4", "ses_2"]
 
 
 async def test_what_hangs_gives_its_place_to_the_next_and_goes_on(house: House) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -109,6 +110,34 @@ async def test_renders_waiting(tmp_path: Path) -> None:
         later = now() + timedelta(seconds=60)
         users = [work.user_id for work in await koda.store.owed(later)]
         assert users == ["ada", "bob", "ada", "bob", "ada", "ada", "ada"], "bob came last and does not wait for all"
+
+
+async def test_seconds_of_video_waiting_and_bytes_stored(tmp_path: Path) -> None:
+    limits = {"KODA_USER_RENDER_S": 61.5, "KODA_USER_STORED_MB": 1}
+    async with (
+        world(tmp_path, KODA_API_KEYS=KEYS, **limits) as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
+    ):
+
+        async def render(user: str, options: dict[str, object]) -> httpx.Response:
+            files = {"file": ("page.zip", zipped({"index.html": PAGE}), "application/zip")}
+            return await http.post(
+                "/v1/renders", files=files, data={"options": json.dumps(options)}, headers=head(user)
+            )
+
+        first = (await render("ada", {})).json()  # only its page knows for how long, so it counts as a minute
+        answers = await asyncio.gather(*(render("ada", SMALL) for _ in range(4)))
+        assert sorted(each.status_code for each in answers) == [202, 429, 429, 429]
+        assert all(is_refused(each) for each in answers if each.status_code == 429)
+        assert (await render("bob", SMALL)).status_code == 202
+        running = await koda.store.claim_job(first["id"], lease_until=now() + timedelta(seconds=60))
+        await koda.store.update_job(replace(running, status="succeeded", stored_bytes=1 << 20))
+        refused = await render("ada", SMALL)
+        assert is_refused(refused) and "KODA_USER_STORED_MB" in refused.json()["detail"]
+        asked = {"prompt": PROMPT}
+        assert is_refused(await http.post("/v1/sessions", json=asked, headers=head("ada")))
+        assert (await http.delete(f"/v1/renders/{first['id']}", headers=head("ada"))).status_code == 204
+        assert (await render("ada", SMALL)).status_code == 202
 
 
 async def test_a_new_render_does_not_overtake_one_that_waits(tmp_path: Path) -> None:

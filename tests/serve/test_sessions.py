@@ -87,10 +87,15 @@ async def test_whoever_finds_the_new_session_finds_its_picture(
     usual, found = koda.store.create_session, dict[str, list[str]]()
 
     async def seen_at_once(
-        state: NodeState, *, key: str, body: dict[str, JsonValue], most_awake: int | None = None
+        state: NodeState,
+        *,
+        key: str,
+        body: dict[str, JsonValue],
+        most_awake: int | None = None,
+        most_bytes: int | None = None,
     ) -> tuple[SessionRecord, bool]:
         """What a janitor finds in the moment in which the row is there."""
-        made = await usual(state, key=key, body=body, most_awake=most_awake)
+        made = await usual(state, key=key, body=body, most_awake=most_awake, most_bytes=most_bytes)
         janitor = SqlStore(koda.settings.database_path)
         await janitor.open()
         for work in await janitor.owed(now(), limit=10):

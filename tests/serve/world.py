@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 
 from koda_ray import commands, phases
 from koda_ray.actors.command_parser import parse_command
+from koda_ray.actors.intake import ask, new_command
 from koda_ray.actors.leased_job import JobParts, LeasedJob
 from koda_ray.actors.timeline import put_back
 from koda_ray.commands import Command, Emit
@@ -100,6 +101,7 @@ class ScriptedDirectory:
     elsewhere: PreviewEndpoint | None = None
     hold: set[str] = field(default_factory=set)
     asks: bool = True
+    most_awake: int | None = None
     fails: dict[str, str] = field(default_factory=dict)
     pace_s: float = 0.0
     slow_s: float = 0.0
@@ -120,34 +122,24 @@ class ScriptedDirectory:
     ) -> CommandRecord:
         self.submits += 1
         await asyncio.sleep(self.slow_s)
-        await self.store.get_session(session_id, user_id=user_id)
+        asked = new_command(session_id=session_id, user_id=user_id, name=name, body=body, key=key)
+        recorded, waits = await ask(self.store, asked, most_awake=self.most_awake)
+        if not waits:
+            return recorded
         order = parse_command(name, body)
         async with self._lock:
             row = await self._activated(session_id)
             if isinstance(order, commands.Rewind):
-                return await self._rewind(row, order, body=dict(body), key=key)
+                return await self._rewind(row, order, asked=recorded)
             state, emits = _step(row.state, order)
-            record = CommandRecord(
-                id=new_id("cmd"),
-                session_id=session_id,
-                user_id=user_id,
-                key=key,
-                name=name,
-                body=dict(body),
-                result={"phase": state.phase, "owes": state.owes},
-                created_at=now(),
-            )
+            record = replace(recorded, result={"phase": state.phase, "owes": state.owes})
             await self._store(row, Batch(state=state, events=emits, command=record))
         if state.owes is None and session_id in self._work:
             self._work[session_id].cancel()
         self._go(session_id)
         return record
 
-    async def _rewind(
-        self, row: SessionRecord, order: commands.Rewind, *, body: dict[str, JsonValue], key: str
-    ) -> CommandRecord:
-        ids = {"id": new_id("cmd"), "session_id": row.id, "user_id": row.user_id}
-        asked = CommandRecord(**ids, key=key, name="rewind", body=body, result={}, created_at=now())
+    async def _rewind(self, row: SessionRecord, order: commands.Rewind, *, asked: CommandRecord) -> CommandRecord:
         change, sent = await self.store.rewind(
             row.id, row.epoch, order.point, lambda past: put_back(past, command=asked, at=now())[0]
         )
@@ -402,7 +394,7 @@ async def world(
     store = SqlStore.from_settings(made)
     await store.open()
     storage = Storage.from_settings(made)
-    directory = ScriptedDirectory(store, storage)
+    directory = ScriptedDirectory(store, storage, most_awake=made.user_sessions)
     deps = ApiDeps(
         settings=made,
         store=store,

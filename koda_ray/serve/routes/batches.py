@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import JsonValue
 
-from koda_ray.actors.leased_job import OVER, job_request
+from koda_ray.actors.leased_job import OVER, counted_s, job_request
 from koda_ray.errors import Conflict, InvalidInput, NotFound
 from koda_ray.render.bundle import keep_bundle, store_bundle
 from koda_ray.render.options import check_options
@@ -20,6 +20,7 @@ from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.pages import Asked, body_of, requested
 from koda_ray.serve.problem import responses
+from koda_ray.serve.quotas import render_room
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.turns import wake_in_turn
 from koda_ray.state.records import JobRecord, JobStatus
@@ -54,7 +55,7 @@ async def create_batch(
     """
     async with requested(request, deps, user, batch=True) as asked:
         bundle = await store_bundle(deps.storage, user, asked.page.bundle)
-        jobs = await _recorded(deps, user, key, _requests(asked, bundle))
+        jobs = await _recorded(deps, user, key, _requests(asked, bundle), video_s=counted_s(asked.options))
         # what they are made of may have been removed until there were rows that name it
         await keep_bundle(deps.storage, user, bundle, asked.page.bundle)
     batch_id = batch_name(user, key)
@@ -96,7 +97,9 @@ async def cancel_batch(batch_id: BatchId, user: User, deps: Deps, request: Reque
     return await _view(deps, user, batch_id)
 
 
-async def _recorded(deps: ApiDeps, user: str, key: str, requests: Sequence[dict[str, JsonValue]]) -> list[JobRecord]:
+async def _recorded(
+    deps: ApiDeps, user: str, key: str, requests: Sequence[dict[str, JsonValue]], *, video_s: float
+) -> list[JobRecord]:
     at, batch_id = now(), batch_name(user, key)
     like = JobRecord(
         id="",
@@ -105,6 +108,7 @@ async def _recorded(deps: ApiDeps, user: str, key: str, requests: Sequence[dict[
         session_id=None,
         kind="render",
         spec={},
+        video_s=video_s,
         status="queued",
         lease_until=at + MADE_SURE,
         created_at=at,
@@ -112,7 +116,7 @@ async def _recorded(deps: ApiDeps, user: str, key: str, requests: Sequence[dict[
     )
     try:
         jobs = batch_jobs(batch_id, like, requests, at)
-        return await deps.store.create_jobs(jobs, most=deps.settings.user_renders)
+        return await deps.store.create_jobs(jobs, room=render_room(deps.settings))
     except Conflict:
         raise Conflict(
             f"the idempotency key {key!r} was used for another batch ({batch_id}); use a new key",

@@ -15,7 +15,6 @@ from pydantic import JsonValue
 from koda_ray.errors import Conflict, InvalidInput
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
 from koda_ray.serve.problem import responses
-from koda_ray.serve.quotas import may_wake
 from koda_ray.serve.views import approval_view
 from koda_ray.state.records import CommandRecord
 from koda_ray.types import Budget, RenderOptions, SessionPermissions
@@ -59,7 +58,6 @@ class _Submitter:
                     context={"command": known.name},
                 )
             return _accepted(known)
-        await may_wake(self._deps, await self._deps.store.get_session(session_id, user_id=user))
         sent = self._deps.directory.submit(session_id=session_id, user_id=user, name=name, body=body, key=key)
         return _accepted(await self._background.finish(sent))
 

@@ -15,18 +15,19 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import JsonValue
 
-from koda_ray.actors.leased_job import OVER, job_request
+from koda_ray.actors.leased_job import OVER, counted_s, job_request
 from koda_ray.actors.removal import remove_render
 from koda_ray.errors import Conflict, NotFound
 from koda_ray.render.bundle import keep_bundle, store_bundle
 from koda_ray.render.formats import FORMATS
-from koda_ray.render.options import check_options
+from koda_ray.render.options import JobOptions, check_options
 from koda_ray.serve.batches import BATCH_ID, MADE_SURE, batch_prefix
 from koda_ray.serve.context import Closing, Deps, Following, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import Representation, blob_response
 from koda_ray.serve.pages import body_of, requested
 from koda_ray.serve.problem import responses
+from koda_ray.serve.quotas import render_room
 from koda_ray.serve.routes.events import Start, Wanted, sse
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
@@ -84,7 +85,7 @@ async def create_render(
         # what can be refused without opening the page is refused now
         check_options(options, bundle=bundle, entry=page.entry)
         wanted = job_request(bundle=bundle, entry=page.entry, options=options)
-        job = await deps.store.create_job(_new_render(user, key, wanted), most=deps.settings.user_renders)
+        job = await deps.store.create_job(_new_render(user, key, wanted, options), room=render_room(deps.settings))
         # what it is made of may have been removed until there was a row that names it
         await keep_bundle(deps.storage, user, bundle, page.bundle)
     if any(job.spec.get(name) != wanted[name] for name in wanted):
@@ -277,7 +278,7 @@ async def render_report(
     return page
 
 
-def _new_render(user: str, key: str, wanted: dict[str, JsonValue]) -> JobRecord:
+def _new_render(user: str, key: str, wanted: dict[str, JsonValue], options: JobOptions) -> JobRecord:
     at = now()
     named = hashlib.sha256(f"{user}\0{key}".encode()).hexdigest()
     return JobRecord(
@@ -288,6 +289,7 @@ def _new_render(user: str, key: str, wanted: dict[str, JsonValue]) -> JobRecord:
         session_id=None,
         kind="render",
         spec=wanted,
+        video_s=counted_s(options),
         status="queued",
         lease_until=at + MADE_SURE,
         created_at=at,

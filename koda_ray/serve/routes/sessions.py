@@ -61,7 +61,11 @@ async def create_session(
         budget=body.budget,
     )
     row, _ = await deps.store.create_session(
-        state, key=key, body=body.model_dump(mode="json"), most_awake=deps.settings.user_sessions
+        state,
+        key=key,
+        body=body.model_dump(mode="json"),
+        most_awake=deps.settings.user_sessions,
+        most_bytes=deps.settings.user_stored_mb << 20,
     )
     if row.owes is not None:
         background_of(request).spawn(deps.directory.wake(row.id), what="wake")

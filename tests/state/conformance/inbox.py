@@ -100,6 +100,39 @@ class InboxConformance:
         assert sorted(map(str, keys)) == sorted({command.key for command in commands})
         assert [each.result["after"] for each in waiting] == [keys[:number] for number in range(len(keys))]
 
+    @pytest.mark.quick
+    async def test_of_sessions_that_are_asked_at_once_so_many_wake_and_no_more(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        held = await active_session(stores[0])
+        asleep = [await new_session(stores[0]) for _ in range(6)]
+        asked = [records.command(session) for session in asleep]
+        said = await asyncio.gather(
+            *(stores[n % 2].receive(command, after, most_awake=4) for n, command in enumerate(asked)),
+            return_exceptions=True,
+        )
+        refused = [n for n, each in enumerate(said) if isinstance(each, LimitReached)]
+        assert len(refused) == 3 and await stores[0].awake_sessions("ann") == 4
+        for n in refused:  # nothing is left of them
+            assert await stores[1].inbox(asleep[n].id) == []
+        awake = next(n for n in range(6) if n not in refused)
+        again = await stores[1].receive(asked[awake], never, most_awake=1)
+        assert again == said[awake], "a repeat wakes nobody"
+        await stores[1].receive(records.command(asleep[awake], "more"), after, most_awake=1)
+        await stores[1].receive(records.command(held), after, most_awake=1)  # who is awake is spoken to
+
+    async def test_a_session_whose_process_fell_silent_counts_when_it_is_asked(self, store: Store) -> None:
+        silent, held = await new_session(store), await active_session(store)
+        await store.activate(silent.id, host="gone", lease_until=now() - SOON)
+        with pytest.raises(LimitReached):
+            await store.receive(records.command(silent), after, most_awake=1)
+        with pytest.raises(LimitReached):
+            await store.keep_place(silent.id, user_id="ann", most=1, until=now() + SOON)
+        await store.release(held.id, held.epoch)
+        await store.keep_place(silent.id, user_id="ann", most=1, until=now() + SOON)
+        assert (await store.get_session(silent.id)).host == "gone", "its lease must run out for the next to be sought"
+        await store.receive(records.command(silent), after, most_awake=1)
+        assert await store.awake_sessions("ann") == 1
+
     async def test_whoever_is_asked_something_is_owed_a_process_and_counts_as_awake(self, store: Store) -> None:
         asked, held, quiet = await new_session(store), await active_session(store), await new_session(store)
         assert await store.owed(now()) == [] and await store.awake_sessions("ann") == 1

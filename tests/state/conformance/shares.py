@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, LimitReached, NotFound, Unavailable
 from koda_ray.state.lookout import Newest
-from koda_ray.state.records import Batch, SessionRecord
+from koda_ray.state.records import Batch, JobRecord, RenderRoom, SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.state import records
@@ -160,21 +160,64 @@ class ShareConformance:
     async def test_a_user_has_so_many_renders_and_no_more(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]
         old = dataclasses.replace(records.job(), kind="render")
-        assert await stores[0].create_job(old, most=1) == old
+        assert await stores[0].create_job(old, room=RenderRoom(renders=1)) == old
         many = [dataclasses.replace(records.job(), kind="render") for _ in range(6)]
         made = await asyncio.gather(
-            *(stores[index % 2].create_job(job, most=4) for index, job in enumerate(many)), return_exceptions=True
+            *(stores[index % 2].create_job(job, room=RenderRoom(renders=4)) for index, job in enumerate(many)),
+            return_exceptions=True,
         )
         refused = [each for each in made if isinstance(each, LimitReached)]
         assert len(refused) == 3 and refused[0].status == 429 and "KODA_USER_RENDERS" in refused[0].message
-        assert await stores[0].create_job(old, most=1) == old, "one that is there is no new one"
+        assert await stores[0].create_job(old, room=RenderRoom(renders=1)) == old, "one that is there is no new one"
         with pytest.raises(LimitReached):
-            await stores[0].create_jobs([many[0], many[1], dataclasses.replace(many[2], id=new_id("job"))], most=4)
+            await stores[0].create_jobs(
+                [many[0], many[1], dataclasses.replace(many[2], id=new_id("job"))], room=RenderRoom(renders=4)
+            )
         assert sum((await stores[0].count_renders("ann")).values()) == 4, "all or none"
         other = dataclasses.replace(records.job("bob"), kind="render")
-        assert await stores[1].create_jobs([other], most=1) == [other]
+        assert await stores[1].create_jobs([other], room=RenderRoom(renders=1)) == [other]
         await stores[0].cancel_job(old.id, user_id="ann")
-        assert await stores[0].create_job(dataclasses.replace(records.job(), kind="render"), most=4)
+        assert await stores[0].create_job(dataclasses.replace(records.job(), kind="render"), room=RenderRoom(renders=4))
+
+    async def test_a_user_has_so_many_seconds_of_video_waiting_and_no_more(self, connect: Connect) -> None:
+        stores, room = [await connect(), await connect()], RenderRoom(video_s=30.0)
+
+        def video(user_id: str = "ann", seconds: float = 10.0) -> JobRecord:
+            return dataclasses.replace(records.job(user_id), kind="render", video_s=seconds)
+
+        many = [video() for _ in range(6)]
+        made = await asyncio.gather(
+            *(stores[index % 2].create_job(job, room=room) for index, job in enumerate(many)), return_exceptions=True
+        )
+        refused = [each for each in made if isinstance(each, LimitReached)]
+        assert len(refused) == 3 and "KODA_USER_RENDER_S" in refused[0].message
+        with pytest.raises(LimitReached):
+            await stores[0].create_jobs([video(seconds=0.5), video(seconds=0.5)], room=room)
+        await stores[1].create_jobs([video("bob", 15.0), video("bob", 15.0)], room=room)
+        first = next(job for job, each in zip(many, made, strict=True) if each == job)
+        running = await stores[0].claim_job(first.id, lease_until=now() + SOON)
+        await stores[0].update_job(dataclasses.replace(running, video_s=4.0))
+        assert (await stores[0].create_job(video(seconds=6.0), room=room)).video_s == 6.0, "it is shorter than was said"
+        with pytest.raises(LimitReached):
+            await stores[0].create_job(video(seconds=0.1), room=room)
+
+    @pytest.mark.quick
+    async def test_who_has_stored_as_much_as_one_may_begins_nothing_more(self, store: Store) -> None:
+        made = await store.create_job(dataclasses.replace(records.job(), kind="render"))
+        running = await store.claim_job(made.id, lease_until=now() + SOON)
+        await store.update_job(dataclasses.replace(running, status="succeeded", stored_bytes=900))
+        room = RenderRoom(stored_bytes=1000)
+        await store.create_job(dataclasses.replace(records.job(), kind="render"), room=room)
+        asset = dataclasses.replace(records.asset(), size_bytes=100)
+        await store.add_asset(asset)
+        with pytest.raises(LimitReached, match="KODA_USER_STORED_MB"):
+            await store.create_job(dataclasses.replace(records.job(), kind="render"), room=room)
+        with pytest.raises(LimitReached, match="KODA_USER_STORED_MB"):
+            await store.create_session(records.state(), key="full", body={}, most_bytes=1000)
+        assert await store.list_sessions("ann") == [] and await store.create_job(made, room=room)
+        await store.create_session(records.state("bob"), key="other", body={}, most_bytes=1000)
+        await store.delete_job(made.id, user_id="ann")
+        await store.create_session(records.state(), key="full", body={}, most_bytes=1000)
 
     async def test_a_user_has_so_many_sessions_awake_and_no_more(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]
