@@ -197,6 +197,8 @@ class Settings(BaseSettings):
     janitor_s: float = Field(1.0, gt=0, validation_alias="KODA_JANITOR_S")
     keep_units_days: float = Field(7.0, ge=1, validation_alias="KODA_KEEP_UNITS_DAYS")
     keep_pages_days: float = Field(30.0, ge=1, validation_alias="KODA_KEEP_PAGES_DAYS")
+    keep_previews_hours: float = Field(24.0, ge=1, validation_alias="KODA_KEEP_PREVIEWS_HOURS")
+    keep_sessions_days: float | None = Field(None, ge=1, validation_alias="KODA_KEEP_SESSIONS_DAYS")
     keep_assets_days: float = Field(7.0, ge=1, validation_alias="KODA_KEEP_ASSETS_DAYS")
 
     def __init__(self, **values: Any) -> None:

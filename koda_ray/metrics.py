@@ -19,6 +19,7 @@ __all__ = [
     "OWED",
     "SCHEDULE_TO_START",
     "SESSIONS",
+    "SWEPT",
     "UNIT",
     "Figure",
     "MetricsSink",
@@ -118,4 +119,11 @@ COST = Figure(
     kind="gauge",
     words="dollars that all work ever cost, as the ledger says: a sum that goes on where a process ends",
 )
-FIGURES = (FRAMES, UNIT, SCHEDULE_TO_START, SESSIONS, ACTIVATION, OWED, LOOKS, EVENTS_LAG, COST)
+SWEPT = Figure(
+    name="koda_swept_total",
+    kind="counter",
+    words="what nobody used any more and was removed: rendered parts (units), pages (bundles), notes of videos "
+    "(films), results, videos of previews, uploaded files (assets), sessions whose removal has begun",
+    labels=("kind",),
+)
+FIGURES = (FRAMES, UNIT, SCHEDULE_TO_START, SESSIONS, ACTIVATION, OWED, LOOKS, EVENTS_LAG, COST, SWEPT)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from koda_ray.actors.directory import CALL_TIMEOUT_S, RayDirectory, public_settings
@@ -69,11 +68,8 @@ class _JanitorHost(Frugal):
         sweep = Sweep(
             store=store,
             storage=storage,
-            kept=Retention(
-                units=timedelta(days=settings.keep_units_days),
-                pages=timedelta(days=settings.keep_pages_days),
-                assets=timedelta(days=settings.keep_assets_days),
-            ),
+            kept=Retention.of(settings),
+            metrics=RayMetrics(),
         )
         janitor = Janitor(
             store=store,

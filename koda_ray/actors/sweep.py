@@ -6,21 +6,25 @@ otherwise. Each counts as used when it was last written or touched, which whoeve
 the same in the middle of a job, the join misses it and it is captured again.
 
 A pass looks at so much and no more, and the next goes on where it ended: a bucket of millions of objects costs the same
-minute by minute as a small one. Files of sessions (their checkpoints, and what was uploaded for them) go with their
-sessions and are not touched here.
+minute by minute as a small one. Where it was is forgotten when the process ends; what is gone is gone, so a round that
+is begun anew is soon there again. Files of sessions (their checkpoints, and what was uploaded for them) go with their
+sessions: one that nobody has used for as long as sessions are kept is closed, and the janitor removes it as one that
+its person deleted. A preview's video goes sooner, but not while its person is to say what they think of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 
 from koda_ray.actors.removal import remove_asset, results_of
+from koda_ray.config import Settings
 from koda_ray.errors import Conflict, InvalidPath, KodaError, NotFound
 from koda_ray.logs import get_logger
+from koda_ray.metrics import SWEPT, MetricsSink, NoMetrics
 from koda_ray.state.content import CONTENT_LEASE
 from koda_ray.state.locks import holding
 from koda_ray.state.storage import (
@@ -32,6 +36,7 @@ from koda_ray.state.storage import (
     content_prefix,
     render_prefix,
     renders_prefix,
+    session_prefix,
     user_prefix,
     users_prefix,
 )
@@ -55,15 +60,31 @@ _log = get_logger()
 class Retention:
     """How long what nobody uses is kept.
 
-    Args:
-        units: Rendered units.
+    Attributes:
+        units: Rendered parts.
         pages: Bundles, notes of videos, and results without a row.
         assets: Uploaded files that no session has.
+        previews: Videos of previews, from when they were made.
+        sessions: Sessions with all that is theirs; for ever when None.
     """
 
     units: timedelta
     pages: timedelta
     assets: timedelta
+    previews: timedelta
+    sessions: timedelta | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Retention:
+        """Read it from the settings."""
+        sessions = settings.keep_sessions_days
+        return cls(
+            units=timedelta(days=settings.keep_units_days),
+            pages=timedelta(days=settings.keep_pages_days),
+            assets=timedelta(days=settings.keep_assets_days),
+            previews=timedelta(hours=settings.keep_previews_hours),
+            sessions=None if sessions is None else timedelta(days=sessions),
+        )
 
 
 class Sweep:
@@ -75,6 +96,7 @@ class Sweep:
         kept: How long what nobody uses is kept.
         size: How many objects a step looks at, about.
         clock: Says what time it is.
+        metrics: Where it notes what is gone.
     """
 
     def __init__(
@@ -85,15 +107,18 @@ class Sweep:
         kept: Retention,
         size: int = PASS_SIZE,
         clock: Callable[[], datetime] = now,
+        metrics: MetricsSink | None = None,
     ) -> None:
         self._store = store
         self._storage = storage
         self._retention = kept
         self._size = size
         self._clock = clock
+        self._metrics = NoMetrics() if metrics is None else metrics
         self._round: AsyncGenerator[int] | None = None
         self._rest_until: datetime | None = None
         self._kept: dict[str, set[str]] = {}
+        self._looked_at: tuple[str, set[str]] | None = None
         self._gone: list[str] = []
 
     async def step(self) -> list[str]:
@@ -129,8 +154,11 @@ class Sweep:
 
     async def _all(self) -> AsyncGenerator[int]:
         """Walk through everything once; yields what each piece cost."""
-        self._kept = {}
+        self._kept, self._looked_at = {}, None
         await self._storage.sweep()
+        async with aclosing(self._unused()) as pieces:
+            async for cost in pieces:
+                yield cost
         async with aclosing(self._loose()) as pieces:
             async for cost in pieces:
                 yield cost
@@ -159,13 +187,27 @@ class Sweep:
                 async for cost in pieces:
                     yield cost
 
+    async def _unused(self) -> AsyncGenerator[int]:
+        """Begin to remove sessions that nobody has used for so long; the janitor goes on with them."""
+        if (kept := self._retention.sessions) is None:
+            return
+        while closed := await self._store.close_unused(self._clock() - kept, limit=_SOME):
+            for row in closed:
+                _log.info("unused for too long", session_id=row.id)
+                self._removed("sessions", session_prefix(row.user_id, row.project_id, row.id))
+            yield _LISTING * len(closed)
+
+    def _removed(self, kind: str, prefix: str) -> None:
+        self._gone.append(prefix)
+        self._metrics.note(SWEPT, 1, kind=kind)
+
     async def _loose(self) -> AsyncGenerator[int]:
         """Remove uploaded files that no session came to have."""
         while found := await self._store.loose_assets(self._clock() - self._retention.assets, limit=_SOME):
             for asset in found:
                 try:
                     await remove_asset(asset.id, asset.user_id, store=self._store, storage=self._storage)
-                    self._gone.append(asset.key)
+                    self._removed("assets", asset.key)
                 except (Conflict, NotFound):  # somebody came for it meanwhile
                     continue
                 yield 2 * _LISTING
@@ -180,7 +222,7 @@ class Sweep:
             for stored in found:
                 if stored.key not in named and stored.at < limit:
                     await self._storage.delete(stored.key)
-                    self._gone.append(stored.key)
+                    self._removed("assets", stored.key)
             yield len(found)
 
     async def _shard(self, user_id: str, kind: ContentKind, prefix: str) -> AsyncGenerator[int]:
@@ -197,7 +239,8 @@ class Sweep:
             old = [folder for folder in old if folder not in needed]
         yield _LISTING + len(found)
         for folder in old:
-            yield await (self._bundle(user_id, folder, limit) if kind == "bundles" else self._remove(folder, limit))
+            removing = self._bundle(user_id, folder, limit) if kind == "bundles" else self._remove(kind, folder, limit)
+            yield await removing
 
     async def _bundle(self, user_id: str, folder: str, limit: datetime) -> int:
         """Remove a bundle, unless a session is at work: it may be about to use it."""
@@ -207,23 +250,54 @@ class Sweep:
         if lock is None:
             return 1
         async with holding(self._store, lock, lease_s=CONTENT_LEASE.total_seconds()):
-            return await self._remove(folder, limit)
+            return await self._remove("bundles", folder, limit)
 
     async def _result(self, user_id: str, job_id: str) -> int:
-        """Remove a result that no row names: of `koda render`, which works without rows, or of a cut-off deletion."""
+        """Remove a result that no row names: of `koda render`, which works without rows, or of a cut-off deletion.
+
+        Of one that is an old preview's the video goes, where it is nobody's to judge, and is no final video.
+        """
         prefix, limit = render_prefix(user_id, job_id), self._clock() - self._retention.pages
         try:
-            await self._store.get_job(job_id)
+            job = await self._store.get_job(job_id)
         except NotFound:
             if prefix not in await self._shown_results(user_id):
-                return await self._remove(prefix, limit)
-        return 1
+                return await self._remove("results", prefix, limit)
+            return 1
+        is_old = job.updated_at < self._clock() - self._retention.previews
+        video = str((job.result or {}).get("videoKey", ""))
+        if job.kind != "preview" or job.status != "succeeded" or not is_old or not video.startswith(f"{prefix}/"):
+            return 1
+        if prefix not in await self._watched(user_id) and await self._storage.exists(video):
+            await self._storage.delete(video)
+            await self._store.update_job(replace(job, stored_bytes=0))
+            self._removed("previews", video)
+        return _LISTING
+
+    async def _watched(self, user_id: str) -> set[str]:
+        """Return the folders of videos that somebody is to judge, or that are final; looked up once for each user.
+
+        A preview is to be judged until there is a final video of it.
+        """
+        if self._looked_at is None or self._looked_at[0] != user_id:
+            sessions = await self._store.list_sessions(user_id, limit=_MANY)
+            judged = {
+                row.state.preview.job_id
+                for row in sessions
+                if row.state.preview is not None and (row.owes is not None or row.state.phase != "complete")
+            }
+            shown = set[str]()
+            for job in await self._store.list_jobs(user_id=user_id):
+                if job.kind != "preview" or job.id in judged:
+                    shown |= results_of(job)
+            self._looked_at = (user_id, shown)
+        return self._looked_at[1]
 
     async def _shown_results(self, user_id: str) -> set[str]:
         """Return the folders of results that some job shows: that of a deleted session's may be a fork's as well."""
         return {prefix for job in await self._store.list_jobs(user_id=user_id) for prefix in results_of(job)}
 
-    async def _remove(self, prefix: str, limit: datetime) -> int:
+    async def _remove(self, kind: str, prefix: str, limit: datetime) -> int:
         """Remove a folder, unless somebody has come to use it meanwhile."""
         found = await self._storage.look_below(prefix)
         if found and _last(found) < limit:
@@ -231,7 +305,7 @@ class Sweep:
                 if stored.key.endswith(".json"):  # first: what is left of a unit without its note is no unit
                     await self._storage.delete(stored.key)
             await self._storage.delete_prefix(prefix)
-            self._gone.append(prefix)
+            self._removed(kind, prefix)
         return _LISTING
 
     async def _needed(self, user_id: str) -> set[str]:

@@ -204,6 +204,30 @@ class JSONStore(
 
         return await self._database.read(work)
 
+    async def close_unused(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
+        """Begin to delete sessions that were last used before a time; see `Store.close_unused`."""
+
+        def work(change: Transaction) -> list[SessionRecord]:
+            limit_at, at = moment(before), moment(now())
+            asked = {str(row["session_id"]) for row in change.tables.everywhere("inbox")}
+            unused = [
+                row
+                for row in change.tables.of("sessions")
+                if row["owes"] is None and row["status"] != "closed" and str(row["last_activity"]) < limit_at
+                if (row["lease_until"] is None or str(row["lease_until"]) < at) and str(row["id"]) not in asked
+            ]
+            unused.sort(key=lambda row: (str(row["last_activity"]), str(row["id"])))
+            for row in unused[:limit]:
+                closed: TableRow = {"epoch": epoch_of(row) + 1, "status": "closed", "lease_until": None}
+                change.set("sessions", str(row["id"]), {**closed, "updated_at": at})
+            return [decode(SessionRecord, row) for row in unused[:limit]]
+
+        return await self._database.write(work, self._tell)
+
+    def _tell(self, closed: list[SessionRecord]) -> None:
+        for row in closed:
+            self._notifier.notify(row.id)
+
     async def activate(
         self, session_id: str, *, host: str, lease_until: datetime, activation: int | None = None
     ) -> SessionRecord:

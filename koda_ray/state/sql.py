@@ -233,6 +233,29 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
         query = query.order_by(_S.id.desc()).limit(limit)
         return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
 
+    async def close_unused(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
+        """Begin to delete sessions that were last used before a time; see `Store.close_unused`."""
+        asked = select(schema.inbox.c.session_id)
+        unheld = or_(_S.lease_until.is_(None), _S.lease_until < now())
+        unused = (_S.last_activity < before, _S.owes.is_(None), _S.status != "closed", unheld, _S.id.not_in(asked))
+        oldest = select(_S.id).where(*unused).order_by(_S.last_activity, _S.id).limit(limit)
+        close = (
+            update(schema.sessions)
+            .where(_S.id.in_(oldest), *unused)  # once more: of two who come for a row the second finds it changed
+            .values(epoch=_S.epoch + 1, status="closed", lease_until=None, updated_at=now())
+            .returning(schema.sessions)
+        )
+
+        def work(connection: Connection) -> list[SessionRecord]:
+            closed = [session(row) for row in connection.execute(close)]
+            return sorted(closed, key=lambda row: (row.last_activity, row.id))
+
+        return await self._database.write(work, self._tell)
+
+    def _tell(self, closed: list[SessionRecord]) -> None:
+        for row in closed:
+            self._notifier.notify(row.id)
+
     async def activate(
         self, session_id: str, *, host: str, lease_until: datetime, activation: int | None = None
     ) -> SessionRecord:

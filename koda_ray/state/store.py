@@ -216,6 +216,14 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         """
         ...
 
+    async def close_unused(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
+        """Begin to delete sessions that were last used before a time, as `close_session`, oldest first.
+
+        Only those that owe nothing, that nobody holds, and that are asked nothing. Whoever comes to use one meanwhile
+        was first, or finds it no more.
+        """
+        ...
+
     async def find_command(self, session_id: str, key: str) -> CommandRecord | None:
         """Read the command that a key was used for."""
         ...

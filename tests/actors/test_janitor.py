@@ -606,7 +606,7 @@ async def test_storage_is_swept_with_each_clearing(house: House) -> None:
     sweep = Sweep(
         store=house.store,
         storage=house.storage,
-        kept=Retention(units=days, pages=days, assets=days),
+        kept=Retention(units=days, pages=days, assets=days, previews=days),
         clock=lambda: now() + 2 * days,
     )
     await house.janitor(sweep=sweep.step).clear()

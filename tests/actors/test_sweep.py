@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from koda_ray.actors.sweep import REST, Retention, Sweep
 from koda_ray.errors import NotFound, StorageError
+from koda_ray.metrics import SWEPT, Figure, MetricsSink
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
 from koda_ray.render.stored import TOUCH_AFTER, read_unit, write_unit
-from koda_ray.state.records import AssetRecord, Batch, SessionRecord
+from koda_ray.state.records import AssetRecord, Batch, JobRecord, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import (
     Storage,
@@ -26,17 +29,19 @@ from koda_ray.state.storage import (
     claim_key,
     film_key,
     manifest_key,
+    thumbnail_key,
     unit_key,
     unit_meta_key,
     video_key,
 )
-from koda_ray.types import Preview, now
+from koda_ray.types import Phase, Preview, now
 from tests.state import records
 from tests.state.conftest import disk_storage, s3_endpoint, s3_storage, storage
 
 __all__ = ["disk_storage", "s3_endpoint", "s3_storage", "storage"]
 
 UNITS, PAGES, ASSETS = timedelta(days=7), timedelta(days=30), timedelta(days=7)
+PREVIEWS, SESSIONS = timedelta(days=1), timedelta(days=300)
 OLD, NEW = "a" * 64, "b" * 64
 
 
@@ -63,10 +68,11 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
     await made.close()
 
 
-def sweep_of(store: SqlStore, storage: Storage, clock: Clock, *, size: int = 100_000) -> Sweep:
-    return Sweep(
-        store=store, storage=storage, kept=Retention(units=UNITS, pages=PAGES, assets=ASSETS), size=size, clock=clock
-    )
+def sweep_of(
+    store: SqlStore, storage: Storage, clock: Clock, *, size: int = 100_000, metrics: MetricsSink | None = None
+) -> Sweep:
+    kept = Retention(units=UNITS, pages=PAGES, assets=ASSETS, previews=PREVIEWS, sessions=SESSIONS)
+    return Sweep(store=store, storage=storage, kept=kept, size=size, clock=clock, metrics=metrics)
 
 
 async def put(storage: Storage, *keys: str) -> None:
@@ -214,6 +220,66 @@ async def test_a_result_that_a_fork_shows_outlives_the_job_that_made_it(
     clock.at += PAGES * 2
     assert await sweep_of(store, disk_storage, clock).step() == [other.rpartition("/")[0]]
     assert await disk_storage.exists(shown)
+
+
+class Counted(Counter[str]):
+    """Counts what was noted as swept, by kind."""
+
+    def note(self, figure: Figure, value: float, **labels: str) -> None:
+        assert figure is SWEPT
+        self[labels["kind"]] += int(value)
+
+
+async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge(
+    store: SqlStore, storage: Storage, clock: Clock
+) -> None:
+    asked, done = await records.active_session(store), await records.active_session(store)
+
+    async def made(session: SessionRecord, kind: Literal["preview", "final"], size: int = 50) -> JobRecord:
+        job = replace(records.job(of=session), kind=kind, status="succeeded", stored_bytes=size)
+        job = replace(job, result={"videoKey": video_key("ann", job.id, "mp4")})
+        await put(storage, video_key("ann", job.id, "mp4"), thumbnail_key("ann", job.id))
+        await store.commit(session.id, session.epoch, Batch(jobs=[job]))
+        return job
+
+    def showing(session: SessionRecord, job: JobRecord, phase: Phase) -> Batch:
+        preview = Preview(video_url="/v", job_id=job.id, bundle=OLD, duration=5.0)
+        return Batch(state=session.state.model_copy(update={"phase": phase, "preview": preview}))
+
+    earlier, judged = await made(asked, "preview"), await made(asked, "preview")
+    accepted, final = await made(done, "preview"), await made(done, "final")
+    await store.commit(asked.id, asked.epoch, showing(asked, judged, "preview"))
+    await store.commit(done.id, done.epoch, showing(done, accepted, "complete"))
+    shown = await made(done, "preview")  # of a session that is gone but for what another shows
+    fork = replace(records.job(of=asked), kind="final", status="succeeded", result=shown.result)
+    await store.commit(asked.id, asked.epoch, Batch(jobs=[fork]))
+    counted = Counted()
+    sweep = sweep_of(store, storage, clock, metrics=counted)
+    assert await sweep.step() == []
+    clock.at += PREVIEWS * 2
+    gone = {video_key("ann", job.id, "mp4") for job in (earlier, accepted)}
+    assert set(await sweep.step()) == gone and counted == {"previews": 2}
+    for job in (earlier, judged, accepted, final, shown):
+        assert await storage.exists(video_key("ann", job.id, "mp4")) == (job not in (earlier, accepted))
+        assert await storage.exists(thumbnail_key("ann", job.id))
+        assert (await store.get_job(job.id)).stored_bytes == (0 if job in (earlier, accepted) else 50)
+    clock.at += REST
+    assert await sweep.step() == []
+
+
+async def test_sessions_that_nobody_used_for_so_long_are_closed_a_few_in_a_pass(
+    store: SqlStore, disk_storage: Storage, clock: Clock
+) -> None:
+    unused = [await records.new_session(store) for _ in range(150)]
+    counted = Counted()
+    sweep = sweep_of(store, disk_storage, clock, size=1_000, metrics=counted)
+    assert await sweep.step() == []
+    clock.at += SESSIONS * 2
+    assert len(await sweep.step()) == 100
+    # the process ends: another one begins anew, and finds the rest
+    after = sweep_of(store, disk_storage, clock, size=1_000, metrics=counted)
+    assert len(await after.step()) == 50 and counted["sessions"] == 150
+    assert {row.id for row in await store.closed_sessions(limit=200)} == {row.id for row in unused}
 
 
 async def test_uploads_that_no_session_came_to_have_go(store: SqlStore, storage: Storage, clock: Clock) -> None:

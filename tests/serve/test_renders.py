@@ -277,11 +277,9 @@ async def test_a_render_outlives_the_units_it_was_made_of(browsers: World, http:
         return later
 
     sweep = Sweep(
-        store=browsers.store,
-        storage=browsers.storage,
-        kept=Retention(units=kept, pages=kept * 4, assets=kept),
-        clock=clock,
-    )
+        store=browsers.store, storage=browsers.storage, clock=clock,
+        kept=Retention(units=kept, pages=kept * 4, assets=kept, previews=kept),
+    )  # fmt: skip
     assert len(await sweep.step()) == 1
     assert await browsers.storage.list("users/local/units") == []
     assert (await http.get(f"{made['stateUrl']}/video")).status_code == 200
@@ -305,11 +303,9 @@ async def test_a_sweep_in_the_middle_of_a_render_takes_nothing_of_it(
             await asyncio.sleep(0.02)
     units = {chunk.key for chunk in await browsers.store.chunks(made["id"])}
     sweep = Sweep(
-        store=browsers.store,
-        storage=browsers.storage,
-        kept=Retention(units=kept, pages=kept, assets=kept),
-        clock=lambda: later,
-    )
+        store=browsers.store, storage=browsers.storage, clock=lambda: later,
+        kept=Retention(units=kept, pages=kept, assets=kept, previews=kept),
+    )  # fmt: skip
     await sweep.step()
     go_on.set()
     assert units <= set(await browsers.storage.list("users/local/units"))

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from koda_ray.errors import Fenced
+from koda_ray.errors import Fenced, NotFound
 from koda_ray.events import NewEvent
 from koda_ray.state.records import Batch
 from koda_ray.state.store import Store
@@ -169,3 +169,26 @@ class EventConformance:
         with pytest.raises(Fenced):
             await store.update_job(dataclasses.replace(other, progress={"percent": 9.0}), events=[say("late")])
         assert await store.events(other.id) == [] and (await store.get_job(other.id)).progress == {}
+
+    @pytest.mark.quick
+    async def test_sessions_that_nobody_uses_are_closed_a_few_at_a_time(self, store: Store) -> None:
+        unused = [await new_session(store) for _ in range(3)]
+        asked, held, _ = await new_session(store), await active_session(store), await new_session(store, owes="plan")
+        await store.receive(records.command(asked), lambda row, waiting: {})
+        assert await store.close_unused(now() - SOON) == []
+        closed = await store.close_unused(now() + SOON, limit=2)
+        assert [row.id for row in closed] == [row.id for row in unused[:2]]
+        assert [row.id for row in await store.close_unused(now() + SOON)] == [unused[2].id]
+        assert await store.close_unused(now() + SOON) == []
+        assert {row.id for row in await store.closed_sessions()} == {row.id for row in unused}
+        with pytest.raises(NotFound):
+            await store.activate(unused[0].id, host="late", lease_until=now() + SOON)
+        await store.commit(held.id, held.epoch, Batch(touch=True))  # who is at work is left alone
+
+    async def test_a_session_is_closed_once_by_all_that_sweep_at_once(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        unused = [await new_session(stores[0]) for _ in range(6)]
+        closed = await asyncio.gather(*(stores[n % 2].close_unused(now() + SOON, limit=4) for n in range(4)))
+        found = [row.id for rows in closed for row in rows]
+        found += [row.id for row in await stores[0].close_unused(now() + SOON)]
+        assert sorted(found) == sorted(row.id for row in unused)
