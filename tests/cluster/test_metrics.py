@@ -106,6 +106,17 @@ def test_prometheus_takes_the_rules_and_what_compose_gives_it() -> None:
         subprocess.run(["promtool", "check", words[0], CLUSTER / words[1]], check=True, capture_output=True)
 
 
+@pytest.mark.needs("prometheus")
+def test_each_alert_goes_off_when_it_is_to_and_no_sooner() -> None:
+    cases = Path(__file__).with_name("alerts_test.yml")
+    done = subprocess.run(["promtool", "test", "rules", cases], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    looked = [case for test in yaml.safe_load(cases.read_text())["tests"] for case in test["alert_rule_test"]]
+    for went_off in (True, False):
+        names = {case["alertname"] for case in looked if bool(case["exp_alerts"]) == went_off}
+        assert names == {rule["alert"] for rule in RULES if "alert" in rule}
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     """A cluster of one node; the address at which Ray gives its figures."""
