@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from koda_ray.state.sql import SqlStore
-from tests import postgres, services, sqld
+from tests import pgbouncer, postgres, services, sqld
 from tests.postgres import Postgres
 
 __all__ = [
@@ -18,6 +18,8 @@ __all__ = [
     "libsql_url",
     "new_libsql_url",
     "new_postgres_url",
+    "pgbouncer_home",
+    "pgbouncer_url",
     "postgres_server",
     "postgres_template",
     "postgres_url",
@@ -83,6 +85,19 @@ def postgres_url(postgres_server: Postgres, postgres_template: str) -> Iterator[
     name = postgres_server.create(postgres_template)
     yield postgres_server.url(name)
     postgres_server.drop(name)
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_home(postgres_server: Postgres) -> Iterator[Path]:
+    services.need("pgbouncer")
+    with pgbouncer.serve(postgres_server.url()) as home:
+        yield home
+
+
+@pytest.fixture
+def pgbouncer_url(pgbouncer_home: Path, postgres_url: str) -> str:
+    """The way through PgBouncer to a database of its own for one test."""
+    return pgbouncer.behind(postgres_url, pgbouncer_home)
 
 
 @pytest.fixture

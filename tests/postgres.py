@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL
 
-__all__ = ["Postgres", "find_program", "serve", "why_missing"]
+__all__ = ["Postgres", "find_program", "owner", "serve", "why_missing"]
 
 _START_S = 60.0
 # Nothing here has to outlive a power cut. Commits of clients that are killed are the server's, and it lives on.
@@ -43,7 +43,7 @@ def why_missing() -> str | None:
     except ImportError as error:
         return f"psycopg not installed: {error}"
     try:
-        _owner()
+        owner()
     except KeyError:
         return "as root it needs a user that may run it: there is neither postgres nor nobody"
     return None
@@ -85,7 +85,7 @@ class Postgres:
 @contextmanager
 def serve() -> Iterator[Postgres]:
     """Start a server, and end it with everything that it has."""
-    user = _owner()
+    user = owner()
     as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
     home = Path(tempfile.mkdtemp(prefix="pg-"))  # short: a socket's path may have 107 bytes
     data = home / "data"
@@ -132,7 +132,7 @@ def _wait(server: subprocess.Popen[bytes], home: Path) -> None:
         time.sleep(0.05)
 
 
-def _owner() -> pwd.struct_passwd:
+def owner() -> pwd.struct_passwd:
     """Return who runs it: this user, or where that is root, which it refuses, another."""
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid())

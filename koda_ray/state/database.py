@@ -225,8 +225,15 @@ class Database:
         """Build the engine that reads and the one that writes."""
         try:
             if not self.is_sqlite:
+                # nothing is prepared: behind PgBouncer the next transaction may be on a connection that lacks it
+                arguments = {"prepare_threshold": None} if self.url.get_driver_name() == "psycopg" else {}
                 engine = create_engine(
-                    self.url, pool_size=self._connections, max_overflow=0, pool_pre_ping=True, hide_parameters=True
+                    self.url,
+                    connect_args=arguments,
+                    pool_size=self._connections,
+                    max_overflow=0,
+                    pool_pre_ping=True,
+                    hide_parameters=True,
                 )
                 return engine.execution_options(isolation_level="AUTOCOMMIT"), engine
             if self._is_remote:
