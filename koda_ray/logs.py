@@ -7,13 +7,18 @@ process 4 MB. So rich is out of sight while structlog is imported, and only then
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from typing import Any, Protocol, TextIO, cast
 
-__all__ = ["Writes", "get_logger", "to_file", "warnings_to_stderr"]
+from koda_ray.tracing import trace_id
 
+__all__ = ["FORMAT", "Writes", "get_logger", "to_file", "warnings_to_stderr"]
+
+FORMAT = "KODA_LOGS"
+"""The variable that says how processes log to their output: ``json`` for a JSON object a line."""
 _ABSENT = object()
 _found = sys.modules.get("rich", _ABSENT)
 sys.modules["rich"] = cast("Any", None)
@@ -73,13 +78,25 @@ def _unless_raised(_: object, __: str, event: MutableMapping[str, Any]) -> Mutab
 
 
 def to_file(file: Writes) -> None:
-    """Have everything that is logged in a file, without colours."""
-    processors = [
+    """Have everything that is logged in a file, a JSON object a line."""
+    structlog.configure(processors=_as_json(), logger_factory=_to(lambda: file))
+
+
+def _as_json() -> list[Any]:
+    return [
+        _traced,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
         structlog.processors.JSONRenderer(),
     ]
-    structlog.configure(processors=processors, logger_factory=_to(lambda: file))
+
+
+def _traced(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Name the trace that this belongs to, where there is one."""
+    if (trace := trace_id()) is not None:
+        event.setdefault("trace_id", trace)
+    return event
 
 
 def _to(place: Callable[[], Writes | None]) -> structlog.PrintLoggerFactory:
@@ -87,4 +104,5 @@ def _to(place: Callable[[], Writes | None]) -> structlog.PrintLoggerFactory:
 
 
 if not structlog.is_configured():  # by whoever uses this package in a program of their own
-    structlog.configure(logger_factory=_to(lambda: sys.stdout))
+    said = _as_json() if os.environ.get(FORMAT) == "json" else [_traced, *structlog.get_config()["processors"]]
+    structlog.configure(processors=said, logger_factory=_to(lambda: sys.stdout))

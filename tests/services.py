@@ -163,6 +163,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "node": _node,
     "npm": _npm,
     "openssl": _program("openssl"),
+    "otlp": _package("opentelemetry.exporter.otlp.proto.http.trace_exporter", "tracing"),
     "perl": _program("perl"),
     "prometheus": _program("prometheus", "promtool"),
     "pgbouncer": pgbouncer.why_missing,

@@ -60,6 +60,7 @@ class SessionCore:
         self.epoch = record.epoch
         self.seq = record.seq
         self.checkpoint_id: str | None = None
+        self.trace = record.trace
         self._state = record.state
         self._after = after
         self._changed = changed

@@ -30,6 +30,7 @@ from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.state.store import Store
+from koda_ray.tracing import trace_parent
 from koda_ray.types import NodeState, new_id, now
 
 __all__ = ["Intake", "ask", "new_command"]
@@ -48,6 +49,7 @@ def new_command(*, session_id: str, user_id: str, name: str, body: Mapping[str, 
         name=name,
         body=dict(body),
         result={},
+        trace=trace_parent(),
         created_at=now(),
     )
 

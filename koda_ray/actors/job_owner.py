@@ -25,6 +25,7 @@ from koda_ray.state.charges import ChargeEntry, ChargeRecord, Refund
 from koda_ray.state.records import ChunkRecord, JobRecord, JobStatus
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
+from koda_ray.tracing import span
 from koda_ray.types import now
 
 __all__ = ["JobChange", "JobFence", "JobOwner", "ended_by"]
@@ -118,7 +119,8 @@ class JobOwner:
             on_unit=self.unit,
             reference=reference,
         )
-        result = await job.run()
+        with span("render", {"koda.job": row.id, "koda.kind": row.kind, "koda.urgent": urgent}):
+            result = await job.run()
         done = result_words(result, self._spec)
         await self._fence.write(
             JobChange(

@@ -29,6 +29,7 @@ from koda_ray.render.spec import RenderSpec
 from koda_ray.state.records import JobRecord, JobStatus
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
+from koda_ray.tracing import span
 from koda_ray.types import now
 
 __all__ = ["MAX_ACTIVATIONS", "OVER", "JobParts", "LeasedJob", "counted_s", "job_request"]
@@ -178,7 +179,10 @@ class LeasedJob:
             _log.info("render was taken over or cancelled", job_id=self.job_id)
 
     async def _render(self) -> None:
-        row = self.row
+        with span("page render", {"koda.job": self.job_id}, parent=self.row.trace):
+            await self._render_row(self.row)
+
+    async def _render_row(self, row: JobRecord) -> None:
         if row.epoch > MAX_ACTIVATIONS:
             raise RenderError(f"the render was begun {MAX_ACTIVATIONS} times and its process ended each time")
         await self.write(JobChange(events=[_state("running")]))

@@ -243,6 +243,7 @@ class Session:
     async def _apply(self, asked: CommandRecord) -> CommandRecord:
         """Apply a command that waited, with what follows from it."""
         self._active_at = self._parts.clock()
+        self.core.trace = asked.trace or self.core.trace
         command, waits = parse_command(asked.name, asked.body), False
         try:
             # refused before anything is stopped

@@ -26,7 +26,8 @@ from koda_ray.phases import STOP, at_rest
 from koda_ray.render.spec import Preset, RenderSpec
 from koda_ray.state.records import Batch
 from koda_ray.studio.orchestrator import opening
-from koda_ray.types import NodeState, Option, Output, Question, RenderOptions
+from koda_ray.tracing import span
+from koda_ray.types import NodeState, Option, Output, Owes, Question, RenderOptions
 
 __all__ = ["MAX_NUDGES", "Work", "final_spec"]
 
@@ -56,31 +57,37 @@ class Work:
         Last words that a crash left unsaid are said first; what comes of them changes nothing.
         """
         while (owes := self._core.state.owes) is not None or self._core.state.closing:
+            ids = {"koda.session": self._core.session_id, "koda.owes": owes or "last words"}
+            with span("session work", ids, parent=self._core.trace):
+                await self._do(owes)
+
+    async def _do(self, owes: Owes | None) -> None:
+        """Do one piece."""
+        try:
             try:
-                try:
-                    if owes is None:
-                        await self._loop.run()
-                        await self._close()
-                    elif owes == "render_final":
-                        await self._render_final()
-                    else:
-                        await self._run_agents()
-                except BudgetExceeded as error:
-                    if at_rest(self._core.state):
-                        await self._close()
-                    else:
-                        await self._core.commit(Batch(phase_commands=[pause_for(Exceeded.by(error))]))
-            except Fenced:
+                if owes is None:
+                    await self._loop.run()
+                    await self._close()
+                elif owes == "render_final":
+                    await self._render_final()
+                else:
+                    await self._run_agents()
+            except BudgetExceeded as error:
+                if at_rest(self._core.state):
+                    await self._close()
+                else:
+                    await self._core.commit(Batch(phase_commands=[pause_for(Exceeded.by(error))]))
+        except Fenced:
+            raise
+        except InvalidTransition:
+            # a person changed the phase while an outcome was on its way: look again at what is owed
+            if self._core.state.owes == owes:
                 raise
-            except InvalidTransition:
-                # a person changed the phase while an outcome was on its way: look again at what is owed
-                if self._core.state.owes == owes:
-                    raise
-            except KodaError as error:
-                await self._fail(error.message, error.code)
-            except Exception as error:
-                _log.exception("work failed", session_id=self._core.session_id, owes=owes)
-                await self._fail(f"an internal error ended the work: {type(error).__name__}", "INTERNAL", str(error))
+        except KodaError as error:
+            await self._fail(error.message, error.code)
+        except Exception as error:
+            _log.exception("work failed", session_id=self._core.session_id, owes=owes)
+            await self._fail(f"an internal error ended the work: {type(error).__name__}", "INTERNAL", str(error))
 
     async def _fail(self, message: str, code: str, details: str | None = None) -> None:
         """End in the error phase; what fails when all is done, such as the last words, takes nothing back."""

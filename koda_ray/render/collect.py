@@ -19,6 +19,7 @@ from koda_ray.render.progress import ProgressMeter
 from koda_ray.render.protocol import Captured, CaptureTask, Environment, Hear, JobContext, Slots, UnitResult
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, grid_hash, plan_units, unit_hash
 from koda_ray.render.stored import read_unit
+from koda_ray.tracing import ended_span, span
 
 __all__ = ["SeekingFails", "UnitCollector", "breaks"]
 
@@ -102,12 +103,15 @@ class UnitCollector:
                 raise
             if isinstance(told, UnitResult):
                 left.remove(told.unit)
+                _trace_unit(told)
 
         while left:
             first = left[0]
             attempt = tried[first.index] = tried.get(first.index, 0) + 1
             try:
-                await self._executor.capture(self._task(left, mode, attempt), listen)
+                which = {"koda.job": self._job_id, "koda.first_unit": first.index, "koda.attempt": attempt}
+                with span("capture", which):
+                    await self._executor.capture(self._task(left, mode, attempt), listen)
             except KodaError as error:
                 if refused:  # not the worker's fault: whoever listens has had enough
                     raise
@@ -309,6 +313,11 @@ class _Pass:
                 # a page without the contract was played already: playing it again would show the same
                 if before is not None and after is not None and after.sought and breaks(before, after):
                     raise SeekingFails(after.unit.index)
+
+
+def _trace_unit(unit: UnitResult) -> None:
+    ids = {"koda.unit": unit.unit.index, "koda.frames": unit.unit.frame_count, "koda.worker": unit.worker}
+    ended_span("unit", ids, took_s=unit.timings_ms.get("total", 0.0) / 1000)
 
 
 def breaks(before: UnitResult, unit: UnitResult) -> bool:

@@ -37,6 +37,7 @@ from koda_ray.render.reuse import made_before, note_made
 from koda_ray.render.spec import CaptureMode, RenderSpec, film_hash
 from koda_ray.render.stored import needs_replay, note_replay
 from koda_ray.state.storage import bundle_key
+from koda_ray.tracing import span
 
 __all__ = ["RenderJob"]
 
@@ -155,7 +156,8 @@ class RenderJob:
                 urgent=self._context.urgent,
             )
             try:
-                joined = await self._executor.join(task)
+                with span("join", {"koda.job": self._job_id, "koda.attempt": attempt}):
+                    joined = await self._executor.join(task)
             except KodaError as error:
                 collector.failures.append(f"join, attempt {attempt}: {error.code}: {error.message}")
                 if not error.retryable or attempt >= self._context.attempts:

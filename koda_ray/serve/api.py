@@ -49,6 +49,7 @@ from koda_ray.serve.routes import (
 )
 from koda_ray.serve.stalls import QUICK_S, BodyDeadline
 from koda_ray.serve.streams import Watchers
+from koda_ray.serve.traced import Traced
 from koda_ray.serve.unpacking import Unpacking
 from koda_ray.serve.unread import ReadingDeadline
 from koda_ray.wire import CreateBatch, CreateRender, FileChanges, ProcessOutput
@@ -120,6 +121,7 @@ def create_app(
         openapi_url="/v1/openapi.json",
         lifespan=lifespan,
         middleware=[
+            Middleware(Traced),
             Middleware(HangUps),
             Middleware(ReadingDeadline, unread_s=stalled_s),
             Middleware(Gate, auth=deps.auth, public=is_public, limit_bytes=limit_bytes),

@@ -7,11 +7,11 @@ task begins in a context of its own, so that neither knows of it.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from koda_ray.logs import get_logger
+from koda_ray.tracing import only_the_trace
 
 __all__ = ["Background"]
 
@@ -45,7 +45,7 @@ class Background:
             await asyncio.wait(late)
 
     def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+        task = asyncio.get_running_loop().create_task(work, context=only_the_trace())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

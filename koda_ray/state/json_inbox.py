@@ -50,6 +50,8 @@ class JsonInbox:
             change.put("inbox", encode(made, number=number, body_hash=digest))
             if row["host"] is None:  # what waits keeps the session's place from here on
                 change.set("sessions", session_id, {"lease_until": None})
+            if command.trace is not None:
+                change.set("sessions", session_id, {"trace": command.trace})
             wakes = not waiting and not is_awake(found.owes, found.lease_until)
             if most_awake is not None and wakes and count_awake(change.tables, command.user_id) > most_awake:
                 raise too_many_awake(most_awake)

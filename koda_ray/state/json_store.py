@@ -39,6 +39,7 @@ from koda_ray.state.notify import Notifier
 from koda_ray.state.records import Batch, CommandRecord, OwedWork, SessionRecord
 from koda_ray.state.refusals import Repeated, check_stored, no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, number
+from koda_ray.tracing import trace_parent
 from koda_ray.types import NodeState, now
 
 __all__ = ["JSONStore"]
@@ -107,7 +108,7 @@ class JSONStore(
         most_bytes: int | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first event, its user and its project, and give it the assets that it names."""
-        digest, session_id = body_hash(body), state.session_id
+        digest, session_id, trace = body_hash(body), state.session_id, trace_parent()
 
         def work(change: Transaction) -> tuple[SessionRecord, bool]:
             ensure_project(change, state.user_id, state.project_id, state.project_id)
@@ -133,6 +134,7 @@ class JSONStore(
                 seq=1,
                 host=None,
                 lease_until=None,
+                trace=trace,
                 last_activity=at,
                 created_at=at,
                 updated_at=at,

@@ -1,4 +1,7 @@
-"""The rows that the database keeps, and what one commit changes of them."""
+"""The rows that the database keeps, and what one commit changes of them.
+
+The ``trace`` of a row is the span that asked for its work, as ``traceparent`` (`koda_ray.tracing`).
+"""
 
 from __future__ import annotations
 
@@ -68,6 +71,7 @@ class SessionRecord:
     created_at: datetime
     updated_at: datetime
     activation: int = 0
+    trace: str | None = field(default=None, compare=False)
     rev: int = field(default=0, compare=False)
 
 
@@ -82,6 +86,7 @@ class CommandRecord:
     name: str
     body: dict[str, JsonValue]
     result: dict[str, JsonValue]
+    trace: str | None = field(default=None, compare=False)
     created_at: datetime
 
 
@@ -193,6 +198,7 @@ class JobRecord:
     error: dict[str, JsonValue] | None = None
     video_s: float = 0.0
     stored_bytes: int = 0
+    trace: str | None = field(default=None, compare=False)
     created_at: datetime
     updated_at: datetime
 

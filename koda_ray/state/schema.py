@@ -72,7 +72,7 @@ __all__ = [
     "users",
 ]
 
-SCHEMA_VERSION = "0012"
+SCHEMA_VERSION = "0013"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -155,6 +155,10 @@ def _project() -> tuple[Column[str], ForeignKeyConstraint]:
     return Column("project_id", _ID, nullable=False), own
 
 
+def _trace() -> Column[str | None]:
+    return Column("trace", String(64))
+
+
 def _number(name: str) -> Column[int]:
     """Make a column that rows from before it have as 0."""
     return Column(name, BigInteger, nullable=False, server_default=text("0"))
@@ -179,6 +183,7 @@ def _asked(name: str, *, numbered: Sequence[Column[int]] = (), applied: Sequence
         Column("body", Json, nullable=False),
         Column("body_hash", String(64), nullable=False),
         Column("result", Json, nullable=False),
+        _trace(),
         *applied,
         Column("created_at", Utc, nullable=False),
     )
@@ -236,6 +241,7 @@ sessions = Table(
     _number("state_rev"),
     Column("history", Json),
     _number("activation"),
+    _trace(),
     Column("host", Text),
     Column("lease_until", Utc),
     Column("create_key", Words, nullable=False),
@@ -443,6 +449,7 @@ jobs = Table(
     Column("progress", Json, nullable=False),
     Column("result", Json),
     Column("error", Json),
+    _trace(),
     Column("video_s", Float, nullable=False, server_default=text("0")),
     Column("stored_bytes", BigInteger, nullable=False, server_default=text("0")),
     Column("created_at", Utc, nullable=False),

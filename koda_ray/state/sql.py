@@ -49,6 +49,7 @@ from koda_ray.state.sql_inbox import SqlInbox, count_awake, sessions_owing, take
 from koda_ray.state.sql_jobs import SqlJobs, put_chunks, put_job, renders_in_turn
 from koda_ray.state.sql_parts import add_events, fenced, put_command
 from koda_ray.state.sql_tiers import SqlTiers
+from koda_ray.tracing import trace_parent
 from koda_ray.types import NodeState, now
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
         most_bytes: int | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first event, its user and its project, and give it the assets that it names."""
-        digest = body_hash(body)
+        digest, trace = body_hash(body), trace_parent()
 
         def work(connection: Connection) -> tuple[SessionRecord, bool]:
             ensure_project(self._database, connection, state.user_id, state.project_id, state.project_id)
@@ -148,6 +149,7 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
                 "project_id": state.project_id,
                 "state": state.model_dump_json(),
                 "owes": state.owes,
+                "trace": trace,
                 "status": "active",
                 "epoch": 0,
                 "seq": 1,

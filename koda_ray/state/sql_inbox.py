@@ -62,6 +62,9 @@ class SqlInbox:
             # what waits keeps the session's place from here on: kept for a while, it would not be seen to wait
             kept = (_S.id == command.session_id, _S.host.is_(None))
             connection.execute(update(schema.sessions).where(*kept).values(lease_until=None))
+            if command.trace is not None:
+                mine_only = update(schema.sessions).where(_S.id == command.session_id)
+                connection.execute(mine_only.values(trace=command.trace))
             wakes = not waiting and not is_awake(found.owes, found.lease_until)
             if most_awake is not None and wakes and count_awake(connection, command.user_id) > most_awake:
                 raise too_many_awake(most_awake)

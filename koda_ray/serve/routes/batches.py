@@ -24,6 +24,7 @@ from koda_ray.serve.quotas import render_room
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.turns import wake_in_turn
 from koda_ray.state.records import JobRecord, JobStatus
+from koda_ray.tracing import trace_parent
 from koda_ray.types import now
 from koda_ray.wire import MAX_BATCH_ROWS, BatchCreated, BatchView
 
@@ -110,6 +111,7 @@ async def _recorded(
         spec={},
         video_s=video_s,
         status="queued",
+        trace=trace_parent(),
         lease_until=at + MADE_SURE,
         created_at=at,
         updated_at=at,

@@ -35,6 +35,7 @@ from koda_ray.serve.turns import wake_in_turn
 from koda_ray.serve.views import render_place, render_view, renders_page
 from koda_ray.state.records import JobRecord
 from koda_ray.state.storage import report_key, report_page_key, sheet_key, thumbnail_key, video_key
+from koda_ray.tracing import trace_parent
 from koda_ray.types import now
 from koda_ray.wire import RenderList, RenderStatus, RenderView
 
@@ -291,6 +292,7 @@ def _new_render(user: str, key: str, wanted: dict[str, JsonValue], options: JobO
         spec=wanted,
         video_s=counted_s(options),
         status="queued",
+        trace=trace_parent(),
         lease_until=at + MADE_SURE,
         created_at=at,
         updated_at=at,
