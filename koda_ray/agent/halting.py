@@ -19,8 +19,8 @@ __all__ = ["halted", "place_of_halt", "was_halted"]
 
 
 def halted(reason: str) -> TextBlock:
-    """Make the words by which what was asked before them is cancelled; ``reason`` is a sentence."""
-    return {"type": "text", "text": f"{HALTED} {reason} Do none of what was asked before this, unless asked again."}
+    """Make the words by which what was under way is cancelled, and no wish forgotten; ``reason`` is a sentence."""
+    return {"type": "text", "text": f"{HALTED} {reason} Do not go on with what was under way unless asked to."}
 
 
 def was_halted(history: Sequence[MessageRecord], ledger: Mapping[str, ToolCallRecord]) -> bool:
