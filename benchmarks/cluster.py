@@ -45,7 +45,7 @@ from koda_ray.render.tasks import RayExecutor
 from koda_ray.state.storage import Storage
 from koda_ray.types import new_id
 
-__all__ = ["Run", "main", "measure"]
+__all__ = ["JobRun", "main", "measure"]
 
 USER = "local"
 SCENE = "svg"
@@ -57,7 +57,7 @@ _POLL_S = 0.05
 
 
 @dataclass
-class Run:
+class JobRun:
     """A job that ran, in seconds from its beginning.
 
     Attributes:
@@ -83,7 +83,7 @@ class Run:
         """What capturing took, of all nodes."""
         return sum(capture_s for _, _, capture_s, _ in self.captured)
 
-    def losses_pct(self, alone: Run) -> dict[str, float]:
+    def losses_pct(self, alone: JobRun) -> dict[str, float]:
         """Say what of all nodes' time was not capture as one node does it, by cause."""
         whole = self.nodes * self.total_s
         first, last = min(began for _, began, _ in self.tasks), max(ended for *_, ended in self.tasks)
@@ -99,12 +99,12 @@ class Run:
         return {cause: round(100 * seconds / whole, 2) for cause, seconds in lost.items()}
 
 
-class Watched(RayExecutor):
+class WatchedRay(RayExecutor):
     """An executor that notes when its tasks begin and end."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.run = Run(0, 0)
+        self.run = JobRun(0, 0)
         self.began = 0.0
 
     async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
@@ -115,13 +115,13 @@ class Watched(RayExecutor):
 
 
 async def render(
-    executor: Watched,
+    executor: WatchedRay,
     bundle: Bundle,
-    run: Run,
+    run: JobRun,
     *,
     on_progress: Callable[[Progress], Awaitable[None]] | None = None,
     on_unit: Callable[[UnitResult], Awaitable[None]] | None = None,
-) -> Run:
+) -> JobRun:
     """Render a video that was never rendered before; return the run with what it was made of."""
     with tempfile.TemporaryDirectory(prefix="koda-bench-storage-") as folder:
         storage = Storage(folder)
@@ -146,9 +146,9 @@ async def render(
         return run
 
 
-async def new_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[float, OneCore, Run]:
+async def new_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[float, OneCore, JobRun]:
     """Have a node join in the middle of a job; return the seconds until it had stored its first unit."""
-    executor = await asyncio.to_thread(Watched)
+    executor = await asyncio.to_thread(WatchedRay)
     known: list[float] = []
     stored: list[tuple[float, str]] = []
     under_way = asyncio.Event()
@@ -160,7 +160,7 @@ async def new_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[float,
     async def note(unit: UnitResult) -> None:
         stored.append((time.perf_counter(), unit.worker))
 
-    job = asyncio.create_task(render(executor, bundle, Run(1, units), on_progress=hear, on_unit=note))
+    job = asyncio.create_task(render(executor, bundle, JobRun(1, units), on_progress=hear, on_unit=note))
     await under_way.wait()
     node = await asyncio.to_thread(raylets.add)
     known.append(time.perf_counter())
@@ -169,16 +169,16 @@ async def new_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[float,
     return (min(mine) if mine else float("nan")), node, run
 
 
-async def kill_a_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[float, Run]:
+async def kill_a_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[float, JobRun]:
     """Kill the node that captures, with another free; return the seconds until the other captures, and the run."""
-    executor = await asyncio.to_thread(lambda: Watched(workers=1))
+    executor = await asyncio.to_thread(lambda: WatchedRay(workers=1))
     under_way = asyncio.Event()
 
     async def hear(progress: Progress) -> None:
         if progress.frames_done > 0:
             under_way.set()
 
-    job = asyncio.create_task(render(executor, bundle, Run(2, units), on_progress=hear))
+    job = asyncio.create_task(render(executor, bundle, JobRun(2, units), on_progress=hear))
     await under_way.wait()
 
     def kill() -> float:
@@ -200,32 +200,32 @@ async def measure(*, quick: bool) -> dict[str, Any]:
     """Measure everything; see this module's words for the keys."""
     units, rounds = (QUICK_UNITS, 1) if quick else (UNITS, ROUNDS)
     bundle = await bundle_of(SCENE)
-    runs: list[Run] = []
+    runs: list[JobRun] = []
 
-    async def run(nodes: int, of: int) -> Run:
-        executor = await asyncio.to_thread(Watched)
-        runs.append(await render(executor, bundle, Run(nodes, of)))
+    async def run(nodes: int, of: int) -> JobRun:
+        executor = await asyncio.to_thread(WatchedRay)
+        runs.append(await render(executor, bundle, JobRun(nodes, of)))
         return runs[-1]
 
     with Raylets.started() as raylets:
         if raylets.cores < 2:
             raise SystemExit("a node more brings nothing on one processor: run this where there are two")
         await asyncio.to_thread(raylets.add)
-        await render(await asyncio.to_thread(Watched), bundle, Run(1, WARM_UNITS))
+        await render(await asyncio.to_thread(WatchedRay), bundle, JobRun(1, WARM_UNITS))
         one = [await run(1, units) for _ in range(rounds)]
         half = [await run(1, units // 2) for _ in range(rounds)]
         joined_s, _, joined = await new_node(raylets, bundle, units)
         two = [await run(2, units) for _ in range(rounds)]
-        four: list[Run] = []
+        four: list[JobRun] = []
         if not quick:
             for _ in range(2):
                 await asyncio.to_thread(raylets.add)
-            await render(await asyncio.to_thread(Watched), bundle, Run(4, 4 * WARM_UNITS))
+            await render(await asyncio.to_thread(WatchedRay), bundle, JobRun(4, 4 * WARM_UNITS))
             four = [await run(4, units) for _ in range(rounds)]
         elsewhere_s, killed = await kill_a_node(raylets, bundle, units if not quick else units // 2)
     whole = [each for each in (*runs, joined, killed) if each.units == units]
 
-    def seconds(of: list[Run]) -> float:
+    def seconds(of: list[JobRun]) -> float:
         return statistics.median(each.total_s for each in of)
 
     middle = sorted(two, key=lambda each: each.total_s)[len(two) // 2]

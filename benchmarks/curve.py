@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Curve", "draw"]
+__all__ = ["LossCurve", "draw"]
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _PLOT = 960, 420, 70, 60, 400
 _BARS, _BAR = 560, 60
@@ -15,14 +15,14 @@ _COLOURS = {"page_start": "#60a5fa", "between": "#94a3b8", "lost_machines": "#f5
 
 
 @dataclass(frozen=True)
-class Curve:
+class LossCurve:
     """By browsers, how many times one browser's work, and percent lost by cause."""
 
     points: Sequence[tuple[int, float]]
     losses: Mapping[str, Mapping[str, float]]
 
 
-def draw(title: str, curve: Curve) -> str:
+def draw(title: str, curve: LossCurve) -> str:
     """Return the chart as SVG; both axes of the curve are logarithmic."""
     decades = math.log10(max(browsers for browsers, _ in curve.points))
     bottom = _TOP + 300

@@ -21,7 +21,7 @@ from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
 from koda_ray.types import new_id
 
-__all__ = ["USER", "OurRun", "Watched", "render_cold", "render_warm"]
+__all__ = ["USER", "OurRun", "WatchedLocal", "render_cold", "render_warm"]
 
 USER = "local"
 _COLD = """
@@ -48,7 +48,7 @@ class OurRun:
     video: Path
 
 
-class Watched(LocalExecutor):
+class WatchedLocal(LocalExecutor):
     """A local executor that notes when its workers are all under way, and when the last unit is stored."""
 
     def __init__(self, *, workers: int) -> None:
@@ -80,7 +80,7 @@ class Watched(LocalExecutor):
         await super().capture(task, watch)
 
 
-async def render_warm(executor: Watched, bundle: Bundle, spec: RenderSpec, target: Path) -> OurRun:
+async def render_warm(executor: WatchedLocal, bundle: Bundle, spec: RenderSpec, target: Path) -> OurRun:
     """Render a video that was never rendered before, with browsers that run."""
     units = -(-spec.frame_count // max(1, round(spec.fps)))
     executor.reset(min(executor.slots.now, units))

@@ -19,11 +19,11 @@ from koda_ray.render.plan import CostModel, next_units, run_of, tasks_at_once
 from koda_ray.render.protocol import Slots
 from koda_ray.render.spec import RenderSpec, Unit, plan_units
 
-__all__ = ["Farm", "Measured", "Tally"]
+__all__ = ["BrowserTally", "Durations", "Farm"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Durations:
     """What takes how long, in seconds; of each list one value is drawn at a time.
 
     Args:
@@ -48,7 +48,7 @@ class Measured:
 
 
 @dataclass
-class Tally:
+class BrowserTally:
     """What browsers did, in seconds of all of them, and how many frames came of it."""
 
     frames: int = 0
@@ -67,9 +67,9 @@ class Farm:
         seed: Of what is drawn.
     """
 
-    def __init__(self, browsers: int, measured: Measured, *, seed: int = 1) -> None:
+    def __init__(self, browsers: int, measured: Durations, *, seed: int = 1) -> None:
         self.clock: Any = simpy.Environment()
-        self.tally = Tally()
+        self.tally = BrowserTally()
         self._browsers = browsers
         self._measured = measured
         self._draw = random.Random(seed)
@@ -83,7 +83,7 @@ class Farm:
         self.clock.run(self.clock.process(self._job(spec, 0)))
         return float(self.clock.now)
 
-    def many(self, specs: Sequence[RenderSpec], *, warm_s: float, for_s: float) -> Tally:
+    def many(self, specs: Sequence[RenderSpec], *, warm_s: float, for_s: float) -> BrowserTally:
         """Render videos without end, as many at once as there is room for; return what was done after a while.
 
         Args:
@@ -100,7 +100,7 @@ class Farm:
         for place in range(room_for(self._browsers, None)):
             self.clock.process(lane(place))
         self.clock.run(warm_s)
-        self.tally = Tally()
+        self.tally = BrowserTally()
         self.clock.run(warm_s + for_s)
         return self.tally
 

@@ -239,10 +239,10 @@ def _history(row: SessionRecord, positions: range) -> Batch:
 async def cached(folder: Path, turns: int) -> float:
     """Go through a long session and say which part of its prompts was read from the cache."""
     from koda_ray.llm.anthropic import AnthropicProvider
-    from tests.agent.long_session import Session, cached_share
+    from tests.agent.long_session import LongSession, cached_share
     from tests.llm.server import ModelServer, ScriptedModel
 
-    session = Session()
+    session = LongSession()
     with ModelServer(ScriptedModel(session.respond)) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
         async with session.agent(provider, folder / "cached.db", context_tokens=14_000) as agent:

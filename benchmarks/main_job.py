@@ -33,7 +33,7 @@ __all__ = ["main"]
 
 PROMPT = "Create a bouncing ball animation, playful"
 READS = 60
-Figures = dict[str, float]
+JobFigures = dict[str, float]
 
 
 async def until(client: KodaClient, session_id: str, done: Callable[[NodeState], bool], *, limit_s: float) -> NodeState:
@@ -61,9 +61,9 @@ async def read_times(client: KodaClient, session_id: str) -> list[float]:
     return times
 
 
-async def main_job(client: KodaClient, server: Server, *, quick: bool) -> tuple[Figures, str]:
+async def main_job(client: KodaClient, server: Server, *, quick: bool) -> tuple[JobFigures, str]:
     """Make one film and measure on the way."""
-    figures: Figures = {}
+    figures: JobFigures = {}
     options = SessionOptions(duration=3.0 if quick else 5.0)
     render = RenderOptions(resolution="720p", fps=30) if quick else RenderOptions()
     begun = time.monotonic()
@@ -88,7 +88,7 @@ async def main_job(client: KodaClient, server: Server, *, quick: bool) -> tuple[
     return figures, session_id
 
 
-async def recover(client: KodaClient, server: Server) -> Figures:
+async def recover(client: KodaClient, server: Server) -> JobFigures:
     """Kill the session's process while a tool runs, and wait for the next event of another one."""
     session_id = (await client.create(PROMPT, options=SessionOptions(duration=3.0))).session_id
     await until(client, session_id, lambda s: s.phase == "plan" and s.owes is None, limit_s=60)
@@ -111,7 +111,7 @@ async def recover(client: KodaClient, server: Server) -> Figures:
     return {"recover_s": recovered}
 
 
-async def activation(client: KodaClient) -> Figures:
+async def activation(client: KodaClient) -> JobFigures:
     """Wait until an idle session has been put away, then give it a command."""
     session_id = (await client.create("Create a bouncing ball animation")).session_id
     await until(client, session_id, lambda s: s.phase == "question" and s.owes is None, limit_s=60)
@@ -127,7 +127,7 @@ async def activation(client: KodaClient) -> Figures:
     return figures
 
 
-async def measure(*, quick: bool) -> Figures:
+async def measure(*, quick: bool) -> JobFigures:
     """Start a server in a folder of its own and take all figures."""
     with tempfile.TemporaryDirectory(prefix="koda-bench-", ignore_cleanup_errors=True) as folder:
         server = Server(Path(folder), KODA_IDLE_TIMEOUT_S="3", KODA_DIRECTOR="offline")

@@ -34,9 +34,9 @@ from pathlib import Path
 
 from benchmarks.chart import Group, draw
 from benchmarks.cpu import adopt_orphans
-from benchmarks.engine import OurRun, Watched, render_cold, render_warm
+from benchmarks.engine import OurRun, WatchedLocal, render_cold, render_warm
 from benchmarks.floor import Floor, measure_floor
-from benchmarks.peers import PEERS, Job, Peer, PeerRun
+from benchmarks.peers import PEERS, PeerJob, PeerRenderer, PeerRun
 from benchmarks.scenes import LIBRARY_SCENES, SCENES, bundle_of
 from benchmarks.ssim import ssim
 from koda_ray.render.bundle import Bundle
@@ -61,7 +61,7 @@ _SCHEDULE_TIMEOUT_S = 300
 
 
 @dataclass(frozen=True)
-class Shape:
+class RenderShape:
     """How a scene is rendered."""
 
     name: str
@@ -76,16 +76,16 @@ class Shape:
         return round(self.fps * self.seconds)
 
 
-FULL = (Shape("1080p60", 1920, 1080, 60, 3.0), Shape("360p15", 640, 360, 15, 8.0))
-QUICK = (Shape("1080p15", 1920, 1080, 15, 3.0),)
+FULL = (RenderShape("1080p60", 1920, 1080, 60, 3.0), RenderShape("360p15", 640, 360, 15, 8.0))
+QUICK = (RenderShape("1080p15", 1920, 1080, 15, 3.0),)
 
 
 @dataclass
-class Measured:
+class SceneRuns:
     """All runs of one scene in one shape."""
 
     scene: str
-    shape: Shape
+    shape: RenderShape
     floor: Floor
     ours: list[OurRun] = field(default_factory=list[OurRun])
     drafts: list[OurRun] = field(default_factory=list[OurRun])
@@ -155,12 +155,12 @@ def _median(values: Sequence[float]) -> float:
 class RenderComparison:
     """One run of the benchmark: peers that are ready, browsers that are warm, and a folder for what comes out."""
 
-    def __init__(self, folder: Path, peers: Sequence[Peer], executors: dict[int, Watched]) -> None:
+    def __init__(self, folder: Path, peers: Sequence[PeerRenderer], executors: dict[int, WatchedLocal]) -> None:
         self._folder = folder
         self._peers = peers
         self._executors = executors
 
-    async def scene(self, name: str, shape: Shape, *, rounds: int, full: bool) -> Measured:
+    async def scene(self, name: str, shape: RenderShape, *, rounds: int, full: bool) -> SceneRuns:
         """Measure a scene."""
         shape = replace(shape, seconds=shape.seconds * (STATIC_TIMES if name == "static" and full else 1))
         folder = self._folder / f"{name}-{shape.name}"
@@ -176,7 +176,7 @@ class RenderComparison:
         # a page without the contract is stepped through every frame: leaving some out would make it dearer, not cheaper
         stride = 1 if name in LIBRARY_SCENES else 4
         print(f"{name} {shape.name}: floor", flush=True)
-        done = Measured(name, shape, await measure_floor(bundle, spec, folder, workers=WORKERS, stride=stride))
+        done = SceneRuns(name, shape, await measure_floor(bundle, spec, folder, workers=WORKERS, stride=stride))
         peers = self._peers if name in SCENES else ()
         best = {peer.name: await self._best(peer, name, shape, folder) for peer in peers}
         draft = replace(spec, effort="draft")
@@ -205,7 +205,7 @@ class RenderComparison:
                 done.peers_alone[peer.name] = await peer.render(job, best[peer.name][0])
         return done
 
-    async def _best(self, peer: Peer, scene: str, shape: Shape, folder: Path) -> tuple[str, int]:
+    async def _best(self, peer: PeerRenderer, scene: str, shape: RenderShape, folder: Path) -> tuple[str, int]:
         """Return the settings, and workers, with which a peer renders a piece of this scene in the least time."""
         took: dict[tuple[str, int], float] = {}
         for variant, workers in product(
@@ -216,10 +216,10 @@ class RenderComparison:
             print(f"{scene} {shape.name}: {peer.name} {variant}, {workers} workers: {wall_ms:.1f} ms", flush=True)
         return min(took, key=lambda each: took[each])
 
-    def _job(self, scene: str, shape: Shape, folder: Path, workers: int, frames: int) -> Job:
-        return Job(scene, shape.width, shape.height, shape.fps, frames, workers, folder)
+    def _job(self, scene: str, shape: RenderShape, folder: Path, workers: int, frames: int) -> PeerJob:
+        return PeerJob(scene, shape.width, shape.height, shape.fps, frames, workers, folder)
 
-    async def _cold(self, bundle: Bundle, shape: Shape, folder: Path, effort: Effort) -> float:
+    async def _cold(self, bundle: Bundle, shape: RenderShape, folder: Path, effort: Effort) -> float:
         options: dict[str, object] = {"duration": shape.seconds, "size": [shape.width, shape.height]}
         options |= {"fps": shape.fps, "crf": 18, "effort": effort}
         return await render_cold(_lay_out(bundle, folder / "page"), folder / "koda-cold.mp4", options)
@@ -263,7 +263,7 @@ async def _schedule(*, full: bool) -> dict[str, float]:
     }
 
 
-def _print(measured: Sequence[Measured]) -> None:
+def _print(measured: Sequence[SceneRuns]) -> None:
     """Print the table: milliseconds a frame, and ratios."""
     print(
         f"\n{'scene':<16}{'paint':>8}{'x264':>7}{'ours':>8}{'/floor':>8}{'wall':>8}{'/half':>7}{'to file':>9}"
@@ -295,7 +295,7 @@ def _print(measured: Sequence[Measured]) -> None:
         )
 
 
-def _figures(measured: Sequence[Measured], first: Shape) -> dict[str, object]:
+def _figures(measured: Sequence[SceneRuns], first: RenderShape) -> dict[str, object]:
     """Return the figures that are promised, of the first shape's scenes."""
     main = {one.scene: one for one in measured if one.shape.name == first.name and one.scene in SCENES}
     figures: dict[str, object] = {
@@ -313,7 +313,7 @@ def _figures(measured: Sequence[Measured], first: Shape) -> dict[str, object]:
     return figures
 
 
-def _chart(measured: Sequence[Measured]) -> str:
+def _chart(measured: Sequence[SceneRuns]) -> str:
     groups: list[Group] = []
     for one in measured:
         bars = [(OUR, _median([run.to_file_ms for run in one.ours]))]
@@ -323,7 +323,7 @@ def _chart(measured: Sequence[Measured]) -> str:
     return draw("Wall a frame, from the first frame to the finished file, two processors", groups)
 
 
-def _write(target: Path, figures: dict[str, object], measured: Sequence[Measured]) -> None:
+def _write(target: Path, figures: dict[str, object], measured: Sequence[SceneRuns]) -> None:
     target.write_text(json.dumps(figures, indent=1) + "\n")
     target.with_suffix(".svg").write_text(_chart(measured))
 
@@ -333,7 +333,7 @@ async def measure(
 ) -> dict[str, object]:
     """Take all figures, or those of some scenes; chart and JSON are written as soon as there is something to write."""
     figures: dict[str, object] = {"quick": quick, "rounds": rounds}
-    measured: list[Measured] = []
+    measured: list[SceneRuns] = []
     shapes = QUICK if quick else FULL
     if not scenes:
         figures |= await _schedule(full=not quick)
@@ -344,7 +344,7 @@ async def measure(
         ready = [PEERS[peer]() for peer in peers]
         for peer in ready:
             await peer.prepare()
-        async with Watched(workers=OUR_WORKERS) as usual, Watched(workers=1) as one:
+        async with WatchedLocal(workers=OUR_WORKERS) as usual, WatchedLocal(workers=1) as one:
             await usual.warm()
             comparison = RenderComparison(folder, ready, {OUR_WORKERS: usual, 1: one})
             plan = [(scene, shape) for shape in shapes for scene in SCENES]

@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.cluster import USER
-from benchmarks.curve import Curve, draw
-from benchmarks.farm import Farm, Measured, Tally
+from benchmarks.curve import LossCurve, draw
+from benchmarks.farm import BrowserTally, Durations, Farm
 from benchmarks.scenes import SCENES, bundle_of
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.job import RenderJob
@@ -54,7 +54,7 @@ _BUNDLE = "0" * 64
 
 
 @dataclass(frozen=True)
-class Price:
+class MachinePrice:
     """What a machine costs.
 
     Args:
@@ -71,12 +71,12 @@ class Price:
 
 
 PRICES = (
-    Price("c7i.4xlarge", 8, 0.714, "aws.amazon.com/ec2/pricing/on-demand, us-east-1"),
-    Price("c2-standard-16", 8, 0.8352, "cloud.google.com/compute/all-pricing, us-central1"),
+    MachinePrice("c7i.4xlarge", 8, 0.714, "aws.amazon.com/ec2/pricing/on-demand, us-east-1"),
+    MachinePrice("c2-standard-16", 8, 0.8352, "cloud.google.com/compute/all-pricing, us-central1"),
 )
 
 
-def measured_in(runs: Sequence[dict[str, Any]]) -> Measured:
+def measured_in(runs: Sequence[dict[str, Any]]) -> Durations:
     """Return what the runs on one node say about how long things take."""
     one = [run for run in runs if run["nodes"] == 1]
     fps = cast("int", runs[0]["fps"])
@@ -87,7 +87,7 @@ def measured_in(runs: Sequence[dict[str, Any]]) -> Measured:
     lengths = sorted({run["units"] for run in one})
     joins = [statistics.median(run["joined_s"] for run in one if run["units"] == length) for length in lengths]
     each = max(0.0, (joins[-1] - joins[0]) / (lengths[-1] - lengths[0])) if len(lengths) > 1 else 0.0
-    return Measured(
+    return Durations(
         frame=[capture / fps for _, _, capture, _ in units],
         page=[ready for _, ready, _, _ in units if ready > 0],
         between=[max(0.0, (worked - spent) / tasks)],
@@ -96,7 +96,7 @@ def measured_in(runs: Sequence[dict[str, Any]]) -> Measured:
     )
 
 
-def errors_pct(found: dict[str, Any], measured: Measured) -> dict[str, float]:
+def errors_pct(found: dict[str, Any], measured: Durations) -> dict[str, float]:
     """Say by nodes how far the model is from the runs."""
     video, runs = found["video"], found["runs"]
     errors: dict[str, float] = {}
@@ -118,7 +118,7 @@ def errors_pct(found: dict[str, Any], measured: Measured) -> dict[str, float]:
     return errors
 
 
-def at_scale(measured: Measured, *, for_s: float) -> dict[int, tuple[Tally, float]]:
+def at_scale(measured: Durations, *, for_s: float) -> dict[int, tuple[BrowserTally, float]]:
     """Model browsers with jobs enough; by their number what they did, and the seconds that they had together."""
     usual = statistics.fmean(measured.frame)
     heavy = replace(
@@ -130,14 +130,14 @@ def at_scale(measured: Measured, *, for_s: float) -> dict[int, tuple[Tally, floa
         RenderSpec(bundle=_BUNDLE, duration_s=seconds, width=1920, height=1080, fps=Fraction(60))
         for seconds in DURATIONS_S
     ]
-    found: dict[int, tuple[Tally, float]] = {}
+    found: dict[int, tuple[BrowserTally, float]] = {}
     for browsers in BROWSERS:
         counted_s = for_s * max(1, 100 // browsers)  # few browsers do little in the same time
         found[browsers] = Farm(browsers, heavy).many(specs, warm_s=for_s / 2, for_s=counted_s), browsers * counted_s
     return found
 
 
-def losses_pct(tally: Tally, had_s: float) -> dict[str, float]:
+def losses_pct(tally: BrowserTally, had_s: float) -> dict[str, float]:
     """Say what of the browsers' time was not capture, by cause."""
     causes = {"page_start": tally.page, "between": tally.between, "lost_machines": tally.lost}
     causes["idle"] = had_s - tally.capture - sum(causes.values())
@@ -162,7 +162,7 @@ async def frame_s(scene: str) -> float:
         return sum(unit.timings_ms["capture"] for unit in units) / 1000 / spec.frame_count
 
 
-def dollars(seconds_per_frame: float, overhead: float, price: Price) -> float:
+def dollars(seconds_per_frame: float, overhead: float, price: MachinePrice) -> float:
     """Return what a minute at 30 frames a second costs; ``overhead`` is all of a browser's time over its capture."""
     browser_s = 60 * 30 * seconds_per_frame * overhead
     return round(browser_s / 3600 / price.browsers * price.dollars_per_hour, 5)
@@ -188,7 +188,7 @@ def figures(found: dict[str, Any], *, quick: bool) -> tuple[dict[str, Any], str]
             for scene, seconds in scenes.items()
         },
     }
-    curve = Curve([(browsers, rates[browsers] / rates[1]) for browsers in BROWSERS], losses)
+    curve = LossCurve([(browsers, rates[browsers] / rates[1]) for browsers in BROWSERS], losses)
     return told, draw("Frames of 1080p60 with jobs enough, over one browser's", curve)
 
 

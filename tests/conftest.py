@@ -208,7 +208,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
-    before, logging = leaks.Snapshot.take(), structlog.get_config()
+    before, logging = leaks.ProcessSnapshot.take(), structlog.get_config()
     yield
     structlog.configure(**logging)  # or what a program in a test has set holds for the tests after it
     left = before.left_behind()
@@ -222,7 +222,7 @@ def _nothing_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_left_at_the_end() -> Iterator[None]:
-    before = leaks.Snapshot.take(whole=True)
+    before = leaks.ProcessSnapshot.take(whole=True)
     yield
     left = [*before.left_behind(), *leaks.strays()]  # also what the longer-lived fixtures had
     if left:

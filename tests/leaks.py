@@ -30,7 +30,7 @@ from koda_ray.serve import runfile
 
 __all__ = [
     "MARK",
-    "Snapshot",
+    "ProcessSnapshot",
     "adopt",
     "descendants",
     "is_marked",
@@ -64,7 +64,7 @@ _HOMES: set[Path] = set()
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ProcessSnapshot:
     """The processes below this one, where this one listens, temporary files and what is mounted among them, at once."""
 
     processes: frozenset[psutil.Process]
@@ -73,7 +73,7 @@ class Snapshot:
     whole: bool = False
 
     @classmethod
-    def take(cls, *, whole: bool = False) -> Snapshot:
+    def take(cls, *, whole: bool = False) -> ProcessSnapshot:
         """Look now; ``whole`` is for a whole run, after which longer-lived fixtures have no more excuses."""
         return cls(frozenset(_below()), frozenset(_folders(whole)), frozenset(_ports()), whole)
 

@@ -24,14 +24,14 @@ import pytest
 
 from koda_ray.cli import main
 
-__all__ = ["KODA", "PROMPT", "Ran", "Shell", "Terminal"]
+__all__ = ["KODA", "PROMPT", "KodaTerminal", "Shell", "ShellRun"]
 
 PROMPT = "Create a bouncing ball animation, playful"
 KODA = [sys.executable, "-m", "koda_ray"]
 
 
 @dataclass
-class Ran:
+class ShellRun:
     status: int
     out: str
     err: str
@@ -48,10 +48,10 @@ class Shell:
         data = {"DATABASE_PATH": str(self.folder / "koda.db"), "STORAGE_PATH": str(self.folder / "storage")}
         return {**os.environ, **data, "KODA_SERVER": self.url, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "120"}
 
-    async def __call__(self, *words: str, stdin: str = "", **environment: str) -> Ran:
+    async def __call__(self, *words: str, stdin: str = "", **environment: str) -> ShellRun:
         return await asyncio.to_thread(self._run, words, stdin, {**self.environment(), **environment})
 
-    def _run(self, words: tuple[str, ...], stdin: str, environment: dict[str, str]) -> Ran:
+    def _run(self, words: tuple[str, ...], stdin: str, environment: dict[str, str]) -> ShellRun:
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.setattr(sys, "argv", ["koda", *words])
@@ -64,10 +64,10 @@ class Shell:
                 status = 0
             except SystemExit as ended:
                 status = int(ended.code or 0)
-        return Ran(status, out.getvalue(), err.getvalue())
+        return ShellRun(status, out.getvalue(), err.getvalue())
 
 
-class Terminal:
+class KodaTerminal:
     """A pseudo-terminal with ``koda`` in it. What was expected once is behind us: the next is looked for after it."""
 
     def __init__(self, shell: Shell, *words: str) -> None:

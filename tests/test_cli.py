@@ -18,7 +18,7 @@ from koda_ray.events import NewEvent
 from koda_ray.types import NodeState
 from tests.serve.test_sessions import until
 from tests.serve.world import CODE, VIDEO, World, free_port, reached
-from tests.shell import KODA, PROMPT, Shell, Terminal
+from tests.shell import KODA, PROMPT, KodaTerminal, Shell
 from tests.shells import *  # noqa: F403 - fixtures
 
 # --- the whole job --------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ async def test_interrupted_while_a_server_runs_the_job_goes_on(koda: World, shel
     koda.directory.hold = {"execute"}
 
     def sit() -> tuple[int, str]:
-        terminal = Terminal(shell, "create", PROMPT, "--yes")
+        terminal = KodaTerminal(shell, "create", PROMPT, "--yes")
         terminal.expect("Setting up the project")
         terminal.interrupt()
         return terminal.end(), terminal.seen
@@ -151,7 +151,7 @@ async def test_interrupted_while_a_server_runs_the_job_goes_on(koda: World, shel
 async def test_a_person_at_a_terminal_is_asked_and_shown(
     koda: World, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terminal = Terminal(shell, "create", "Create a bouncing ball", "--out", "made")
+    terminal = KodaTerminal(shell, "create", "Create a bouncing ball", "--out", "made")
     move = koda.directory.move
 
     async def move_and_be_seen(session_id: str, *orders: Command, events: tuple[NewEvent, ...] = ()) -> NodeState:
@@ -185,7 +185,7 @@ async def test_a_person_at_a_terminal_is_asked_and_shown(
 
 async def test_leaving_at_a_question(shell: Shell, client: KodaClient) -> None:
     def sit() -> tuple[int, str]:
-        terminal = Terminal(shell, "create", "Create a bouncing ball")
+        terminal = KodaTerminal(shell, "create", "Create a bouncing ball")
         terminal.expect("Which style do you want?")
         terminal.interrupt()
         return terminal.end(), terminal.seen

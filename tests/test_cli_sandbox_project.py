@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from koda_ray.console.exits import Exit
-from tests.shell import Terminal
+from tests.shell import KodaTerminal
 from tests.test_cli_sandboxes import Workplace
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux", "node")]
@@ -102,7 +102,7 @@ def test_a_picture_is_written(place: TemplateWorkplace) -> None:
 @pytest.mark.full
 def test_the_page_is_shown_until_it_is_left_and_its_server_runs_on(place: TemplateWorkplace) -> None:
     box = place.done("sandbox", "create")
-    seen = Terminal(place, "sandbox", "preview", box)
+    seen = KodaTerminal(place, "sandbox", "preview", box)
     seen.expect("  (Ctrl-C ends it)")
     (url,) = re.findall(r"http://127\.0\.0\.1:\d+/p/\S+", seen.seen.replace("\n", "").replace("\r", ""))
     with urllib.request.urlopen(url, timeout=60) as answer:

@@ -20,7 +20,7 @@ from koda_ray.console.exits import Exit
 from koda_ray.sandbox.record import Record
 from tests.sandbox.conftest import write_packages, write_template
 from tests.sandbox.leftovers import Leftovers
-from tests.shell import KODA, Ran, Shell, Terminal
+from tests.shell import KODA, KodaTerminal, Shell, ShellRun
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux")]
 
@@ -45,16 +45,16 @@ class Workplace(Shell):
         }  # fmt: skip
         return {**super().environment(), **own}
 
-    def koda(self, *words: str) -> Ran:
+    def koda(self, *words: str) -> ShellRun:
         return self._run(words, "", self.environment())
 
-    def koda_alone(self, *words: str) -> Ran:
+    def koda_alone(self, *words: str) -> ShellRun:
         """In a process of its own, for what writes bytes."""
         environment = self.environment()
         ran = subprocess.run(
             [*KODA, *words], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60, check=False
         )
-        return Ran(ran.returncode, ran.stdout, ran.stderr)
+        return ShellRun(ran.returncode, ran.stdout, ran.stderr)
 
     def bytes_of(self, *words: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
         """In a process of its own: its status, stdout and stderr."""
@@ -266,11 +266,11 @@ def test_a_person_sees_the_desktop_that_is_streamed(place: Workplace) -> None:
     assert seen.end() == Exit.INTERRUPTED
 
 
-def shown(place: Workplace, *words: str) -> Terminal:
+def shown(place: Workplace, *words: str) -> KodaTerminal:
     """Show what a process serves that has been launched a moment ago."""
     deadline = time.monotonic() + 60
     while True:
-        seen = Terminal(place, *words)
+        seen = KodaTerminal(place, *words)
         try:
             seen.expect("  (Ctrl-C ends it)")
             return seen
@@ -282,7 +282,7 @@ def shown(place: Workplace, *words: str) -> Terminal:
 def test_a_person_sees_which_files_change(place: Workplace) -> None:
     place.done("image", "create", "notes")
     box = place.done("sandbox", "create", "notes")
-    seen = Terminal(place, "sandbox", "watch", box)
+    seen = KodaTerminal(place, "sandbox", "watch", box)
     seen.expect("nothing is missed from here on")
     place.done("process", "launch", box, "writer", "mkdir -p src && echo 1 > src/a.ts && rm start.sh")
     seen.expect("added")
@@ -299,7 +299,7 @@ def test_a_person_sees_which_files_change(place: Workplace) -> None:
 def test_a_person_goes_in_leaves_and_comes_back(place: Workplace) -> None:
     place.done("image", "create", "notes")
     box = place.done("sandbox", "create", "notes")
-    first = Terminal(place, "sandbox", "attach", box)
+    first = KodaTerminal(place, "sandbox", "attach", box)
     first.expect("leave it running")
     first.type("mark=is-$((6 * 7)); echo $mark; stty size; pwd\r")
     first.expect("is-42")
@@ -316,7 +316,7 @@ def test_a_person_goes_in_leaves_and_comes_back(place: Workplace) -> None:
     first.expect(f"shell runs on; come back: koda sandbox attach {box} shell")
     assert first.end() == 0
     assert place.done("process", "list").split("\t")[1:3] == ["shell", "running"]
-    second = Terminal(place, "sandbox", "connect", box)
+    second = KodaTerminal(place, "sandbox", "connect", box)
     second.expect("leave it running")
     second.type("clear; echo still-$mark\r")
     second.expect("still-is-42")
@@ -325,7 +325,7 @@ def test_a_person_goes_in_leaves_and_comes_back(place: Workplace) -> None:
     assert second.end() == 0
     ended = place.koda("process", "attach", box, "shell")  # without a terminal
     assert ended.status == Exit.USAGE and "needs a terminal" in ended.err
-    third = Terminal(place, "process", "attach", box, "shell")
+    third = KodaTerminal(place, "process", "attach", box, "shell")
     third.expect("has ended with code 5")
     assert third.end() == Exit.REFUSED
 
@@ -335,7 +335,7 @@ def test_a_killed_terminal_and_an_interrupted_follower_leave_the_process_running
     place.done("image", "create", "notes")
     box = place.done("sandbox", "create", "notes")
     place.done("process", "launch", box, "main", "./start.sh")
-    attached = Terminal(place, "process", "attach", box, "main")
+    attached = KodaTerminal(place, "process", "attach", box, "main")
     attached.expect("started")
     attached._process.send_signal(signal.SIGKILL)
     assert attached.end() == -signal.SIGKILL
@@ -360,7 +360,7 @@ def test_an_empty_list_says_what_to_do_next_at_a_terminal_and_nothing_to_a_progr
         (("process", "list"), "koda process launch SANDBOX server -- npm start"),
     ):
         assert place.done(*words) == ""
-        terminal = Terminal(place, *words)
+        terminal = KodaTerminal(place, *words)
         terminal.expect(example)
         assert terminal.end() == 0
 

@@ -36,20 +36,42 @@ def test_imports_go_downwards_only() -> None:
 
 
 _ONE_NAME = {
-    "Answer": "a person's command, and its body on the wire, whose name is API",
+    "Answer": "a person's command, and its body on the wire, whose name is API; what a scripted model, or person, says",
     "Approve": "a person's command, and its body on the wire, whose name is API",
     "Refuse": "a person's command, and its body on the wire, whose name is API",
     "Reject": "a person's command, and its body on the wire, whose name is API",
     "Rewind": "a person's command, and its body on the wire, whose name is API",
+    "Call": "what a model does: the offline director's, and a scripted one's",
+    "Desk": "where an agent is tried by itself: the loop's, and the offline director's",
+    "Disk": "what outlives a process: a folder of the store's, and of tests of the loop what was committed",
+    "Json": "what is sent and stored as JSON: a column's type, and any object in tests",
     "Message": "a turn of a conversation; on the wire, whose names are API, a person's words; a frame of a sandbox's",
+    "Say": "an agent's command, and what a scripted model writes",
+    "Script": "what is played: the offline director's, and a model's in tests",
+    "Step": "one thing after another: the ledger's, and a scripted model's",
+    "Think": "an agent's command, and what a scripted model writes",
+    "World": "what stands around what is tried: the tools' effects, a provider of sandboxes, a server's parts",
     "Usage": "what a model call used; on the wire, whose names are API, what all of somebody's calls did",
 }
 """Names that several modules have for what is theirs, and why; everywhere else a name is one idea."""
 
 
+def _shared() -> list[str]:
+    """The modules that others may take names from: what a test module defines is its own."""
+    return [
+        *_MODULES,
+        *(
+            ".".join(path.relative_to(REPO_ROOT).with_suffix("").parts).removesuffix(".__init__")
+            for folder in ("benchmarks", "tests")
+            for path in sorted((REPO_ROOT / folder).rglob("*.py"))
+            if not path.name.startswith("test_")
+        ),
+    ]
+
+
 def test_the_name_of_a_class_is_one_idea() -> None:
     homes: dict[str, set[str]] = {}
-    for name in _MODULES:
+    for name in _shared():
         tree = ast.parse(_path(name).read_text())
         for node in tree.body:
             if (found := _type_named(node)) is not None and not found.startswith("_"):

@@ -38,7 +38,7 @@ def waiting(**environment: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_process_that_is_left_is_named_and_ended(quick: None) -> None:
-    before = leaks.Snapshot.take()
+    before = leaks.ProcessSnapshot.take()
     with subprocess.Popen([sys.executable, "-c", "input('a stray')"], stdin=subprocess.PIPE) as process:
         assert any("a stray" in line for line in before.left_behind())
         assert process.wait(timeout=60) == -9
@@ -48,7 +48,7 @@ def test_what_a_longer_lived_process_starts_is_its_own_business(quick: None) -> 
     parent = "import subprocess, sys; input(); p = subprocess.Popen(['cat']); print(flush=True); p.wait()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", parent], **pipes) as process:
-        before = leaks.Snapshot.take()
+        before = leaks.ProcessSnapshot.take()
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(b"\n")
         process.stdin.flush()
@@ -58,7 +58,7 @@ def test_what_a_longer_lived_process_starts_is_its_own_business(quick: None) -> 
 
 
 def test_what_a_fixture_starts_anew_ends_with_the_fixture(quick: None) -> None:
-    before, older = leaks.Snapshot.take(), leaks.ours()
+    before, older = leaks.ProcessSnapshot.take(), leaks.ours()
     with waiting(**os.environ) as process:
         leaks.adopt(process.pid)
         assert before.left_behind() == []
@@ -82,7 +82,7 @@ def test_a_process_that_left_the_family_is_found(quick: None, monkeypatch: pytes
 
 
 def test_a_temporary_folder_that_is_left_is_named_and_removed(quick: None) -> None:
-    before = leaks.Snapshot.take()
+    before = leaks.ProcessSnapshot.take()
     folder = Path(tempfile.mkdtemp(prefix="stray-"))
     assert before.left_behind() == [str(folder)]
     assert not folder.exists()
@@ -91,7 +91,7 @@ def test_a_temporary_folder_that_is_left_is_named_and_removed(quick: None) -> No
 def test_folders_outside_count_by_whose_they_are(quick: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(leaks, "_OUTSIDE", (tmp_path,))
     with waiting() as other, waiting(**os.environ) as older:
-        before = leaks.Snapshot.take()
+        before = leaks.ProcessSnapshot.take()
         with waiting(**os.environ) as process:
             for named in (other, older, process):
                 (tmp_path / f"koda-ray-{named.pid}-{runfile.start_of(named.pid)}" / "r").mkdir(parents=True)
@@ -108,7 +108,7 @@ def test_folders_outside_count_by_whose_they_are(quick: None, monkeypatch: pytes
         assert before.left_behind() == []  # it may be the other's
         monkeypatch.setattr(leaks, "others", lambda: False)
         assert before.left_behind() == [str(tmp_path / f"koda-ray-{process.pid}-1")]
-        run = leaks.Snapshot.take(whole=True)
+        run = leaks.ProcessSnapshot.take(whole=True)
         (tmp_path / "koda-a1b2c3_d").mkdir()  # the socket of a sandbox
         assert before.left_behind() == []
         assert run.left_behind() == [str(tmp_path / "koda-a1b2c3_d")]
@@ -122,12 +122,12 @@ def test_others_are_other_runs_and_servers() -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_a_port_that_is_left_open_is_named(quick: None, address: str) -> None:
-    before = leaks.Snapshot.take()
+    before = leaks.ProcessSnapshot.take()
     with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as server:
         port = server.getsockname()[1]
         assert before.left_behind() == [f"port {address}:{port} of this process"]
         with socket.create_connection((address, port)):  # a connection is no port
-            assert leaks.Snapshot.take().left_behind() == []
+            assert leaks.ProcessSnapshot.take().left_behind() == []
     assert before.left_behind() == []
 
 

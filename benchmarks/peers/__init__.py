@@ -26,7 +26,7 @@ from benchmarks.packages import cache_folder, install
 from benchmarks.scenes import SCENES, scene_source, three_module
 from koda_ray.render.programs import find_browser
 
-__all__ = ["PEERS", "HyperFrames", "Job", "Peer", "PeerRun", "PuppeteerCapture", "Remotion"]
+__all__ = ["PEERS", "HyperFrames", "PeerJob", "PeerRenderer", "PeerRun", "PuppeteerCapture", "Remotion"]
 
 REMOTION = "4.0.529"
 REACT = "19.2.0"
@@ -41,7 +41,7 @@ _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Job:
+class PeerJob:
     """One video of a scene, at CRF 18."""
 
     scene: str
@@ -68,7 +68,7 @@ class PeerRun:
     video: Path
 
 
-class Peer(Protocol):
+class PeerRenderer(Protocol):
     """A renderer to compare with; ``variants`` are its settings that may be the best for a scene.
 
     ``parallel`` is whether it renders with several workers.
@@ -82,7 +82,7 @@ class Peer(Protocol):
         """Install it, and build what it builds once for all videos."""
         ...
 
-    async def render(self, job: Job, variant: str) -> PeerRun:
+    async def render(self, job: PeerJob, variant: str) -> PeerRun:
         """Render one video."""
         ...
 
@@ -109,7 +109,7 @@ class Remotion:
         command = ["node", str(_HERE / "remotion.mjs"), "bundle", str(self._bundle), str(three_module()), *scenes]
         await _run(command, self._folder)
 
-    async def render(self, job: Job, variant: str) -> PeerRun:
+    async def render(self, job: PeerJob, variant: str) -> PeerRun:
         """Render one video."""
         gl, preset = variant.split()
         video = job.folder / f"remotion-{job.scene}.mp4"
@@ -143,7 +143,7 @@ class HyperFrames:
         self._node = self._modules / f"node-linux-{machine}" / "bin"
         self._shell = _shell_below(self._modules.parent)
 
-    async def render(self, job: Job, variant: str) -> PeerRun:
+    async def render(self, job: PeerJob, variant: str) -> PeerRun:
         """Render one video; "draft" stands for x264's fastest preset, at our CRF."""
         graphics, quality = variant.split()
         project = job.folder / f"hyperframes-{job.scene}"
@@ -180,7 +180,7 @@ class PuppeteerCapture:
         self._modules = await install(self.name, packages)
         self._shell = _shell_below(self._modules.parent)
 
-    async def render(self, job: Job, variant: str) -> PeerRun:
+    async def render(self, job: PeerJob, variant: str) -> PeerRun:
         """Render one video."""
         gl, preset = variant.split()
         project = job.folder / f"puppeteer-capture-{job.scene}"
@@ -198,7 +198,7 @@ class PuppeteerCapture:
         return await _measure(job, variant, video, command, self._modules.parent, {}, _told_frames)
 
 
-PEERS: Mapping[str, Callable[[], Peer]] = {
+PEERS: Mapping[str, Callable[[], PeerRenderer]] = {
     "remotion": Remotion,
     "hyperframes": HyperFrames,
     "puppeteer-capture": PuppeteerCapture,
@@ -216,14 +216,14 @@ def _shell_below(folder: Path) -> Path:
     return shell
 
 
-async def _build(job: Job, project: Path, modules: Path, entry: str) -> None:
+async def _build(job: PeerJob, project: Path, modules: Path, entry: str) -> None:
     """Write a page that draws a job's scene, and its script."""
     sources = await asyncio.to_thread(_write_project, job, project, entry)
     bundle = [str(modules / ".bin" / "esbuild"), "app.js", "--bundle", "--minify", "--format=iife"]
     await _run([*bundle, f"--alias:three={three_module()}", f"--outfile={project / 'app.js'}"], sources)
 
 
-def _write_project(job: Job, project: Path, entry: str) -> Path:
+def _write_project(job: PeerJob, project: Path, entry: str) -> Path:
     """Write a page without its script; return the folder of what that is made of."""
     shutil.rmtree(project, ignore_errors=True)
     project.mkdir(parents=True)
@@ -253,7 +253,7 @@ def _hyperframes_frames(line: str) -> int | None:
 
 
 async def _measure(
-    job: Job,
+    job: PeerJob,
     variant: str,
     video: Path,
     command: list[str],

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 from koda_ray.phases import scene_bounds
-from tests.llm.server import Answer, Call, Say, reply
+from tests.llm.server import Answer, Call, Json, Say, reply
 
 __all__ = ["APP", "GOOD_FILES", "files_answer", "good_code", "plan_of", "state_of", "studio_model", "wanted_of"]
 
-Json = dict[str, Any]
-Code = Callable[[Json], dict[str, str]]
+Coder = Callable[[Json], dict[str, str]]
 
 PROJECT = """import {{ getProject }} from '@theatre/core';
 import state from './state.json';
@@ -81,7 +79,7 @@ def files_answer(files: dict[str, str], summary: str = "written") -> str:
 
 
 def studio_model(
-    code: Code = good_code, *, asks: bool = False, pause_s: float = 0.0, scenes: int = 1, duration: float = 2.0
+    code: Coder = good_code, *, asks: bool = False, pause_s: float = 0.0, scenes: int = 1, duration: float = 2.0
 ) -> Callable[[Json], Answer]:
     """Make the script.
 

@@ -14,7 +14,7 @@ from tests.actors.script import APP, studio_model
 from tests.llm.server import reply
 from tests.sandbox.e2b import provider_of
 from tests.sandbox.e2b_server import E2BServer
-from tests.sandbox.e2b_server.machine import Image
+from tests.sandbox.e2b_server.machine import TemplateImage
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("e2b"), pytest.mark.browser]
 
@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.full, pytest.mark.needs("e2b"), pytest.mark.browser]
 @pytest.fixture
 async def server() -> AsyncIterator[E2BServer]:
     settings = Settings()
-    async with E2BServer({"koda": Image(settings.template_path, settings.node_modules_path)}).serving() as running:
+    async with E2BServer(
+        {"koda": TemplateImage(settings.template_path, settings.node_modules_path)}
+    ).serving() as running:
         yield running
 
 

@@ -17,17 +17,17 @@ from tests.agent.journals import ME, Disk, MemoryJournal
 from tests.agent.scripted import Break, Given, Provider
 from tests.llm.server import results
 
-__all__ = ["Desk", "Path", "Run", "echo", "tool", "wait_for_person"]
+__all__ = ["Desk", "Path", "RunTool", "echo", "tool", "wait_for_person"]
 
 
 class Path(BaseModel):
     path: str = Field(max_length=20)
 
 
-Run = Callable[[Any, ToolCall], Any]
+RunTool = Callable[[Any, ToolCall], Any]
 
 
-def tool(name: str, run: Run, *, effect: SideEffect = "unsafe", timeout_s: float = 60, asks: bool = False) -> Tool:
+def tool(name: str, run: RunTool, *, effect: SideEffect = "unsafe", timeout_s: float = 60, asks: bool = False) -> Tool:
     return Tool(name=name, description=name, input_model=Path, effect=effect, run=run, timeout_s=timeout_s, asks=asks)
 
 

@@ -24,7 +24,7 @@ from koda_ray.llm.base import ModelProvider
 from koda_ray.state.store import Store
 from tests.llm.server import Call, Reply, last_text, reply, system_of
 
-__all__ = ["FILES", "WISH", "Session", "cached_share", "is_summary", "sent"]
+__all__ = ["FILES", "WISH", "LongSession", "cached_share", "is_summary", "sent"]
 
 SYSTEM = "You make animations with Theatre.js. " + "Rules of motion, timing and the page's contract. " * 400
 WISH = "By the way, I never want to see green anywhere."
@@ -41,7 +41,7 @@ class _Read(BaseModel):
 
 
 @dataclass
-class Session:
+class LongSession:
     """Files, tools that work on them, and a model that goes through them."""
 
     files: dict[str, str] = field(default_factory=dict[str, str])

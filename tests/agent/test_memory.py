@@ -25,7 +25,7 @@ from koda_ray.model_names import Vendor
 from koda_ray.state.records import MessageRecord
 from koda_ray.types import now
 from tests.agent.journals import ME, Crash, Disk, MemoryJournal
-from tests.agent.long_session import FILES, WISH, Session, cached_share, is_summary, sent
+from tests.agent.long_session import FILES, WISH, LongSession, cached_share, is_summary, sent
 from tests.agent.scripted import Provider, calls, says
 from tests.agent.test_vendors import APIS, loop_over, provider_of
 from tests.llm.server import ModelServer, ScriptedModel, reply, system_of
@@ -59,7 +59,7 @@ def talk(turns: int, words: str = "some words that take room ") -> list[MessageR
 
 @pytest.mark.full
 async def test_a_long_session_reads_nine_tenths_from_the_cache_and_forgets_nothing_that_matters(tmp_path: Path) -> None:
-    session, turns = Session(), 60
+    session, turns = LongSession(), 60
     with ModelServer(ScriptedModel(session.respond)) as server:
         provider = AnthropicProvider("test-key", base_url=server.base_url)
         for begin in (0, turns // 2):  # another process goes on in the middle

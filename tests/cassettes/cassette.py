@@ -29,7 +29,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["CASSETTES", "Absent", "Cassette", "Has", "Holds", "Step", "Turn", "differences"]
+__all__ = ["CASSETTES", "Absent", "Cassette", "CassetteStep", "CassetteTurn", "Has", "Holds", "differences"]
 
 HERE = Path(__file__).parent
 CASSETTES = sorted(path.stem for path in HERE.glob("*.yaml"))
@@ -85,7 +85,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, frozen=True)
 
 
-class Turn(_Strict):
+class CassetteTurn(_Strict):
     """One request of an agent and its answer.
 
     Args:
@@ -118,7 +118,7 @@ class Turn(_Strict):
     hangs: bool = False
 
     @model_validator(mode="after")
-    def _whole(self) -> Turn:
+    def _whole(self) -> CassetteTurn:
         code = self.by == "code_generator"
         assert bool(self.writes or self.edits) == code, f"{self.by} writes {[*self.writes, *self.edits]}"
         assert code or self.says or self.calls, "an answer says something or calls something"
@@ -163,7 +163,7 @@ class Holds(_Strict):
     limits: dict[str, Any] = Field(default_factory=dict)
 
 
-class Step(_Strict):
+class CassetteStep(_Strict):
     """What the person does, and all that follows until the session rests.
 
     Args:
@@ -176,14 +176,14 @@ class Step(_Strict):
     """
 
     person: dict[str, Any] = Field(min_length=1, max_length=1)
-    model: list[Turn] = Field(default_factory=list)
+    model: list[CassetteTurn] = Field(default_factory=list)
     refused: dict[str, Any] | None = None
     until: str | None = None
     holds: Holds | None = None
     mark: str | None = None
 
     @model_validator(mode="after")
-    def _ends(self) -> Step:
+    def _ends(self) -> CassetteStep:
         assert (self.holds is None) == (self.refused is not None or self.until is not None), "say what must hold"
         return self
 
@@ -201,7 +201,7 @@ class Cassette(_Strict):
     title: str
     after: str | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
-    talk: list[Step] = Field(min_length=1)
+    talk: list[CassetteStep] = Field(min_length=1)
 
     @classmethod
     def read(cls, name: str) -> Cassette:

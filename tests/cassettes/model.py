@@ -16,12 +16,12 @@ from typing import Any
 
 from koda_ray.studio.orchestrator import instructions
 from tests.actors.script import files_answer, wanted_of
-from tests.cassettes.cassette import HERE, Turn, differences
+from tests.cassettes.cassette import HERE, CassetteTurn, differences
 from tests.llm.server import Answer, Call, Json, Say, reply
 
-__all__ = ["OFFERED", "CassetteModel", "Transcript"]
+__all__ = ["OFFERED", "CassetteModel", "ModelTranscript"]
 
-Transcript = tuple[Json, ...]
+ModelTranscript = tuple[Json, ...]
 
 OFFERED = (
     "set_thinking", "send_message", "request_approval", "set_todos", "update_todo", "generate_code",
@@ -41,13 +41,13 @@ class CassetteModel:
     ``transcript`` is what the orchestrator's next request has to begin with; put back when the session is.
     """
 
-    def __init__(self, transcript: Transcript = ()) -> None:
+    def __init__(self, transcript: ModelTranscript = ()) -> None:
         self.transcript = transcript
         self.answered = 0
-        self._turns: deque[Turn] = deque()
+        self._turns: deque[CassetteTurn] = deque()
         self._lock = threading.Lock()
 
-    def expect(self, turns: Iterable[Turn]) -> None:
+    def expect(self, turns: Iterable[CassetteTurn]) -> None:
         """Say what will be asked next."""
         with self._lock:
             self._turns.extend(turns)
@@ -71,7 +71,7 @@ class CassetteModel:
                 return reply(*answer, delta_chars=40, pause_s=_PAUSE_S, break_after=8, hang=True)
             return reply(*answer, delta_chars=_DELTA_CHARS)
 
-    def _lead(self, turn: Turn, request: Json) -> list[Say | Call]:
+    def _lead(self, turn: CassetteTurn, request: Json) -> list[Say | Call]:
         wrong: list[str] = []
         names = tuple(tool["name"] for tool in request["tools"])
         if names != OFFERED:
@@ -91,7 +91,7 @@ class CassetteModel:
         self.transcript = (*self.transcript, {"role": "user", "content": said}, _as_sent(answer))
         return answer
 
-    def _heard(self, turn: Turn, role: str, said: list[Json]) -> Iterable[str]:
+    def _heard(self, turn: CassetteTurn, role: str, said: list[Json]) -> Iterable[str]:
         """Compare the newest message: results by id in the calls' order, then words."""
         if role != "user":
             yield f"the newest message is the {role}'s"
@@ -115,7 +115,7 @@ class CassetteModel:
         words = [block.get("text") for block in said[len(results) :]]
         yield from differences(turn.hears, words, "words")
 
-    def _answer(self, turn: Turn) -> list[Say | Call]:
+    def _answer(self, turn: CassetteTurn) -> list[Say | Call]:
         answer: list[Say | Call] = [Say(turn.says)] if turn.says else []
         for call in turn.calls:
             ((name, given),) = call.items()
@@ -135,7 +135,7 @@ def _as_sent(answer: list[Say | Call]) -> Json:
     return {"role": "assistant", "content": content}
 
 
-def _named(transcript: Transcript, before: list[Json]) -> Transcript:
+def _named(transcript: ModelTranscript, before: list[Json]) -> ModelTranscript:
     """Take over the ids that the product has given to the calls of the last answer; from then on they stay."""
     if not transcript or not before or len(before[-1]["content"]) != len(transcript[-1]["content"]):
         return transcript
@@ -145,7 +145,7 @@ def _named(transcript: Transcript, before: list[Json]) -> Transcript:
     return (*known, {**last, "content": content})
 
 
-def _remembers(transcript: Transcript, before: list[Json]) -> Iterable[str]:
+def _remembers(transcript: ModelTranscript, before: list[Json]) -> Iterable[str]:
     """Compare what was said before; of a long talk the oldest part may be told in short, the person's words whole."""
     first = before[0]["content"] if before else []
     told = [block["text"] for block in first if block.get("text", "").startswith(_EARLIER)]
@@ -189,7 +189,7 @@ def _block(text: str, name: str) -> Any:
     return json.loads(text.removeprefix(f"<{name}>").removesuffix(f"</{name}>"))
 
 
-def _code(turn: Turn, request: Json) -> list[Say | Call]:
+def _code(turn: CassetteTurn, request: Json) -> list[Say | Call]:
     (prompt,) = (part["text"] for part in request["system"])
     assert (prompt,) == instructions("code_generator"), "the instructions are not those of the product"
     (message,) = request["messages"]

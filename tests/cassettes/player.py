@@ -30,8 +30,8 @@ from koda_ray.types import Budget, NodeState, RenderOptions, SessionOptions, Ses
 from koda_ray.wire import SessionView
 from tests.actors.test_timeline import valid
 from tests.books import check_sums
-from tests.cassettes.cassette import Absent, Cassette, Holds, Step, differences
-from tests.cassettes.model import CassetteModel, Transcript
+from tests.cassettes.cassette import Absent, Cassette, CassetteStep, Holds, differences
+from tests.cassettes.model import CassetteModel, ModelTranscript
 from tests.llm.server import ModelServer
 from tests.test_end_to_end import frames_of, hue_of
 
@@ -74,7 +74,7 @@ class Moment:
     """What there was at a mark; ``point`` is the newest message, by which the session finds it again."""
 
     point: str
-    transcript: Transcript
+    transcript: ModelTranscript
     state: dict[str, Any]
     files: dict[str, bytes]
     messages: tuple[str, ...]
@@ -87,7 +87,7 @@ class Talk:
     """How far a conversation has come; an opening's goes on in others."""
 
     session_id: str = ""
-    transcript: Transcript = ()
+    transcript: ModelTranscript = ()
     answered: dict[str, int] = field(default_factory=dict)
     marks: dict[str, Moment] = field(default_factory=dict)
     bundles: set[str] = field(default_factory=set)
@@ -155,7 +155,7 @@ class _Player:
     def _id(self) -> str:
         return self._talk.session_id
 
-    async def step(self, step: Step) -> None:
+    async def step(self, step: CassetteStep) -> None:
         before = (await self._koda.session(self._id)).seq if self._id else 0
         answered = self._model.answered
         self._model.expect(step.model)

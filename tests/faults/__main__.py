@@ -21,7 +21,7 @@ from pathlib import Path
 from tests import postgres, sqld
 from tests.faults.kernel.broken import BROKEN
 from tests.faults.kernel.campaign import STORES, Campaign, StoreKind
-from tests.faults.kernel.runs import Death, Plan, Tally, each_nth, random_plan
+from tests.faults.kernel.runs import Death, Disturbances, JobTally, each_nth, random_plan
 
 _SERVERS = {"postgres": postgres.why_missing, "libsql": sqld.why_missing}
 
@@ -69,17 +69,19 @@ def main() -> int:
     return 0 if tally.good else 1
 
 
-def _done(given: argparse.Namespace, stores: list[StoreKind], campaign: Campaign) -> Tally:
+def _done(given: argparse.Namespace, stores: list[StoreKind], campaign: Campaign) -> JobTally:
     if given.kills is None:
         return campaign.run(_tasks(given, stores, campaign), workers=given.workers)
-    tally = Tally()
+    tally = JobTally()
     for kind in stores:
         tasks = ((kind, random_plan(seed, twins=given.twins)) for seed in itertools.count(given.first))
         tally.add(campaign.run(tasks, workers=given.workers, kills=given.kills))
     return tally
 
 
-def _tasks(given: argparse.Namespace, stores: list[StoreKind], campaign: Campaign) -> Iterable[tuple[StoreKind, Plan]]:
+def _tasks(
+    given: argparse.Namespace, stores: list[StoreKind], campaign: Campaign
+) -> Iterable[tuple[StoreKind, Disturbances]]:
     if given.points or given.point:
         return [
             (kind, _plan(point, given.times, wide=given.wide))
@@ -97,9 +99,9 @@ def _tasks(given: argparse.Namespace, stores: list[StoreKind], campaign: Campaig
     return ((kind, random_plan(seed, twins=given.twins)) for seed in seeds for kind in stores)
 
 
-def _plan(point: str, times: int, *, wide: bool) -> Plan:
+def _plan(point: str, times: int, *, wide: bool) -> Disturbances:
     name = f"{'--wide ' * wide}{f'--times {times} ' * (times > 1)}--point '{point}'"
-    return Plan(name, (Death(at=point),) * times, wide=wide)
+    return Disturbances(name, (Death(at=point),) * times, wide=wide)
 
 
 def _until(deadline: float, first: int) -> Iterator[int]:

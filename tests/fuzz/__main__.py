@@ -14,15 +14,15 @@ import traceback
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.fuzz.preview import PREVIEW
-from tests.fuzz.targets import TARGETS, Target, is_refusal
+from tests.fuzz.targets import TARGETS, FuzzTarget, is_refusal
 
 __all__ = ["ALL", "run"]
 
-ALL: dict[str, Target] = {**TARGETS, "preview": PREVIEW}
+ALL: dict[str, FuzzTarget] = {**TARGETS, "preview": PREVIEW}
 _ROUND = 200
 
 
-def run(target: Target, *, seconds: float, begin: int = 0, rounds: int = _ROUND) -> tuple[int, list[str]]:
+def run(target: FuzzTarget, *, seconds: float, begin: int = 0, rounds: int = _ROUND) -> tuple[int, list[str]]:
     """Fuzz a target.
 
     Args:

@@ -15,7 +15,7 @@ from koda_ray.sandbox.base import PREVIEW_BASE, PreviewEndpoint
 from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.signing import Signer
 from tests.fuzz.nearly import nearly
-from tests.fuzz.targets import Target
+from tests.fuzz.targets import FuzzTarget
 
 __all__ = ["PREVIEW"]
 
@@ -78,6 +78,6 @@ async def _ask(answer: bytes, method: str, path: str, headers: dict[str, str], i
             assert token not in told and "Traceback" not in told
 
 
-PREVIEW = Target(
+PREVIEW = FuzzTarget(
     st.tuples(nearly(_ANSWERS), st.sampled_from(_METHODS), st.sampled_from(_PATHS), _HEADERS, st.booleans()), _check
 )

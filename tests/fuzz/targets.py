@@ -36,11 +36,11 @@ from koda_ray.types import NodeState, now
 from koda_ray.wire import CreateBatch, CreateRender, CreateSession, Fork, Message
 from tests.fuzz.nearly import nearly, nearly_json
 
-__all__ = ["TARGETS", "ZIPS", "Target", "is_refusal"]
+__all__ = ["TARGETS", "ZIPS", "FuzzTarget", "is_refusal"]
 
 
 @dataclass(frozen=True)
-class Target:
+class FuzzTarget:
     """A reader of what strangers sent: what it is given, and what is done with that."""
 
     given: st.SearchStrategy[Any]
@@ -247,15 +247,15 @@ def _bodies(data: bytes) -> None:
         _may_refuse(lambda adapter=adapter: adapter.validate_json(data))
 
 
-TARGETS: dict[str, Target] = {
-    "uploads": Target(
+TARGETS: dict[str, FuzzTarget] = {
+    "uploads": FuzzTarget(
         st.tuples(
             nearly(_HEADS), _NAMES, st.one_of(st.none(), st.sampled_from(("image/png", "image/svg+xml")), st.text())
         ),
         _upload,
     ),
-    "bundles": Target(nearly(ZIPS), _zipped),
-    "manifests": Target(nearly([_MANIFEST]), _manifest),
-    "sourcemaps": Target(st.tuples(_MAPPED, st.integers(-1, 4), st.integers(-1, 80)), _mapped),
-    "wire": Target(_WIRE, _wire),
+    "bundles": FuzzTarget(nearly(ZIPS), _zipped),
+    "manifests": FuzzTarget(nearly([_MANIFEST]), _manifest),
+    "sourcemaps": FuzzTarget(st.tuples(_MAPPED, st.integers(-1, 4), st.integers(-1, 80)), _mapped),
+    "wire": FuzzTarget(_WIRE, _wire),
 }

@@ -38,7 +38,7 @@ from koda_ray.llm.base import (
 from koda_ray.llm.retry import RetryPolicy
 from tests.llm.server import ApiError, Call, ModelServer, Reply, Say, ScriptedModel, Step, Think, Wire, call, reply
 
-__all__ = ["Lab", "ProviderConformance", "Rig", "ask", "check_stream", "collect", "lab_of", "user"]
+__all__ = ["Lab", "ProviderConformance", "ProviderRig", "ask", "check_stream", "collect", "lab_of", "user"]
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -89,7 +89,7 @@ async def check_stream(provider: ModelProvider, request: ModelRequest) -> Comple
 
 
 @dataclass
-class Rig:
+class ProviderRig:
     """A provider and the server that it talks to."""
 
     provider: ModelProvider
@@ -107,7 +107,7 @@ class Lab(Protocol):
         retry: RetryPolicy | None = ...,
         idle_timeout_s: float = ...,
         call_timeout_s: float = ...,
-    ) -> AbstractAsyncContextManager[Rig]: ...
+    ) -> AbstractAsyncContextManager[ProviderRig]: ...
 
 
 def lab_of(make: Callable[..., ModelProvider], wire: Callable[[], Wire], *, path: str = "") -> Lab:
@@ -121,7 +121,7 @@ def lab_of(make: Callable[..., ModelProvider], wire: Callable[[], Wire], *, path
         retry: RetryPolicy | None = None,
         idle_timeout_s: float = 60,
         call_timeout_s: float = 60,
-    ) -> AsyncIterator[Rig]:
+    ) -> AsyncIterator[ProviderRig]:
         with ModelServer(ScriptedModel(steps), wire=wire()) as server:
             provider = make(
                 key,
@@ -131,7 +131,7 @@ def lab_of(make: Callable[..., ModelProvider], wire: Callable[[], Wire], *, path
                 call_timeout_s=call_timeout_s,
             )
             try:
-                yield Rig(provider, server)
+                yield ProviderRig(provider, server)
             finally:
                 await provider.close()
 

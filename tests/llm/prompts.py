@@ -10,11 +10,10 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+
+from tests.llm.script import Json
 
 __all__ = ["PrefixCache", "PromptCache", "complaint_about", "tokens_in"]
-
-Json = dict[str, Any]
 
 
 def complaint_about(request: Json) -> str | None:

@@ -21,7 +21,7 @@ from PIL import Image
 from koda_ray.render.browser import Browser
 from koda_ray.render.page import LoadedPage, PageSetup
 from tests.render.reference.compare import Difference, contact_sheet, difference, side_by_side
-from tests.render.reference.scenes import FPS, GONE, PAGES, SCENES, Scene
+from tests.render.reference.scenes import FPS, GONE, PAGES, SCENES, ReferenceScene
 
 pytestmark = [pytest.mark.full, pytest.mark.browser, pytest.mark.needs("ffmpeg", "node")]
 
@@ -40,7 +40,7 @@ async def browsers() -> AsyncIterator[tuple[Browser, Browser]]:
         yield one, other
 
 
-async def opened(browser: Browser, scene: Scene, *, gone: bool = False) -> LoadedPage:
+async def opened(browser: Browser, scene: ReferenceScene, *, gone: bool = False) -> LoadedPage:
     width, height = scene.size
     options = {"scale": scene.scale, "props": scene.props, "transparent": scene.alpha}
     bundle = await asyncio.to_thread(scene.bundle, gone=gone)
@@ -49,7 +49,7 @@ async def opened(browser: Browser, scene: Scene, *, gone: bool = False) -> Loade
     return page
 
 
-async def taken(browser: Browser, scene: Scene, frames: Sequence[int], *, gone: bool = False) -> list[bytes]:
+async def taken(browser: Browser, scene: ReferenceScene, frames: Sequence[int], *, gone: bool = False) -> list[bytes]:
     """Go straight to each frame: a page that is sought by its contract is a new one for each."""
     pictures: list[bytes] = []
     page: LoadedPage | None = None
@@ -68,7 +68,7 @@ async def taken(browser: Browser, scene: Scene, frames: Sequence[int], *, gone: 
     return pictures
 
 
-async def played(browser: Browser, scene: Scene, last: int) -> list[bytes]:
+async def played(browser: Browser, scene: ReferenceScene, last: int) -> list[bytes]:
     """Paint every frame in turn, as a video is made."""
     page = await opened(browser, scene)
     pictures: list[bytes] = []
@@ -85,7 +85,7 @@ def read(data: bytes) -> Image.Image:
     return Image.open(io.BytesIO(data))
 
 
-def reference_of(scene: Scene, frame: int) -> Image.Image:
+def reference_of(scene: ReferenceScene, frame: int) -> Image.Image:
     found = sorted(PICTURES.glob(f"{scene.name}-{frame}.*"))
     assert len(found) == 1, f"{scene.name} has {len(found)} pictures of frame {frame}: renew them, see CONTRIBUTING.md"
     with Image.open(found[0]) as image:
@@ -94,7 +94,9 @@ def reference_of(scene: Scene, frame: int) -> Image.Image:
 
 @every_scene
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_page_looks_as_it_should(scene: Scene, browsers: tuple[Browser, Browser], tmp_path: Path) -> None:
+async def test_a_page_looks_as_it_should(
+    scene: ReferenceScene, browsers: tuple[Browser, Browser], tmp_path: Path
+) -> None:
     one, other = browsers
     last = scene.frames[-1]
 
@@ -154,7 +156,7 @@ def test_the_set_is_whole_and_small() -> None:
         assert sum(path.read_text().count(GONE) for path in PAGES.glob(f"{scene.name}.*")) == 1, scene.name
 
 
-def save(scene: Scene, frame: int, picture: Image.Image) -> None:
+def save(scene: ReferenceScene, frame: int, picture: Image.Image) -> None:
     """Keep a picture: as it is where that is small, otherwise as a JPEG of whole colours."""
     for old in PICTURES.glob(f"{scene.name}-{frame}.*"):
         old.unlink()

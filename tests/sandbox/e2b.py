@@ -15,7 +15,7 @@ from koda_ray.sandbox.e2b_cloud import E2BCloud, E2BTerms
 from koda_ray.sandbox.e2b_sandbox import E2BSandbox
 from koda_ray.types import new_id
 from tests.sandbox.e2b_server import API_KEY, E2BServer
-from tests.sandbox.e2b_server.machine import Image
+from tests.sandbox.e2b_server.machine import TemplateImage
 
 __all__ = ["Ids", "box", "cloud_of", "make", "no_task_is_left", "provider", "provider_of", "server", "until"]
 
@@ -30,7 +30,7 @@ class Ids:
 @pytest.fixture
 async def server(template: Path, node_modules: Path) -> AsyncIterator[E2BServer]:
     """A server whose machines are gone at the end, with all that ran in them."""
-    images = {"koda": Image(template, node_modules), "base": Image(None, None)}
+    images = {"koda": TemplateImage(template, node_modules), "base": TemplateImage(None, None)}
     async with E2BServer(images).serving() as running:
         yield running
         left = {kept.id: [psutil.Process(pid) for pid in kept.machine.pids] for kept in running.kept.values()}

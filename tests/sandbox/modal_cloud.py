@@ -22,8 +22,8 @@ import modal
 import modal.experimental
 import pytest
 
-from tests.sandbox.e2b_server.built import Failed, Step, build
-from tests.sandbox.e2b_server.machine import Image, Machine
+from tests.sandbox.e2b_server.built import BuildStep, Failed, build
+from tests.sandbox.e2b_server.machine import Machine, TemplateImage
 
 __all__ = ["SECRET", "TOKEN", "Cloud"]
 
@@ -88,7 +88,7 @@ class _Process:
 class _Recipe:
     """An image at Modal, built or to be."""
 
-    def __init__(self, cloud: Cloud, base: str, steps: tuple[Step, ...] = ()) -> None:
+    def __init__(self, cloud: Cloud, base: str, steps: tuple[BuildStep, ...] = ()) -> None:
         self._cloud, self._steps = cloud, steps
         self.object_id = base
         self.build = _Call(_Image.build, self._build, self)
@@ -105,7 +105,7 @@ class _Recipe:
         for line in lines:
             word, _, rest = line.partition(" ")
             if word == "RUN":
-                recipe = recipe._with(Step(command=rest))
+                recipe = recipe._with(BuildStep(command=rest))
             elif word == "COPY":
                 source, target = rest.split()
                 recipe = recipe._with(_packed(Path(asked["context_dir"]) / source, target))
@@ -113,7 +113,7 @@ class _Recipe:
                 assert word in ("USER", ""), line
         return recipe
 
-    def _with(self, step: Step) -> _Recipe:
+    def _with(self, step: BuildStep) -> _Recipe:
         return _Recipe(self._cloud, self.object_id, (*self._steps, step))
 
     async def _build(self, app: object) -> _Recipe:
@@ -136,11 +136,11 @@ class _Recipe:
         self._cloud.names[name] = self.object_id
 
 
-def _packed(path: Path, target: str) -> Step:
+def _packed(path: Path, target: str) -> BuildStep:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         archive.add(path, path.name)
-    return Step(archive=packed.getvalue(), source=path.name, target=target)
+    return BuildStep(archive=packed.getvalue(), source=path.name, target=target)
 
 
 class _Box:
@@ -227,7 +227,7 @@ class Cloud:
         limit: How many sandboxes the workspace may have.
     """
 
-    def __init__(self, folder: Path, images: dict[str, Image], *, limit: int = 20) -> None:
+    def __init__(self, folder: Path, images: dict[str, TemplateImage], *, limit: int = 20) -> None:
         self.folder = folder
         self.images = images
         self.names: dict[str, str] = {}

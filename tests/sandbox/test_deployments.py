@@ -15,7 +15,7 @@ from koda_ray.errors import Conflict, NotFound
 from koda_ray.sandbox import deployment, unfinished
 from koda_ray.sandbox.disk import unmount
 from koda_ray.types import now
-from tests.sandbox.town import Home, Maker, Town, until
+from tests.sandbox.town import BusyMaker, Home, Town, until
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux")]
 
@@ -39,7 +39,7 @@ async def town(tmp_path: Path, template: Path, node_modules: Path) -> AsyncItera
     assert await town.close() == []
 
 
-async def half_made(town: Town, home: Home, *, what: str, lease_s: float) -> Maker:
+async def half_made(town: Town, home: Home, *, what: str, lease_s: float) -> BusyMaker:
     """Have a process begin to make something, and stop it half way."""
     folder = await home.folder()
     if what == "image":

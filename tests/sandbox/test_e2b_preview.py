@@ -24,7 +24,7 @@ from koda_ray.serve.preview import create_preview_app
 from koda_ray.types import new_id
 from tests.sandbox.e2b import provider_of
 from tests.sandbox.e2b_server import E2BServer
-from tests.sandbox.e2b_server.machine import Image
+from tests.sandbox.e2b_server.machine import TemplateImage
 from tests.serve.framed import framed
 from tests.serve.test_preview import CHROMIUM, PROMPT
 from tests.serve.world import serving, world
@@ -35,7 +35,9 @@ pytestmark = [pytest.mark.full, pytest.mark.needs("e2b")]
 @pytest.fixture
 async def server() -> AsyncIterator[E2BServer]:
     settings = Settings()
-    async with E2BServer({"koda": Image(settings.template_path, settings.node_modules_path)}).serving() as running:
+    async with E2BServer(
+        {"koda": TemplateImage(settings.template_path, settings.node_modules_path)}
+    ).serving() as running:
         yield running
 
 

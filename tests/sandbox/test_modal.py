@@ -27,7 +27,7 @@ from koda_ray.sandbox.service import SandboxService, provider_from
 from koda_ray.types import new_id
 from tests.sandbox.conformance import SandboxConformance
 from tests.sandbox.e2b import Ids
-from tests.sandbox.e2b_server.machine import Image
+from tests.sandbox.e2b_server.machine import TemplateImage
 from tests.sandbox.modal_cloud import SECRET, TOKEN, Cloud
 
 pytestmark = pytest.mark.needs("e2b")  # whose machines stand for Modal's
@@ -43,7 +43,9 @@ http.createServer(page).listen(Number(at("--port")), at("--host"));
 @pytest.fixture
 async def cloud(template: Path, node_modules: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cloud]:
     with tempfile.TemporaryDirectory(prefix="koda-modal-", dir="/tmp") as folder:  # short: sockets lie in it
-        made = Cloud(Path(folder), {"im-koda": Image(template, node_modules), "im-other": Image(None, None)})
+        made = Cloud(
+            Path(folder), {"im-koda": TemplateImage(template, node_modules), "im-other": TemplateImage(None, None)}
+        )
         made.install(monkeypatch)
         yield made
         await made.close()

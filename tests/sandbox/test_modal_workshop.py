@@ -18,7 +18,7 @@ from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.workshop import Workshop
 from koda_ray.state.json_store import JSONStore
 from tests.sandbox.e2b import Ids
-from tests.sandbox.e2b_server.machine import Image
+from tests.sandbox.e2b_server.machine import TemplateImage
 from tests.sandbox.modal_cloud import SECRET, TOKEN, Cloud
 from tests.sandbox.terminals import TerminalConformance, shown
 from tests.sandbox.workshops import BuildsConformance, World
@@ -34,7 +34,7 @@ pytestmark = [
 async def cloud(template: Path, node_modules: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cloud]:
     with tempfile.TemporaryDirectory(prefix="koda-modal-", dir="/tmp") as folder:  # short: sockets lie in it
         Path(folder).chmod(0o711)
-        made = Cloud(Path(folder), {"im-koda": Image(template, node_modules)})
+        made = Cloud(Path(folder), {"im-koda": TemplateImage(template, node_modules)})
         made.install(monkeypatch)
         yield made
         await made.close()

@@ -14,16 +14,16 @@ from koda_ray.sandbox.docker_sandbox import DockerSandbox
 from koda_ray.types import new_id
 from tests.sandbox import e2b, test_modal
 from tests.sandbox.e2b_server import E2BServer
-from tests.sandbox.e2b_server.machine import Image
+from tests.sandbox.e2b_server.machine import TemplateImage
 from tests.sandbox.modal_cloud import Cloud
 from tests.sandbox.project_conformance import ProjectConformance
 
 pytestmark = pytest.mark.sandbox
 
 
-def _image() -> Image:
+def _image() -> TemplateImage:
     settings = Settings()
-    return Image(settings.template_path, settings.node_modules_path)
+    return TemplateImage(settings.template_path, settings.node_modules_path)
 
 
 class TestLocal(ProjectConformance):

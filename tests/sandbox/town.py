@@ -19,7 +19,7 @@ from koda_ray.sandbox.workshop import Workshop
 from koda_ray.state.sql import SqlStore
 from tests.sandbox.leftovers import Leftovers
 
-__all__ = ["Home", "Maker", "Town", "until"]
+__all__ = ["BusyMaker", "Home", "Town", "until"]
 
 
 class Home:
@@ -60,14 +60,14 @@ class Town:
         self._homes.append(Home(self._stores[database], settings))
         return self._homes[-1]
 
-    def maker(self, database: str = "one.db", boxes: str = "boxes", *, lease_s: float = 60, **what: str) -> Maker:
+    def maker(self, database: str = "one.db", boxes: str = "boxes", *, lease_s: float = 60, **what: str) -> BusyMaker:
         given = {
             "settings": {**self._given, "SANDBOX_PATH": str(self.folder / boxes)},
             "store": str(self.folder / database), "lease_s": lease_s, **what,
         }  # fmt: skip
         line = [sys.executable, "-m", "tests.sandbox.maker", json.dumps(given)]
         self._processes.append(subprocess.Popen(line, cwd=REPO_ROOT, stdout=subprocess.PIPE, text=True))
-        return Maker(self._processes[-1])
+        return BusyMaker(self._processes[-1])
 
     async def close(self) -> list[str]:
         for process in self._processes:
@@ -90,7 +90,7 @@ class Town:
         ]
 
 
-class Maker:
+class BusyMaker:
     """A process that is at making something."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:

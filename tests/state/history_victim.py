@@ -26,7 +26,7 @@ from tests.state.conformance.history import back, forked
 from tests.state.records import SOON
 
 
-class Clock:
+class CommitClock:
     """Counts instants from when it is armed, and ends this process at the chosen one."""
 
     def __init__(self, dies_at: int) -> None:
@@ -46,7 +46,7 @@ class Clock:
 
 
 class DyingFiles(Files):
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: CommitClock) -> None:
         self.clock = clock
 
     def write(self, descriptor: int, data: memoryview) -> int:
@@ -62,7 +62,7 @@ class DyingFiles(Files):
         self.clock.tick()
 
 
-def opened(kind: str, path: str, clock: Clock) -> Store:
+def opened(kind: str, path: str, clock: CommitClock) -> Store:
     if kind == "json":
         return JSONStore(path, files=DyingFiles(clock))
     event.listen(Engine, "before_cursor_execute", lambda *_: clock.tick())
@@ -71,7 +71,7 @@ def opened(kind: str, path: str, clock: Clock) -> Store:
 
 
 async def act(kind: str, path: str, action: str, session_id: str, point: str, dies_at: str) -> None:
-    clock = Clock(int(dies_at))
+    clock = CommitClock(int(dies_at))
     store = opened(kind, path, clock)
     await store.open()
     if action == "rewind":

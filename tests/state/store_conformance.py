@@ -18,7 +18,7 @@ from tests.state.conformance.events import EventConformance
 from tests.state.conformance.history import HistoryConformance
 from tests.state.conformance.inbox import InboxConformance
 from tests.state.conformance.jobs import JobConformance
-from tests.state.conformance.sandboxes import SandboxConformance
+from tests.state.conformance.sandboxes import SandboxRowConformance
 from tests.state.conformance.sessions import SessionConformance
 from tests.state.conformance.shares import ShareConformance
 from tests.state.conformance.tiers import TierConformance
@@ -32,7 +32,7 @@ class StoreConformance(
     CommitConformance,
     EventConformance,
     JobConformance,
-    SandboxConformance,
+    SandboxRowConformance,
     DeletionConformance,
     ShareConformance,
     TierConformance,

@@ -14,7 +14,7 @@ from pathlib import Path
 from koda_ray.config import Settings
 from koda_ray.render.bundle import Bundle, read_folder
 
-__all__ = ["Builds", "make_project", "node", "write_project"]
+__all__ = ["TemplateBuilds", "make_project", "node", "write_project"]
 
 _MODULES = "node_modules"
 _TIMEOUT_S = 240.0
@@ -63,7 +63,7 @@ def node(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-class Builds:
+class TemplateBuilds:
     """Projects that are being built by one process, in order, without network and with their packages read-only."""
 
     def __init__(self, projects: Sequence[Path]) -> None:

@@ -22,7 +22,7 @@ from koda_ray.render.bundle import Bundle
 from koda_ray.render.graphics import software_graphics
 from koda_ray.render.programs import find_browser
 from tests import services
-from tests.template.building import Builds, make_project
+from tests.template.building import TemplateBuilds, make_project
 
 ORIGIN = "http://bundle.koda/"
 PROJECTS = Path(__file__).parent / "projects"
@@ -127,7 +127,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bundle]:
     Image.merge("RGB", (dot, dot, dot)).save(probe / "public" / "dot.png")
     demo, raised = make_project(folder / "demo"), make_project(folder / "raised")
     raise_apex(raised)
-    builds = Builds((probe,)), Builds((demo, raised))
+    builds = TemplateBuilds((probe,)), TemplateBuilds((demo, raised))
     try:
         return builds[0].bundles() | builds[1].bundles()
     finally:

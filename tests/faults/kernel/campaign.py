@@ -28,8 +28,8 @@ from tests import postgres, sqld
 from tests.agent.scripted import Given
 from tests.agent.warm import load_all, one_certificate
 from tests.faults.kernel import outside
-from tests.faults.kernel.life import Job, fork
-from tests.faults.kernel.runs import Plan, Tally, run
+from tests.faults.kernel.life import KernelJob, fork
+from tests.faults.kernel.runs import Disturbances, JobTally, run
 from tests.faults.kernel.work import decide
 from tests.llm.server import Answer, Call, ModelServer, Reply, Say, ScriptedModel
 
@@ -100,11 +100,13 @@ class Campaign:
 
     def points(self, kind: StoreKind, *, wide: bool = False) -> list[str]:
         """Name every point of an undisturbed job."""
-        done = self.run([(kind, Plan("undisturbed", wide=wide))], workers=1)
+        done = self.run([(kind, Disturbances("undisturbed", wide=wide))], workers=1)
         assert done.good, done.notes
         return sorted(done.points)
 
-    def run(self, tasks: Iterable[tuple[StoreKind, Plan]], *, workers: int, kills: int | None = None) -> Tally:
+    def run(
+        self, tasks: Iterable[tuple[StoreKind, Disturbances]], *, workers: int, kills: int | None = None
+    ) -> JobTally:
         """Run jobs on stores, each as planned; workers take turns in the list of them.
 
         Args:
@@ -118,7 +120,7 @@ class Campaign:
             share = islice(tasks, place, None, workers)
             pid, told = fork(lambda tell, share=share: self._work(share, tell, enough), limit_s=0)
             running[told] = (pid, b"")
-        total = Tally()
+        total = JobTally()
         while running:
             for told in select.select(list(running), [], [])[0]:
                 pid, data = running[told]
@@ -132,16 +134,16 @@ class Campaign:
                         total.notes.append(f"a worker ended by {status}: {data.decode()}")
                     else:
                         report = json.loads(rest)
-                        total.add(Tally(**{**report, "points": set(report["points"])}))
+                        total.add(JobTally(**{**report, "points": set(report["points"])}))
                     del running[told]
         return total
 
-    def _work(self, share: Iterable[tuple[StoreKind, Plan]], tell: int, enough: int | None) -> None:
+    def _work(self, share: Iterable[tuple[StoreKind, Disturbances]], tell: int, enough: int | None) -> None:
         _end_with_parent()
-        tally = Tally()
+        tally = JobTally()
         for number, (kind, plan) in enumerate(share):
             with self._store(kind, f"{os.getpid()}-{number}", empty=plan.empty) as (name, store):
-                done = run(Job(name, store, self.socket, self.model, plan.wide), plan, self.folder / "effects")
+                done = run(KernelJob(name, store, self.socket, self.model, plan.wide), plan, self.folder / "effects")
             done.notes = [f"--store {kind} {note}" for note in done.notes]
             tally.add(done)
             if enough is not None and tally.kills >= enough:

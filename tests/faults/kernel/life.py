@@ -48,11 +48,11 @@ from koda_ray.state.store import Store
 from koda_ray.types import Budget
 from tests.agent.histories import pairs_hold
 from tests.agent.world import toolkit
-from tests.faults.kernel.outside import Outside
+from tests.faults.kernel.outside import RemoteWorld
 from tests.faults.kernel.points import HalfWriting, Points, watch_loop, watch_store
 from tests.faults.kernel.work import AGAIN, DONE, FIRST, MORE, SENT
 
-__all__ = ["Job", "Life", "fork", "live", "look"]
+__all__ = ["KernelJob", "KernelLife", "fork", "live", "look"]
 
 _LIFE_S = 300
 _READS = 50
@@ -67,7 +67,7 @@ _EDITED: dict[str, JsonValue] = {"item": "E"}
 
 
 @dataclass(frozen=True)
-class Job:
+class KernelJob:
     """What is to be done, and where.
 
     Args:
@@ -86,7 +86,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Life:
+class KernelLife:
     """How one process lives.
 
     Args:
@@ -122,7 +122,7 @@ def fork(work: Callable[[int], None], *, limit_s: int = _LIFE_S) -> tuple[int, i
     return pid, told
 
 
-def live(job: Job, life: Life, tell: int) -> None:
+def live(job: KernelJob, life: KernelLife, tell: int) -> None:
     """Do the job, or what is left of it."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     voice.PIECE_S = math.inf  # what comes by the clock would be more points in one life than in another
@@ -133,12 +133,12 @@ def live(job: Job, life: Life, tell: int) -> None:
     points.tell("done", None)
 
 
-def look(job: Job, life: Life, session_id: str, tell: int) -> None:
+def look(job: KernelJob, life: KernelLife, session_id: str, tell: int) -> None:
     """Look what a finished job has left."""
     asyncio.run(_look(job, life, session_id, Points(tell)))
 
 
-async def _live(job: Job, life: Life, points: Points) -> None:
+async def _live(job: KernelJob, life: KernelLife, points: Points) -> None:
     store = _store(job, points)
     await store.open()
     watch_store(store, points)
@@ -172,17 +172,17 @@ async def _live(job: Job, life: Life, points: Points) -> None:
     await store.close()
 
 
-def _store(job: Job, points: Points) -> SqlStore | JSONStore:
+def _store(job: KernelJob, points: Points) -> SqlStore | JSONStore:
     if isinstance(job.store, Path):
         return JSONStore(job.store, files=HalfWriting(points), compact_bytes=_COMPACT_BYTES)
     return SqlStore(job.store)
 
 
-def _agent(job: Job, life: Life, store: Store, provider: AnthropicProvider, points: Points) -> Agent:
+def _agent(job: KernelJob, life: KernelLife, store: Store, provider: AnthropicProvider, points: Points) -> Agent:
     async def streamed(_: LoopEvent) -> None:
         points.moment("streaming")
 
-    world = Outside(job.outside, job.name, slow_s=_SLOW_S if life.returns else 0.0)
+    world = RemoteWorld(job.outside, job.name, slow_s=_SLOW_S if life.returns else 0.0)
     tools = toolkit(world, points.moment)
     return Agent(
         job.name,
@@ -347,7 +347,7 @@ def _outcomes(ledger: Mapping[str, ToolCallRecord]) -> dict[str, str]:
     return {row.id: f"{row.status} {row.result}" for row in ledger.values() if recorded_result(row) is not None}
 
 
-async def _look(job: Job, life: Life, session_id: str, points: Points) -> None:
+async def _look(job: KernelJob, life: KernelLife, session_id: str, points: Points) -> None:
     store = _store(job, points)
     await store.open()
     await _sound(store, session_id, points, life.outcomes)
@@ -369,7 +369,7 @@ async def _look(job: Job, life: Life, session_id: str, points: Points) -> None:
     await store.close()
 
 
-async def _look_wider(job: Job, life: Life, store: Store, session_id: str, points: Points) -> None:
+async def _look_wider(job: KernelJob, life: KernelLife, store: Store, session_id: str, points: Points) -> None:
     """Tell whether the person was asked for more once, the subagent told once, and the agent put back once.
 
     And whether each charge is kept as it was proposed and as it was approved, and each summary was told.
@@ -405,7 +405,9 @@ async def _paid(store: Store, session_id: str, points: Points) -> None:
         points.tell("invalid", f"held for nobody: {charges}")
 
 
-async def _look_at_fork(job: Job, life: Life, store: Store, history: list[MessageRecord], points: Points) -> None:
+async def _look_at_fork(
+    job: KernelJob, life: KernelLife, store: Store, history: list[MessageRecord], points: Points
+) -> None:
     """Tell what is wrong with the other agent: it has what was said by then, and no more."""
     provider = AnthropicProvider("test-key", base_url=job.model)
     other = _agent(replace(job, name=_fork(job.name)), life, store, provider, points)

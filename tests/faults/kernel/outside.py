@@ -17,7 +17,7 @@ from pathlib import Path
 from koda_ray.agent.toolkit import ToolCall
 from koda_ray.errors import Fenced
 
-__all__ = ["Outside", "effects", "listening", "serve"]
+__all__ = ["RemoteWorld", "effects", "listening", "serve"]
 
 _PATIENCE_S = 60.0
 
@@ -71,7 +71,7 @@ def effects(file: Path, job: str) -> tuple[list[str], list[str]]:
     return [item for what, item in mine if what == "charge"], [item for what, item in mine if what == "put"]
 
 
-class Outside:
+class RemoteWorld:
     """Implements `tests.agent.world.World` by asking the server.
 
     Args:

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.agent.world import PUTS
-from tests.faults.kernel.life import Job, Life, fork, live, look
+from tests.faults.kernel.life import KernelJob, KernelLife, fork, live, look
 from tests.faults.kernel.outside import effects
 from tests.faults.kernel.work import CHARGED, CHARGED_WIDE
 
-__all__ = ["Death", "Plan", "Tally", "each_nth", "random_plan", "run"]
+__all__ = ["Death", "Disturbances", "JobTally", "each_nth", "random_plan", "run"]
 
 _LIVES = 60
 _SHARED_WRITES = 3
@@ -44,7 +44,7 @@ class Death:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Disturbances:
     """How a job is disturbed.
 
     Args:
@@ -62,7 +62,7 @@ class Plan:
     wide: bool = False
 
 
-def random_plan(seed: int, *, twins: bool = False) -> Plan:
+def random_plan(seed: int, *, twins: bool = False) -> Disturbances:
     """Kill one to three processes at random instants; now and then while they make the tables.
 
     Three of four jobs are wide, and of twins' every second.
@@ -73,7 +73,7 @@ def random_plan(seed: int, *, twins: bool = False) -> Plan:
     deaths = [Death(points=dice.randrange(most), delay_s=dice.uniform(0, _DELAY_S)) for _ in range(dice.randint(1, 3))]
     if empty := dice.random() < _EMPTY:
         deaths[0] = Death(delay_s=dice.uniform(0, _OPENING_S))
-    return Plan(f"--seed {seed}{' --twins' if twins else ''}", tuple(deaths), twins, empty, wide)
+    return Disturbances(f"--seed {seed}{' --twins' if twins else ''}", tuple(deaths), twins, empty, wide)
 
 
 def each_nth(points: Sequence[str], every: int, first: int) -> Sequence[str]:
@@ -88,7 +88,7 @@ def each_nth(points: Sequence[str], every: int, first: int) -> Sequence[str]:
 
 
 @dataclass
-class Tally:
+class JobTally:
     """What came of jobs; ``missed`` kills were to come at a point that a job did without."""
 
     jobs: int = 0
@@ -110,7 +110,7 @@ class Tally:
         wrong = (self.repeated_effects, self.missing_effects, self.lost_events, self.lost_outcomes)
         return not any((*wrong, self.invalid_histories, self.unfinished, self.notes))
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: JobTally) -> None:
         """Count another's too."""
         for name, value in vars(other).items():
             mine = getattr(self, name)
@@ -179,7 +179,7 @@ class _Process:
     status: int | None = None
 
     @classmethod
-    def start(cls, job: Job, life: Life, death: Death, witness: _Witness) -> _Process:
+    def start(cls, job: KernelJob, life: KernelLife, death: Death, witness: _Witness) -> _Process:
         pid, told = fork(lambda tell: live(job, life, tell))
         process = cls(pid, told, death, witness)
         process.due()
@@ -217,7 +217,7 @@ def _through(processes: list[_Process]) -> None:
                 process.read()
 
 
-def run(job: Job, plan: Plan, outside: Path) -> Tally:
+def run(job: KernelJob, plan: Disturbances, outside: Path) -> JobTally:
     """Have a job done as planned, and count what went wrong.
 
     Args:
@@ -225,7 +225,7 @@ def run(job: Job, plan: Plan, outside: Path) -> Tally:
         plan: When processes are killed.
         outside: The file of the world outside.
     """
-    tally, session_id = Tally(jobs=1), None
+    tally, session_id = JobTally(jobs=1), None
     outcomes: dict[str, str] = {}
     witnesses: list[_Witness] = []
     seen = [0, 0]
@@ -234,7 +234,7 @@ def run(job: Job, plan: Plan, outside: Path) -> Tally:
         living: list[_Process] = []
         for place in range(2 if plan.twins else 1):
             death = deaths.pop(0) if deaths else Death()
-            life = Life(dies_at=death.at, seen=seen[place], outcomes=outcomes, returns=plan.twins)
+            life = KernelLife(dies_at=death.at, seen=seen[place], outcomes=outcomes, returns=plan.twins)
             living.append(_Process.start(job, life, death, _Witness()))
         _through(living)
         for place, process in enumerate(living):
@@ -275,16 +275,16 @@ def _split(point: str) -> tuple[str, int]:
 
 
 def _judge(
-    job: Job,
-    plan: Plan,
+    job: KernelJob,
+    plan: Disturbances,
     outside: Path,
     witnesses: list[_Witness],
     session_id: str,
     outcomes: dict[str, str],
-    tally: Tally,
+    tally: JobTally,
 ) -> None:
     last = _Witness()
-    pid, told = fork(lambda tell: look(job, Life(outcomes=outcomes), session_id, tell))
+    pid, told = fork(lambda tell: look(job, KernelLife(outcomes=outcomes), session_id, tell))
     _through([process := _Process(pid, told, Death(), last)])
     if process.status != 0:
         tally.notes.append(f"{plan.name}: the look at the end: {' '.join(last.failed)}")

@@ -22,7 +22,7 @@ from PIL import Image
 from koda_ray.config import Settings
 from koda_ray.render.bundle import Bundle
 
-__all__ = ["PAGES", "SCENES", "Scene", "template_file"]
+__all__ = ["PAGES", "SCENES", "ReferenceScene", "template_file"]
 
 PAGES = Path(__file__).parent / "pages"
 GONE = "@gone"
@@ -30,7 +30,7 @@ FPS = 10
 
 
 @dataclass(frozen=True)
-class Scene:
+class ReferenceScene:
     """A page and the frames of it that have a reference.
 
     Args:
@@ -176,44 +176,44 @@ _PROPS = json.dumps(
 )
 
 SCENES = (
-    Scene("css-animation", (3, 9)),
-    Scene("css-property", (6, 15)),
-    Scene("transitions", (3, 7)),
-    Scene("filters", (2, 9)),
-    Scene("blend", (0, 7)),
-    Scene("gradients", (2, 7)),
-    Scene("cube", (4, 13)),
-    Scene("smil", (4, 12)),
-    Scene("svg-paint", (3, 15)),
-    Scene("dash", (4, 11)),
-    Scene("chart", (3, 14)),
-    Scene("keyframes", (4, 17)),
-    Scene("timeline", (4, 13)),
-    Scene("canvas2d", (2, 14)),
-    Scene("offscreen", (3, 9)),
-    Scene("webgl1", (3, 14)),
-    Scene("webgl2", (3, 14)),
-    Scene("three", (3, 12)),
-    Scene("alpha", (2, 8), alpha=True),
-    Scene("sharp", (0, 8), size=(200, 120), scale=2),
-    Scene("waapi", (2, 7)),
-    Scene("raf-delta", (4, 15)),
-    Scene("interval", (3, 14)),
-    Scene("random", (5, 18)),
-    Scene("date", (3, 12)),
-    Scene("film", (2, 9)),
-    Scene("moving-pictures", (3, 8)),
-    Scene("frames", (3, 9)),
-    Scene("shadow-dom", (2, 8)),
-    Scene("scroll", (4, 14)),
-    Scene("observers", (3, 12)),
-    Scene("formats", (0, 6)),
-    Scene("props", (2, 5), props=_PROPS),
-    Scene("contract", (3, 16)),
-    Scene("fonts", (4, 12)),
-    Scene("clip-path", (4, 13)),
-    Scene("offset-path", (4, 14)),
-    Scene("layout", (3, 14)),
-    Scene("view-transition", (5, 9)),
-    Scene("react", (3, 11)),
+    ReferenceScene("css-animation", (3, 9)),
+    ReferenceScene("css-property", (6, 15)),
+    ReferenceScene("transitions", (3, 7)),
+    ReferenceScene("filters", (2, 9)),
+    ReferenceScene("blend", (0, 7)),
+    ReferenceScene("gradients", (2, 7)),
+    ReferenceScene("cube", (4, 13)),
+    ReferenceScene("smil", (4, 12)),
+    ReferenceScene("svg-paint", (3, 15)),
+    ReferenceScene("dash", (4, 11)),
+    ReferenceScene("chart", (3, 14)),
+    ReferenceScene("keyframes", (4, 17)),
+    ReferenceScene("timeline", (4, 13)),
+    ReferenceScene("canvas2d", (2, 14)),
+    ReferenceScene("offscreen", (3, 9)),
+    ReferenceScene("webgl1", (3, 14)),
+    ReferenceScene("webgl2", (3, 14)),
+    ReferenceScene("three", (3, 12)),
+    ReferenceScene("alpha", (2, 8), alpha=True),
+    ReferenceScene("sharp", (0, 8), size=(200, 120), scale=2),
+    ReferenceScene("waapi", (2, 7)),
+    ReferenceScene("raf-delta", (4, 15)),
+    ReferenceScene("interval", (3, 14)),
+    ReferenceScene("random", (5, 18)),
+    ReferenceScene("date", (3, 12)),
+    ReferenceScene("film", (2, 9)),
+    ReferenceScene("moving-pictures", (3, 8)),
+    ReferenceScene("frames", (3, 9)),
+    ReferenceScene("shadow-dom", (2, 8)),
+    ReferenceScene("scroll", (4, 14)),
+    ReferenceScene("observers", (3, 12)),
+    ReferenceScene("formats", (0, 6)),
+    ReferenceScene("props", (2, 5), props=_PROPS),
+    ReferenceScene("contract", (3, 16)),
+    ReferenceScene("fonts", (4, 12)),
+    ReferenceScene("clip-path", (4, 13)),
+    ReferenceScene("offset-path", (4, 14)),
+    ReferenceScene("layout", (3, 14)),
+    ReferenceScene("view-transition", (5, 9)),
+    ReferenceScene("react", (3, 11)),
 )

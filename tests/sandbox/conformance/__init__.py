@@ -14,14 +14,14 @@ import pytest
 from koda_ray.sandbox.base import Sandbox, SandboxProvider
 from tests.sandbox.conformance.checkpoints import Checkpoints
 from tests.sandbox.conformance.commands import Commands
-from tests.sandbox.conformance.files import ProjectFiles
+from tests.sandbox.conformance.files import FileConformance
 from tests.sandbox.conformance.lives import Lives
 from tests.sandbox.leftovers import Leftovers
 
 __all__ = ["SandboxConformance"]
 
 
-class SandboxConformance(Lives, ProjectFiles, Checkpoints, Commands):
+class SandboxConformance(Lives, FileConformance, Checkpoints, Commands):
     """The suite."""
 
     @pytest.fixture

@@ -16,10 +16,10 @@ from koda_ray.sandbox.base import Sandbox, SandboxProvider
 from koda_ray.sandbox.watching import MAX_BATCH
 from tests.sandbox.conformance.seen import watching
 
-__all__ = ["ProjectFiles"]
+__all__ = ["FileConformance"]
 
 
-class ProjectFiles:
+class FileConformance:
     """Files, and watching them."""
 
     @pytest.mark.quick

@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tests.sandbox.e2b_server.built import Failed, Step, build
-from tests.sandbox.e2b_server.machine import Image
+from tests.sandbox.e2b_server.built import BuildStep, Failed, build
+from tests.sandbox.e2b_server.machine import TemplateImage
 
 __all__ = ["Builds"]
 
@@ -48,7 +48,7 @@ class Builds:
 
     url: str
     error: str | None = None
-    images: MutableMapping[str, Image] = field(default_factory=dict[str, Image])
+    images: MutableMapping[str, TemplateImage] = field(default_factory=dict[str, TemplateImage])
     folder: Path = Path()
     asked: models.TemplateBuildRequestV3 | None = None
     started: models.TemplateBuildStartV2 | None = None
@@ -135,13 +135,13 @@ class Builds:
             made.words.append(str(error))
             made.status = "error"
 
-    def _step(self, step: models.TemplateStep) -> Step | None:
+    def _step(self, step: models.TemplateStep) -> BuildStep | None:
         args = [] if isinstance(step.args, Unset) else step.args
         match step.type_:
             case "RUN":
-                return Step(command=args[0])
+                return BuildStep(command=args[0])
             case "COPY":
-                return Step(archive=self.files[str(step.files_hash)], source=args[0], target=args[1])
+                return BuildStep(archive=self.files[str(step.files_hash)], source=args[0], target=args[1])
             case _:
                 return None
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.sandbox.e2b_server.machine import Image, Machine
+from tests.sandbox.e2b_server.machine import Machine, TemplateImage
 
-__all__ = ["Failed", "Step", "build"]
+__all__ = ["BuildStep", "Failed", "build"]
 
 _COPY = """
 folder=$(mktemp -d) && tar -x -z -C "$folder" || exit 1
@@ -25,7 +25,7 @@ class Failed(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class BuildStep:
     """A command, or a copy of what an archive (tar, compressed by gzip) holds to a place."""
 
     command: str = ""
@@ -34,7 +34,7 @@ class Step:
     target: str = ""
 
 
-async def build(base: Image, steps: Sequence[Step], folder: Path) -> Image:
+async def build(base: TemplateImage, steps: Sequence[BuildStep], folder: Path) -> TemplateImage:
     """Build an image.
 
     Args:
@@ -53,7 +53,7 @@ async def build(base: Image, steps: Sequence[Step], folder: Path) -> Image:
         await asyncio.to_thread(_keep, machine.folder, folder / "disk")
     finally:
         await machine.end()
-    return Image(None, None, folder / "disk")
+    return TemplateImage(None, None, folder / "disk")
 
 
 async def _run(machine: Machine, line: Sequence[str], data: bytes) -> None:

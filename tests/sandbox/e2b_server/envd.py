@@ -236,7 +236,7 @@ class Processes(process_connect.Process):
                 raise ConnectError(Code.NOT_FOUND, "process not found")
 
 
-class Files(filesystem_connect.Filesystem):
+class FileService(filesystem_connect.Filesystem):
     """The file service, as far as it is used: what is moved in bulk goes by HTTP."""
 
     async def stat(
@@ -359,7 +359,7 @@ async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 async def main(token: str) -> None:
     codecs = [ENVD_JSON_CODEC]
     process_service = process_connect.ProcessASGIApplication(Processes(), codecs=codecs)
-    file_service = filesystem_connect.FilesystemASGIApplication(Files(), codecs=codecs)
+    file_service = filesystem_connect.FilesystemASGIApplication(FileService(), codecs=codecs)
     app = Starlette(
         routes=[
             Route("/health", health),

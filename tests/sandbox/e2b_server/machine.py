@@ -21,7 +21,7 @@ from koda_ray.sandbox.isolation import GUEST
 from koda_ray.sandbox.node import find_node
 from tests.walls import root_without
 
-__all__ = ["Image", "Machine"]
+__all__ = ["Machine", "TemplateImage"]
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 _NODE = "/opt/node"
@@ -31,7 +31,7 @@ _USERS = count(1_850_000_000)
 
 
 @dataclass(frozen=True)
-class Image:
+class TemplateImage:
     """What a template is made of: a project and its installed packages; None for a template of something else.
 
     ``disk`` is what one was built to hold: folders ``home`` and ``opt``.
@@ -51,7 +51,7 @@ class Machine:
         token: What its inner server wants to see from whoever calls.
     """
 
-    def __init__(self, folder: Path, image: Image, token: str) -> None:
+    def __init__(self, folder: Path, image: TemplateImage, token: str) -> None:
         self.folder = folder
         self.token = token
         self.user = next(_USERS)

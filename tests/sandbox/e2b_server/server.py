@@ -24,17 +24,17 @@ from starlette.routing import Route
 
 from tests.sandbox.e2b_server.builds import Builds
 from tests.sandbox.e2b_server.gateway import Gateway
-from tests.sandbox.e2b_server.machine import Image, Machine
+from tests.sandbox.e2b_server.machine import Machine, TemplateImage
 from tests.serve.world import QuietServer
 
-__all__ = ["API_KEY", "E2BServer", "Kept"]
+__all__ = ["API_KEY", "E2BServer", "KnownSandbox"]
 
 API_KEY = "e2b_" + "0123456789abcdef" * 2
 ENVD_VERSION = "0.6.2"
 
 
 @dataclass
-class Kept:
+class KnownSandbox:
     """A sandbox as the control plane knows it."""
 
     id: str
@@ -58,10 +58,10 @@ class E2BServer:
         limit: How many machines the plan allows at once.
     """
 
-    def __init__(self, images: dict[str, Image], *, limit: int = 20) -> None:
+    def __init__(self, images: dict[str, TemplateImage], *, limit: int = 20) -> None:
         self.images = images
         self.limit = limit
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, KnownSandbox] = {}
         self.page = 100
         self.url = ""
         self.builds = Builds("", images=images)
@@ -96,7 +96,7 @@ class E2BServer:
                 await task
                 listening.close()
 
-    def of(self, sandbox_id: str) -> Kept:
+    def of(self, sandbox_id: str) -> KnownSandbox:
         """Find by the caller's own id, which is in the metadata."""
         found = [kept for kept in self.kept.values() if _metadata(kept).get("koda_sandbox_id") == sandbox_id]
         assert len(found) == 1, found
@@ -145,7 +145,9 @@ class E2BServer:
         name = "i" + secrets.token_hex(10)
         machine = Machine(self._folder / name, image, "envd_" + secrets.token_hex(16))
         private = not isinstance(wanted.network, Unset) and wanted.network.allow_public_traffic is False
-        kept = Kept(name, wanted, machine, "traffic_" + secrets.token_hex(16) if private else None, datetime.now(UTC))
+        kept = KnownSandbox(
+            name, wanted, machine, "traffic_" + secrets.token_hex(16) if private else None, datetime.now(UTC)
+        )
         await machine.start()
         self.kept[name] = kept
         if key:
@@ -222,21 +224,21 @@ class E2BServer:
         kept.wanted.network = models.SandboxNetworkConfig(allow_out=update.allow_out, deny_out=update.deny_out)
         return Response(status_code=204)
 
-    def _named(self, request: Request) -> tuple[Kept | None, Response]:
+    def _named(self, request: Request) -> tuple[KnownSandbox | None, Response]:
         refusal = _refusal(request)
         if refusal is not None:
             return None, refusal
         name = request.path_params["name"]
         return self.kept.get(name), _error(404, f"sandbox {name} not found")
 
-    def _live(self, kept: Kept, seconds: int) -> None:
+    def _live(self, kept: KnownSandbox, seconds: int) -> None:
         """Give a sandbox a lifetime from now on."""
         if kept.timer is not None:
             kept.timer.cancel()
         kept.ends_at = datetime.now(UTC) + timedelta(seconds=seconds)
         kept.timer = asyncio.get_running_loop().call_later(seconds, self._over, kept)
 
-    def _over(self, kept: Kept) -> None:
+    def _over(self, kept: KnownSandbox) -> None:
         if kept.wanted.auto_pause is True:
             self._sleep(kept)
         else:
@@ -244,18 +246,18 @@ class E2BServer:
             self._endings.add(task)
             task.add_done_callback(self._endings.discard)
 
-    def _sleep(self, kept: Kept) -> None:
+    def _sleep(self, kept: KnownSandbox) -> None:
         if kept.timer is not None:
             kept.timer.cancel()
         kept.machine.pause()
 
-    def _made(self, kept: Kept) -> models.Sandbox:
+    def _made(self, kept: KnownSandbox) -> models.Sandbox:
         return models.Sandbox(
             template_id=kept.wanted.template_id, sandbox_id=kept.id, client_id="local", envd_version=ENVD_VERSION,
             envd_access_token=kept.machine.token, traffic_access_token=kept.traffic_token, domain="e2b.test",
         )  # fmt: skip
 
-    def _listed(self, kept: Kept) -> models.ListedSandbox:
+    def _listed(self, kept: KnownSandbox) -> models.ListedSandbox:
         return models.ListedSandbox(
             template_id=kept.wanted.template_id, sandbox_id=kept.id, client_id="local", started_at=kept.started_at,
             end_at=kept.ends_at, cpu_count=2, memory_mb=1024, disk_size_mb=1024, state=kept.state,
@@ -263,7 +265,7 @@ class E2BServer:
         )  # fmt: skip
 
 
-def _metadata(kept: Kept) -> dict[str, str]:
+def _metadata(kept: KnownSandbox) -> dict[str, str]:
     value: Any = kept.wanted.metadata
     return {} if value is UNSET else dict(value)
 

@@ -18,14 +18,10 @@ from typing import ClassVar
 import pytest
 
 from koda_ray.errors import CommandBlocked
-from koda_ray.sandbox.docker import DockerProvider
-from koda_ray.sandbox.docker_sandbox import DockerSandbox
 from koda_ray.sandbox.egress.audit import EgressEvent
 from koda_ray.sandbox.egress.process import EgressProcess
-from koda_ray.sandbox.local import LocalProvider
-from koda_ray.sandbox.local_sandbox import LocalSandbox
 from koda_ray.sandbox.tmux import SERVER, Tmux
-from tests.sandbox.conftest import MB
+from tests.sandbox.conftest import MB, AnyProvider, AnySandbox
 from tests.sandbox.egress.conftest import until
 from tests.sandbox.egress.network import OK, PUBLIC, NameServer, upstream
 from tests.sandbox.leftovers import Leftovers
@@ -35,8 +31,6 @@ __all__ = ["GET", "OK", "WayOutConformance", "fetch", "proxy_of", "told"]
 
 _BODY_BYTES = 700_000
 
-AnyProvider = LocalProvider | DockerProvider
-AnySandbox = LocalSandbox | DockerSandbox
 
 _FETCH = """
 import http from "node:http";

@@ -23,7 +23,7 @@ from tests.sandbox.egress.network import PUBLIC, PUBLIC_6, NameServer, name_serv
 
 
 @dataclass
-class Way:
+class ProxyWay:
     """A proxy's socket, and what it noted."""
 
     path: str
@@ -64,7 +64,7 @@ class Way:
         return [event.code for event in self.events if event.verdict == verdict]
 
 
-Open = Callable[..., Awaitable[Way]]
+Open = Callable[..., Awaitable[ProxyWay]]
 DEFAULT_HOSTS = ("site.test", "*.wild.test")
 
 
@@ -116,9 +116,9 @@ async def way(folder: Path) -> AsyncIterator[Open]:
             denied: Sequence[str] = (),
             limits: EgressLimits | None = None,
             resolver: Resolver | None = None,
-        ) -> Way:
+        ) -> ProxyWay:
             listener = socket.socket(socket.AF_UNIX)
-            opened = Way(str(folder / f"{len(list(folder.iterdir()))}.sock"))
+            opened = ProxyWay(str(folder / f"{len(list(folder.iterdir()))}.sock"))
             listener.bind(opened.path)
             listener.listen(2048)
             proxy = EgressProxy(

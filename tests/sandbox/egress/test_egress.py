@@ -14,7 +14,7 @@ import pytest
 from koda_ray.sandbox.egress.audit import EgressEvent
 from koda_ray.sandbox.egress.proxy import EgressProxy
 from koda_ray.sandbox.egress.rules import EgressLimits, EgressRules
-from tests.sandbox.egress.conftest import Open, Way, until
+from tests.sandbox.egress.conftest import Open, ProxyWay, until
 from tests.sandbox.egress.network import OK, PUBLIC, PUBLIC_6, PUBLIC_TOO, NameServer, upstream
 
 pytestmark = pytest.mark.needs("netns")
@@ -467,7 +467,7 @@ async def test_a_thousand_connections(many_descriptors: None, way: Open, names: 
         await _until_answer(out)
 
 
-async def _until_answer(out: Way) -> None:
+async def _until_answer(out: ProxyWay) -> None:
     while not (await out.get("http://site.test/")).endswith(b"hi"):
         await asyncio.sleep(0.02)
 

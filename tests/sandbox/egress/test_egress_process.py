@@ -20,7 +20,7 @@ from koda_ray.sandbox.egress.process import EgressProcess, EgressSocket
 from koda_ray.sandbox.egress.rules import Egress, EgressLimits, EgressRules
 from koda_ray.sandbox.isolation import GUEST
 from koda_ray.sandbox.node import find_node
-from tests.sandbox.egress.conftest import Way, until
+from tests.sandbox.egress.conftest import ProxyWay, until
 from tests.sandbox.egress.network import OK, PUBLIC, PUBLIC_6, PUBLIC_TOO, NameServer, upstream
 
 pytestmark = pytest.mark.needs("netns")
@@ -36,8 +36,8 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 async def started(
     stack: AsyncExitStack, folder: Path, *, limits: EgressLimits | None = None
-) -> tuple[EgressProcess, Way]:
-    way = Way(str(folder / "egress.sock"))
+) -> tuple[EgressProcess, ProxyWay]:
+    way = ProxyWay(str(folder / "egress.sock"))
     process = await EgressProcess.start(
         EgressSocket(path=way.path, owner=_USER),
         egress=Egress(rules=EgressRules.parse(["site.test"]), limits=limits or EgressLimits()),
@@ -63,7 +63,7 @@ async def test_it_looks_up_connects_and_reports(stack: AsyncExitStack, folder: P
 async def test_addresses_can_be_listed_and_networks_denied(
     stack: AsyncExitStack, folder: Path, names: NameServer
 ) -> None:
-    way = Way(str(folder / "egress.sock"))
+    way = ProxyWay(str(folder / "egress.sock"))
     rules = EgressRules.parse([f"[{PUBLIC_6}]", PUBLIC, PUBLIC_TOO], [f"{PUBLIC_TOO}/32"])
     process = await EgressProcess.start(
         EgressSocket(path=way.path), egress=Egress(rules=rules), audit=way.events.append
@@ -120,7 +120,7 @@ async def test_a_name_is_not_looked_for_in_the_machines_own_domain(
     stack: AsyncExitStack, folder: Path, names: NameServer
 ) -> None:
     """As a cluster's machines have one: what is no name in the world would become the name of a service."""
-    way = Way(str(folder / "egress.sock"))
+    way = ProxyWay(str(folder / "egress.sock"))
     process = await EgressProcess.start(
         EgressSocket(path=way.path),
         egress=Egress(rules=EgressRules.parse(["none.test"])),
@@ -261,7 +261,7 @@ async def test_it_ends_with_its_owner(
     owner: tuple[subprocess.Popen[str], int], folder: Path, names: NameServer, how: signal.Signals
 ) -> None:
     process, pid = owner
-    way = Way(str(folder / "egress.sock"))
+    way = ProxyWay(str(folder / "egress.sock"))
     async with upstream(OK):
         assert (await way.get("http://site.test/")).endswith(b"hi")
         process.send_signal(how)
@@ -272,7 +272,7 @@ async def test_it_ends_with_its_owner(
 
 
 async def test_one_that_cannot_start_says_why_and_stays_closed(stack: AsyncExitStack, folder: Path, net: None) -> None:
-    way = Way(str(folder / "egress.sock"))
+    way = ProxyWay(str(folder / "egress.sock"))
     process = await EgressProcess.start(
         EgressSocket(path=way.path),
         egress=Egress(rules=EgressRules.parse(["site.test"])),

@@ -14,7 +14,7 @@ import pytest
 from koda_ray.sandbox.egress.process import EgressSocket
 from koda_ray.sandbox.egress.rules import Egress, EgressLimits, EgressRules
 from koda_ray.sandbox.way_out import WayOut
-from tests.sandbox.egress.conftest import Way, until
+from tests.sandbox.egress.conftest import ProxyWay, until
 from tests.sandbox.egress.network import OK, NameServer, upstream
 
 pytestmark = pytest.mark.needs("netns")
@@ -59,7 +59,7 @@ def _end(way_out: WayOut) -> int:
 
 
 async def test_whoever_has_its_socket_has_the_next_proxy(way_out: WayOut, names: NameServer) -> None:
-    way = Way(await way_out.open())
+    way = ProxyWay(await way_out.open())
     socket = os.stat(way.path).st_ino
     async with upstream(OK):
         assert (await way.get("http://site.test/")).endswith(b"hi")
@@ -125,7 +125,7 @@ async def _read(reader: asyncio.StreamReader, into: bytearray) -> None:
 async def test_it_stays_closed_while_none_can_be_started_and_says_so(
     way_out: WayOut, launcher: _Launcher, names: NameServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    way = Way(await way_out.open())
+    way = ProxyWay(await way_out.open())
     async with upstream(OK) as server:
         assert (await way.get("http://site.test/")).endswith(b"hi")
         launcher.broken = True
@@ -146,7 +146,7 @@ async def test_what_is_let_go_of_is_not_started_again(way_out: WayOut, launcher:
     assert way_out.process is None and not os.path.exists(path)
     times = launcher.times
     with pytest.raises(FileNotFoundError):
-        await Way(path).get("http://site.test/")
+        await ProxyWay(path).get("http://site.test/")
     async with way_out.held(), upstream(OK):
-        assert (await Way(path).get("http://site.test/")).endswith(b"hi")
+        assert (await ProxyWay(path).get("http://site.test/")).endswith(b"hi")
     assert launcher.times == times + 1

@@ -16,10 +16,10 @@ from tests.state import records
 from tests.state.conformance.connecting import Connect
 from tests.state.records import SOON, active_session, new_session
 
-__all__ = ["SandboxConformance"]
+__all__ = ["SandboxRowConformance"]
 
 
-class SandboxConformance:
+class SandboxRowConformance:
     async def test_a_session_is_made_with_its_assets_or_not_at_all(self, store: Store) -> None:
         assets = [records.asset() for _ in range(3)]
         for asset in [*assets, assets[0]]:

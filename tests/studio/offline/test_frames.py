@@ -21,7 +21,7 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.studio.offline import generate_files, make_plan, parse_brief
-from tests.template.building import Builds, write_project
+from tests.template.building import TemplateBuilds, write_project
 
 pytestmark = [
     pytest.mark.browser,
@@ -72,7 +72,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Bundle]:
     folder = tmp_path_factory.mktemp("films")
     made = [write_project(folder / name, files_of(*said)) for name, said in FILMS.items()]
     again = [write_project(folder / f"{name} again", files_again(ISSUE[name])) for name in TWICE]
-    builds = [Builds(made), Builds(again)]
+    builds = [TemplateBuilds(made), TemplateBuilds(again)]
     try:
         return builds[0].bundles() | builds[1].bundles()
     finally:
