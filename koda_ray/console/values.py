@@ -29,7 +29,7 @@ def read_size(text: str | None) -> tuple[int, int] | None:
 
 
 def read_bitrate(text: str | None) -> int | None:
-    """Read ``8M``, ``800k`` or a number of kilobits per second.
+    """Read ``8M``, ``800k`` or a number of kilobits per second, and return kilobits per second.
 
     Raises:
         InvalidInput: It is none of these.

@@ -198,7 +198,9 @@ class ModelProvider(Protocol):
     """Something that answers requests.
 
     ``stream`` yields deltas and then one `Completed`. It raises the ModelError tree: ModelOverloaded and
-    ModelStreamBroken may be tried again, the others may not. It retries nothing that has already yielded.
+    ModelStreamBroken may be tried again, the others may not; and Missing where a key or an SDK is not there. Once
+    something was yielded nothing is tried again, but by another model, after a `ModelSwitched`, for a reader that
+    `discards`.
     """
 
     @property

@@ -98,7 +98,8 @@ class GeminiProvider:
     async def count(self, request: ModelRequest) -> int | None:
         """Have a prompt's tokens counted, by the endpoint for it. Raises as `stream`, without other attempts.
 
-        The endpoint takes neither instructions nor tools from the SDK: theirs are estimated, at four characters each.
+        The endpoint takes neither instructions nor tools from the SDK: the tokens of instructions and of tools' input
+        schemas are estimated, at four characters each; what tools say of themselves does not count.
         """
         client = await self._connected()
         try:

@@ -43,7 +43,7 @@ async def with_retry(begin: Callable[[], Awaitable[T]], policy: RetryPolicy, *, 
         provider: Named in logs.
 
     Raises:
-        ModelError: The last error; of those that were tried again, ``context["attempts"]`` says how often.
+        ModelError: The last error; its ``context["attempts"]`` says how often ``begin`` was called.
     """
     from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
 

@@ -132,7 +132,9 @@ class CodeGenerator:
         cause_id: str | None = None,
         commit: Commit | None = None,
     ) -> Written:
-        """Ask for files until a whole, valid answer came; answers that are neither cost nothing.
+        """Ask for files until a whole, valid answer came, three times at most.
+
+        Answers that are neither cost nothing; one that somebody stops is paid for as far as it had come.
 
         Args:
             request: What is wanted, with all that it may need.
@@ -142,7 +144,8 @@ class CodeGenerator:
             commit: Stores what is reserved; nothing is counted when None.
 
         Raises:
-            InvalidInput: CODEGEN_INVALID after three answers that were not the JSON asked for.
+            InvalidInput: CODEGEN_INVALID after three answers that were not the JSON asked for; CODEGEN_TOO_LONG after
+                one that was cut off at the limit of its length.
             ModelError: The provider failed for good.
             BudgetExceeded: An answer is more than there is left; nothing was asked.
             HookStopped: A hook ends it here; an answer that was there by then is paid for.
