@@ -11,8 +11,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import timedelta
-from types import TracebackType
-from typing import Self
 
 from pydantic import JsonValue
 
@@ -30,7 +28,7 @@ from koda_ray.agent.permissions import Permissions
 from koda_ray.agent.purse import STOPPED, Purse
 from koda_ray.agent.questions import Questions, extended, larger
 from koda_ray.agent.rewinding import agent_back, agent_fork
-from koda_ray.agent.runtime import HELD, OpenRuntime, Runtime
+from koda_ray.agent.runtime import HELD, Openable, OpenRuntime, Runtime
 from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.store_journal import StoreJournal
 from koda_ray.agent.subagent_tools import subagent_tools
@@ -61,7 +59,7 @@ __all__ = ["Agent", "node_of", "project_of"]
 _PROJECT = "agents"
 
 
-class Agent:
+class Agent(Openable):
     """One agent, remembered by its name. Use it as a context manager, one `run` at a time.
 
     Opening an agent that another process has open takes it over: the other one's next step raises `Fenced`, and
@@ -443,19 +441,6 @@ class Agent:
             async for event in stream:
                 if isinstance(event, Envelope):
                     yield event
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.open()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def _now_open(self) -> tuple[SessionRecord, AgentLoop | Lead]:

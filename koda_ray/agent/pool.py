@@ -16,12 +16,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
-from typing import Self
 
 from koda_ray.agent.alone import Agent, node_of, project_of
 from koda_ray.agent.limits import LoopOutcome
-from koda_ray.agent.runtime import OpenRuntime, Runtime
+from koda_ray.agent.runtime import Openable, OpenRuntime, Runtime
 from koda_ray.agent.seats import PoolBounds, Seat, Seats
 from koda_ray.agent.whereabouts import is_gone
 from koda_ray.errors import Cancelled, Fenced, KodaError, NotFound
@@ -47,7 +45,7 @@ class PoolStatus:
     idle: tuple[str, ...]
 
 
-class AgentPool:
+class AgentPool(Openable):
     """Agents by name, in memory while they have something to do. Use it as a context manager.
 
     Args:
@@ -108,19 +106,6 @@ class AgentPool:
             self._seats.leave(seat, unfinished=seat.name in unfinished)
         await self._seats.gone()
         await self._runtime.close()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.open()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # --- talking to agents ----------------------------------------------------------------------------------------
 

@@ -15,8 +15,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import JsonValue
 
@@ -44,7 +43,7 @@ from koda_ray.agent.room_rules import (
     without_a_person,
     woken,
 )
-from koda_ray.agent.runtime import OpenRuntime, Runtime
+from koda_ray.agent.runtime import Openable, OpenRuntime, Runtime
 from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.store_journal import StoreJournal
 from koda_ray.agent.toolkit import Toolkit
@@ -81,7 +80,7 @@ class RoomOutcome:
     said: tuple[RoomMessage, ...] = ()
 
 
-class Room:
+class Room(Openable):
     """Agents and people in one conversation. Use it as a context manager, one `run` at a time.
 
     Its options do not depend on each other: whoever needs one names it.
@@ -174,19 +173,6 @@ class Room:
                 await self._store.release(opened.row.id, opened.row.epoch)
         finally:
             await self._runtime.close()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.open()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # --- what people do -------------------------------------------------------------------------------------------
 

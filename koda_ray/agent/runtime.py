@@ -6,10 +6,13 @@ a store that was given as a path, a model that was not given.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from pydantic import JsonValue
 
@@ -24,7 +27,7 @@ from koda_ray.state.store import Store
 from koda_ray.state.stores import store_at
 from koda_ray.types import Budget, NodeState, now
 
-__all__ = ["HELD", "OpenRuntime", "Runtime"]
+__all__ = ["HELD", "OpenRuntime", "Openable", "Runtime"]
 
 HELD = timedelta(days=3650)
 """How long who opens an agent or a room has it: nobody takes it over for its age."""
@@ -49,6 +52,31 @@ class Runtime:
     user: str = "local"
     budget: Budget | None = None
     prices: Mapping[str, Price] | None = None
+
+
+class Openable(ABC):
+    """What is opened, and closed however far that came; a context manager."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Open what it works with."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of it; may be called twice, and where it was not opened, or not wholly."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.open()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
 
 class OpenRuntime:

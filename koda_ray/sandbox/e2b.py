@@ -13,14 +13,14 @@ that are root's; node, bun, bash, coreutils, util-linux, and ``python3`` (3.11 o
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from koda_ray.cancellation import finish, see_through
+from koda_ray.cancellation import finish
 from koda_ray.errors import InvalidInput, KodaError, SandboxNotFound
 from koda_ray.sandbox.base import SandboxInfo
+from koda_ray.sandbox.cloud_terms import made_or_ended
 from koda_ray.sandbox.deployment import CLOUD, Place, owner_alive, owner_text
 from koda_ray.sandbox.e2b_cloud import E2BCloud, E2BTemplate, E2BTerms
 from koda_ray.sandbox.held import Held
@@ -142,16 +142,8 @@ class E2BProvider:
     # inside
 
     async def _create(self, sandbox_id: str, session_id: str, user_id: str, image: str | None) -> E2BSandbox:
-        making = asyncio.ensure_future(self._make(sandbox_id, session_id, user_id, image))
-        try:
-            return await asyncio.shield(making)
-        except asyncio.CancelledError:
-            # E2B may be about to make it: it must be there before it is ended
-            with suppress(asyncio.CancelledError):
-                await see_through(making)
-            with suppress(KodaError):
-                await finish(self._destroy(sandbox_id))
-            raise
+        making = self._make(sandbox_id, session_id, user_id, image)
+        return await made_or_ended(making, lambda: self._destroy(sandbox_id))
 
     async def _connect(self, sandbox_id: str) -> E2BSandbox:
         if (held := await self._held.alive(sandbox_id)) is not None:

@@ -10,14 +10,14 @@ cannot be guessed and is known to the preview's proxy alone.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
-from koda_ray.cancellation import finish, see_through
+from koda_ray.cancellation import finish
 from koda_ray.errors import InvalidInput, KodaError, Missing, SandboxNotFound
 from koda_ray.sandbox.base import SandboxInfo
+from koda_ray.sandbox.cloud_terms import made_or_ended
 from koda_ray.sandbox.deployment import CLOUD, Place, owner_alive, owner_text
 from koda_ray.sandbox.held import Held
 from koda_ray.sandbox.modal_app import ImageAtModal, ModalApp, ModalTerms, not_found
@@ -143,16 +143,8 @@ class ModalProvider:
     # inside
 
     async def _create(self, sandbox_id: str, session_id: str, user_id: str, image: str | None) -> ModalSandbox:
-        making = asyncio.ensure_future(self._make(sandbox_id, session_id, user_id, image))
-        try:
-            return await asyncio.shield(making)
-        except asyncio.CancelledError:
-            # Modal may be about to make it: it must be there before it is ended
-            with suppress(asyncio.CancelledError):
-                await see_through(making)
-            with suppress(KodaError):
-                await finish(self._destroy(sandbox_id))
-            raise
+        making = self._make(sandbox_id, session_id, user_id, image)
+        return await made_or_ended(making, lambda: self._destroy(sandbox_id))
 
     async def _connect(self, sandbox_id: str) -> ModalSandbox:
         if (held := await self._held.alive(sandbox_id)) is not None:

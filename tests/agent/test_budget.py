@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +20,12 @@ from koda_ray.llm.base import Completed, ModelEvent, ModelRequest, TextDelta, Us
 from koda_ray.prices import Price, Prices
 from koda_ray.state.sql import SqlStore
 from koda_ray.types import Budget
+from tests.agent.children import run_module
 from tests.agent.lives import store_at
 from tests.agent.scripted import Break, Provider, calls, says
 from tests.agent.spender import ANSWERS, COST_MICROUSD, TOKENS, touch
 from tests.books import check_sums
 
-ROOT = Path(__file__).parents[2]
 PRICES = {"m": Price(input=1000, output=2000)}
 SHORT = Limits(max_tokens=10, first_wait_s=0.001)
 
@@ -407,20 +406,7 @@ async def test_a_room_has_one_budget_for_all_of_its_members(store: SqlStore) -> 
 @pytest.mark.full
 async def test_killed_at_every_instant_each_answer_is_paid_for_once(kind: str, tmp_path: Path) -> None:
     url = f"json:{tmp_path / 'store'}" if kind == "json" else str(tmp_path / "agents.db")
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.agent.spender", url),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        told, _ = await asyncio.wait_for(child.communicate(), 240)
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    assert child.returncode == 0, told.decode()[-3000:]
-    instants = int(told.split()[-1])
+    instants = int((await run_module("tests.agent.spender", url)).split()[-1])
     assert instants > 50
     store = store_at(url)
     await store.open()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +24,7 @@ from koda_ray.events import Envelope
 from koda_ray.llm.base import Message
 from koda_ray.state.records import MessageRecord, SideEffect
 from koda_ray.types import now
+from tests.agent.children import run_module
 from tests.agent.journals import ME, Disk, MemoryJournal
 from tests.agent.lives import store_at
 from tests.agent.scripted import Provider, calls, says
@@ -298,20 +297,7 @@ async def test_words_said_while_it_finds_out_that_it_is_stuck_are_the_answer(tmp
 @pytest.mark.full
 async def test_killed_at_every_instant_it_asks_once_and_pays_for_no_second_round(tmp_path: Path) -> None:
     url = str(tmp_path / "agents.db")
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.agent.stuck_victim", url),
-        cwd=Path(__file__).parents[2],
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        told, _ = await asyncio.wait_for(child.communicate(), 240)
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    assert child.returncode == 0, told.decode()[-3000:]
-    instants = int(told.split()[-1])
+    instants = int((await run_module("tests.agent.stuck_victim", url)).split()[-1])
     assert instants > 20
     store = store_at(url)
     await store.open()

@@ -18,6 +18,7 @@ from koda_ray.state import hrana
 from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from tests import services, sqld
+from tests.state.conformance.connecting import connecting
 from tests.state.records import active_session, say
 from tests.state.store_conformance import Connect, StoreConformance
 
@@ -26,17 +27,8 @@ from tests.state.store_conformance import Connect, StoreConformance
 class TestLibsql(StoreConformance):
     @pytest.fixture
     async def connect(self, libsql_url: str) -> AsyncIterator[Connect]:
-        stores: list[SqlStore] = []
-
-        async def connect() -> SqlStore:
-            store = SqlStore(libsql_url)
-            await store.open()
-            stores.append(store)
-            return store
-
-        yield connect
-        for store in stores:
-            await store.close()
+        async with connecting(libsql_url) as connect:
+            yield connect
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.sql_charges import close_charges, enter_charges
 from tests.books import check_sums
 from tests.state import records
+from tests.state.conformance.connecting import connecting
 from tests.state.store_conformance import Connect, StoreConformance, active_session
 
 
@@ -43,17 +44,8 @@ async def test_an_actor_has_two_connections_however_much_it_asks_at_once(postgre
 class TestPostgres(StoreConformance):
     @pytest.fixture
     async def connect(self, postgres_url: str) -> AsyncIterator[Connect]:
-        stores: list[SqlStore] = []
-
-        async def connect() -> SqlStore:
-            store = SqlStore(postgres_url)
-            await store.open()
-            stores.append(store)
-            return store
-
-        yield connect
-        for store in stores:
-            await store.close()
+        async with connecting(postgres_url) as connect:
+            yield connect
 
     @pytest.mark.parametrize("first", ["settles", "closes"])
     async def test_a_charge_that_two_end_at_once_is_ended_once(

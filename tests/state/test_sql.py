@@ -18,6 +18,7 @@ from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from koda_ray.types import now
 from tests.state.child import start
+from tests.state.conformance.connecting import connecting
 from tests.state.records import SOON, active_session, new_session, say
 from tests.state.store_conformance import Connect, StoreConformance
 
@@ -25,17 +26,8 @@ from tests.state.store_conformance import Connect, StoreConformance
 class TestSqlite(StoreConformance):
     @pytest.fixture
     async def connect(self, tmp_path: Path) -> AsyncIterator[Connect]:
-        stores: list[SqlStore] = []
-
-        async def connect() -> SqlStore:
-            store = SqlStore(tmp_path / "koda.db")
-            await store.open()
-            stores.append(store)
-            return store
-
-        yield connect
-        for store in stores:
-            await store.close()
+        async with connecting(tmp_path / "koda.db") as connect:
+            yield connect
 
 
 def database(store: SqlStore) -> Database:
