@@ -84,6 +84,11 @@ class Server:
         """What the server wrote."""
         return (self.folder / "server.log").read_text(errors="replace")
 
+    @property
+    def pid(self) -> int:
+        """The process that was started; 0 while there is none."""
+        return 0 if self._process is None else self._process.pid
+
     async def session_pid(self, session_id: str) -> int:
         """The process that holds a session, from its row."""
         store = SqlStore(self.data / "koda.db")

@@ -103,6 +103,9 @@ class KodaTerminal:
     def interrupt(self) -> None:
         self._process.send_signal(signal.SIGINT)
 
+    def kill(self) -> None:
+        self._process.kill()
+
     def end(self) -> int:
         while select.select([self._parent], [], [], 60)[0] and self._read():
             pass

@@ -82,7 +82,7 @@ def place(tmp_path: Path) -> Iterator[Workplace]:
     yield place
     left = Leftovers(tmp_path / "boxes")
     for line in place.done("sandbox", "list", "--all").splitlines():
-        left._ids.append(line.split("\t")[0])
+        left.note(line.split("\t")[0])
         place.done("sandbox", "terminate", line.split("\t")[0])
     assert not list((tmp_path / "boxes").glob("*/sbx_*"))
     deadline = time.monotonic() + 60
@@ -337,7 +337,7 @@ def test_a_killed_terminal_and_an_interrupted_follower_leave_the_process_running
     place.done("process", "launch", box, "main", "./start.sh")
     attached = KodaTerminal(place, "process", "attach", box, "main")
     attached.expect("started")
-    attached._process.send_signal(signal.SIGKILL)
+    attached.kill()
     assert attached.end() == -signal.SIGKILL
     following = subprocess.Popen(
         [*KODA, "process", "follow", box, "main"], cwd=place.folder, env=place.environment(),

@@ -34,6 +34,10 @@ class Leftovers:
         self._ids.append(new_id("sbx"))
         return self._ids[-1]
 
+    def note(self, sandbox_id: str) -> None:
+        """Remember one that was made elsewhere."""
+        self._ids.append(sandbox_id)
+
     def find(self) -> list[str]:
         """Say what is left, once what is about to go is gone."""
         deadline = time.monotonic() + _DEADLINE_S

@@ -82,7 +82,7 @@ async def ann(store: JSONStore, providers: Providers, boxes: Path) -> AsyncItera
     left = Leftovers(boxes)
     yield workshop
     for one in await workshop.sandboxes(everything=True):
-        left._ids.append(one.record.id)
+        left.note(one.record.id)
         await workshop.terminate(one.record.id)
     for image in await workshop.images():
         await workshop.remove_image(image.record.id)

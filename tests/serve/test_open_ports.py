@@ -59,9 +59,8 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 def processes(server: Server) -> Iterator[psutil.Process]:
-    assert server._process is not None
-    yield from psutil.Process(server._process.pid).children(recursive=True)
-    yield psutil.Process(server._process.pid)
+    yield from psutil.Process(server.pid).children(recursive=True)
+    yield psutil.Process(server.pid)
 
 
 def ports(server: Server) -> dict[int, str]:
