@@ -15,12 +15,13 @@ import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import ray
 from pydantic import JsonValue
 from ray.exceptions import RayError, RayTaskError
 
+from koda_ray.actors.answering import Lost, answered
 from koda_ray.actors.coordinator import coordinators_for, room_for
 from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, CoordinatorHost, coordinator_name
 from koda_ray.actors.intake import ask, new_command
@@ -32,7 +33,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import Conflict, Fenced, KodaError, NotFound, StorageError, Unavailable
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.resources import CHROMIUM_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
 from koda_ray.sandbox.node_door import DoorAddress, door_key
 from koda_ray.state.records import CommandRecord, JobRecord, JobStatus, SessionRecord
@@ -54,6 +55,7 @@ _WATCH_TIMEOUT_S = 5.0
 _HEAD_S = 5.0
 _RETRY_S = 0.1
 _WHY_CHARS = 500
+T = TypeVar("T")
 _log = get_logger()
 
 
@@ -241,15 +243,16 @@ class RayDirectory:
 
     async def _begin_render(self, job_id: str, coordinator: str) -> None:
         """Have a process of renders take a job."""
-        options = {**SESSION_OPTIONS, "name": coordinator}
+        presence = self._calls.presence
         deadline = time.monotonic() + CALL_TIMEOUT_S
         why = "TimeoutError"
         while (left_s := deadline - time.monotonic()) > 0:
             try:
                 async with asyncio.timeout(left_s):
+                    options = {**SESSION_OPTIONS, **await presence.elsewhere(SESSION_RESOURCE), "name": coordinator}
                     made = CoordinatorHost.options(**options)
                     handle = await self._calls.in_thread(made.remote, self._public)
-                    return await handle.begin.remote(job_id)
+                    return await self._of_present(handle, handle.begin.remote(job_id))
             except RayTaskError as error:
                 cause = error.cause
                 if not isinstance(cause, KodaError):
@@ -257,10 +260,20 @@ class RayDirectory:
                 if not isinstance(cause, Fenced):  # it is ending
                     raise cause from None
                 why = cause.message
+            except Lost:
+                why = "its process fell silent, and another is started"
             except (RayError, TimeoutError) as error:
                 why = type(error).__name__
             await asyncio.sleep(_RETRY_S)
         raise Unavailable(f"render {job_id} did not begin within {CALL_TIMEOUT_S:.0f} s ({why})")
+
+    async def _of_present(self, handle: Any, answer: Awaitable[T]) -> T:
+        """Await what an actor answers; where its node is gone, end it, so that its name is free for the next."""
+        try:
+            return await answered(answer, lambda: self._calls.presence.is_lost(handle))
+        except Lost:
+            await self._calls.end(handle)
+            raise
 
     async def _leave_room(self, row: JobRecord) -> None:
         """Take back that a render may begin; nothing happens where it has."""

@@ -3,38 +3,84 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
+import ray
+from ray.exceptions import ActorDiedError
+
+from koda_ray.actors.answering import Lost, answered
 from koda_ray.actors.directory import CALL_TIMEOUT_S, RayDirectory, public_settings
 from koda_ray.actors.frugal import Frugal
 from koda_ray.actors.host import SESSION_OPTIONS, remote
 from koda_ray.actors.janitor_round import JanitorRound
 from koda_ray.config import Settings
 from koda_ray.logs import get_logger
-from koda_ray.resources import COORDINATOR_SHARE
+from koda_ray.render.presence import Presence
+from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
 
 if TYPE_CHECKING:
     from koda_ray.actors.janitor import Janitor
     from koda_ray.sandbox.base import SandboxProvider
 
-__all__ = ["JANITOR", "start_janitor"]
+__all__ = ["JANITOR", "keep_janitor", "start_janitor"]
 
 JANITOR = "janitor"
 _OPTIONS: dict[str, Any] = {**SESSION_OPTIONS, "name": JANITOR, "max_restarts": -1, "max_concurrency": 8}
 _AGAIN_S = 1.0
 _AGAIN_MAX_S = 30.0
+_RETRY_S = 0.1
+_KEPT_S = 5.0
+_WHY_CHARS = 300
 _log = get_logger()
 
 
-async def start_janitor(settings: Settings) -> None:
-    """Make sure that the cluster has its janitor."""
-    public = public_settings(settings)
-    handle = await asyncio.to_thread(lambda: _Janitor.options(**_OPTIONS).remote(public))
+async def start_janitor(settings: Settings, *, presence: Presence | None = None) -> None:
+    """Make sure that the cluster has its janitor, and that this is on a machine that is there.
+
+    Args:
+        settings: For it.
+        presence: Which nodes can be reached, where that is known already.
+    """
+    public, seen = public_settings(settings), presence or Presence()
     async with asyncio.timeout(CALL_TIMEOUT_S):
-        await handle.ping.remote()
+        while True:
+            made = _Janitor.options(**_OPTIONS, **await seen.elsewhere(SESSION_RESOURCE))
+            handle = await asyncio.to_thread(made.remote, public)
+            try:
+                await answered(handle.ping.remote(), partial(seen.is_lost, handle))
+                return
+            except Lost:
+                _log.warning("the janitor's machine cannot be reached: another is started elsewhere")
+                await asyncio.to_thread(_kill, handle, no_restart=True)
+            except ActorDiedError:  # that one, whose name is free in a moment
+                await asyncio.sleep(_RETRY_S)
+
+
+async def keep_janitor(settings: Settings, ends: asyncio.Event) -> None:
+    """See again and again that there is a janitor.
+
+    Several processes on several machines do: the machine of whoever started it may be the one that is lost.
+
+    Args:
+        settings: For it.
+        ends: Set once there need be none any more.
+    """
+    presence = Presence()
+    while True:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_KEPT_S):
+                await ends.wait()
+        if ends.is_set():
+            return
+        try:
+            await start_janitor(settings, presence=presence)
+        except Exception as error:  # Ray has no class of its own for all the ways in which a call fails
+            _log.info("the janitor does not answer", error=f"{type(error).__name__}: {error}"[:_WHY_CHARS])
 
 
 class _JanitorHost(Frugal):
@@ -112,4 +158,6 @@ async def _persist(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         wait_s = min(_AGAIN_MAX_S, wait_s * 2)
 
 
+# Ray's own types for these are incomplete
+_kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
 _Janitor = remote(_JanitorHost, places=COORDINATOR_SHARE)

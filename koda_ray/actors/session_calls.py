@@ -2,8 +2,9 @@
 
 An actor's name has its session's id and the number of its activation, which stands in the session's row. Ray gives a
 name's handle for as long as it takes that actor for alive: 20 to 55 seconds after its machine fell silent. So whoever
-waits looks for itself: where the lease in the row has run out and the process does not even say that it is there, the
-session is given the next number (one of all that try succeeds), and is sought under the next name. The fence in the
+waits looks for itself: where the lease in the row has run out and the process does not even say that it holds it, or
+is on a machine that takes no connection (`koda_ray.render.presence`), the session is given the next number (one of all
+that try succeeds), and is sought under the next name, on machines that are there. The fence in the
 database keeps the old process from writing, should it come back, and one that Ray starts again under the old name is
 refused the session.
 
@@ -17,16 +18,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from koda_ray.actors.answering import Lost, answered
 from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, SessionHost, session_name
 from koda_ray.errors import Fenced, KodaError, Unavailable
 from koda_ray.logs import get_logger
+from koda_ray.render.presence import Presence
+from koda_ray.resources import SESSION_RESOURCE
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import now
@@ -36,7 +40,6 @@ __all__ = ["HANDLES", "SessionCalls"]
 HANDLES = 4_096
 """How many handles a process keeps; those used longest ago are looked up again."""
 _LOOKUPS = 16
-_PATIENCE_S = 1.0
 _PRESENT_S = 5.0  # a process that has to wait for a processor is not to lose its session for it
 _RETRY_S = 0.1
 T = TypeVar("T")
@@ -49,6 +52,9 @@ class SessionCalls:
     Args:
         store: Where sessions' rows are.
         public: The settings that their actors are made with, without secrets.
+
+    Attributes:
+        presence: Which nodes can be reached.
     """
 
     def __init__(self, store: Store, public: Mapping[str, object]) -> None:
@@ -56,6 +62,7 @@ class SessionCalls:
         self._public = dict(public)
         self._handles: OrderedDict[str, tuple[int, Any]] = OrderedDict()
         self._threads = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="koda-actors")
+        self.presence = Presence()
 
     async def call(self, session_id: str, method: str, given: Mapping[str, object], *, limit_s: float) -> object:
         """Have a session's actor do something, activating it where needed.
@@ -81,7 +88,7 @@ class SessionCalls:
                     except RayError as error:  # dying, restarting, out of reach: it is there again in a moment
                         _log.info("calling again", session_id=session_id, method=method, error=type(error).__name__)
                         why = f"its process ends again and again ({type(error).__name__})"
-                    except _Lost:
+                    except Lost:
                         why = "its process fell silent, and another is started"
                     self.forget(session_id)
                     await asyncio.sleep(_RETRY_S)
@@ -115,25 +122,30 @@ class SessionCalls:
     async def _ask(self, row: SessionRecord, method: str, given: Mapping[str, object]) -> object:
         handle = self._known(row.id, row.activation)
         if handle is None:
-            found = await self.in_thread(self._activate, row.id, row.activation)
+            options = {
+                **SESSION_OPTIONS,
+                **await self.presence.elsewhere(SESSION_RESOURCE),
+                "name": session_name(row.id, row.activation),
+            }
+            made = SessionHost.options(**options)
+            found = await self.in_thread(made.remote, row.id, row.activation, self._public)
             handle = self._keep(row.id, row.activation, found)
-        answer = asyncio.ensure_future(_awaited(getattr(handle, method).remote(**given)))
-        answer.add_done_callback(lambda over: over.cancelled() or over.exception())  # nobody may be left to hear it
-        try:
-            while not (await asyncio.wait({answer}, timeout=_PATIENCE_S))[0]:
-                if await self._is_lost(row.id, row.activation, handle):
-                    raise _Lost
-            return answer.result()
-        finally:
-            answer.cancel()
+        return await answered(
+            getattr(handle, method).remote(**given), lambda: self._is_lost(row.id, row.activation, handle)
+        )
 
     async def _is_lost(self, session_id: str, activation: int, handle: Any) -> bool:
         """Whether a session is not to be reached by this handle any more; has it sought under the next name then."""
         row = await self._store.get_session(session_id)
         if row.activation != activation:
             return True
-        # one that never had the session is on its way, or waits for room; one that let it go leaves a row without host
-        if row.host is None or row.lease_until is None or row.lease_until >= now() or await _is_present(handle):
+        is_gone = await self.presence.is_lost(handle)
+        if row.host is None or row.lease_until is None:
+            # one that never had the session is on its way, or waits for room; one that let it go leaves no host
+            if is_gone:
+                await self.end(handle)
+            return is_gone
+        if row.lease_until >= now() or (not is_gone and await _is_present(handle)):
             return False
         if await self._store.supersede(session_id, activation, at=now()):
             _log.warning("given up", session_id=session_id, host=row.host, epoch=row.epoch, activation=activation)
@@ -154,29 +166,16 @@ class SessionCalls:
             self._handles.popitem(last=False)
         return handle
 
-    def _activate(self, session_id: str, activation: int) -> Any:
-        options = {**SESSION_OPTIONS, "name": session_name(session_id, activation)}
-        return SessionHost.options(**options).remote(session_id, activation, self._public)
-
-
-class _Lost(Exception):
-    """A process that does not answer has lost its session."""
-
-
-async def _awaited(answer: Awaitable[T]) -> T:
-    return await answer
-
 
 async def _is_present(handle: Any) -> bool:
-    """Whether an actor's process says that it is there, or Ray that it is not, which the call hears as well."""
+    """Whether an actor says that it holds its session, or Ray that it is gone, which the call hears as well."""
     try:
         async with asyncio.timeout(_PRESENT_S):
-            await handle.here.remote()
+            return bool(await handle.here.remote())
     except TimeoutError:
         return False
     except RayError:
         return True
-    return True
 
 
 def _get_actor(session_id: str, activation: int) -> Any:

@@ -21,6 +21,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -35,6 +36,7 @@ from koda_ray.render.capture_notes import CaptureNotes
 from koda_ray.render.cluster import BrowserSlots, browsers_here
 from koda_ray.render.graphics import GraphicsChoice
 from koda_ray.render.memory import MemoryLimit
+from koda_ray.render.presence import Presence
 from koda_ray.render.protocol import (
     Captured,
     CaptureTask,
@@ -47,7 +49,7 @@ from koda_ray.render.protocol import (
     Slots,
     UnitResult,
 )
-from koda_ray.render.telling import BEAT_S, told
+from koda_ray.render.telling import BEAT_S, AtWork, told
 from koda_ray.resources import (
     CAPTURE_CPUS,
     CAPTURE_MEMORY_BYTES,
@@ -68,7 +70,10 @@ _CANCEL_S = 4.0
 """How long a cancelled task may clean up before its process is killed: longer than a page and a browser take to end."""
 _SILENT_S = 6 * BEAT_S
 """How long a task that has begun may say nothing before it is given up."""
+_LATE_S = BEAT_S + 1.0
+"""How long it may say nothing before it is looked whether its node is there."""
 _ENVIRONMENT_S = 60.0
+_CPU = "CPU"
 _LOST = "WORKER_LOST"
 _DONE = "done"
 T = TypeVar("T")
@@ -88,7 +93,7 @@ def _run(
     work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]], *, background: bool = False
 ) -> Iterator[object]:
     with _without_secrets():
-        yield from told(work, background=background)
+        yield from told(work, background=background, where=_here())
 
 
 def _executor_here(chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice) -> LocalExecutor:
@@ -178,6 +183,7 @@ class RayExecutor:
     ) -> None:
         self._metrics = metrics or NoMetrics()
         self._slots = BrowserSlots(workers=workers, most=most)
+        self._presence = Presence()
         self._memory = memory or MemoryLimit()
         self._chromium_path = chromium_path
         self._graphics: GraphicsChoice = graphics
@@ -201,11 +207,16 @@ class RayExecutor:
         """What a task's browser is started with."""
         return self._chromium_path, self._memory, self._graphics
 
-    def _overtaking(self, function: Any) -> Any:
+    async def _overtaking(self, function: Any) -> Any:
         """Return a function that somebody waits for: in slots of their own, where the cluster has them."""
         if not self._slots.has_urgent:
-            return function
-        return function.options(num_cpus=0, resources={URGENT_RESOURCE: 1})
+            return await self._placed(function, CHROMIUM_RESOURCE)
+        return await self._placed(function, URGENT_RESOURCE, num_cpus=0, resources={URGENT_RESOURCE: 1})
+
+    async def _placed(self, function: Any, resource: str, **options: object) -> Any:
+        """Return a function with options, put where somebody is."""
+        options |= await self._presence.elsewhere(resource)
+        return function.options(**options) if options else function
 
     async def environment(self) -> Environment:
         """What the render nodes render with; asked of one of them, now and then: nodes are replaced.
@@ -216,14 +227,10 @@ class RayExecutor:
         await self._slots.check()
         if self._environment is None or time.monotonic() - self._environment_at > _ENVIRONMENT_S:
             resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
-            self._environment = await self._result(
-                # a sliver of a browser: asked on a node that renders
-                self._read_environment.options(resources={resource: 0.0001}).remote(
-                    self._chromium_path, self._graphics
-                ),
-                Environment,
-                "reading the environment",
-            )
+            # a sliver of a browser: asked on a node that renders
+            function = await self._placed(self._read_environment, resource, resources={resource: 0.0001})
+            stream = function.remote(self._chromium_path, self._graphics)
+            self._environment = await self._result(stream, Environment, "reading the environment")
             self._environment_at = time.monotonic()
         return self._environment
 
@@ -237,19 +244,22 @@ class RayExecutor:
         await self._slots.check()
         first, last = task.units[0].index, task.units[-1].index
         what = f"unit {first}" if first == last else f"units {first} to {last}"
-        function = self._overtaking(self._capture) if task.urgent else self._capture
+        function = await (
+            self._overtaking(self._capture) if task.urgent else self._placed(self._capture, CHROMIUM_RESOURCE)
+        )
         noted = CaptureNotes(self._metrics, hear, urgent=task.urgent)
         await self._result(function.remote(task, *self._with), str, what, noted.heard, begun=noted.begun)
 
     async def join(self, task: JoinTask) -> JoinResult:
         """Join, verify and store the video in a task. Raises as `koda_ray.render.join.join_video`."""
-        function = self._join.options(num_cpus=0) if task.urgent and self._slots.has_urgent else self._join
+        overtakes = task.urgent and self._slots.has_urgent
+        function = await self._placed(self._join, _CPU, **({"num_cpus": 0} if overtakes else {}))
         return await self._result(function.remote(task), JoinResult, "the join")
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
         """Look at a page in a task. Raises as `koda_ray.render.probe.probe_page`, and Missing as `environment`."""
         await self._slots.check()
-        function = self._overtaking(self._probe)
+        function = await self._overtaking(self._probe)
         return await self._result(function.remote(task, *self._with), ProbeReport, "the probe")
 
     async def cancel_all(self) -> None:
@@ -269,12 +279,12 @@ class RayExecutor:
 
     async def _follow(self, stream: Any, kind: type[T], what: str, hear: Hear | None, begun: Callable[[], None]) -> T:
         """Follow a task to its last value; cancelling this ends the task."""
-        timeout_s: float | None = None  # it may wait for its turn as long as it takes
+        worker: _Worker | None = None  # it may wait for its turn as long as it takes
         try:
-            while (value := await _read(stream, timeout_s)) is not None:
-                if timeout_s is None:
+            while (value := await _read(stream, worker)) is not None:
+                if worker is None:
                     begun()
-                timeout_s = _SILENT_S
+                    worker = _Worker(value.where if isinstance(value, AtWork) else "", self._presence)
                 if isinstance(value, kind):
                     return value
                 if isinstance(value, KodaError):
@@ -285,10 +295,12 @@ class RayExecutor:
                     except BaseException:  # whoever listens has had enough
                         await _end(stream)
                         raise
-        except _Silent:
-            await _end(stream)
-            silent = f"{what}: its worker said nothing for {_SILENT_S:g} s"
-            raise RenderError(silent, code=_LOST, retryable=True) from None
+        except _Silent as error:
+            if error.gone:
+                _cancel(stream, force=True)  # nobody is there who could say that it has ended
+            else:
+                await _end(stream)
+            raise RenderError(f"{what}: its worker {error}", code=_LOST, retryable=True) from None
         except asyncio.CancelledError:
             await _end(stream)
             raise
@@ -303,15 +315,31 @@ class RayExecutor:
         raise RenderError(f"{what}: its task ended without a result", code=_LOST, retryable=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """Who works on a task that has begun: on which node, by Ray's id, and who knows whether that is there."""
+
+    node: str
+    presence: Presence
+
+
 class _Silent(Exception):
-    """A task that has begun says nothing any more."""
+    """A task that has begun says nothing any more; ``gone`` says that its node cannot be reached."""
+
+    def __init__(self, why: str, *, gone: bool) -> None:
+        super().__init__(why)
+        self.gone = gone
 
 
-async def _read(stream: Any, timeout_s: float | None) -> object:
+async def _read(stream: Any, worker: _Worker | None) -> object:
     """Return what a task says next; None at its end.
 
+    Args:
+        stream: The task.
+        worker: Who works on it; None where it has not begun, and is waited for without end.
+
     Raises:
-        _Silent: It said nothing for so many seconds.
+        _Silent: It says nothing any more.
         RayError: As Ray ended the task.
     """
 
@@ -323,9 +351,13 @@ async def _read(stream: Any, timeout_s: float | None) -> object:
     # Ray waits in a way of its own: it is left alone until time is up, and then for good
     reading = asyncio.create_task(read())
     try:
-        done, _ = await asyncio.wait({reading}, timeout=timeout_s)
-        if not done:
-            raise _Silent
+        waited_s = 0.0
+        while not (await asyncio.wait({reading}, timeout=None if worker is None else _LATE_S))[0]:
+            waited_s += _LATE_S
+            if worker is not None and await worker.presence.is_gone(worker.node):
+                raise _Silent(f"says nothing, and its node {worker.node} cannot be reached", gone=True)
+            if waited_s >= _SILENT_S:
+                raise _Silent(f"said nothing for {_SILENT_S:g} s", gone=False)
         return reading.result()
     finally:
         reading.cancel()
@@ -342,5 +374,6 @@ async def _end(stream: Any) -> None:
 
 
 # Ray's own types for these are incomplete
+_here = cast("Callable[[], str]", lambda: cast("Any", ray).get_runtime_context().get_node_id())
 _cancel = cast("Callable[..., None]", ray.cancel)  # pyright: ignore[reportUnknownMemberType]
 _wait = cast("Callable[..., tuple[list[object], list[object]]]", ray.wait)  # pyright: ignore[reportUnknownMemberType]

@@ -31,11 +31,16 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class AtWork:
-    """Nothing is new, and the worker is there."""
+    """Nothing is new, and the worker is there; ``where`` is its place, as whoever follows it calls that."""
+
+    where: str = ""
 
 
 def told(
-    work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]], *, background: bool = False
+    work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]],
+    *,
+    background: bool = False,
+    where: str = "",
 ) -> Generator[object]:
     """Run a coroutine in a thread; yield what it tells, then what it returns or the KodaError that it raises.
 
@@ -47,6 +52,7 @@ def told(
     Args:
         work: Gets what it tells with; may tell anything but None.
         background: Whether the thread, and what it starts, has less of a claim on the processors.
+        where: The place of this, which is told with every `AtWork`.
 
     Raises:
         Exception: A fault of ours, as the coroutine raised it.
@@ -81,7 +87,7 @@ def told(
     last = said_at = time.monotonic()
     frames: Captured | None = None
     try:
-        yield AtWork()
+        yield AtWork(where)
         while worker.is_alive() or not said.empty():
             value: object = None
             with contextlib.suppress(queue.Empty):
@@ -98,7 +104,7 @@ def told(
                 frames = None
             elif time.monotonic() - said_at >= BEAT_S:
                 said_at = time.monotonic()
-                yield AtWork()
+                yield AtWork(where)
     finally:
         over.set()
         if worker.is_alive() and main:

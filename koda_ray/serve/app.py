@@ -27,10 +27,11 @@ from ray.serve.exceptions import RayServeException
 from koda_ray.actors.directory import RayDirectory, public_settings
 from koda_ray.actors.eyes import RayEyes
 from koda_ray.actors.host import NAMESPACE, RENDERS_PREFIX, SESSION_PREFIX, await_places
-from koda_ray.actors.janitor_host import JANITOR, start_janitor
+from koda_ray.actors.janitor_host import JANITOR, keep_janitor, start_janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.ray_metrics import RayMetrics
 from koda_ray.agent.named_hooks import NamedHooks
+from koda_ray.cancellation import end_all
 from koda_ray.config import Settings, env_file
 from koda_ray.errors import InvalidInput, KodaError, Unavailable
 from koda_ray.logs import get_logger
@@ -162,9 +163,11 @@ def application(settings: Settings, preview_port: int | None) -> FastAPI:
     @asynccontextmanager
     async def running() -> AsyncGenerator[None]:
         await store.open()
+        keeping = asyncio.create_task(keep_janitor(settings, deps.draining))
         try:
             yield
         finally:
+            await end_all((keeping,))
             await directory.close()
             await store.close()
 

@@ -1,0 +1,123 @@
+"""Which nodes of a Ray cluster can be reached: Ray gives one up only some 20 to 55 s after it fell silent.
+
+Until then Ray answers with actors that are gone, and puts new work where nobody is. A machine that is there takes a
+connection at its raylet's port, however busy it is, since its kernel does that; one that was cut off, or whose raylet
+has ended, does not. So that is tried before something is put somewhere, and while something does not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+import ray
+from ray._private.state import state
+from ray.exceptions import RayError
+
+from koda_ray.logs import get_logger
+
+__all__ = ["Presence"]
+
+_FRESH_S = 2.0
+_CONNECT_S = 3.0
+_HEAD_S = 2.0
+_NODE_LABEL = "ray.io/node-id"
+T = TypeVar("T")
+_log = get_logger(__name__)
+
+
+class Presence:
+    """What this process knows of nodes that are gone and that Ray still counts as alive; it looks when it is asked."""
+
+    def __init__(self) -> None:
+        self._nodes: Mapping[str, Mapping[str, float]] = {}
+        self._absent: frozenset[str] = frozenset()
+        self._looked_at = float("-inf")
+        self._looking: asyncio.Task[None] | None = None
+        self._asked: asyncio.Future[list[dict[str, Any]]] | None = None
+        # of our own: what is asked of a head that is away may hang for a minute
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="koda-presence")
+
+    async def absent(self) -> frozenset[str]:
+        """Return Ray's ids of nodes that it takes for alive and that cannot be reached; as known with its head away."""
+        if time.monotonic() - self._looked_at >= _FRESH_S:
+            if self._looking is None or self._looking.done():
+                # a context of its own: Ray would cancel with the request that asks first what others wait for, too
+                look = asyncio.get_running_loop().create_task(self._look(), context=contextvars.Context())
+                self._looking = look
+            await asyncio.shield(self._looking)
+        return self._absent
+
+    async def elsewhere(self, resource: str) -> dict[str, Any]:
+        """Return the options with which Ray puts something on nodes that can be reached, where others offer that, too.
+
+        Args:
+            resource: What it asks for.
+        """
+        absent = await self.absent()
+        there = {node for node, offered in self._nodes.items() if offered.get(resource, 0) > 0}
+        if not there & absent or not there - absent:
+            return {}
+        return {"label_selector": {_NODE_LABEL: f"!in({','.join(sorted(there & absent))})"}}
+
+    async def is_gone(self, node: str) -> bool:
+        """Whether a node, by Ray's id, cannot be reached."""
+        return node in await self.absent()
+
+    async def is_lost(self, handle: Any) -> bool:
+        """Whether an actor is on a node that cannot be reached."""
+        absent = await self.absent()
+        if not absent:
+            return False
+        try:
+            async with asyncio.timeout(_HEAD_S):
+                told = await self._in_thread(_actor, handle._actor_id.hex())
+        except (RayError, RuntimeError, OSError, TimeoutError):  # the head is away
+            return False
+        return told.get("Address", {}).get("NodeID", "") in absent
+
+    async def _look(self) -> None:
+        try:
+            alive = [node for node in await self._all_nodes() if node["Alive"]]
+        except (RayError, RuntimeError, OSError, TimeoutError) as error:
+            _log.info("the cluster does not say which nodes it has", error=type(error).__name__)
+        else:
+            reached = await asyncio.gather(*(_is_reached(node) for node in alive))
+            absent = frozenset(
+                str(node["NodeID"]) for node, is_there in zip(alive, reached, strict=True) if not is_there
+            )
+            if gone := sorted(absent - self._absent):
+                _log.warning("nodes cannot be reached", nodes=gone)
+            self._nodes = {str(node["NodeID"]): node["Resources"] for node in alive}
+            self._absent = absent
+        self._looked_at = time.monotonic()
+
+    async def _all_nodes(self) -> list[dict[str, Any]]:
+        """Ask the head, once at a time."""
+        if self._asked is None or self._asked.done():
+            self._asked = self._in_thread(_all_nodes)
+        if not (await asyncio.wait({self._asked}, timeout=_HEAD_S))[0]:
+            raise TimeoutError
+        return self._asked.result()
+
+    def _in_thread(self, ask: Callable[..., T], *given: object) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, ask, *given)
+
+
+async def _is_reached(node: Mapping[str, Any]) -> bool:
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            _, writer = await asyncio.open_connection(node["NodeManagerAddress"], node["NodeManagerPort"])
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+# Ray's own types for these are incomplete
+_all_nodes = cast("Callable[[], list[dict[str, Any]]]", ray.nodes)
+_actor = cast("Callable[[str], dict[str, Any]]", state.actor_table)
