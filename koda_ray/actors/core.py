@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import cast
 
 from pydantic import JsonValue
@@ -130,6 +131,21 @@ class SessionCore:
                 raise Fenced(f"session {self.session_id}: a newer activation than {self.epoch} owns it")
             await self._settle()
             await _seen_through(self._write_rewind(point, plan))
+
+    async def renew(self, lease_until: datetime) -> None:
+        """Keep the lease, beside whatever is being written.
+
+        Raises:
+            Fenced: A newer activation owns the session.
+        """
+        await _seen_through(self._write_lease(lease_until))
+
+    async def _write_lease(self, lease_until: datetime) -> None:
+        try:
+            await self.store.commit(self.session_id, self.epoch, Batch(lease_until=lease_until))
+        except (Fenced, NotFound):
+            self._lose()
+            raise
 
     async def _write(self, batch: Batch, effects: list[Effect]) -> None:
         try:

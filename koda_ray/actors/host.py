@@ -266,9 +266,11 @@ class _SessionHost(_Host["Session"]):
         await self._answer(self._session())
         return os.getpid()
 
-    async def here(self) -> int:
-        """Say that this process is there, whatever its session does; returns the process id."""
-        return os.getpid()
+    async def here(self) -> bool:
+        """Say whether this process holds its session or is about to, whatever that does."""
+        if not self._starting.done():
+            return True
+        return not self._starting.cancelled() and self._starting.exception() is None and (await self._work()).is_held
 
     async def take(self, *, key: str) -> CommandRecord:
         """Take what waits for the session, and return the command under this key."""

@@ -64,10 +64,12 @@ from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import instructions, orchestrator_tools, session_block, state_block
 from koda_ray.types import NodeState, now
 
-__all__ = ["Session", "SessionParts"]
+__all__ = ["HELD_S", "Session", "SessionParts"]
 
 LIMITS = Limits(turns=300, tool_calls=800)
 """Bounds of one run: a plan of forty scenes with a component each, a call at a time; going in circles ends sooner."""
+HELD_S = 12.0
+"""For how long a process holds a session whose lease it does not renew, in seconds; or as long as the lease is."""
 _LONGEST_SETBACK_S = 30.0
 _log = get_logger()
 
@@ -114,7 +116,7 @@ class Session:
         self._tasks: set[asyncio.Task[None]] = set()
         self._work: asyncio.Task[None] | None = None
         self._watchers = 0
-        self._active_at = self._parts.clock()
+        self._active_at = self._renewed_at = self._parts.clock()
         self._closed = False
         self._opened = False
         self._held = False
@@ -206,10 +208,16 @@ class Session:
         await session._begin()
         return session
 
+    @property
+    def is_held(self) -> bool:
+        """Whether its lease was renewed of late: a process that is there, and cannot do so, is no use to anybody."""
+        return self._parts.clock() - self._renewed_at < max(HELD_S, self._parts.settings.lease_s)
+
     async def _begin(self) -> None:
         activated = NewEvent(type="activated", data={"host": self._parts.host, "epoch": self.core.epoch})
         dead = Release(kinds=("model",), reason="its process ended")
         await self.core.commit(Batch(events=[activated], charges=[dead]))
+        self._spawn(self._hold())
         self._spawn(self._heartbeat())
         try:
             await self.intake.begin()
@@ -432,13 +440,23 @@ class Session:
 
     # --- life -----------------------------------------------------------------------------------------------------
 
+    async def _hold(self) -> None:
+        """Keep the lease, whatever else this activation does or waits for."""
+        while not self._closed:
+            await asyncio.sleep(self._parts.settings.lease_s / 3)
+            await self._try(self._renew())
+
+    async def _renew(self) -> None:
+        await self.core.renew(_lease_until(self._parts.settings))
+        self._renewed_at = self._parts.clock()
+
     async def _heartbeat(self) -> None:
-        """Keep the lease, save now and then, and end when nobody needs this activation."""
+        """Look for what waits, charge what goes on, save now and then, and end when nobody needs this activation."""
         settings = self._parts.settings
         saved_at = self._parts.clock()
         while not self._closed:
             await asyncio.sleep(settings.lease_s / 3)
-            await self._try(self._keep_lease())
+            await self._try(self._charge())
             if not self.intake.busy:  # whoever recorded something may not have reached this process
                 self._spawn(self.intake.look())
             if self._parts.clock() - saved_at >= settings.heartbeat_s:
@@ -461,9 +479,11 @@ class Session:
             self._put_away_at = self._parts.clock() + self._parts.settings.heartbeat_s
             self._putting_away = self._spawn(self.project.release(trigger))
 
-    async def _keep_lease(self) -> None:
+    async def _charge(self) -> None:
+        """Charge what goes on, and keep the sandbox while somebody needs it."""
         entries = self._minutes.going()
-        await self.core.commit(Batch(lease_until=_lease_until(self._parts.settings), charges=entries))
+        if entries:
+            await self.core.commit(Batch(charges=entries))
         if self.state.owes is not None or self._watchers:
             self._spawn(self.project.extend())
         if not entries or self.state.owes is not None:  # whoever works finds out at the next step

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from koda_ray.actors.intake import ask, new_command
-from koda_ray.actors.session import Session
+from koda_ray.actors.session import HELD_S, Session
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound, StorageError
+from koda_ray.events import Envelope
 from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.types import Execution, new_id, now
 from tests.actors.conftest import SessionWorld
 from tests.actors.script import studio_model
-from tests.state.records import SOON
+from tests.state.records import SOON, say
 
 RESTS: dict[str, Any] = {"phase": "executing", "owes": None, "execution": {}, "plan_accepted": True}
 
@@ -125,3 +127,37 @@ async def test_a_session_that_cannot_take_what_waits_does_not_begin_nor_hold_the
             await asyncio.sleep(0.02)
     session = await awake(studio, row)
     assert await session.intake.take(asked.key) == await studio.store.find_command(row, asked.key)
+
+
+async def test_a_session_holds_its_lease_while_a_write_takes_long_and_says_when_it_cannot(studio: SessionWorld) -> None:
+    session = await awake(studio, await studio.row(**RESTS), lease_s=0.3)
+    usual, goes_on, tried = studio.store.commit, asyncio.Event(), asyncio.Event()
+
+    async def slow(session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
+        if batch.events:
+            await goes_on.wait()
+        return await usual(session_id, epoch, batch)
+
+    async def away(session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
+        tried.set()
+        raise StorageError("the database is away")
+
+    studio.store.commit = slow  # type: ignore[method-assign]
+    writing = asyncio.create_task(session.core.emit(say("x")))
+    leases = set[datetime | None]()
+    async with asyncio.timeout(60):
+        while len(leases) < 4:
+            leases.add((await studio.store.get_session(session.session_id)).lease_until)
+            await asyncio.sleep(0.02)
+    assert session.is_held and not writing.done()
+    goes_on.set()
+    await writing
+
+    studio.store.commit = away  # type: ignore[method-assign]
+    await tried.wait()  # no other renewal is on its way
+    studio.ahead_s = HELD_S
+    assert not session.is_held
+    studio.store.commit = usual  # type: ignore[method-assign]
+    async with asyncio.timeout(60):
+        while not session.is_held:
+            await asyncio.sleep(0.02)
