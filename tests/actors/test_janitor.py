@@ -262,6 +262,32 @@ async def test_renders_are_begun_however_many_sessions_and_renders_cannot_be(hou
             await asyncio.sleep(0.01)
 
 
+async def test_two_janitors_begin_no_more_renders_than_there_is_room_for_and_each_once(house: House) -> None:
+    """As there are while one is lost and another was started, or as a cluster takes over from an old one."""
+    for _ in range(8):
+        await house.store.create_job(records.job())
+    begun: list[str] = []
+
+    async def wake_render(job_id: str) -> bool:
+        if await house.store.admit_job(job_id, room=3, lease_until=now() + SOON) is None:
+            return False
+        begun.append(job_id)
+        return True
+
+    janitors = [house.janitor(wake_render=wake_render) for _ in range(2)]
+    await asyncio.gather(*(janitor.wake_owed() for janitor in janitors))
+    await house.until(lambda: not any(janitor.waking for janitor in janitors))
+    assert len(begun) == len(set(begun)) == 3
+
+
+async def test_two_janitors_finish_a_deletion_between_them(house: House) -> None:
+    session = await filled(house, "a" * 64)
+    await house.store.close_session(session.id, user_id=session.user_id)
+    await asyncio.gather(*(house.janitor().clear() for _ in range(2)))
+    await house.janitor().clear()  # what both stood in the way of
+    assert await house.store.closed_sessions() == [] and await house.storage.list() == []
+
+
 # --- sandboxes ------------------------------------------------------------------------------------------------------
 
 
