@@ -1,0 +1,319 @@
+"""A machine that falls silent: ``python -m tests.cluster.cut``, as the first process of name spaces of its own.
+
+The head and two nodes have a network each, on one bridge, with PostgreSQL and an S3 server behind it. All work is on
+the first node, then the second one joins, then the first one's link is taken down: nothing is closed, nobody is told,
+and what it runs goes on running without a way to anybody. What became of the work, and when, is printed as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+import ray
+from moto.server import ThreadedMotoServer
+
+from koda_ray.actors.directory import RayDirectory
+from koda_ray.actors.host import NAMESPACE
+from koda_ray.actors.janitor_host import JANITOR, keep_janitor, start_janitor
+from koda_ray.actors.leased_job import OVER, job_request
+from koda_ray.actors.parts import sandbox_provider
+from koda_ray.config import Settings
+from koda_ray.render.bundle import read_folder, store_bundle
+from koda_ray.render.options import JobOptions
+from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE
+from koda_ray.sandbox.base import SandboxProvider
+from koda_ray.state.records import JobRecord
+from koda_ray.state.storage import Storage
+from koda_ray.state.store import Store
+from koda_ray.state.stores import store_from
+from koda_ray.types import new_id, now
+from tests import postgres
+from tests.state import records
+
+HEAD, PORT = "10.88.0.1", 6399
+USER = "ann"
+PAGES = Path(__file__).parent.parent / "render" / "pages"
+DURATION_S, FPS = 24.0, 30
+_IN_TIME_S = 240.0
+_RAY = str(Path(sys.executable).with_name("ray"))
+
+
+def _ip(words: str) -> None:
+    subprocess.run(["ip", *words.split()], check=True)
+
+
+class Machine:
+    """A node of the cluster in a network of its own; the head's is that of this process."""
+
+    def __init__(self, number: int, env: dict[str, str]) -> None:
+        self.address = f"10.88.0.{10 + number}"
+        self._link = f"link{number}"
+        name = f"m{number}"
+        _ip(f"netns add {name}")
+        _ip(f"link add {self._link} type veth peer name eth0 netns {name}")
+        _ip(f"link set {self._link} master bridge up")
+        for words in (f"address add {self.address}/24 dev eth0", "link set lo up", "link set eth0 up"):
+            _ip(f"-n {name} {words}")
+        _ip(f"-n {name} route add default via {HEAD}")
+        resources = json.dumps({SESSION_RESOURCE: 4, CHROMIUM_RESOURCE: 1})
+        self.process = _start(
+            ["ip", "netns", "exec", name, _RAY, "start", f"--address={HEAD}:{PORT}", "--block", "--num-cpus=1",
+             f"--node-ip-address={self.address}", f"--resources={resources}", f"--object-store-memory={10**8}"],
+            env, name,
+        )  # fmt: skip
+
+    def cut(self) -> None:
+        """Take its link down."""
+        _ip(f"link set {self._link} down")
+
+    def mend(self) -> None:
+        """Put it up again."""
+        _ip(f"link set {self._link} up")
+
+    def is_alive(self) -> bool:
+        """Whether Ray takes it for alive."""
+        return any(node["Alive"] and node["NodeManagerAddress"] == self.address for node in ray.nodes())
+
+
+def _start(command: list[str], env: dict[str, str], name: str) -> subprocess.Popen[bytes]:
+    """Start something, and again where it ends: on a busy machine Ray gives up to start after half a minute."""
+    again = ["sh", "-c", 'until "$@"; do sleep 1; done', name, *command]
+    with Path("/tmp", f"{name}.log").open("wb") as log:
+        return subprocess.Popen(again, env=env, cwd="/tmp", stdout=log, stderr=log)
+
+
+def network() -> None:
+    """Make the bridge; name spaces of networks, and all files, go with this process."""
+    for place in ("/tmp", "/run"):
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)
+    os.chmod("/tmp", 0o1777)
+    for words in ("set lo up", "add bridge type bridge", "set bridge up"):
+        _ip(f"link {words}")
+    _ip(f"address add {HEAD}/24 dev bridge")
+    _ip("route add default dev bridge")
+
+
+async def pipe(sockets: Path) -> asyncio.Server:
+    """Let the network in to PostgreSQL, which listens at a socket only."""
+
+    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there_writer = await asyncio.open_unix_connection(str(sockets / ".s.PGSQL.5432"))
+        with contextlib.suppress(OSError):
+            await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
+
+    return await asyncio.start_server(lead, HEAD, 5432)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()
+
+
+async def comes_true(what: Callable[[], Awaitable[object]], why: str, within_s: float = _IN_TIME_S) -> float:
+    """Wait until something is so; return how long that took, in seconds."""
+    began = time.monotonic()
+    while not await what():
+        if time.monotonic() - began > within_s:
+            raise SystemExit(f"not in time: {why}")
+        await asyncio.sleep(0.1)
+    return time.monotonic() - began
+
+
+class World:
+    """The cluster with what works in it."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self.settings = settings
+        self.store = store
+        self.storage = Storage.from_settings(settings)
+        self.directory = RayDirectory(settings, store=store, storage=self.storage, sandboxes=self._sandboxes)
+
+    async def _sandboxes(self) -> SandboxProvider:
+        return sandbox_provider(self.settings, deployment=await self.store.deployment())
+
+    async def session(self) -> str:
+        """Make a session that is awake."""
+        made = await records.new_session(self.store, USER)
+        await self.say(made.id)
+        return made.id
+
+    async def say(self, session_id: str) -> None:
+        """Have a session take something, however often it has to be asked."""
+        key = new_id("cmd")
+        body: dict[str, Any] = {"mode": "auto"}
+        given: dict[str, Any] = {"session_id": session_id, "user_id": USER, "name": "permissions", "body": body}
+
+        async def taken() -> bool:
+            return "waits" not in (await self.directory.submit(**given, key=key)).result
+
+        await comes_true(taken, "the session takes a command")
+
+    async def render(self) -> str:
+        """Make a render that is under way."""
+        bundle = await store_bundle(self.storage, USER, read_folder(PAGES / "plain"))
+        options = JobOptions.from_json({"duration_s": DURATION_S, "fps": str(FPS), "size": [320, 180]})
+        job = JobRecord(
+            id=new_id("job"), user_id=USER, project_id=f"prj-{USER}", session_id=None, kind="render",
+            spec=job_request(bundle=bundle, entry="index.html", options=options), status="queued",
+            created_at=now(), updated_at=now(),
+        )  # fmt: skip
+        await self.store.create_job(job)
+        await self.directory.wake_render(job.id)
+
+        async def has_units() -> bool:
+            return len(await self.store.chunks(job.id)) > 0
+
+        await comes_true(has_units, "the render has a unit")
+        return job.id
+
+
+async def janitor_answers() -> bool:
+    """Whether there is a janitor that says something."""
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(2):
+            handle: Any = await asyncio.to_thread(lambda: ray.get_actor(JANITOR, namespace=NAMESPACE))
+            await handle.last.remote()
+            return True
+    return False
+
+
+async def lose_one(world: World, first: Machine, join: Callable[[], Machine]) -> dict[str, Any]:
+    """Put work on the first machine, have another join, and cut the first one."""
+    store = world.store
+    await start_janitor(world.settings)
+    ends = asyncio.Event()
+    keeping = asyncio.create_task(keep_janitor(world.settings, ends))
+    session, job = await world.session(), await world.render()
+    second = join()
+
+    async def joined() -> bool:
+        return await asyncio.to_thread(second.is_alive)
+
+    await comes_true(joined, "the second machine joins")
+    before, held = await store.get_session(session), await store.get_job(job)
+    assert held.status == "running", held.status
+    units = len(await store.chunks(job))
+    await asyncio.to_thread(first.cut)
+    began = time.monotonic()
+
+    async def session_back() -> float:
+        await world.say(session)
+        return time.monotonic() - began
+
+    async def render_taken() -> bool:
+        return (await store.get_job(job)).epoch > held.epoch
+
+    async def render_goes_on() -> bool:
+        row = await store.get_job(job)
+        return row.epoch > held.epoch and (len(await store.chunks(job)) > units or row.status in OVER)
+
+    async def since(what: Callable[[], Awaitable[object]], why: str) -> float:
+        await comes_true(what, why)
+        return time.monotonic() - began
+
+    back = await asyncio.gather(
+        session_back(), since(render_taken, "the render is taken"), since(janitor_answers, "there is a janitor")
+    )
+    still_alive = await asyncio.to_thread(first.is_alive)
+    next_unit = await since(render_goes_on, "the render has one unit more")
+
+    async def render_over() -> bool:
+        return (await store.get_job(job)).status in OVER
+
+    await comes_true(render_over, "the render is over")
+    done, after = await store.get_job(job), await store.get_session(session)
+    ends.set()
+    await keeping
+    return {
+        "session_s": back[0],
+        "render_taken_s": back[1],
+        "janitor_s": back[2],
+        "render_unit_s": next_unit,
+        "ray_took_it_for_alive": still_alive,
+        "session_epochs": [before.epoch, after.epoch],
+        "render": [done.status, (done.result or {}).get("frames"), done.error],
+    }
+
+
+def bucket() -> dict[str, str]:
+    """Start an S3 server in the network; return the settings with which it is reached."""
+    ThreadedMotoServer(ip_address=HEAD, port=8333, verbose=False).start()
+    endpoint = f"http://{HEAD}:8333"
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
+    boto3.client("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket="koda")
+    return {
+        "STORAGE_PROVIDER": "s3",
+        "R2_BUCKET": "koda",
+        "R2_ENDPOINT": endpoint,
+        "R2_ACCESS_KEY": keys["aws_access_key_id"],
+        "R2_SECRET_KEY": keys["aws_secret_access_key"],
+    }
+
+
+async def main() -> None:
+    """Start it all, and print what was seen; it ends with this process."""
+    network()
+    with postgres.serve() as server:
+        database = server.create()
+        url = server.url(database)
+        sockets = Path(url.partition("host=")[2].replace("%2F", "/"))
+        user = url.partition("://")[2].partition("@")[0]
+        piping = await pipe(sockets)
+        os.environ |= {
+            "DATABASE_PROVIDER": "postgres",
+            "DATABASE_URL": f"postgresql+psycopg://{user}@{HEAD}:5432/{database}",
+            **bucket(),
+            "SANDBOX_PATH": "/tmp/sandboxes",
+            "KODA_JANITOR_S": "0.5",
+        }
+        env = dict(os.environ)
+        start = ["--head", "--block", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false"]
+        start += ["--temp-dir=/tmp/r", f"--node-ip-address={HEAD}", f"--object-store-memory={10**8}"]
+        _start([_RAY, "start", *start], env, "head")
+        first = Machine(1, env)
+
+        async def connected() -> bool:
+            with contextlib.suppress(ConnectionError, RuntimeError):
+                await asyncio.to_thread(
+                    lambda: ray.init(
+                        address=f"{HEAD}:{PORT}", namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR",
+                        _node_ip_address=HEAD,
+                    )
+                )  # fmt: skip
+                return True
+            return False
+
+        await comes_true(connected, "the head is there")
+
+        async def there() -> bool:
+            return await asyncio.to_thread(first.is_alive)
+
+        await comes_true(there, "the first machine joins")
+        settings = Settings()
+        store = store_from(settings, processes="many")
+        await store.open()
+        await store.ensure_user(USER)
+        await store.ensure_project(f"prj-{USER}", USER, USER)
+        seen = await lose_one(World(settings, store), first, lambda: Machine(2, env))
+        assert piping.is_serving()
+        sys.stdout.write(json.dumps(seen) + "\n")
+        sys.stdout.flush()
+        os._exit(0)  # and all that it started with it
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
