@@ -82,13 +82,14 @@ def janitor(_arguments: Mapping[str, str]) -> Any:
 
 
 class _Caretaker:
-    """Starts the cluster's janitor, and again where it has ended."""
+    """Starts the cluster's janitor, and again where it has ended; says so where a cluster grew that must not."""
 
     def __init__(self, public: Mapping[str, object]) -> None:
         self._settings = Settings.model_validate(public)
 
     async def check_health(self) -> None:
         """Called by Serve every few seconds; what it raises is why this replica is not healthy."""
+        await asyncio.to_thread(_see_sharing, self._settings)
         await start_janitor(self._settings)
 
 
@@ -143,9 +144,14 @@ class _Showing:
 def _settings() -> Settings:
     """Read the environment of the node that describes the application, as Serve's own task."""
     settings = Settings()
+    _see_sharing(settings)
+    return settings
+
+
+def _see_sharing(settings: Settings) -> None:
+    """See that all nodes of the cluster reach the database and the storage. Raises InvalidInput."""
     refuse_own_disk(
         database=settings.database_provider,
         storage=settings.storage_provider,
         nodes=sum(bool(node["Alive"]) for node in _RAY.nodes()),
     )
-    return settings

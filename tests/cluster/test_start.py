@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
@@ -24,13 +25,15 @@ from ray.serve.context import _get_global_client
 from ray.serve.schema import ServeDeploySchema
 from ray.util import list_named_actors
 
+from koda_ray.actors.directory import public_settings
 from koda_ray.actors.host import NAMESPACE, await_places
 from koda_ray.actors.janitor_host import JANITOR
 from koda_ray.client import Koda
-from koda_ray.config import REPO_ROOT
+from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.errors import InvalidInput
 from koda_ray.resources import SESSION_RESOURCE
 from koda_ray.serve import ray_folder
+from koda_ray.serve.deployed import _Caretaker
 from koda_ray.state.many_nodes import refuse_own_disk
 
 
@@ -114,6 +117,20 @@ def test_a_server_refuses_its_own_disk_on_two_nodes(cluster: Any, tmp_path: Path
     told = done.stderr.strip().splitlines()[-1]
     assert told.startswith("koda serve: the Ray cluster has 2 nodes, and the database is SQLite")
     assert "DATABASE_PROVIDER=postgres" in told and "STORAGE_PROVIDER=s3" in told
+
+
+@pytest.mark.full
+@pytest.mark.ray
+def test_a_cluster_that_grows_beyond_its_disk_is_not_healthy(cluster: Any) -> None:
+    """As Serve asks, again and again; its log says why."""
+    ray.init(address=cluster.address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
+    try:
+        caretaker = _Caretaker(public_settings(Settings()))
+        cluster.add_node(num_cpus=0, object_store_memory=10**8)
+        with pytest.raises(InvalidInput, match="the Ray cluster has 2 nodes, and the database is SQLite"):
+            asyncio.run(caretaker.check_health())
+    finally:
+        ray.shutdown()
 
 
 @pytest.mark.full
