@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from koda_ray.studio.offline.language import alternatives, expression, listed, table
 from koda_ray.studio.offline.lexicon import NUMBERS
@@ -22,6 +23,7 @@ __all__ = [
     "find_price",
     "find_quotes",
     "number_of",
+    "numbered",
     "strip_directives",
 ]
 
@@ -45,6 +47,12 @@ def number_of(word: str) -> float | None:
         return float(word)
     except ValueError:
         return None
+
+
+@cache
+def numbered(name: str) -> re.Pattern[str]:
+    """Return an expression in which ``NUMBER`` and ``CJK_NUMBER`` stand for numbers."""
+    return re.compile(alternatives(name).replace("CJK_NUMBER", CJK_NUM).replace("NUMBER", NUM), re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What the director hears and says, a file a language in ``languages/``: words, regular expressions, prose.
 
 It hears all languages at once, so a table holds every language's words, and an expression is every language's
-alternatives. It says what it has to say in English.
+alternatives. It says what it has to say in English; what a film shows, in the film's language where that has words.
 """
 
 from __future__ import annotations
@@ -13,7 +13,19 @@ from functools import cache
 from importlib import resources
 from typing import cast
 
-__all__ = ["alternatives", "choices", "expression", "grouped", "listed", "pairs", "said", "table"]
+__all__ = [
+    "alternatives",
+    "beats",
+    "choices",
+    "expression",
+    "figures",
+    "grouped",
+    "listed",
+    "pairs",
+    "rows",
+    "said",
+    "table",
+]
 
 _LANGUAGES = ("en", "ja", "zh", "ko", "de", "fr", "es", "it")
 _SPOKEN = "en"
@@ -74,16 +86,46 @@ def expression(name: str, *, cased: bool = False) -> re.Pattern[str]:
     return re.compile(alternatives(name), 0 if cased else re.IGNORECASE)
 
 
-def _prose(key: str) -> object:
-    value: object = _file(_SPOKEN)["prose"]
+def _prose(key: str, language: str = _SPOKEN) -> object:
+    value: object = _file(language).get("prose") if language in _LANGUAGES else None
     for part in key.split("."):
-        value = cast("Mapping[str, object]", value)[part]
-    return value
+        value = cast("Mapping[str, object]", value).get(part) if isinstance(value, Mapping) else None
+    if value is None and language == _SPOKEN:
+        raise KeyError(key)
+    return _prose(key) if value is None else value
 
 
-def said(key: str, **values: object) -> str:
-    """Return a sentence, its blanks filled in."""
-    return cast("str", _prose(key)).format(**values)
+def said(key: str, *, language: str = _SPOKEN, **values: object) -> str:
+    """Return a sentence, its blanks filled in; in English where the ``language`` lacks it."""
+    return cast("str", _prose(key, language)).format(**values)
+
+
+class _Blanks(dict[str, object]):
+    """What fills blanks; a blank that nothing fills stays one."""
+
+    def __missing__(self, key: str) -> str:
+        return f"{{{key}}}"
+
+
+def beats(name: str, **values: object) -> dict[str, list[list[str]]]:
+    """Return a film's beats, its opening, middle and ending: title, what is seen and how it moves of each."""
+    found = cast("Mapping[str, list[object]]", _prose(f"beats.{name}"))
+    lists = {part: beats if part == "middle" else [beats] for part, beats in found.items()}
+    blanks = _Blanks(values)
+    return {
+        part: [[words.format_map(blanks) for words in beat] for beat in cast("list[list[str]]", beats)]
+        for part, beats in lists.items()
+    }
+
+
+def figures(key: str) -> list[tuple[str, float]]:
+    """Return figures and what they are called."""
+    return [(label, value) for label, value in cast("list[tuple[str, float]]", _prose(key))]
+
+
+def rows(key: str) -> list[list[str]]:
+    """Return lists of words."""
+    return cast("list[list[str]]", _prose(key))
 
 
 def choices(key: str) -> tuple[tuple[str, str, str], ...]:

@@ -18,6 +18,7 @@ __all__ = [
     "NUMBERS",
     "PARTICLES",
     "PRODUCTS",
+    "SOLIDS",
     "STYLE_CLUES",
     "STYLE_WORDS",
     "contains",
@@ -44,6 +45,7 @@ HEROES: dict[str, str] = {
     **{f"{name}s": hero for name, hero in _DRAWINGS.items() if name.isascii() and not name.endswith(("s", "sh"))},
 }
 """What can be drawn, by its names, singular and plural: a drawing of the kit's or an emoji."""
+SOLIDS = _by_word(grouped("solids"))
 PRODUCTS: dict[str, str] = {
     **{name: hero for name, hero in HEROES.items() if not hero.isascii()},
     **_by_word(grouped("products")),

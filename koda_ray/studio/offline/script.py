@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from koda_ray.studio.offline.language import beats
+
 __all__ = ["Beat", "Script"]
 
 
@@ -26,3 +28,10 @@ class Script:
     opening: Beat
     middle: tuple[Beat, ...]
     ending: Beat
+
+    @classmethod
+    def told(cls, name: str, **blanks: object) -> Script:
+        """Return the script of that name in the languages' files, its blanks filled in."""
+        parts = beats(name, **blanks)
+        (opening,), (ending,) = parts["opening"], parts["ending"]
+        return cls(Beat(*opening), tuple(Beat(*beat) for beat in parts["middle"]), Beat(*ending))

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 from koda_ray.studio.offline.brief import Brief, Style
 from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.hearing import Hearing
-from koda_ray.studio.offline.language import said
+from koda_ray.studio.offline.language import grouped, said
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Script
 
@@ -43,7 +43,7 @@ class Subject:
 
     name: ClassVar[str]
     words: ClassVar[tuple[str, ...]] = ()
-    """What it is called, in any language."""
+    """What it is called; the languages' files say more."""
     rank: ClassVar[int] = 125
     """Where its words stand among all: the lowest claim wins. Charts come before things, things before mere words."""
     style: ClassVar[Style] = "smooth"
@@ -76,6 +76,7 @@ class Subject:
         """Register a subject that has a name."""
         super().__init_subclass__()
         if "name" in cls.__dict__:
+            cls.words = (*cls.words, *grouped("subjects").get(cls.name, ()))
             REGISTER[cls.name] = cls()
 
     def claims(self, heard: Hearing) -> Iterable[int]:
@@ -121,8 +122,8 @@ class Subject:
         return replace(brief, particles=True, particle_kind=kind), said("changed.particles", kind=kind)
 
     def script(self, brief: Brief) -> Script:
-        """Return what happens, beat by beat."""
-        raise NotImplementedError
+        """Return what happens, beat by beat: by default, what the languages' files tell of it."""
+        return Script.told(self.name)
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         """Make the film."""

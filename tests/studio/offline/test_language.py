@@ -15,6 +15,7 @@ from koda_ray.studio.offline.brief import SIZES, STYLES
 from koda_ray.studio.offline.colour import HEX
 from koda_ray.studio.offline.language import alternatives, choices, expression, said
 from koda_ray.studio.offline.lexicon import COLOURS, HEROES, PARTICLES
+from koda_ray.studio.offline.subjects import all_subjects
 
 ROOT = Path(str(offline.__file__)).parent
 FILES = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "languages").glob("*.toml")}
@@ -62,6 +63,9 @@ def test_expressions_are_regular_and_asked_for() -> None:
 def test_a_language_speaks_of_what_there_is(language: str) -> None:
     file, english = FILES[language], FILES["en"]
     assert set(file) <= set(english)
+    assert set(_keys(file.get("prose", {}))) <= set(_keys(english["prose"]))
+    assert set(file.get("subjects", {})) <= {subject.name for subject in all_subjects()}
+    assert set(file.get("solids", {})) <= set(english["solids"])
     assert set(file.get("formats", {})) <= set(SIZES)
     assert set(file.get("styles", {})) | set(file.get("clues", {})) <= set(STYLES)
     for name in ("opposites", "competing", "air"):
@@ -74,4 +78,6 @@ def test_a_word_is_found_in_whichever_language_it_is_said() -> None:
     assert PARTICLES["fireworks"] == PARTICLES["feuerwerk"] == PARTICLES["烟花"]
     assert HEROES["rocket"] == HEROES["rockets"] == HEROES["ロケット"] == HEROES["火箭"]
     assert said("plan.again", title="Spin") == "Spin again"
+    assert said("countdown.finale", language="ja") == "スタート"
+    assert said("countdown.finale", language="ko") == said("countdown.finale", language="en") == "Go!"
     assert [id_ for id_, _, _ in choices("styles")] == [*STYLES, "other"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import unicodedata
 from pathlib import Path
 
 import pytest
 
 from koda_ray.studio import offline
 from koda_ray.studio.offline import parse_brief
+from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.palette import PALETTES, SCENIC
 from koda_ray.studio.offline.subjects import all_subjects
 from koda_ray.types import Plan
 from tests.studio.offline.added import MODULE, made, shown, with_subject
@@ -69,7 +73,33 @@ def test_every_subject_says_what_it_has_to() -> None:
     for subject in all_subjects():
         kind = type(subject)
         assert kind.__doc__, subject.name
-        assert {"film", "script"} <= {name for base in kind.__mro__[:-2] for name in vars(base)}, subject.name
+        assert "film" in {name for base in kind.__mro__[:-2] for name in vars(base)}, subject.name
+        script = subject.script(Brief(prompt="", subject=subject.name))
+        assert script.opening.title and script.ending.title
+        assert all(beat.title and beat.description and beat.notes for beat in script.middle), subject.name
+
+
+def test_no_language_stands_in_a_subject() -> None:
+    """Neither letters beyond ASCII, nor sentences, nor expressions that look for words: those are a language's file."""
+    named = {palette.name for palettes in (*PALETTES.values(), SCENIC) for palette in palettes}
+    wrong: list[str] = []
+    for path in (ROOT / "subjects").glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = {
+            id(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in documented:
+                continue
+            text = node.value
+            beyond = [sign for sign in text if not sign.isascii() and unicodedata.category(sign)[0] in "LS"]
+            prose = "<" not in text and text not in named and re.search(r"[A-Za-z]{2,} [a-z]{2,}", text)
+            listens = re.search(r"[a-z]{3,}", re.sub(r"\\.", "", text)) if "\\" in text else None
+            if set(beyond) - set("→¥$€£") or prose or listens:
+                wrong.append(f"{path.name}:{node.lineno} {text!r}")
+    assert wrong == []
 
 
 def test_no_function_is_longer_than_a_page() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 
 from koda_ray.studio.offline.brief import Brief
@@ -11,8 +10,9 @@ from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.bouncing import Bounce, bounce
 from koda_ray.studio.offline.films.stage import Ground, caption, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import alternatives, expression, said
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.script import Beat, Script
+from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import Countable, Subject
 
 __all__ = ["Ball"]
@@ -22,7 +22,6 @@ _HEIGHT = {"playful": 2.55, "smooth": 2.2, "cinematic": 2.45}
 _SQUASH = {"playful": 0.26, "smooth": 0.09, "cinematic": 0.13}
 _FINISH = {"playful": "rubber", "smooth": "satin", "cinematic": "gloss"}
 _PATTERNS = {"playful": ("stripe", "beach"), "smooth": ("plain",), "cinematic": ("plain",)}
-_PLAYED = re.compile(r"\b(?:soccer|tennis|basket|foot)\s?ball\b", re.I)
 _PARTS = (
     "lib/frame.ts",
     "lib/colour.ts",
@@ -37,50 +36,18 @@ class Ball(Subject):
     """One to nine balls."""
 
     name = "ball"
-    words = ("ball", "balls", "bouncing sphere", "ボール", "球", "まり", "kugel", "pelota", "balle", "小球")
     rank = 130
     style = "playful"
-    counted = Countable(nouns=r"balls?|spheres?", again=r"balls?")
+    counted = Countable(nouns=alternatives("balls"), again=alternatives("balls_again"))
     letterboxed = True
 
     def claims(self, heard: Hearing) -> Iterable[int]:
-        return () if _PLAYED.search(heard.bare) else super().claims(heard)
+        return () if expression("ball_played").search(heard.bare) else super().claims(heard)
 
     def script(self, brief: Brief) -> Script:
         many = (brief.count or 1) > 1
-        ball = f"{brief.count} balls" if many else "ball"
-        one = "They" if many else "It"
-        s = "" if many else "s"
-        shadow = "; the contact shadow tightens as it nears the floor" if brief.shadow else ""
-        return Script(
-            Beat(
-                "Drop in",
-                f"The {ball} fall{s} into the picture under gravity.",
-                "Exact parabola (easeInQuad), squash and stretch on contact" + shadow,
-            ),
-            (
-                Beat(
-                    "Bounce",
-                    f"{one} bounce{s} in a steady rhythm.",
-                    f"Parabolic arcs, squash {0.22 * brief.bounce:.0%} on contact, a touch of spin" + shadow,
-                ),
-                Beat(
-                    "Higher",
-                    "The bounces reach a little higher and the camera drifts with them.",
-                    "Same period, taller arcs, {move} on the camera",
-                ),
-                Beat(
-                    "Show off",
-                    f"{one} turn{s} in the air between two contacts.",
-                    "Spin on the rising half, {settle} on landing",
-                ),
-            ),
-            Beat(
-                "Come to rest",
-                "The arcs get smaller and the last frame stands as a picture.",
-                "Decaying parabolas, {settle} settle, long hold",
-            ),
-        )
+        shadow = said("ball.shadow") if brief.shadow else ""
+        return Script.told("balls" if many else self.name, count=brief.count, squash=0.22 * brief.bounce, shadow=shadow)
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(brief, timing, palette, scene="BounceScene", parts=_PARTS, ground=Ground(light=(0.5, 0.46)))

@@ -19,10 +19,7 @@ class Bars(Chart):
     """A bar chart, and what is only called a chart."""
 
     name = "bars"
-    words = ("bar chart", "bar graph", "bar charts", "bars", "histogram", "column chart", "棒グラフ", "柱状图")
     rank = 10
-    thing = "bar"
-    samples = (("Jan", 24), ("Feb", 38), ("Mar", 52), ("Apr", 47), ("May", 68), ("Jun", 86))
 
     def claims(self, heard: Hearing) -> Iterator[int]:
         yield from super().claims(heard)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -12,14 +11,13 @@ from koda_ray.studio.offline.extract import find_price
 from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import Ground, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import expression, said
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.script import Beat, Script
+from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import Subject, own
 from koda_ray.studio.offline.subjects.naming import named
 
 __all__ = ["Card", "Offer"]
-
-_NO_CARD = re.compile(r"\b(?:product launch|product roadmap|product team)\b", re.I)
 
 
 @dataclass(frozen=True)
@@ -33,34 +31,22 @@ class Card(Subject):
     """A product card."""
 
     name = "card"
-    words = (
-        "product card", "product", "product shot", "price card", "pricing card", "商品カード", "商品", "製品",
-        "for sale", "产品",
-    )  # fmt: skip
     rank = 90
     obvious = True
     length_s = 6.0
     zoom = 1.3
 
     def claims(self, heard: Hearing) -> Iterable[int]:
-        return () if _NO_CARD.search(heard.bare) else super().claims(heard)
+        return () if expression("no_card").search(heard.bare) else super().claims(heard)
 
     def fill(self, brief: Brief, heard: Hearing) -> Brief:
         price, _ = find_price(heard.bare)
-        return replace(named(brief, heard, otherwise="Your product"), own=Offer(price))
+        return replace(named(brief, heard, otherwise=said("card.name")), own=Offer(price))
 
     def script(self, brief: Brief) -> Script:
         price = own(brief, Offer).price
-        priced = f" and the price {price}" if price else ""
-        return Script(
-            Beat("Arrive", "The card turns into view.", "{enter} on rotation in space, shadow follows"),
-            (
-                Beat("Product", f"{brief.heading} lifts off the card.", "{enter}, parallax between the layers"),
-                Beat("Facts", f"Name{priced} come in.", "{enter}, staggered by {stagger}"),
-                Beat("Turn", "The card tilts towards the light.", "{move}"),
-            ),
-            Beat("Offer", "The card faces us, everything legible.", "{settle} settle, long hold"),
-        )
+        facts = said("card.facts_and_price", price=price) if price else said("card.facts")
+        return Script.told(self.name, heading=brief.heading, facts=facts)
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(
@@ -74,25 +60,23 @@ class Card(Subject):
             ),
         )
         _turn(film)
-        said = brief.heading + " " + brief.prompt[:200]
+        about = brief.heading + " " + brief.prompt[:200]
         price = own(brief, Offer).price
         film.values = {
             "product": {
                 "name": brief.heading,
                 "price": price or None,
                 "tagline": brief.texts[0] if brief.texts else None,
-                "action": brief.texts[1] if len(brief.texts) > 1 else _invitation(brief, price),
+                "action": brief.texts[1]
+                if len(brief.texts) > 1
+                else said("card.buy" if price else "card.look", language=brief.language),
                 "image": brief.image,
-                "emblem": next((emoji for _, _, emoji in lexicon.find_all(said, lexicon.PRODUCTS)), None),
+                "emblem": next((emoji for _, _, emoji in lexicon.find_all(about, lexicon.PRODUCTS)), None),
                 "corner": {"playful": 64, "smooth": 40, "cinematic": 20}[brief.style],
             }
         }
         dust(film, 36)
         return film
-
-
-def _invitation(brief: Brief, price: str) -> str:
-    return "詳しく見る" if brief.language == "ja" else "Shop now" if price else "Discover"
 
 
 def _turn(film: Film) -> None:

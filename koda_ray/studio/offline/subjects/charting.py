@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from koda_ray.studio.offline import lexicon
 from koda_ray.studio.offline.brief import Brief
@@ -15,16 +14,15 @@ from koda_ray.studio.offline.figures import Datum, find_data
 from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import Ground, air, set_stage
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import alternatives, expression, figures, listed, said
 from koda_ray.studio.offline.motion import elastic
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.script import Beat, Script
+from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import Subject, own
 
 __all__ = ["Chart", "Figures", "any_chart", "emphasise", "grow", "schedule", "series"]
 
-_CHART_WORDS = ("chart", "graph", "グラフ", "チャート", "图表", "infographic", "statistics")
-_CALLED = re.compile(r"\b(?:chart|graph)s?\b|グラフ|チャート|图表", re.I)
-
+_TOPIC_END = re.compile(rf"{alternatives('chart_topic_end')}|[-(「\"“'‘=–—]", re.I)
 _PARTS = ("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "lib/figures.ts", "components/Heading.tsx")
 
 
@@ -39,10 +37,6 @@ class Figures:
 class Chart(Subject):
     """A chart of some kind."""
 
-    thing: ClassVar[str]
-    """What stands for a figure, in the plan."""
-    samples: ClassVar[tuple[tuple[str, float], ...]]
-    """Labels and values that are shown where none were given."""
     obvious = True
     length_s = 6.0
     zoom = 1.08
@@ -52,20 +46,21 @@ class Chart(Subject):
         data, dropped = heard.figures
         quotes, notes = heard.quotes, heard.notes
         if dropped:
-            notes.append(f"{dropped} further figures were left out: {len(data)} are as many as stay legible.")
+            notes.append(said("chart.dropped", dropped=dropped, most=len(data)))
         data = self.shown(data, notes)
         absurd = [d for d in data if not math.isfinite(d.value) or abs(d.value) >= 1e12]
         if absurd:
-            notes.append("Figures of a trillion and more are left out of the chart.")
+            notes.append(said("chart.absurd"))
             data = tuple(d for d in data if d not in absurd)
         if all(d.value == 0 for d in data):
             data = ()
         sample = not data
         if sample:
-            names = quotes if len(quotes) > 1 else [label for label, _ in self.samples]
-            values = [value for _, value in self.samples]
+            samples = figures(f"sample.{self.name}")
+            names = quotes if len(quotes) > 1 else [label for label, _ in samples]
+            values = [value for _, value in samples]
             data = tuple(Datum(label=label, value=value) for label, value in zip(names, values, strict=False))
-            notes.append("No figures were given: the chart shows sample values. Send yours, as in “12, 30, 45, 70”.")
+            notes.append(said("chart.sample"))
         elif len(quotes) >= len(data) and not any(d.label for d in data):
             data = tuple(replace(d, label=label) for d, label in zip(data, quotes, strict=False))
             quotes = quotes[len(data) :]
@@ -87,23 +82,11 @@ class Chart(Subject):
         kept = [d.label for d in before.data] if len(before.data) == len(data) and not before.sample else []
         if kept and not any(d.label for d in data):
             data = tuple(replace(d, label=label) for d, label in zip(data, kept, strict=True))
-        return replace(brief, own=Figures(data)), "new figures"
+        return replace(brief, own=Figures(data)), said("chart.changed")
 
     def script(self, brief: Brief) -> Script:
         values = ", ".join(f"{d.value:g}" for d in own(brief, Figures).data[:6])
-        return Script(
-            Beat("Set the scene", "Title and axis come in.", "{enter} on position and opacity"),
-            (
-                Beat(
-                    "Grow",
-                    f"Each {self.thing} grows to its value ({values}).",
-                    "{enter} on length, staggered by {stagger}; labels count up",
-                ),
-                Beat("Compare", "The largest value takes the accent colour.", "{move} on emphasis"),
-                Beat("Look closer", "The rest step back while the accent breathes.", "{move}"),
-            ),
-            Beat("Read", "The finished chart holds, every figure legible.", "{settle} settle, long hold"),
-        )
+        return Script.told("chart", thing=said(f"thing.{self.name}"), values=values)
 
     def begin(self, brief: Brief, timing: Timing, palette: Palette, *, scene: str, part: str) -> Film:
         """Begin a chart's film: its ground, its heading, and the axes as they come in."""
@@ -117,33 +100,24 @@ class Chart(Subject):
         film.score.add("Chart", "reveal", [(0, 0.3), (opening * 0.9, 1, film.feel.move)])
         if brief.style == "cinematic":
             air(film, kind="dust", count=36, opacity=0.7)
-        note = "Sample values" if own(brief, Figures).sample else None
+        note = said("chart.sample_note", language=brief.language) if own(brief, Figures).sample else None
         film.values = {"heading": brief.heading, "note": note}
         return film
 
 
 def any_chart(heard: Hearing) -> bool:
     """Return whether a chart is asked for without its kind."""
-    return heard.says(_CHART_WORDS) and (len(heard.figures[0]) >= 2 or bool(_CALLED.search(heard.bare)))
+    return heard.says(listed("charts")) and (
+        len(heard.figures[0]) >= 2 or bool(expression("any_chart").search(heard.bare))
+    )
 
 
 def _topic(text: str) -> str:
     """Return what a chart is about: "bar chart of monthly sales: ..." gives "Monthly sales"."""
-    match = re.search(
-        r"\b(?:chart|graph|roadmap|list|timeline|agenda|steps|histogram|breakdown|checklist)\b\s*"
-        r"(?:of|about|for|showing|with|comparing|on|:)?\s*(?:the|our|my)?\s*([^\d:;,.\n]{3,60})",
-        text,
-        re.I,
-    )
+    match = expression("chart_topic").search(text)
     if not match:
         return ""
-    words = re.split(
-        r"\b(?:in|growing|grow|with|from|rising|as|over|using|and|by|animated|smooth|playful|cinematic|of|for|showing|"
-        r"steps?|going|that|where|which|values?|data|figures?|numbers?)\b|[(「\"“'‘=–—-]",
-        match.group(1),
-        maxsplit=1,
-        flags=re.I,
-    )[0].strip(" :,-.")
+    words = _TOPIC_END.split(match.group(1), maxsplit=1)[0].strip(" :,-.")
     words = re.sub(rf"^(?:{'|'.join(c for c in lexicon.COLOURS if c.isascii())})$", "", words, flags=re.I)
     return words[:1].upper() + words[1:] if len(words) > 2 else ""
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 
 from koda_ray.studio.offline.brief import Brief
-from koda_ray.studio.offline.extract import CJK_NUM, NUM, number_of
+from koda_ray.studio.offline.extract import number_of, numbered
 from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import MANNERS, Ground, air, set_stage
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import alternatives, expression, said
 from koda_ray.studio.offline.palette import Palette, ink_on
-from koda_ray.studio.offline.script import Beat, Script
+from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import Subject, own, settle_duration
 
 __all__ = ["Count", "Countdown", "CountdownPace", "pace_of"]
@@ -35,14 +37,7 @@ _INSTANT_S = 0.0015
 _EARLY_S = 0.004
 """A quarter of a frame: a change at once comes before the frame that it belongs to, never within it."""
 
-_FROM_TO = re.compile(rf"(?:from|von|de)\s+({NUM})\s*(?:down\s+)?(?:to|until|till|bis|-|–|→)\s*({NUM})", re.I)
-_SECONDS = r"[\s-]*(?:seconds?|secs?|s)\b"
-_FROM = (
-    re.compile(rf"(?:from|at|von|of)\s+({NUM})\b", re.I),
-    re.compile(rf"\b({NUM})(?:{_SECONDS})?[\s-]*(?:long\s+)?(?:count\s?down|count-down)", re.I),
-    re.compile(rf"(?:count\s?down|count-down)\s+(?:of\s+)?({NUM})\b", re.I),
-    re.compile(rf"({CJK_NUM})\s*(?:秒)?\s*(?:から|の)"),
-)
+_FROM = ("count_from", "count_before", "count_after", "count_cjk")
 _EASES = {"playful": "easeOutBack", "smooth": "easeOutQuint", "cinematic": "cinematicOut"}
 
 
@@ -67,14 +62,13 @@ class Countdown(Subject):
     """A count down and its finale."""
 
     name = "countdown"
-    words = ("count down", "countdown", "counting down", "counts down", "count-down", "カウントダウン", "倒计时")
     rank = 40
     style = "playful"
     obvious = True
     zoom = 1.14
     lettered = True
     ends = (1.0, 0.6)
-    seconds_note = "The seconds are read as where the count starts; its end takes two more."
+    seconds_note = said("countdown.seconds")
 
     def fill(self, brief: Brief, heard: Hearing) -> Brief:
         count, note = _find_count(heard.bare)
@@ -90,54 +84,33 @@ class Countdown(Subject):
 
     def without_own_seconds(self, text: str) -> str:
         """Hide seconds that say where a count starts: "from 5 seconds", or "10 second countdown" by itself."""
-        start = rf"\b(?:from|at)\s+{NUM}(?:{_SECONDS})?"
-        if re.search(start, text, re.I):
-            return re.sub(start, " ", text, flags=re.I)
-        return re.sub(rf"\b{NUM}{_SECONDS}(?=\s+count)|(?<=\bcountdown of)\s+{NUM}{_SECONDS}", " ", text, flags=re.I)
+        start = _heard("count_start")
+        return start.sub(" ", text) if start.search(text) else _heard("count_length").sub(" ", text)
 
     def changed(self, brief: Brief, text: str) -> tuple[Brief, str] | None:
-        if not re.search(r"\b(?:from|count)\b|から", text, re.I):
+        if not expression("count_again").search(text):
             return None
         count, _ = _find_count(text)
-        return settle_duration(replace(brief, own=count)), f"counting from {count.start} to {count.stop}"
+        told = said("countdown.changed", start=count.start, stop=count.stop)
+        return settle_duration(replace(brief, own=count)), told
 
     def note(self, brief: Brief) -> str:
         """Say where a count does not go as one expects, a number a second from first to last."""
         pace, count = pace_of(brief, brief.duration_s), own(brief, Count)
-        numbers = _numbers(count)
-        each, length = f"{pace.beat_s:.2g} s", f"{brief.duration_s:g} s"
+        numbers, length, each = _numbers(count), brief.duration_s, pace.beat_s
         if pace.step > 1:
-            return (
-                f"{numbers} numbers are too many to be seen one by one in {length}: it counts in steps of {pace.step}, "
-                f"{each} each, and ends on {count.stop}."
+            return said(
+                "countdown.in_steps", numbers=numbers, length=length, step=pace.step, each=each, stop=count.stop
             )
-        if pace.beat_s < 0.99 / max(1.0, brief.speed):
-            return (
-                f"{numbers} numbers run faster than one a second to fit into {length}: {each} each. For a second each, "
-                f"ask for {numbers + _END_S:g} seconds."
-            )
-        if brief.duration_s - pace.beat_s * numbers > _LONG_END_S:
-            return f"The count takes {pace.beat_s * numbers:.3g} s; its end stands for the rest of the {length}."
+        if each < 0.99 / max(1.0, brief.speed):
+            return said("countdown.quick", numbers=numbers, length=length, each=each, wanted=numbers + _END_S)
+        if length - each * numbers > _LONG_END_S:
+            return said("countdown.long", seconds=each * numbers, length=length)
         return ""
 
     def script(self, brief: Brief) -> Script:
         count = own(brief, Count)
-        return Script(
-            Beat(
-                f"{count.start}",
-                f"{count.start} fills the picture; a ring runs around it.",
-                "{enter} on scale, one step each beat",
-            ),
-            (
-                Beat(
-                    "Count",
-                    f"The numbers change on the beat, down to {count.stop}.",
-                    "{enter} in, {leave} out, ring at constant pace",
-                ),
-                Beat("Faster heart", "The ground pulses with each number.", "{move} on scale"),
-            ),
-            Beat("Zero", "The ring closes and the picture bursts open.", "{settle}, burst, hold"),
-        )
+        return Script.told(self.name, start=count.start, stop=count.stop)
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(
@@ -163,7 +136,7 @@ class Countdown(Subject):
             "countdown": {
                 "numbers": [_number(film, value, grounds[i]) for i, value in enumerate(pace.values)],
                 "manner": MANNERS[brief.style],
-                "finale": brief.heading or ("スタート" if brief.language == "ja" else "Go!"),
+                "finale": brief.heading or said("countdown.finale", language=brief.language),
             }
         }
         if brief.particles:
@@ -175,22 +148,29 @@ def _numbers(count: Count) -> int:
     return count.start - count.stop + 1
 
 
+@cache
+def _heard(name: str) -> re.Pattern[str]:
+    """Return an expression in which numbers and seconds stand for themselves."""
+    words = numbered(name).pattern
+    return re.compile(words.replace("SECONDS", f"(?:{alternatives('count_seconds')})"), re.I)
+
+
 def _find_count(text: str) -> tuple[Count, str]:
     """Return what is counted, and what had to be changed; 5 to 1 where no figure is given, at most from 9,999."""
-    both = _FROM_TO.search(text)
+    both = _heard("count_from_to").search(text)
     if both:
-        first, last = number_of(both.group(1)), number_of(both.group(2))
+        first, last = (number_of(figure) for figure in both.groups() if figure)
     else:
-        match = next((match for expression in _FROM if (match := expression.search(text))), None)
-        first, last = number_of(match.group(1)) if match else None, 1.0
+        match = next((match for name in _FROM if (match := _heard(name).search(text))), None)
+        first, last = number_of(next(filter(None, match.groups()))) if match else None, 1.0
     start = int(first) if first is not None else 5
     stop = int(last) if last is not None else 1
     notes: list[str] = []
     if both and start < stop:
         start, stop = stop, start
-        notes.append(f"A count down goes downwards: it counts from {start} to {stop}.")
+        notes.append(said("countdown.upwards", start=start, stop=stop))
     if start > _HIGHEST:
-        notes.append(f"{start} is more than can be counted here: it starts at {_HIGHEST}.")
+        notes.append(said("countdown.too_high", start=start, most=_HIGHEST))
     start = max(1, min(_HIGHEST, start))
     return Count(start, max(0, min(start - 1, stop))), " ".join(notes)
 

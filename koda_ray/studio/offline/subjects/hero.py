@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib import resources
 from typing import Literal
 
 from koda_ray.studio.offline import lexicon
@@ -15,75 +17,37 @@ from koda_ray.studio.offline.films.bouncing import Bounce, bounce
 from koda_ray.studio.offline.films.crossing import cross
 from koda_ray.studio.offline.films.stage import Ground, air, caption, set_stage
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import expression, rows, said
 from koda_ray.studio.offline.motion import Score
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.script import Beat, Script
+from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import Countable, Subject, own, subject_named
 
 __all__ = ["Hero", "Traveller", "find_hero"]
 
 Motion = Literal["cross", "rise", "fall", "bounce", "spin", "float"]
 
-_MOTIONS: tuple[tuple[re.Pattern[str], Motion], ...] = (
-    (re.compile(r"\b(?:bounc\w+|jump\w*|hop(?:s|ping)?|leap\w*)\b|弾む|跳ねる|ジャンプ", re.I), "bounce"),
-    (re.compile(r"\b(?:spin\w*|rotat\w+|twirl\w*|turn(?:s|ing)? around)\b|回転|回る", re.I), "spin"),
-    (
-        re.compile(
-            r"\b(?:launch\w*|ris(?:es?|ing)|lift\w*|takes? off|ascend\w*|soar\w* up)\b|打ち上げ|昇る|上がる", re.I
-        ),
-        "rise",
-    ),
-    (re.compile(r"\b(?:fall(?:s|ing)?|drop(?:s|ping)?|descend\w*)\b|落ちる|降る", re.I), "fall"),
-    (re.compile(r"\b(?:float\w*|hover\w*|drift\w*|levitat\w*)\b|浮かぶ|漂う", re.I), "float"),
+_MOTIONS: tuple[tuple[str, Motion], ...] = (
+    ("hero_bounces", "bounce"),
+    ("hero_spins", "spin"),
+    ("hero_rises", "rise"),
+    ("hero_falls", "fall"),
+    ("hero_floats", "float"),
 )
-_CROSSING = re.compile(
-    r"\b(?:cross\w*|across|fl(?:y|ies|ying)|driv(?:e|es|ing)|swim\w*|walk\w*|run(?:s|ning)?|rac(?:e|es|ing)|sail\w*|"
-    r"pass(?:es|ing)?(?: by)?|slid\w+|roll\w*|mov(?:e|es|ing)|travel\w*|zoom\w*|chas\w+|ride|rides|riding|crawl\w*|"
-    r"gallop\w*|march\w*|parade\w*)\b|横切|飛ぶ|飛んで|走る|泳ぐ|歩く|進む|通り過ぎ",
-    re.I,
+_TRAITS: dict[str, list[str]] = tomllib.loads(
+    (resources.files("koda_ray.studio.offline") / "drawings.toml").read_text(encoding="utf-8")
 )
 
-_SEA_GOERS = frozenset({"boat", "🐠", "🐋", "🐬", "🦈", "🐙", "🐢", "⚓"})
-_SPACE_GOERS = frozenset({"rocket", "🛸", "🛰️", "👽"})
-_ROAD_GOERS = frozenset({
-    "🚗", "🏎️", "🚕", "🚌", "🚚", "🚂", "🚃", "🚲", "🛵", "🏍️", "🚜", "🚑", "🚒", "🐈", "🐕", "🐎", "🦄", "🐇",
-    "🦊", "🐻", "🐼", "🦁", "🐅", "🐘", "🐒", "🐄", "🐖", "🐑", "🐓", "🐌", "🐸", "🦕", "🐁", "🦔", "🐿️", "🤖",
-    "🐧", "🦆", "🎅",
-})  # fmt: skip
-_FACING_LEFT = frozenset({
-    "🚗", "🏎️", "🚕", "🚌", "🚚", "🚂", "🚃", "🚲", "🛵", "🏍️", "🚜", "🚑", "🚒", "🐈", "🐕", "🐎", "🐇", "🐅",
-    "🐘", "🐒", "🐄", "🐖", "🐑", "🐌", "🦕", "🐁", "🦔", "🐿️", "🐋", "🐬", "🦈", "🐠", "🐢", "🐦", "🦅", "🦆",
-    "🚁", "🐉", "🐓",
-})  # fmt: skip
-"""Emoji that look to the left, as Noto draws them."""
-_UPRIGHT = frozenset({"🚀", "rocket", "balloon", "hot-air-balloon"})
-_NIGHTLY = frozenset({*_SPACE_GOERS, "⭐", "🌙"})
-_DRAWN = {
-    "paper-plane": "paper plane",
-    "hot-air-balloon": "hot-air balloon",
-    "boat": "sailing boat",
-    "rocket": "rocket",
-    "balloon": "balloon",
-}
-"""The kit's own drawings, as the plan calls them."""
 
-_BEATS: dict[Motion, tuple[str, str, str, str]] = {
-    "cross": (
-        "Enter", "The {} comes into the picture.", "Cross", "The {} crosses the picture on a curved path.",
-    ),
-    "rise": ("Ready", "The {} gathers itself.", "Climb", "The {} climbs."),
-    "fall": ("Above", "The {} appears above.", "Fall", "The {} comes down, swaying."),
-    "bounce": ("Hop in", "The {} hops into the picture.", "Bounce", "The {} bounces on the spot."),
-    "spin": ("Pop in", "The {} pops in.", "Spin", "The {} turns around itself."),
-    "float": ("Pop in", "The {} pops in.", "Float", "The {} floats."),
-}  # fmt: skip
+def _is(look: str, trait: str) -> bool:
+    return look in _TRAITS[trait]
 
 
 @dataclass(frozen=True)
 class Traveller:
     """What is shown, a drawing's name or an emoji, and how it moves."""
 
-    look: str = "⭐"
+    look: str = "balloon"
     motion: Motion = "float"
 
 
@@ -104,33 +68,32 @@ class Hero(Subject):
         hero = find_hero(heard.bare)
         if hero is None:
             return
-        crossing = bool(_CROSSING.search(heard.bare))
+        crossing = bool(expression("hero_crosses").search(heard.bare))
         airy = heard.air and heard.air[0] != "dust" and not (heard.quotes and heard.says(subject_named("title").words))
-        if crossing and airy and hero.look not in {"⭐", "🌸"}:
+        if crossing and airy and not _is(hero.look, "airy"):
             yield 140
-        if crossing or any(e.search(heard.bare) for e, _ in _MOTIONS) or len(heard.bare.split()) <= 8:
+        moving = any(expression(words).search(heard.bare) for words, _ in _MOTIONS)
+        if crossing or moving or len(heard.bare.split()) <= 8:
             yield 180
 
     def fill(self, brief: Brief, heard: Hearing) -> Brief:
         return replace(super().fill(brief, heard), own=find_hero(heard.bare) or Traveller())
 
     def palettes(self, brief: Brief) -> tuple[str, ...]:
-        if own(brief, Traveller).look in _NIGHTLY:
+        if _is(own(brief, Traveller).look, "nightly"):
             return ("violet hour", "midnight gold", "midnight pop", "teal and amber")
         return ()
 
     def script(self, brief: Brief) -> Script:
         hero = own(brief, Traveller)
-        thing = _DRAWN.get(hero.look, hero.look)
-        enter, entering, move, moving = (words.format(thing) for words in _BEATS[hero.motion])
-        return Script(
-            Beat(enter, entering, "{enter}"),
-            (
-                Beat(move, moving, "{move} along the path, the body leans into it"),
-                Beat("Scenery", "Near and far layers pass at their own pace.", "Parallax"),
-                Beat("Flourish", "A small turn on the way.", "{settle}"),
-            ),
-            Beat("Poster", "The last picture is composed and holds.", "{settle} settle, hold"),
+        thing = said(f"drawing.{hero.look}") if hero.look.isascii() else hero.look
+        (entrance, entering), (passage, passing) = rows(f"journey.{hero.motion}")
+        return Script.told(
+            self.name,
+            entrance=entrance,
+            entering=entering.format(thing=thing),
+            passage=passage,
+            passing=passing.format(thing=thing),
         )
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
@@ -171,8 +134,8 @@ class Hero(Subject):
 def find_hero(text: str) -> Traveller | None:
     """Return what is named that the director can draw, and how it moves."""
     heroes = lexicon.find_all(text, lexicon.HEROES)
-    moving: Motion | None = next((motion for expression, motion in _MOTIONS if expression.search(text)), None)
-    crossing = bool(_CROSSING.search(text))
+    moving: Motion | None = next((motion for words, motion in _MOTIONS if expression(words).search(text)), None)
+    crossing = bool(expression("hero_crosses").search(text))
     if heroes:
         look = heroes[0][2]
     else:
@@ -194,11 +157,11 @@ def _heading(brief: Brief) -> int:
 
 
 def _place(hero: Traveller) -> str:
-    if hero.look in _SPACE_GOERS:
+    if _is(hero.look, "space"):
         return "space"
-    if hero.look in _SEA_GOERS:
+    if _is(hero.look, "sea"):
         return "sea"
-    if hero.look in _ROAD_GOERS and hero.motion == "cross":
+    if _is(hero.look, "road") and hero.motion == "cross":
         return "land"
     if hero.motion in ("cross", "rise", "fall") or hero.look in ("balloon", "paper-plane"):
         return "sky"
@@ -296,14 +259,14 @@ def _look(film: Film, name: str, place: str, i: int, count: int, way: list[list[
     if place in ("land", "sea"):
         size *= 0.86
     colour = palette.colours[i % len(palette.colours)]
-    backwards = (hero.look in _FACING_LEFT) == (_heading(brief) == 1)
+    backwards = (_is(hero.look, "facing_left")) == (_heading(brief) == 1)
     grounded = place == "land" or (hero.motion in ("bounce", "spin", "float") and place == "none")
     return {
         "name": name,
         "look": hero.look,
         "size": round(size * (1 - 0.12 * (i % 3)), 1),
         "color": colour if colour != "#FFFFFF" else palette.accent,
-        "mirrored": True if hero.motion == "cross" and backwards and hero.look not in _UPRIGHT else None,
+        "mirrored": True if hero.motion == "cross" and backwards and not _is(hero.look, "upright") else None,
         "trail": way if i == 0 else None,
         "shadow": True if brief.shadow and grounded else None,
         "flame": True if hero.look == "rocket" else None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -12,48 +11,33 @@ from koda_ray.studio.offline.colour import mix
 from koda_ray.studio.offline.film import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import Ground, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import expression, said
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.script import Beat, Script
 from koda_ray.studio.offline.subject import LAST, Subject
 
 __all__ = ["ImageFilm"]
-
-_OTHER = re.compile(r"\b(?:chart|graph|countdown)\b", re.I)
-_SHOWN = re.compile(r"\b(?:animate|animated|my|this|the|an?)\s+(?:\w+\s+)?(?:image|photo|picture)", re.I)
 
 
 class ImageFilm(Subject):
     """A picture."""
 
     name = "image"
-    words = ("image", "photo", "picture", "photograph", "screenshot", "画像", "写真", "图片", "照片")
     length_s = 6.0
     zoom = 1.12
     letterboxed = True
 
     def claims(self, heard: Hearing) -> Iterator[int]:
-        if heard.picture is not None and not _OTHER.search(heard.bare):
+        if heard.picture is not None and not expression("no_image").search(heard.bare):
             yield 80
-        if heard.says(self.words) and _SHOWN.search(heard.bare):
+        if heard.says(self.words) and expression("image_shown").search(heard.bare):
             yield 220
         if heard.picture is not None:
             yield LAST
 
     def fill(self, brief: Brief, heard: Hearing) -> Brief:
         if brief.image is None:
-            heard.notes.append("No picture was uploaded: a drawn one stands in its place. Upload yours to see it move.")
+            heard.notes.append(said("image.missing"))
         return super().fill(brief, heard)
-
-    def script(self, brief: Brief) -> Script:
-        return Script(
-            Beat("Unveil", "The picture opens from its centre.", "{enter} on the mask"),
-            (
-                Beat("Drift", "A slow move across the picture.", "{move} on position and scale"),
-                Beat("Light", "A soft light passes over it.", "{move} sweep"),
-                Beat("Depth", "Frame and picture move apart a little.", "{move}, parallax"),
-            ),
-            Beat("Frame", "The whole picture is seen.", "{settle} settle, long hold"),
-        )
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(

@@ -11,8 +11,9 @@ from koda_ray.studio.offline.film import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import MANNERS, Ground, dust, set_stage, still
 from koda_ray.studio.offline.find import own_words
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import said
 from koda_ray.studio.offline.palette import Palette, ink_on
-from koda_ray.studio.offline.script import Beat, Script
+from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import LAST, Subject, own, settle_duration
 from koda_ray.studio.offline.summary import phrases_of
 
@@ -47,9 +48,7 @@ class Kinetic(Subject):
     def fill(self, brief: Brief, heard: Hearing) -> Brief:
         words, left_out = phrases_of(own_words(brief.prompt) or brief.prompt)
         if left_out:
-            heard.notes.append(
-                "The prompt is longer than a video of words can hold: it shows its most telling sentences."
-            )
+            heard.notes.append(said("kinetic.long"))
         return replace(brief, own=Phrases(words), heading=heard.quotes[0] if heard.quotes else "")
 
     def seconds(self, brief: Brief) -> float:
@@ -58,24 +57,11 @@ class Kinetic(Subject):
         return max(5.0, min(24.0, 2.0 + 1.15 * len(words) + letters / 60))
 
     def reworded(self, brief: Brief, words: str, *, aside: bool) -> tuple[Brief, str]:
-        return settle_duration(replace(brief, own=Phrases(phrases_of(words)[0]))), f"the words “{words}”"
+        return settle_duration(replace(brief, own=Phrases(phrases_of(words)[0]))), said("kinetic.changed", words=words)
 
     def script(self, brief: Brief) -> Script:
         words = own(brief, Phrases).words
-        first = words[0] if words else "the words"
-        return Script(
-            Beat("First words", f"“{first}” sets the pace.", "{enter} by line, masked"),
-            (
-                Beat(
-                    "Keep talking",
-                    "The phrases follow each other, each with its own entrance.",
-                    "{enter} in, {leave} out, staggered by {stagger}",
-                ),
-                Beat("Stress", "The weightiest words stand large, in colour.", "{enter} on scale"),
-                Beat("Turn", "The direction of reading turns with the sense.", "{move} on the page"),
-            ),
-            Beat("Last words", "The last phrase stays, fully legible.", "{settle} settle, long hold"),
-        )
+        return Script.told(self.name, first=said("kinetic.first", words=words[0]) if words else "")
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(
@@ -86,7 +72,7 @@ class Kinetic(Subject):
             parts=("lib/frame.ts", "lib/type.ts", "lib/stagger.ts", "components/Phrase.tsx"),
             ground=Ground(light=(0.4, 0.4)),
         )
-        phrases = own(brief, Phrases).words or ("Hello",)
+        phrases = own(brief, Phrases).words or (said("kinetic.empty"),)
         starts = _starts(film, phrases)
         for i in range(len(phrases)):
             _turn(film, i, starts)

@@ -6,8 +6,9 @@ from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.film import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import MANNERS, Ground, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import said
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.script import Beat, Script
+from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import Subject
 from koda_ray.studio.offline.subjects.naming import named
 
@@ -18,29 +19,16 @@ class Logo(Subject):
     """A logo."""
 
     name = "logo"
-    words = ("logo", "logotype", "wordmark", "brand reveal", "brand intro", "ロゴ", "标志")
     rank = 70
     zoom = 1.4
     letterboxed = True
     dark_words = True
 
     def fill(self, brief: Brief, heard: Hearing) -> Brief:
-        return named(brief, heard, otherwise="Your brand")
+        return named(brief, heard, otherwise=said("logo.name"))
 
     def script(self, brief: Brief) -> Script:
-        return Script(
-            Beat("Mark", f"The mark of {brief.heading} draws itself.", "{enter} on the strokes"),
-            (
-                Beat(
-                    "Name",
-                    "The name comes out from behind the mark, letter by letter.",
-                    "{enter}, staggered by {stagger}",
-                ),
-                Beat("Light", "A line of light passes over the mark.", "{move} sweep"),
-                Beat("Breath", "Mark and name breathe together.", "Slow scale, {move}"),
-            ),
-            Beat("Lock-up", "Everything rests in its final place.", "{settle} settle, long hold"),
-        )
+        return Script.told(self.name, heading=brief.heading)
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(

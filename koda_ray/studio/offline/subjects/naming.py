@@ -8,6 +8,7 @@ from koda_ray.studio.offline import lexicon
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.extract import find_name, find_price
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import said
 
 __all__ = ["named"]
 
@@ -19,7 +20,7 @@ def named(brief: Brief, heard: Hearing, *, otherwise: str) -> Brief:
     name = found or (heard.quotes[0] if heard.quotes else "")
     if not name:
         name = otherwise
-        heard.notes.append(f"No name was given: it shows “{name}”. Send yours, as in “for Acme”.")
+        heard.notes.append(said("naming.missing", name=name))
     beside = lexicon.find_all(heard.bare.replace(name, " "), lexicon.PARTICLES)
     texts = heard.quotes if found else heard.quotes[1:]
     return replace(brief, heading=name, texts=texts, particles=bool(beside))

@@ -8,8 +8,8 @@ from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.colour import from_oklch, to_oklch
 from koda_ray.studio.offline.film import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import Ground, caption, set_stage
+from koda_ray.studio.offline.language import alternatives
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.script import Beat, Script
 from koda_ray.studio.offline.subject import Countable, Subject
 
 __all__ = ["Orbit"]
@@ -22,38 +22,15 @@ class Orbit(Subject):
     """A sun and its planets, or anything that circles something."""
 
     name = "orbit"
-    words = (
-        "orbit", "orbits", "orbiting", "planet", "planets", "solar system", "revolve", "revolves", "revolving",
-        "circling", "circles around", "moons", "satellites", "atom", "electrons", "惑星", "公転", "太陽系", "回る惑星",
-        "行星",
-    )  # fmt: skip
     rank = 120
     style = "cinematic"
     obvious = True
     length_s = 8.0
-    counted = Countable(
-        nouns=r"planets?|moons?|satellites?|electrons?|things?|dots?|balls?|spheres?",
-        again=r"planets?|moons?|satellites?",
-    )
+    counted = Countable(nouns=alternatives("bodies"), again=alternatives("bodies_again"))
     letterboxed = True
 
     def palettes(self, brief: Brief) -> tuple[str, ...]:
         return ("midnight gold", "violet hour", "teal and amber", "midnight pop")
-
-    def script(self, brief: Brief) -> Script:
-        return Script(
-            Beat("Light up", "The centre begins to glow.", "{enter} on scale and light"),
-            (
-                Beat(
-                    "Orbits",
-                    "Bodies swing onto their paths, near ones faster.",
-                    "Kepler's third law sets the periods",
-                ),
-                Beat("Approach", "The camera sinks towards the plane.", "{move} on the camera"),
-                Beat("Alignment", "The bodies pass each other.", "Constant angular speed"),
-            ),
-            Beat("System", "The whole system is seen, still turning.", "{move} on the camera, hold"),
-        )
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(

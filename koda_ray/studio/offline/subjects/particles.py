@@ -10,8 +10,9 @@ from koda_ray.studio.offline.brief import Brief, Style
 from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import Ground, caption, colours_of, set_stage
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import alternatives, said
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.script import Beat, Script
+from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import Countable, Subject
 
 __all__ = ["Particles"]
@@ -53,14 +54,9 @@ class Particles(Subject):
     """Particles of one kind."""
 
     name = "particles"
-    words = ("particles", "particle", "粒子", "パーティクル")
     style = "cinematic"
     length_s = 6.0
-    counted = Countable(
-        nouns=r"fireworks?|stars?|bubbles?|particles?|fireflies|petals?|snowflakes?|leaves",
-        again=r"particles?|fireworks?|bubbles?|stars?",
-        most=400,
-    )
+    counted = Countable(nouns=alternatives("motes"), again=alternatives("motes_again"), most=400)
     letterboxed = True
     scenic = True
 
@@ -80,21 +76,11 @@ class Particles(Subject):
         return _NIGHTS.get(brief.particle_kind, ())
 
     def in_air(self, brief: Brief, kind: str) -> tuple[Brief, str]:
-        return replace(brief, particle_kind=kind), f"{kind} instead"
+        return replace(brief, particle_kind=kind), said("particles.changed", kind=kind)
 
     def script(self, brief: Brief) -> Script:
         kind = brief.particle_kind
-        if kind == "fireworks":
-            return _FIREWORKS
-        return Script(
-            Beat("Begin", f"The first {kind} drift in.", "{enter} on density"),
-            (
-                Beat("Fill", f"The picture fills with {kind}, near and far.", "Three depths, each with its own pace"),
-                Beat("Sway", "A slow breath moves all of them.", "Shared wind, {move}"),
-                Beat("Gust", "The movement quickens for a moment.", "{move} on the wind"),
-            ),
-            Beat("Linger", "The movement calms and the picture holds.", "{leave} on the wind, hold"),
-        )
+        return Script.told(kind if kind == "fireworks" else self.name, kind=kind)
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         kind = brief.particle_kind
@@ -137,25 +123,6 @@ def _drift(brief: Brief, timing: Timing, palette: Palette) -> Film:
         "place": "sky" if kind in ("snow", "rain", "fireflies", "petals") else "none",
     }
     return film
-
-
-_FIREWORKS = Script(
-    Beat(
-        "First light",
-        "A shell climbs and opens into a wide chrysanthemum.",
-        "Ballistic rise, burst with drag and gravity",
-    ),
-    (
-        Beat(
-            "Volley",
-            "More shells follow, in the palette's colours.",
-            "Staggered launches, trails that fade by power law",
-        ),
-        Beat("Willow", "Gold rain hangs in the air and sinks.", "Low drag, long fades, {move} glow on the horizon"),
-        Beat("Pairs", "Two shells open side by side.", "Simultaneous bursts, mirrored"),
-    ),
-    Beat("Finale", "The sky fills, and the last picture glows.", "Dense bursts, {leave} on the ambient light, hold"),
-)
 
 
 def _fireworks(brief: Brief, timing: Timing, palette: Palette) -> Film:

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.figures import Datum
 from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import expression, said
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.subject import own
 from koda_ray.studio.offline.subjects.charting import Chart, Figures, emphasise, schedule, series
 
 __all__ = ["Pie"]
 
-_EATEN = re.compile(r"\b(?:apple|cherry|a) pie\b", re.I)
-
 
 class Pie(Chart):
     """A pie chart."""
 
     name = "pie"
-    words = ("pie chart", "pie graph", "donut chart", "doughnut chart", "donut graph", "円グラフ", "饼图", "pie")
     rank = 30
-    thing = "slice"
-    samples = (("Search", 42), ("Direct", 27), ("Social", 18), ("Other", 13))
 
     def claims(self, heard: Hearing) -> Iterable[int]:
-        if len(heard.figures[0]) < 2 and _EATEN.search(heard.bare):
+        if len(heard.figures[0]) < 2 and expression("pie_eaten").search(heard.bare):
             return ()
         return super().claims(heard)
 
     def shown(self, data: tuple[Datum, ...], notes: list[str]) -> tuple[Datum, ...]:
         if any(d.value < 0 for d in data):
-            notes.append("A pie chart cannot show negative values; they are left out.")
+            notes.append(said("chart.negative"))
             return tuple(d for d in data if d.value > 0)
         return data
 
@@ -49,7 +44,7 @@ class Pie(Chart):
             begin = 0.0 if i == 0 else start * 0.6 + i * step
             shut = 0.12 if i == 0 else 0
             film.score.add(name, "open", [(0, shut), (begin, shut), (begin + one, 1, film.feel.move)])
-            label = datum.label or f"Part {i + 1}"
+            label = datum.label or said("chart.part", language=brief.language, number=i + 1)
             slices.append({"name": name, "label": label, "value": datum.value, "color": colours[i]})
         film.score.add("Chart", "turn", [(0, -0.9), (timing.ending, 0.0, "easeOutCubic")])
         emphasise(film, start * 0.6 + step * (len(slices) - 1) + one)

@@ -11,23 +11,13 @@ from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import Ground, caption, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import alternatives
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.script import Beat, Script
 from koda_ray.studio.offline.subject import Countable, Subject, own
 
 __all__ = ["Kinds", "Shapes"]
 
 _CAST = ("sphere", "cube", "torus", "cone", "gem", "capsule")
-_SHAPES: dict[str, str] = {
-    "cube": "cube", "cubes": "cube", "box": "cube", "boxes": "cube", "square": "cube", "squares": "cube",
-    "sphere": "sphere", "spheres": "sphere", "circle": "sphere", "circles": "sphere", "dot": "sphere",
-    "dots": "sphere", "torus": "torus", "donut": "torus", "donuts": "torus", "ring": "torus", "rings": "torus",
-    "triangle": "cone", "triangles": "cone", "cone": "cone", "cones": "cone", "pyramid": "pyramid",
-    "pyramids": "pyramid", "cylinder": "cylinder", "cylinders": "cylinder", "diamond": "gem", "diamonds": "gem",
-    "gem": "gem", "gems": "gem", "crystal": "gem", "crystals": "gem", "hexagon": "hexagon", "hexagons": "hexagon",
-    "capsule": "capsule", "capsules": "capsule", "pill": "capsule", "pills": "capsule", "knot": "knot",
-    "立方体": "cube", "三角": "cone", "四角": "cube", "円": "sphere", "丸": "sphere",
-}  # fmt: skip
 _PARTS = (
     "lib/frame.ts",
     "lib/colour.ts",
@@ -49,41 +39,21 @@ class Shapes(Subject):
     """One to nine solids."""
 
     name = "shapes"
-    words = ("shapes", "geometric", "geometry", "shape", "図形", "形状", "abstract")
     style = "playful"
     counted = Countable(
-        nouns="|".join(s for s in _SHAPES if s.isascii()) + "|shapes?",
-        again=r"shapes?|cubes?|spheres?|circles?|squares?|triangles?|rings?",
+        nouns="|".join([*(word for word in lexicon.SOLIDS if word.isascii()), alternatives("solids_of_any_kind")]),
+        again=alternatives("solids_again"),
     )
     letterboxed = True
     squares = True
 
     def claims(self, heard: Hearing) -> Iterator[int]:
-        if heard.says(_SHAPES) or heard.says(self.words):
+        if heard.says(lexicon.SOLIDS) or heard.says(self.words):
             yield 190
 
     def fill(self, brief: Brief, heard: Hearing) -> Brief:
-        found = [shape for _, _, shape in lexicon.find_all(heard.bare, _SHAPES)]
+        found = [shape for _, _, shape in lexicon.find_all(heard.bare, lexicon.SOLIDS)]
         return replace(super().fill(brief, heard), own=Kinds(tuple(dict.fromkeys(found))[:5]))
-
-    def script(self, brief: Brief) -> Script:
-        return Script(
-            Beat(
-                "Gather",
-                "The shapes pop in one after another, on their marks.",
-                "{enter} on scale, staggered by {stagger}",
-            ),
-            (
-                Beat(
-                    "Trade places",
-                    "They swap places along curved paths.",
-                    "{move} on position, quarter turns on the way",
-                ),
-                Beat("Spin", "Each turns around its own axis.", "{move} on rotation, phases offset"),
-                Beat("Line up", "They align and breathe together.", "{settle} on scale"),
-            ),
-            Beat("Final order", "They settle in a balanced arrangement.", "{settle} settle, long hold"),
-        )
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(brief, timing, palette, scene="ShapesScene", parts=_PARTS, ground=Ground(light=(0.5, 0.46)))

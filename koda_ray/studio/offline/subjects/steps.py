@@ -11,33 +11,20 @@ from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import MANNERS, Ground, air, set_stage
 from koda_ray.studio.offline.find import only_directs
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import alternatives, expression, rows, said
 from koda_ray.studio.offline.palette import Palette, ink_on
-from koda_ray.studio.offline.script import Beat, Script
+from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import Subject, own, settle_duration
 
 __all__ = ["Listed", "Steps"]
 
 _MOST = 8
-_NAMES = ("Discover", "Plan", "Build", "Test", "Launch", "Learn", "Grow", "Repeat")
-_NAMES_OF: dict[int, tuple[str, ...]] = {
-    1: ("Launch",),
-    2: ("Plan", "Launch"),
-    3: ("Plan", "Build", "Launch"),
-    4: ("Discover", "Plan", "Build", "Launch"),
-    5: ("Discover", "Plan", "Build", "Test", "Launch"),
-}
-_FURTHER = ("Test", "Launch", "Learn", "Grow", "Repeat", "Review", "Share")
-
-_LINE = re.compile(
-    r"^\s*(?:\d{1,2}[.):]|[-*•・]|step\s+\d+[:.)]?|第[一二三四五六七八九十\d]+[、:.]?)\s*(.+)$", re.I | re.M
-)
+_LINE = re.compile(rf"^\s*(?:\d{{1,2}}[.):]|[-*•・]|{alternatives('step_mark')})\s*(.+)$", re.I | re.M)
 _INLINE = re.compile(r"(?:^|\s)\(?\d{1,2}[.)]\s+([^\d(][^()]*?)(?=(?:[,;]?\s+\(?\d{1,2}[.)]\s)|$)")
 _COLON = re.compile(r"[:：]\s*([^:：]{3,400})$")
-_COUNT = re.compile(
-    rf"\b({NUM})\s+(?:\w+\s+){{0,2}}?(?:steps?|phases?|stages?|items?|milestones?|points?|things|tips|reasons|parts)\b",
-    re.I,
-)
-_COUNT_CJK = re.compile(rf"({CJK_NUM})\s*(?:つの|個の|段階|ステップ|步)")
+_BETWEEN = re.compile(rf"[,;、，→>]|->|\s(?:{alternatives('step_and')})\s")
+_COUNT = re.compile(rf"\b({NUM})\s+(?:\w+\s+){{0,2}}?(?:{alternatives('step_named')})\b", re.I)
+_COUNT_CJK = re.compile(rf"({CJK_NUM})\s*(?:{alternatives('step_counter')})")
 
 
 @dataclass(frozen=True)
@@ -52,11 +39,6 @@ class Steps(Subject):
     """A list of steps."""
 
     name = "steps"
-    words = (
-        "steps", "step by step", "step-by-step", "roadmap", "road map", "checklist", "list", "to-do list", "timeline",
-        "agenda", "milestones", "phases", "stages", "bullet points", "recipe", "ステップ", "手順",
-        "ロードマップ", "リスト", "一覧", "步骤", "路线图",
-    )  # fmt: skip
     rank = 110
     obvious = True
     zoom = 1.08
@@ -71,15 +53,15 @@ class Steps(Subject):
         if not steps and len(quotes) > 1:
             steps, heading = quotes[:_MOST], ""
         if dropped:
-            notes.append(f"{dropped} further steps were left out: {len(steps)} are as many as stay legible.")
-        quarterly = bool(re.search(r"\bquarter(?:ly|s)?\b|四半期", heard.bare, re.I))
+            notes.append(said("steps.dropped", dropped=dropped, most=len(steps)))
+        quarterly = expression("steps_quarterly").search(heard.bare) is not None
         if not steps:
             number = max(1, min(_MOST, count or (4 if quarterly else 3)))
-            steps = _NAMES_OF.get(number, _NAMES[:number])
-            notes.append(
-                "The steps were not named: they carry common names. Send yours, as in “steps: Plan, Build, Launch”."
-            )
-        kickers = tuple(f"Q{i + 1}" for i in range(len(steps))) if quarterly and len(steps) <= 4 else ()
+            names = rows("steps.names")
+            steps = tuple(names[min(number, len(names)) - 1][:number])
+            notes.append(said("steps.unnamed"))
+        quarters = range(1, len(steps) + 1) if quarterly and len(steps) <= 4 else ()
+        kickers = tuple(said("steps.quarter", number=number) for number in quarters)
         return replace(brief, own=Listed(steps, kickers), heading=heading or _topic(heard.bare), texts=quotes[1:])
 
     def seconds(self, brief: Brief) -> float:
@@ -90,27 +72,20 @@ class Steps(Subject):
         before = own(brief, Listed)
         if steps:
             kickers = before.kickers if len(before.kickers) == len(steps) else ()
-            return settle_duration(replace(brief, own=Listed(steps, kickers))), f"{len(steps)} new steps"
+            return settle_duration(replace(brief, own=Listed(steps, kickers))), said("steps.changed", count=len(steps))
         if count and 1 <= count <= _MOST and count != len(before.steps):
-            names = (*before.steps, *_FURTHER)[:count]
-            return settle_duration(replace(brief, own=Listed(names))), f"{count} steps"
+            names = (*before.steps, *rows("steps.further")[0])[:count]
+            return settle_duration(replace(brief, own=Listed(names))), said("steps.counted", count=count)
         return None
 
     def script(self, brief: Brief) -> Script:
-        steps = own(brief, Listed).steps
-        beats = tuple(
-            Beat(
-                step,
-                f"Step {i + 1} of {len(steps)}: “{step}” arrives on the path.",
-                "{enter} on the card, the path draws on with {move}",
-            )
-            for i, step in enumerate(steps)
-        )
-        return Script(
-            Beat("Heading", f"“{brief.heading or 'The steps'}” opens the list.", "{enter} on position and opacity"),
-            beats or (Beat("Step", "A step arrives.", "{enter}"),),
-            Beat("Overview", "All steps stand together.", "{settle} settle, long hold"),
-        )
+        steps = own(brief, Listed).steps or tuple(rows("steps.names")[0])
+        heading = brief.heading or said("steps.heading")
+        each = [
+            Script.told(self.name, heading=heading, step=step, number=number, count=len(steps))
+            for number, step in enumerate(steps, 1)
+        ]
+        return Script(each[0].opening, tuple(told.middle[0] for told in each), each[0].ending)
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(
@@ -194,8 +169,8 @@ def _find_steps(text: str) -> tuple[tuple[str, ...], int | None, int]:
     if len(lines) < 2:
         colon = _COLON.search(text.strip().rstrip("."))
         if colon:
-            parts = re.split(r"[,;、，→>]|->|\s(?:and|then|und|et)\s", colon.group(1))
-            lines = [part for part in (re.sub(r"^(?:and|then)\s+", "", p.strip(" .")) for p in parts) if part]
+            parts = _BETWEEN.split(colon.group(1))
+            lines = [part for part in (expression("step_and_before").sub("", p.strip(" .")) for p in parts) if part]
     if len(lines) < 2:
         lines = []
     steps = tuple(line[:1].upper() + line[1:48] for line in lines)
@@ -205,12 +180,7 @@ def _find_steps(text: str) -> tuple[tuple[str, ...], int | None, int]:
 def _topic(text: str) -> str:
     """Return what a list is about: "the roadmap of our app in three steps: ..." gives "Roadmap of our app"."""
     before = re.split(r"[:：\n]", strip_directives(text))[0]
-    before = re.sub(
-        r"\b(?:in|with|of)\s+(?:\w+\s+)?(?:steps?|phases?|stages?|items?|points?|milestones?)\b.*$|[,;].*$",
-        "",
-        before,
-        flags=re.I,
-    )
-    before = re.sub(r"^(?:the|our|my|a|an)\s+", "", before.strip(" .,-"), flags=re.I)
+    before = re.sub(rf"(?:{alternatives('steps_topic_end')})|[,;].*$", "", before, flags=re.I)
+    before = re.sub(rf"^{alternatives('article')}", "", before.strip(" .,-"), flags=re.I)
     before = clean_phrase(before)[:48]
     return before[:1].upper() + before[1:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,36 +11,19 @@ from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import MANNERS, Ground, dust, set_stage
 from koda_ray.studio.offline.find import names_nothing
 from koda_ray.studio.offline.hearing import Hearing
+from koda_ray.studio.offline.language import expression, said
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.script import Beat, Script
+from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import LAST, Subject
 from koda_ray.studio.offline.subjects.hero import find_hero
 
 __all__ = ["Title"]
-
-_CALLED = re.compile(r"\btitle\b|タイトル", re.I)
-_WRITTEN = re.compile(r"\b(?:title|headline|slogan|text|lettering)\b", re.I)
-_SAID = re.compile(
-    r"\b(?:title[d]?|saying|says?|said|reads?|reading|text|headline|slogan|words?|lettering)\b\s*(?:card|sequence)?\s*"
-    r"(?:saying|of|for|that (?:says|reads)|is|:|-)?\s*[:\-]?\s*(.+)$",
-    re.I,
-)
-_TRAILING = re.compile(
-    r"\s*[,;.]?\s*\b(?:in|with|on|for|and|over|using|that|which|against)\s+(?:an?\s+|the\s+)?(?:\w+\s+){0,3}?"
-    r"(?:particles?|style|background|backdrop|colou?rs?|font|letters?|animation|seconds?|confetti|snow|glow|dust)\b.*$|"
-    r"\s*,\s*(?:playful|smooth|cinematic|minimal|bouncy|clean|dramatic|elegant|blue|red|green|white|black)\b.*$",
-    re.I,
-)
 
 
 class Title(Subject):
     """A title and a line below it."""
 
     name = "title"
-    words = (
-        "title", "titles", "headline", "title card", "title sequence", "opening credits", "lower third", "text",
-        "caption", "slogan", "quote", "typography", "lettering", "タイトル", "文字", "テキスト", "标题",
-    )  # fmt: skip
     style = "cinematic"
     length_s = 6.0
     zoom = 1.12
@@ -51,39 +33,27 @@ class Title(Subject):
 
     def claims(self, heard: Hearing) -> Iterator[int]:
         named = heard.says(self.words)
-        if heard.quotes and _CALLED.search(heard.bare):
+        if heard.quotes and expression("title_called").search(heard.bare):
             yield 100
         if heard.quotes and not named and heard.air and heard.air[0] != "dust":
             yield 150
         if heard.quotes and (named or not find_hero(heard.bare)):
             yield 170
-        if named and _WRITTEN.search(heard.bare):
+        if named and expression("title_written").search(heard.bare):
             yield 210
         if names_nothing(heard.text):
             yield LAST + 10
 
     def fill(self, brief: Brief, heard: Hearing) -> Brief:
         if min(self.claims(heard)) > LAST:
-            heard.notes.append("The prompt names no subject: it shows a title. Say what it should be about.")
-            return replace(brief, heading="Coming soon")
+            heard.notes.append(said("title.nothing"))
+            return replace(brief, heading=said("title.coming"))
         heading = heard.quotes[0] if heard.quotes else _heading(heard.bare)
-        return replace(brief, heading=(heading or "Untitled")[:160], texts=heard.quotes[1:])
+        return replace(brief, heading=(heading or said("title.untitled"))[:160], texts=heard.quotes[1:])
 
     def script(self, brief: Brief) -> Script:
-        dust = f" {brief.particle_kind.capitalize()} drift through the light." if brief.particles else ""
-        return Script(
-            Beat("Open", "Light comes up on the empty stage." + dust, "{enter} on light and depth"),
-            (
-                Beat(
-                    "Title",
-                    f"“{brief.heading}” appears, line by line.",
-                    "{enter} on opacity and tracking, staggered by {stagger}",
-                ),
-                Beat("Push in", "A slow camera move towards the letters.", "{move} dolly"),
-                Beat("Glint", "Light passes across the title.", "{move} sweep"),
-            ),
-            Beat("Hold", "The title stands as a poster.", "{settle} settle, long hold"),
-        )
+        dust = said("title.dust", kind=brief.particle_kind.capitalize()) if brief.particles else ""
+        return Script.told(self.name, heading=brief.heading, dust=dust)
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(
@@ -110,9 +80,9 @@ class Title(Subject):
 
 
 def _heading(text: str) -> str:
-    said = _SAID.search(text)
-    words = said.group(1) if said else extract.strip_directives(text)
-    words = _TRAILING.sub("", words).strip(" .,;:-")
+    says = expression("title_says").search(text)
+    words = says.group(1) if says else extract.strip_directives(text)
+    words = expression("title_trailing").sub("", words).strip(" .,;:-")
     return extract.clean_phrase(words)[:90]
 
 
