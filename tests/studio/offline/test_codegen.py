@@ -208,6 +208,14 @@ def test_a_change_of_the_height_alone_is_followed() -> None:
     assert (film.brief.width, film.brief.height) == (1080, 1920)
 
 
+def test_a_thing_that_climbs_stands_clear_of_the_film_bars_from_the_first_frame() -> None:
+    film = film_of(request("a rocket launching into space, cinematic"))
+    half = film.values["heroes"][0]["size"] / 2 / film.brief.height  # type: ignore[index]
+    heights = [key.v for key in film.score.tracks["Hero"]["y"]]
+    assert film.framing.bars > 0
+    assert all(film.framing.bars < y - half * 0.75 and y + half < 1 - film.framing.bars for y in heights)
+
+
 def test_settings_of_the_request_hold_at_every_step() -> None:
     options = {"duration": 7.0, "aspect": "9:16", "fps": 30}
     plan = make_plan(parse_brief(BALL, options=options)).model_dump(mode="json", by_alias=True)

@@ -213,7 +213,7 @@ def _bounce(film: Film, name: str, i: int, x: float) -> None:
 
 def _climb(film: Film, name: str, i: int, x: float, *, rising: bool) -> None:
     total, sine = film.timing.total, "easeInOutSine"
-    low, high = (0.78, 0.36) if rising else (0.18, 0.62)
+    low, high = (0.78 - film.framing.bars, 0.36) if rising else (0.18, 0.62)
     wait = min(0.5, film.timing.opening * 0.25) + 0.16 * i
     film.score.add(
         name, "y", [(0, low), (wait, low), (total - 0.4, high, "easeInOutCubic" if rising else "easeInOutSine")]

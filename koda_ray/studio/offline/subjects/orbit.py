@@ -56,7 +56,7 @@ class Orbit(Subject):
             "bodies": bodies,
             "sun": palette.accent if brief.accent else "#FFC56B",
             "size": round(0.82 * brief.scale, 3),
-            "distance": 14.4 if film.framing.bars else 13.2,
+            "distance": 16.0 if film.framing.bars else 13.2,
             "height": pick(brief, (4.6, 3.6, 5.6), 4),
         }
         film.backlayers.append(("Starfield", f"<Starfield seed={{{brief.seed % 997}}} />"))

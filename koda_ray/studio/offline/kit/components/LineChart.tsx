@@ -1,4 +1,4 @@
-// A line that draws itself through its points, with the value at its tip. Theatre's `draw` runs from 0 to 1.
+// A line that draws itself through its points, with the value at its tip and at each point that it has passed. Theatre's `draw` runs from 0 to 1.
 import { useTheatre } from '../hooks/useTheatre';
 import { fade } from '../lib/colour';
 import { decimalsOf, figure } from '../lib/figures';
@@ -88,11 +88,17 @@ export function LineChart({ heading, points, unit = '', color }: LineChartProps)
       <path d={line} fill="none" stroke={color} strokeWidth={px(9)} strokeLinecap="round" strokeLinejoin="round" />
       {points.map((point, i) => {
         const there = easeOutBack(clamp((tip - i) * 2.5 + (i === 0 ? 1 : 0)));
+        const beside = (points[i + 1]?.value ?? point.value) > point.value ? px(34) : 0;
         return (
           <g key={i}>
             <circle cx={x(i)} cy={y(point.value)} r={px(11) * there} fill={theme.ground.bottom} stroke={color} strokeWidth={px(6) * there} />
+            {i < points.length - 1 && i % every === 0 && (
+              <text x={x(i) - beside} y={y(point.value) - px(36)} textAnchor="middle" fill={theme.ink} opacity={clamp((tip - i) * 3 - 1.2)} style={{ fontFamily: theme.type.text, fontWeight: 600, fontSize: px(42), fontVariantNumeric: 'tabular-nums' }}>
+                {figure(Number(point.value.toFixed(decimals)), unit, decimals)}
+              </text>
+            )}
             {point.label && i % every === 0 && (
-              <text x={x(i)} y={bottom + px(56)} textAnchor="middle" fill={theme.muted} opacity={clamp(0.3 + (tip - i + 1))} style={{ fontFamily: theme.type.text, fontWeight: 500, fontSize: px(32) }}>
+              <text x={x(i)} y={bottom + px(56)} textAnchor="middle" fill={theme.muted} opacity={clamp(0.3 + (tip - i + 1))} style={{ fontFamily: theme.type.text, fontWeight: 500, fontSize: px(38) }}>
                 {point.label}
               </text>
             )}
