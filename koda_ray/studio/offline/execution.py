@@ -201,7 +201,7 @@ def _reading(change: ChangeRequest) -> str:
     length = find_length(change.words)
     if (reason := find_impossible(change.words, length.seconds if length else None)) is not None:
         options = ", ".join(said("reading.quoted", words=label) for _, label, _ in choices(f"instead.{reason}"))
-        return said("reading.impossible", reason=refusal(reason).rsplit(". ", 1)[0], options=options)
+        return said("reading.impossible", reason=refusal(reason), options=options)
     conflict = " ".join(c.reading for c in conflicts_in_change(change.words))
     if conflict:
         return said("reading.conflict", conflict=conflict)

@@ -33,12 +33,12 @@ def ask_style(calls: PolicyCalls, reason: Literal["style", "rejected"]) -> None:
 def ask_instead(calls: PolicyCalls, impossible: Impossible) -> None:
     """Say what cannot be made, and ask what shall be made instead."""
     rows = [*choices(f"instead.{impossible}"), ("other", *ANSWERS["other"])]
-    _ask(calls, "impossible", refusal(impossible), rows)
+    _ask(calls, "impossible", said(f"question.{impossible}", refusal=refusal(impossible)), rows)
 
 
 def refusal(impossible: Impossible) -> str:
-    """Say why something cannot be made, and ask for something else in the last sentence."""
-    return said(f"question.{impossible}", minutes=MAX_DURATION_S / 60)
+    """Say why something cannot be made."""
+    return said(f"refusal.{impossible}", minutes=MAX_DURATION_S / 60)
 
 
 def propose_plan(calls: PolicyCalls, brief: Brief, answers: Sequence[Answered]) -> None:

@@ -145,6 +145,15 @@ async def test_a_change_during_the_work_joins_it() -> None:
     assert desk.files == fresh.files
 
 
+async def test_a_change_that_is_impossible_is_refused_with_the_same_words_and_no_question() -> None:
+    desk = Desk(f"{BALL}, playful")
+    await desk.run()
+    desk.change("make it a two-hour film")
+    await desk.run()
+    told = desk.calls("send_message")[-1]["content"]
+    assert "5 minutes" in told and "I leave the rest as it is" in told and "?" not in told
+
+
 async def test_the_impossible_is_answered_with_why_and_alternatives() -> None:
     desk = Desk("a two-hour film about the sea", answers=[{"status": "answered", "optionId": "length-30"}])
     await desk.run()
