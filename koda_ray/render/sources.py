@@ -28,7 +28,9 @@ _TEXTS = {".html", ".htm", ".css", ".js", ".mjs", ".json", ".svg", ".gltf", ".xm
 # any quoted or bracketed words that could be a path: what names no file is left alone
 _NAMES = re.compile(r"""["'`(=]\s*([^"'`()<>\s=][^"'`()<>\n]{0,300}?)\s*["'`)>]""")
 _BARE_NAMES = re.compile(r"""=\s*([^"'`()<>\s=]{1,300})(?=[\s>])""")
-_SOURCES = re.compile(r"""<script[^>]+src\s*=\s*["']?[^"'\s>]+\.(tsx?|jsx)(?:[?#][^"'\s>]*)?["'\s>]""", re.IGNORECASE)
+# in two steps, of which neither reads anything again: a page is a stranger's, and may be large
+_SCRIPT = re.compile(r"<script\b([^<>]{1,4000})", re.IGNORECASE)
+_SOURCE = re.compile(r"""(?<![\w-])src\s*=\s*["']?[^"'\s=?#]+\.(?:tsx?|jsx)(?:["'\s?#]|$)""", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,10 @@ def page_of(files: Mapping[str, bytes], entry: str | None, *, what: str) -> Page
 
 def _unbuilt(page: bytes | None) -> bool:
     """Whether a page is missing, or loads sources that no browser runs."""
-    return page is None or _SOURCES.search(page.decode(errors="replace")) is not None
+    if page is None:
+        return True
+    scripts = _SCRIPT.finditer(page.decode(errors="replace"))
+    return any(_SOURCE.search(script[1]) is not None for script in scripts)
 
 
 def _folder(folder: Path, entry: str | None) -> Page:

@@ -14,9 +14,11 @@ __all__ = ["BuildProblem", "import_position", "parse_build", "parse_types"]
 
 _MAX_PROBLEMS = 20
 _MAX_MESSAGE_CHARS = 1500
+_MAX_READ_CHARS = 4 * _MAX_MESSAGE_CHARS
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_STACK = re.compile(r"^\s+at .*$", re.MULTILINE)
-_TAG = r"(?:\[[^\]\n]+\]:? ?)*"
+_STACK = re.compile(r"^[ \t]++at .*$", re.MULTILINE)
+# what is printed is a stranger's, and long: possessive ("*+"), so that no line is read again for each of its tags
+_TAG = r"(?:\[[^\]\n]+\]:? ?)*+"
 _ESBUILD = re.compile(r"^(?P<file>[^\n]+?):(?P<line>\d+):(?P<column>\d+): ERROR: (?P<message>.+)$", re.MULTILINE)
 _ROLLUP = re.compile(
     rf"^{_TAG}(?P<file>[^\s(][^\n(]*?) \((?P<line>\d+):(?P<column>\d+)\): (?P<message>.+)$", re.MULTILINE
@@ -110,7 +112,7 @@ def _relative(file: str) -> str:
 
 
 def _message(text: str) -> str:
-    text = re.sub(r"/\S*?/project/", "", text.strip())
+    text = re.sub(r"/\S*?/project/", "", text.strip()[:_MAX_READ_CHARS])
     return text if len(text) <= _MAX_MESSAGE_CHARS else f"{text[:_MAX_MESSAGE_CHARS]}..."
 
 

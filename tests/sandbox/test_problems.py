@@ -79,3 +79,11 @@ def test_where_an_import_is() -> None:
     assert import_position('import "./a";', "./a") == (1, 8)
     assert import_position(source, "./b") is None
     assert import_position("const a = await import(`./a`);", "./a") == (1, 24)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("begun", ["", "error during build:\n[x] "])
+@pytest.mark.parametrize("again", ["[postcss] ", "\n", "/a", "a:1:1: ERROR: ", "x (", "(1:1)"])
+def test_what_a_build_prints_takes_no_longer_for_being_long(begun: str, again: str) -> None:
+    """It is a stranger's, and read by whoever serves everybody: half a megabyte of tags took three minutes."""
+    assert parse_build(begun + again * (500_000 // len(again)))
