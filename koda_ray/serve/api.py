@@ -124,7 +124,7 @@ def create_app(
             Middleware(Traced),
             Middleware(HangUps),
             Middleware(ReadingDeadline, unread_s=stalled_s),
-            Middleware(Gate, auth=deps.auth, public=is_public, limit_bytes=limit_bytes),
+            Middleware(Gate, auth=deps.auth, public=is_public, limit_bytes=limit_bytes, asked=streams.asked),
             Middleware(BodyLimit, limit_bytes=limit_bytes),
             Middleware(BodyDeadline, joined=streams.joined, stalled_s=stalled_s, quick_s=quick_s),
         ],

@@ -3,7 +3,8 @@
 A server without keys belongs to whoever sits at the machine. It listens on loopback only, since a client may claim any
 name; and it answers only to names that mean this machine: a page from elsewhere whose name was made to point here (DNS
 rebinding) sends its own name, and a page that addresses us directly sends its own origin. Where keys are needed, who
-has none is refused before anything of a body is received: a body that never comes would hold a place for nothing.
+has none is refused before anything of a body is received: a body that never comes would hold a place for nothing. So is
+who has as many requests under way as one user may.
 
 The live preview needs none of this: there the address itself is the secret.
 
@@ -13,6 +14,7 @@ Source: RFC 9110, section 7.4 (misdirected requests); the Fetch standard (the Or
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -36,6 +38,7 @@ class Gate:
         auth: Knows the keys, and whether there are any.
         public: Says of a path whether it is for everybody. Elsewhere whose key it is becomes ``scope["user"]``.
         limit_bytes: How much of a refused body to read for a path, so that its sender listens.
+        asked: Counts a user's request for as long as it is under way, or raises LimitReached.
     """
 
     def __init__(
@@ -45,11 +48,13 @@ class Gate:
         auth: Authenticator,
         public: Callable[[str], bool],
         limit_bytes: Callable[[str], int],
+        asked: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self._app = app
         self._auth = auth
         self._public = public
         self._limit_bytes = limit_bytes
+        self._asked = asked
         self._refusals = Refusals()
         self._tries = Tries()
 
@@ -59,15 +64,18 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        try:
-            refused = None if _is_ours(headers) else await self._stranger(scope, headers)
-            if refused is None and not self._public(scope["path"]):
-                scope["user"] = await self._user(scope, headers)
-        except KodaError as error:
-            refused = error_response(error, scope["path"])
-        if refused is None:
-            await self._app(scope, receive, send)
-        elif scope["type"] == "http":
+        with ExitStack() as under_way:
+            try:
+                refused = None if _is_ours(headers) else await self._stranger(scope, headers)
+                if refused is None and not self._public(scope["path"]):
+                    scope["user"] = await self._user(scope, headers)
+                    under_way.enter_context(self._asked(scope["user"]))
+            except KodaError as error:
+                refused = error_response(error, scope["path"])
+            if refused is None:
+                await self._app(scope, receive, send)
+                return
+        if scope["type"] == "http":
             await self._refusals.send(refused, receive, send, discard_bytes=self._limit_bytes(scope["path"]))
         elif "websocket.http.response" in scope.get("extensions", {}):
             await refused(scope, receive, send)

@@ -17,16 +17,21 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.state.records import RenderRoom, SessionRecord
 from koda_ray.types import now
 
-__all__ = ["MAX_STREAMS", "Streams", "may_wake", "render_room"]
+__all__ = ["MAX_STREAMS", "SPARE_REQUESTS", "Streams", "may_wake", "render_room"]
 
 MAX_STREAMS = 800
 """How many streams are open in this process at once: a replica takes 1,000 requests, and some are no streams."""
+SPARE_REQUESTS = 50
+"""How many requests a user may have under way beside as many streams as one may have."""
 _AGAIN_S = 10.0
 _WAKING = timedelta(seconds=60)
 
 
 class Streams:
     """Counts who follows something here, or waits for a command: a user has so many of these requests at most.
+
+    And it counts all requests of each user, whatever they wait for: a session that starts, a sandbox, a command that
+    comes after another. A replica takes 1,000, and who has them all has the server.
 
     Args:
         per_user: How many.
@@ -37,6 +42,7 @@ class Streams:
         self._per_user = per_user
         self._total = total
         self._open: Counter[str] = Counter()
+        self._asked: Counter[str] = Counter()
 
     def count(self, user_id: str) -> int:
         """How many a user has open here."""
@@ -69,6 +75,29 @@ class Streams:
             self._open[user_id] -= 1
             if not self._open[user_id]:
                 del self._open[user_id]
+
+    @contextmanager
+    def asked(self, user_id: str) -> Generator[None]:
+        """Have a request under way for as long as the block runs.
+
+        Raises:
+            LimitReached: LIMIT_REACHED, the user has as many as one may.
+        """
+        most = self._per_user + SPARE_REQUESTS
+        if self._asked[user_id] >= most:
+            raise LimitReached(
+                f"{most} requests of yours are under way, as many as may be: wait for their answers, or have "
+                "KODA_USER_STREAMS raised",
+                retry_after_s=_AGAIN_S,
+                context={"limit": most},
+            )
+        self._asked[user_id] += 1
+        try:
+            yield
+        finally:
+            self._asked[user_id] -= 1
+            if not self._asked[user_id]:
+                del self._asked[user_id]
 
 
 def render_room(settings: Settings) -> RenderRoom:

@@ -13,6 +13,7 @@ import pytest
 
 from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, LimitReached, NotFound
+from koda_ray.serve.quotas import SPARE_REQUESTS
 from koda_ray.types import now
 
 from .test_assets import picture
@@ -74,6 +75,37 @@ async def test_sessions_that_are_woken_at_once(tmp_path: Path) -> None:
         koda.directory.slow_s = 0.3  # all are looked at before one of them is awake
         said = await asyncio.gather(*(ada.answer(each, text="a red one") for each in asleep), return_exceptions=True)
         assert sum(isinstance(each, LimitReached) for each in said) == 3, said
+
+
+async def test_commands_that_are_waited_for_leave_others_their_places(tmp_path: Path) -> None:
+    """A session that is slow to take what it is told is told so much at once that nobody else could ask."""
+    async with (
+        world(tmp_path, KODA_API_KEYS=KEYS, KODA_USER_STREAMS=1) as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60, limits=httpx.Limits()) as http,
+        KodaClient(koda.url, key="a" * 32) as ada,
+    ):
+        session_id = (await ada.create(PROMPT)).session_id
+        await reached_asking(koda, session_id)
+        koda.directory.deaf = asyncio.Event()
+        headers = {**head("ada"), "Idempotency-Key": "same"}
+
+        async def say() -> int:
+            url = f"/v1/sessions/{session_id}/messages"
+            return (await http.post(url, json={"text": "bigger"}, headers=headers)).status_code
+
+        waiting = [asyncio.create_task(say()) for _ in range(1 + SPARE_REQUESTS)]
+        try:
+            async with asyncio.timeout(60):
+                while not is_refused(await http.get("/v1/sessions", headers=head("ada"))):
+                    waiting.append(asyncio.create_task(say()))  # one was refused for the look itself
+                    await asyncio.sleep(0.01)
+            assert (await http.get("/v1/sessions", headers=head("bob"))).status_code == 200
+            waiting[0].cancel()  # who hangs up has it go on, and keeps its place
+            assert is_refused(await http.get("/v1/sessions", headers=head("ada")))
+        finally:
+            koda.directory.deaf.set()
+            await asyncio.wait(waiting)
+        assert (await http.get("/v1/sessions", headers=head("ada"))).status_code == 200
 
 
 async def reached_asking(koda: World, session_id: str) -> None:

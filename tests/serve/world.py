@@ -105,6 +105,7 @@ class ScriptedDirectory:
     fails: dict[str, str] = field(default_factory=dict)
     pace_s: float = 0.0
     slow_s: float = 0.0
+    deaf: asyncio.Event | None = None
     activations: int = 0
     submits: int = 0
     asleep: bool = False
@@ -122,6 +123,8 @@ class ScriptedDirectory:
     ) -> CommandRecord:
         self.submits += 1
         await asyncio.sleep(self.slow_s)
+        if self.deaf is not None:  # until it is set
+            await self.deaf.wait()
         asked = new_command(session_id=session_id, user_id=user_id, name=name, body=body, key=key)
         recorded, waits = await ask(self.store, asked, most_awake=self.most_awake)
         if not waits:
