@@ -10,8 +10,9 @@ The dev server runs under a base path that occurs nowhere else, and in texts tha
 asked for, so Vite's absolute module addresses and its HMR socket come back here.
 
 A port of a person's own sandbox is shown in the same way, but what listens there knows of no base path. Its addresses
-that begin with a slash come here without a token; the page's own address, which the browser sends along, tells where
-they belong, and they are sent there.
+that begin with a slash come here without a token; where the page's own address is sent along, it tells where they
+belong, and they are sent there. Browsers send none for a document without an origin (Referrer Policy, "determine
+request's referrer"), whatever the page's policy says; Chromium does for what its modules import, and programs may.
 
 A page that is open keeps that socket, and whoever looks at it follows the session like a reader of its events: the
 session is told, so it does not go to sleep under an audience that is only looking. Where it sleeps all the same (its

@@ -132,8 +132,9 @@ async def open_port(
 ) -> PreviewLink:
     """Return where what answers on a port inside can be seen for an hour: HTTP and WebSocket, on an origin of its own.
 
-    Whoever has the address may use what listens there. A page's addresses that begin with a slash are found as well,
-    but for those of WebSockets: give these as they stand beside the page.
+    Whoever has the address may use what listens there. In a browser the page has no origin, and so does not say where
+    it is: have its addresses stand beside the page, without a slash before them (Vite: `--base ./`). Those with one are
+    found where whoever asks sends the page's address as the referer, as programs may and Chromium's modules do.
     """
     await workshop.reach(sandbox_id, port)
     return links.to(sandbox_id, port=port, edit=True)
