@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
@@ -18,7 +18,7 @@ from koda_ray.client.renders import PageRenders
 from koda_ray.client.transport import escaped_path, parse
 from koda_ray.errors import NotFound
 from koda_ray.events import Channel, Envelope
-from koda_ray.types import Budget, Model, RenderOptions, SessionOptions, SessionPermissions
+from koda_ray.types import Budget, Model, Phase, RenderOptions, SessionOptions, SessionPermissions
 from koda_ray.wire import (
     Answer,
     ApprovalPage,
@@ -46,6 +46,7 @@ from koda_ray.wire import (
     SessionPage,
     SessionUsage,
     SessionView,
+    TalkPage,
     UserUsage,
 )
 
@@ -106,10 +107,18 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         """Read a session's state. Raises NotFound."""
         return await self._get(_session(session_id), SessionView)
 
-    async def sessions(self, *, limit: int = 50, before: str | None = None) -> SessionPage:
-        """Read a page of your sessions, newest first."""
-        params: dict[str, str] = {"limit": str(limit), **({"before": before} if before else {})}
+    async def sessions(
+        self, *, limit: int = 50, before: str | None = None, text: str | None = None, phases: Sequence[Phase] = ()
+    ) -> SessionPage:
+        """Read a page of your sessions, newest first: all, or those in some phases, with some words in them."""
+        params: dict[str, str | list[str]] = {"limit": str(limit), "phase": list(phases)}
+        params |= {name: value for name, value in (("before", before), ("text", text)) if value}
         return await self._get("/v1/sessions", SessionPage, params=params)
+
+    async def messages(self, session_id: str, *, limit: int = 50, before: int | None = None) -> TalkPage:
+        """Read a page of what was said in a session, newest first. Raises NotFound."""
+        params = {"limit": str(limit), **({} if before is None else {"before": str(before)})}
+        return await self._get(f"{_session(session_id)}/messages", TalkPage, params=params)
 
     async def delete(self, session_id: str) -> None:
         """Delete a session with everything in it. Raises NotFound."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koda_ray.config import Settings
+from koda_ray.serve.listing import Sought, sessions_found
 from koda_ray.serve.usage import session_usage, user_usage
-from koda_ray.serve.views import page_of, render_place, renders_page, view_of
+from koda_ray.serve.views import render_place, renders_page, view_of
 from koda_ray.state.stores import store_from
 from koda_ray.wire import RenderList, RenderStatus, SessionPage, SessionUsage, SessionView, UserUsage
 
@@ -23,7 +24,7 @@ async def read_sessions(*, limit: int, before: str | None) -> SessionPage:
     store = store_from(settings, processes="one")
     await store.open()
     try:
-        return page_of(await store.list_sessions(_USER, limit=limit + 1, before=before), limit)
+        return await sessions_found(store, _USER, Sought(), limit=limit, before=before)
     finally:
         await store.close()
 

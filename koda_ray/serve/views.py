@@ -11,9 +11,9 @@ from pydantic.alias_generators import to_camel
 
 from koda_ray.errors import InvalidInput
 from koda_ray.state.records import ApprovalRecord, JobRecord, SessionRecord
-from koda_ray.wire import ApprovalView, RenderList, RenderSummary, RenderView, SessionPage, SessionSummary, SessionView
+from koda_ray.wire import ApprovalView, RenderList, RenderSummary, RenderView, SessionSummary, SessionView
 
-__all__ = ["approval_view", "page_of", "render_place", "render_view", "renders_page", "view_of"]
+__all__ = ["approval_view", "render_place", "render_view", "renders_page", "session_summary", "view_of"]
 
 _SUMMARY_CHARS = 200
 _PLACE = re.compile(r"([0-9a-f]{1,16})-([A-Za-z0-9_-]{1,64})")
@@ -46,14 +46,6 @@ def approval_view(approval: ApprovalRecord) -> ApprovalView:
         answer=approval.answer,
         created_at=approval.created_at,
         resolved_at=approval.resolved_at,
-    )
-
-
-def page_of(rows: list[SessionRecord], limit: int) -> SessionPage:
-    """Show the first ``limit`` of some rows; one row more than that says that there is another page."""
-    page = rows[:limit]
-    return SessionPage(
-        sessions=tuple(_summary(row) for row in page), next=page[-1].id if len(rows) > limit and page else None
     )
 
 
@@ -137,8 +129,12 @@ def _camel(value: JsonValue) -> JsonValue:
     return [_camel(inside) for inside in value] if isinstance(value, list) else value
 
 
-def _summary(row: SessionRecord) -> SessionSummary:
-    prompt = " ".join(row.state.prompt.split())
+def session_summary(row: SessionRecord) -> SessionSummary:
+    """Show a session in a list."""
+    state = row.state
+    prompt = " ".join(state.prompt.split())
+    todos = state.execution.todos if state.execution else ()
+    made = state.output if state.output is not None and state.output.video_url is not None else state.preview
     return SessionSummary(
         id=row.id,
         project_id=row.project_id,
@@ -146,6 +142,13 @@ def _summary(row: SessionRecord) -> SessionSummary:
         owes=row.owes,
         status=row.status,
         prompt=prompt if len(prompt) <= _SUMMARY_CHARS else f"{prompt[: _SUMMARY_CHARS - 1]}…",
+        seq=row.seq,
+        todos_done=sum(todo.status == "done" for todo in todos),
+        todos=len(todos),
+        duration=made.duration if made else state.plan.total_duration if state.plan else None,
+        video_url=f"/v1/sessions/{row.id}/video?job={made.job_id}" if made else None,
+        thumbnail_url=f"/v1/sessions/{row.id}/thumbnail?job={made.job_id}" if made else None,
+        error=state.error.message if state.error else None,
         created_at=row.created_at,
         updated_at=row.updated_at,
     )

@@ -21,7 +21,7 @@ from koda_ray.state.json_parts import JsonParts, put_events
 from koda_ray.state.json_rows import decode, encode, event, moment, state_row, time_of, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
-from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, counts, spans_of
+from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, counts, heard, spans_of
 from koda_ray.state.records import (
     ApprovalRecord,
     AssetRecord,
@@ -116,6 +116,23 @@ class JsonHistory(JsonParts):
     async def heads(self, session_id: str) -> list[HeadRecord]:
         """Read where it was each time it was put back, oldest first."""
         return await self._database.read(lambda tables: _heads(tables, session_id))
+
+    async def said(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Envelope]:
+        """Read the ``message`` events that count now, newest first."""
+
+        def work(tables: Tables) -> list[Envelope]:
+            row = tables.get("sessions", session_id)
+            spans = spans_of(None if row is None else row.get("history"))
+            counted = [
+                each
+                for each in tables.of("events", words(session_id))
+                if each["type"] == "message"
+                and heard(spans, seq := cast("int", each["seq"]))
+                and (before is None or seq < before)
+            ]
+            return [event(each) for each in reversed(counted[-limit:])]
+
+        return await self._database.read(work)
 
     async def named_keys(self, session_id: str) -> dict[str, bool]:
         """Read the keys of manifests and uploaded files that a session names, and whether another one does."""
@@ -268,13 +285,9 @@ def _with_belongings(tables: Tables, past: Past) -> Past:
         said=[
             event(row)
             for row in tables.of("events", mine)
-            if row["type"] == "message" and _heard(past, cast("int", row["seq"]))
+            if row["type"] == "message" and heard(past.spans, cast("int", row["seq"]))
         ],
     )
-
-
-def _heard(past: Past, seq: int) -> bool:
-    return any(span.seq <= seq < cast("int", span.seq_stop) for span in past.spans)
 
 
 def _heads(tables: Tables, session_id: str) -> list[HeadRecord]:

@@ -31,7 +31,19 @@ from koda_ray.state.records import (
 )
 from koda_ray.types import NodeState
 
-__all__ = ["UNDO", "Change", "ForkedSession", "HeadRecord", "HistoryStore", "Past", "Span", "counts", "cut", "spans_of"]
+__all__ = [
+    "UNDO",
+    "Change",
+    "ForkedSession",
+    "HeadRecord",
+    "HistoryStore",
+    "Past",
+    "Span",
+    "counts",
+    "cut",
+    "heard",
+    "spans_of",
+]
 
 UNDO = "undo"
 """The point that the newest rewind which was not undone left."""
@@ -73,6 +85,11 @@ def cut(spans: Sequence[Span], *, rev: int, seq: int) -> tuple[Span, ...]:
 def counts(spans: Sequence[Span], rev: int) -> bool:
     """Whether a commit is in one of the stretches."""
     return any(span.rev <= rev and (span.rev_stop is None or rev < span.rev_stop) for span in spans)
+
+
+def heard(spans: Sequence[Span], seq: int) -> bool:
+    """Whether an event is in one of the stretches."""
+    return any(span.seq <= seq and (span.seq_stop is None or seq < span.seq_stop) for span in spans)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,6 +242,16 @@ class HistoryStore(Protocol):
 
     async def heads(self, session_id: str) -> list[HeadRecord]:
         """Read where it was each time it was put back, oldest first."""
+        ...
+
+    async def said(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Envelope]:
+        """Read the ``message`` events that count now, newest first: what was said aloud.
+
+        Args:
+            session_id: Whose.
+            before: Only those with a smaller number.
+            limit: How many at most.
+        """
         ...
 
     async def named_keys(self, session_id: str) -> dict[str, bool]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import JsonValue
 from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, false, insert, or_, select, update
@@ -204,6 +204,20 @@ class SqlHistory(SqlParts):
         """Read where it was each time it was put back, oldest first."""
         return await self._database.read(lambda connection: _heads(connection, session_id))
 
+    async def said(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Envelope]:
+        """Read the ``message`` events that count now, newest first."""
+        events = schema.events.c
+        aloud = select(schema.events).where(events.stream_id == session_id, events.type == "message")
+        if before is not None:
+            aloud = aloud.where(events.seq < before)
+
+        def work(connection: Connection) -> list[Envelope]:
+            history = connection.execute(select(_S.history).where(_S.id == session_id)).scalar_one_or_none()
+            counted = aloud.where(_in_events(events.seq, spans_of(history)))
+            return envelope_rows(connection, counted.order_by(events.seq.desc()).limit(limit))
+
+        return await self._database.read(work)
+
     async def named_keys(self, session_id: str) -> dict[str, bool]:
         """Read the keys of manifests and uploaded files that a session names, and whether another one does."""
 
@@ -344,4 +358,5 @@ def _counted(table: Table, spans: Sequence[Span]) -> ColumnElement[bool]:
 
 
 def _in_events(seq: ColumnElement[int], spans: Sequence[Span]) -> ColumnElement[bool]:
-    return or_(false(), *(and_(seq >= s.seq, seq < cast("int", s.seq_stop)) for s in spans))
+    """Whether an event is in one of the stretches."""
+    return or_(false(), *(and_(seq >= s.seq, *([] if s.seq_stop is None else [seq < s.seq_stop])) for s in spans))

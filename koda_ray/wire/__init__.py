@@ -80,10 +80,12 @@ from koda_ray.wire.sessions import (
     JobView,
     OwnAssetPage,
     PointView,
+    SaidView,
     SessionCreated,
     SessionPage,
     SessionSummary,
     SessionView,
+    TalkPage,
 )
 from koda_ray.wire.usage import SessionUsage, Usage, UsagePart, UserUsage
 
@@ -148,6 +150,7 @@ __all__ = [
     "Rewind",
     "Rows",
     "RunCommand",
+    "SaidView",
     "SandboxFile",
     "SandboxFiles",
     "SandboxList",
@@ -160,6 +163,7 @@ __all__ = [
     "SessionView",
     "Sound",
     "TakePicture",
+    "TalkPage",
     "Usage",
     "UsagePart",
     "UserUsage",

@@ -21,10 +21,12 @@ __all__ = [
     "JobView",
     "OwnAssetPage",
     "PointView",
+    "SaidView",
     "SessionCreated",
     "SessionPage",
     "SessionSummary",
     "SessionView",
+    "TalkPage",
 ]
 
 
@@ -53,7 +55,10 @@ class SessionView(Model):
 
 
 class SessionSummary(Model):
-    """A session in a list; ``prompt`` is cut to 200 characters."""
+    """A session in a list; ``prompt`` is cut to 200 characters, ``seq`` is its newest event's number.
+
+    The video is the final one where there is one, else the preview; ``duration`` is its own in seconds, or as planned.
+    """
 
     id: str
     project_id: str
@@ -61,12 +66,22 @@ class SessionSummary(Model):
     owes: Owes | None
     status: Literal["active", "suspended", "closed"]
     prompt: str
+    seq: int = 0
+    todos_done: int = 0
+    todos: int = 0
+    duration: float | None = None
+    video_url: str | None = None
+    thumbnail_url: str | None = None
+    error: str | None = None
     created_at: datetime
     updated_at: datetime
 
 
 class SessionPage(Model):
-    """Some sessions, newest first; ``next`` is the ``before`` of the following page, null on the last one."""
+    """Some sessions, newest first; ``next`` is the ``before`` of the following page, null on the last one.
+
+    Where few of many sessions are what was looked for, a page is short, and others may follow.
+    """
 
     sessions: tuple[SessionSummary, ...]
     next: str | None = None
@@ -115,6 +130,24 @@ class HistoryView(Model):
     """A session's points, oldest first."""
 
     points: tuple[PointView, ...]
+
+
+class SaidView(Model):
+    """Something that was said; ``seq`` is the number of its event, ``id`` the message's that it began as, if any."""
+
+    seq: int
+    id: str | None
+    role: Literal["user", "assistant"]
+    agent: str | None
+    content: str
+    at: datetime
+
+
+class TalkPage(Model):
+    """What was said, newest first; ``next`` is the ``before`` of the following page, null on the last one."""
+
+    messages: tuple[SaidView, ...]
+    next: int | None = None
 
 
 class AssetView(Model):

@@ -24,6 +24,7 @@ OPERATIONS = {
     "cancel": ("post", "/v1/sessions/{session_id}/cancel"),
     "rewind": ("post", "/v1/sessions/{session_id}/rewind"),
     "fork": ("post", "/v1/sessions/{session_id}/fork"),
+    "listMessages": ("get", "/v1/sessions/{session_id}/messages"),
     "getHistory": ("get", "/v1/sessions/{session_id}/history"),
     "retry": ("post", "/v1/sessions/{session_id}/retry"),
     "render": ("post", "/v1/sessions/{session_id}/render"),

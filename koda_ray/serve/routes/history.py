@@ -1,21 +1,22 @@
-"""A session's past: its points, and other sessions made at them. Neither wakes anybody."""
+"""A session's past: what was said, its points, and other sessions made at them. None of it wakes anybody."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Annotated, cast
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import JsonValue
 
 from koda_ray.actors.timeline import fork_session
 from koda_ray.agent.memory import is_summary
 from koda_ray.errors import Conflict
+from koda_ray.events import LARGEST_SEQ, Envelope
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import created
 from koda_ray.state.past import HeadRecord
 from koda_ray.state.records import CheckpointRecord, MessageRecord
-from koda_ray.wire import Fork, HistoryView, PointView, SessionCreated
+from koda_ray.wire import Fork, HistoryView, PointView, SaidView, SessionCreated, TalkPage
 
 __all__ = ["router"]
 
@@ -33,6 +34,27 @@ async def history(row: OwnSession, deps: Deps) -> HistoryView:
     pointers = await deps.store.checkpoints(row.id)
     points = [*map(_message, messages), *map(_checkpoint, pointers), *map(_head, await deps.store.heads(row.id))]
     return HistoryView(points=tuple(sorted(points, key=lambda point: point.created_at)))
+
+
+@router.get(
+    "/messages",
+    operation_id="listMessages",
+    summary="Read what was said, newest first",
+    responses=responses(401, 404, 422),
+)
+async def messages(
+    row: OwnSession,
+    deps: Deps,
+    limit: Annotated[int, Query(ge=1, le=200, description="Messages in a page")] = 50,
+    before: Annotated[int | None, Query(ge=0, le=LARGEST_SEQ, description="`next` of the page before")] = None,
+) -> TalkPage:
+    """Return what the person and the agents said to each other, without what was taken back since.
+
+    The first prompt stands in the session's state. To go on from here, follow `seq` of the state that was read before.
+    """
+    said = await deps.store.said(row.id, before=before, limit=limit + 1)
+    page = tuple(_said(event) for event in said[:limit])
+    return TalkPage(messages=page, next=page[-1].seq if len(said) > limit else None)
 
 
 @router.post(
@@ -68,6 +90,18 @@ async def fork(
         raise Conflict(f"the key {key!r} is being used by another request; try again", retryable=True)
 
     return created(await deps.store.get_session(await background_of(request).finish(work())), response)
+
+
+def _said(event: Envelope) -> SaidView:
+    agent = event.data.get("agent")
+    return SaidView(
+        seq=event.seq,
+        id=event.cause_id,
+        role="user" if event.data.get("role") == "user" else "assistant",
+        agent=agent if isinstance(agent, str) else None,
+        content=str(event.data.get("content") or ""),
+        at=event.at,
+    )
 
 
 def _message(message: MessageRecord) -> PointView:

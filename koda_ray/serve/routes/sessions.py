@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import AwareDatetime
 
 from koda_ray.errors import NotFound
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, SessionId, User, background_of
 from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.listing import Sought, sessions_found
 from koda_ray.serve.problem import responses
-from koda_ray.serve.views import page_of, view_of
+from koda_ray.serve.views import view_of
 from koda_ray.state.records import SessionRecord
-from koda_ray.types import NodeState, new_id
+from koda_ray.types import NodeState, Phase, new_id
 from koda_ray.wire import CreateSession, SessionCreated, SessionPage, SessionView
 
 __all__ = ["created", "default_project", "node_of", "router", "session_of"]
@@ -72,6 +74,20 @@ async def create_session(
     return created(row, response)
 
 
+def _sought(
+    phase: Annotated[list[Phase] | None, Query(description="Only those in this phase; repeatable")] = None,
+    status: Annotated[Literal["active", "suspended"] | None, Query(description="Only awake ones, or asleep")] = None,
+    project: Annotated[str | None, Query(max_length=64, description="Only those of this project")] = None,
+    text: Annotated[
+        str | None,
+        Query(max_length=200, description="Only those with all these words in prompt or scenes' titles"),
+    ] = None,
+    since: Annotated[AwareDatetime | None, Query(description="Only those that changed since then")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="Only those that have not changed since then")] = None,
+) -> Sought:
+    return Sought(phases=frozenset(phase or ()), status=status, project_id=project, text=text, since=since, until=until)
+
+
 @router.get(
     "",
     operation_id="listSessions",
@@ -82,11 +98,12 @@ async def create_session(
 async def list_sessions(
     user: User,
     deps: Deps,
+    sought: Annotated[Sought, Depends(_sought)],
     limit: Annotated[int, Query(ge=1, le=200, description="Sessions in a page")] = 50,
     before: Annotated[str | None, Query(max_length=64, description="`next` of the page before")] = None,
 ) -> SessionPage:
     """Return a page; ask again with `before` set to `next` until `next` is null."""
-    return page_of(await deps.store.list_sessions(user, limit=limit + 1, before=before), limit)
+    return await sessions_found(deps.store, user, sought, limit=limit, before=before)
 
 
 @router.get(

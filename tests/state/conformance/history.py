@@ -89,6 +89,23 @@ class HistoryConformance:
         assert (await store.past(mine.id, point=second.id)).state == now_.state
 
     @pytest.mark.quick
+    async def test_what_was_said_is_what_counts_now(self, store: Store) -> None:
+        mine = await active_session(store)
+        first = await told(store, mine, 1)
+        for position in (2, 3):
+            await told(store, mine, position)
+
+        async def texts(before: int | None = None, limit: int = 100) -> list[str]:
+            return [str(event.data["text"]) for event in await store.said(mine.id, before=before, limit=limit)]
+
+        assert await texts() == ["3", "2", "1"]
+        assert await texts(before=4) == ["2", "1"] and await texts(limit=1) == ["3"]
+        await store.rewind(mine.id, mine.epoch, first.id, back)
+        await told(store, mine, 4)
+        assert await texts() == ["4", "back", "1"]
+        assert await store.said("ses_none") == []
+
+    @pytest.mark.quick
     async def test_a_session_is_put_back_and_that_is_undone(self, store: Store) -> None:
         mine = await active_session(store)
         first = await told(store, mine, 1, state="one", calls=1)

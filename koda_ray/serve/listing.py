@@ -1,0 +1,76 @@
+"""Which sessions a list shows: what somebody looks for, row by row, so that every store finds the same.
+
+Rows are read a page at a time, and so many at most for one answer: where little is found, an answer is short, and says
+where the next one begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from koda_ray.serve.views import session_summary
+from koda_ray.state.records import SessionRecord
+from koda_ray.state.store import Store
+from koda_ray.types import Phase
+from koda_ray.wire import SessionPage
+
+__all__ = ["SCANNED", "Sought", "sessions_found"]
+
+SCANNED = 1000
+"""How many rows are looked at for one answer."""
+_PAGE = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sought:
+    """What sessions somebody looks for; all where nothing is said.
+
+    ``text`` is in the prompt or in the plan's titles, whatever the case of its letters; times are of the last change,
+    ``[since, until)``.
+    """
+
+    phases: frozenset[Phase] = frozenset()
+    status: Literal["active", "suspended"] | None = None
+    project_id: str | None = None
+    text: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def takes(self, row: SessionRecord) -> bool:
+        """Whether a session is one of them."""
+        return (
+            (not self.phases or row.state.phase in self.phases)
+            and (self.status is None or row.status == self.status)
+            and (self.project_id is None or row.project_id == self.project_id)
+            and (self.since is None or row.updated_at >= self.since)
+            and (self.until is None or row.updated_at < self.until)
+            and (not self.text or self._reads(row))
+        )
+
+    def _reads(self, row: SessionRecord) -> bool:
+        scenes = row.state.plan.scenes if row.state.plan else ()
+        words = "\n".join((row.id, row.state.prompt, *(scene.title for scene in scenes))).casefold()
+        return all(word in words for word in (self.text or "").casefold().split())
+
+
+async def sessions_found(store: Store, user_id: str, sought: Sought, *, limit: int, before: str | None) -> SessionPage:
+    """Read a page of a user's sessions, newest first; ``before`` is ``next`` of the page before."""
+    found: list[SessionRecord] = []
+    page = _PAGE if sought != Sought() else limit + 1
+    for _ in range(max(1, SCANNED // page)):
+        rows = await store.list_sessions(user_id, limit=page, before=before)
+        for row in rows:
+            if len(found) == limit:
+                return _page(found, before)
+            before = row.id
+            if sought.takes(row):
+                found.append(row)
+        if len(rows) < page:
+            return _page(found, None)
+    return _page(found, before)
+
+
+def _page(rows: list[SessionRecord], next_: str | None) -> SessionPage:
+    return SessionPage(sessions=tuple(session_summary(row) for row in rows), next=next_)

@@ -1,0 +1,110 @@
+"""Lists of sessions, by what somebody looks for, and what was said in one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from koda_ray import commands
+from koda_ray.client import KodaClient
+from koda_ray.serve import listing
+from koda_ray.types import now
+
+from .test_sessions import PROMPT, until
+from .world import World
+
+
+async def ids(http: httpx.AsyncClient, **asked: str) -> list[str]:
+    """Read all pages of what is sought."""
+    found: list[str] = []
+    place: dict[str, str] = {}
+    while True:
+        page = (await http.get("/v1/sessions", params={**asked, **place})).json()
+        found += [each["id"] for each in page["sessions"]]
+        if page["next"] is None:
+            return found
+        place = {"before": page["next"]}
+
+
+async def test_sessions_are_found_by_what_one_looks_for(
+    koda: World, client: KodaClient, http: httpx.AsyncClient
+) -> None:
+    koda.directory.asks = False
+    ball = (await client.create("Create a BOUNCING ball", project_id="toys")).session_id
+    await until(client, ball, "plan")
+    koda.directory.hold = {"analyze"}
+    street = (await client.create("Eine Straße bei Nacht", project_id="films")).session_id
+    assert await ids(http) == [street, ball]
+    for asked, wanted in (
+        ({"text": "ball bouncing"}, [ball]),
+        ({"text": "STRASSE"}, [street]),
+        ({"text": "drop in"}, [ball]),  # a scene's title
+        ({"text": "bouncing nacht"}, []),
+        ({"phase": "plan"}, [ball]),
+        ({"phase": "idle"}, [street]),
+        ({"project": "films"}, [street]),
+        ({"status": "active"}, [street, ball]),
+        ({"status": "suspended"}, []),
+        ({"since": (now() - timedelta(hours=1)).isoformat()}, [street, ball]),
+        ({"until": (now() - timedelta(hours=1)).isoformat()}, []),
+    ):
+        assert await ids(http, **asked) == wanted, asked
+    for bad in ({"phase": "dance"}, {"status": "closed"}, {"since": "yesterday"}, {"since": "2026-01-01T00:00:00"}):
+        assert (await http.get("/v1/sessions", params=bad)).status_code == 422
+    assert [each.id for each in (await client.sessions(text="ball", phases=["plan"])).sessions] == [ball]
+
+
+async def test_what_is_found_comes_in_pages_and_nothing_twice(
+    koda: World, client: KodaClient, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    koda.directory.hold = {"analyze"}
+    made = [(await client.create(f"a ball, {'red' if number % 3 else 'blue'}")).session_id for number in range(7)]
+    blue = [made[6], made[3], made[0]]
+    for limit in ("1", "2", "3", "50"):
+        assert await ids(http, text="blue", limit=limit) == blue
+        assert await ids(http, limit=limit) == made[::-1]
+    monkeypatch.setattr(listing, "_PAGE", 2)
+    monkeypatch.setattr(listing, "SCANNED", 2)
+    first = (await http.get("/v1/sessions", params={"text": "blue"})).json()
+    assert [each["id"] for each in first["sessions"]] == [made[6]] and first["next"] is not None
+    assert await ids(http, text="blue") == blue
+
+
+async def test_a_summary_says_how_far_it_is_and_what_there_is_to_see(koda: World, client: KodaClient) -> None:
+    koda.directory.asks = False
+    session_id = (await client.create(PROMPT)).session_id
+    await until(client, session_id, "plan")
+    (one,) = (await client.sessions()).sessions
+    assert (one.todos, one.duration, one.video_url, one.thumbnail_url) == (0, 5.0, None, None)
+    await client.accept(session_id)
+    state = await until(client, session_id, "preview")
+    (one,) = (await client.sessions()).sessions
+    assert state.preview is not None and (one.todos_done, one.todos) == (2, 2)
+    assert one.seq == (await client.session(session_id)).seq
+    async with httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http:
+        for url in (one.video_url, one.thumbnail_url):
+            assert url is not None and state.preview.job_id in url and (await http.get(url)).status_code == 200
+
+
+async def test_what_was_said_is_read_without_what_happened(koda: World, client: KodaClient) -> None:
+    session_id = (await client.create(PROMPT)).session_id
+    await until(client, session_id, "question")
+    await client.answer(session_id, text="playful")
+    await until(client, session_id, "plan")
+    await client.changes(session_id, "Make it shorter")
+    await until(client, session_id, "plan")
+    await koda.directory.move(session_id, commands.Think("thinking is not said"))
+    page = await client.messages(session_id)
+    said = [(message.role, message.content) for message in page.messages]
+    assert ("user", "Make it shorter") in said and "thinking is not said" not in str(said)
+    assert [message.seq for message in page.messages] == sorted((m.seq for m in page.messages), reverse=True)
+    found, place = [], None
+    while True:
+        part = await client.messages(session_id, limit=1, before=place)
+        found += part.messages
+        if (place := part.next) is None:
+            break
+    assert tuple(found) == page.messages
+    assert koda.directory.activations == 1
