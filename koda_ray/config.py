@@ -124,6 +124,7 @@ class Settings(BaseSettings):
     modal_token_secret: SecretStr | None = Field(None, validation_alias="MODAL_TOKEN_SECRET")
     modal_app: str = Field("koda-sandboxes", pattern=r"^[a-zA-Z0-9-_.]{1,64}$", validation_alias="MODAL_APP")
     modal_image: str | None = Field(None, validation_alias="MODAL_IMAGE")
+    web_path: Path = Field(REPO_ROOT / ".koda" / "web", validation_alias="KODA_WEB_PATH")
     template_path: Path = Field(REPO_ROOT / "sandbox_image" / "template", validation_alias="KODA_TEMPLATE_PATH")
     node_modules_path: Path = Field(
         REPO_ROOT / ".koda" / "template" / "node_modules", validation_alias="KODA_NODE_MODULES_PATH"

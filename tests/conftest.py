@@ -47,8 +47,8 @@ settings.load_profile("koda")
 _THEIRS = ("KODA_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_", "AWS_", "RAY_")
 _THEIRS_TOO = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "NODE_OPTIONS", "NODE_ENV"}
 _PROXIES = {f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")}
-# The browser and the template stay where the launcher found them, and what is asked of the tests is no setting.
-_KEPT = ("KODA_CHROMIUM_PATH", "KODA_NODE_MODULES_PATH", "KODA_TEST_")
+# Browser, template and page stay where the launcher found them, and what is asked of the tests is no setting.
+_KEPT = ("KODA_CHROMIUM_PATH", "KODA_NODE_MODULES_PATH", "KODA_WEB_PATH", "KODA_TEST_")
 _FAILED = pytest.StashKey[bool]()
 _CLOSING_S = 120.0  # what a test that ran out of time may take to close what it opened
 _IMPLIED = {"browser": ("chromium", "bwrap"), "sandbox": ("bwrap", "node")}

@@ -291,7 +291,7 @@ def test_settings_and_keys_of_ones_own_never_reach_a_test(tmp_path: Path) -> Non
     names = {name for file in sdk.rglob("*.py") for name in re.findall(r"\bANTHROPIC_[A-Z_]+", file.read_text())}
     names |= {str(field.validation_alias) for field in Settings.model_fields.values()}
     names |= {"KODA_SERVER", "KODA_RUNFILE", "KODA_API_KEY", "AWS_PROFILE", "RAY_ADDRESS", "https_proxy"}
-    names -= {"KODA_CHROMIUM_PATH", "KODA_NODE_MODULES_PATH"}
+    names -= {"KODA_CHROMIUM_PATH", "KODA_NODE_MODULES_PATH", "KODA_WEB_PATH"}
     assert {"ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "KODA_DIRECTOR"} <= names
     (tmp_path / ".env").write_text("KODA_HOST=poison\n")
     environment = {**os.environ, **dict.fromkeys(names, "poison"), "PYTHONPATH": str(REPO_ROOT)}

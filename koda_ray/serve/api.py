@@ -52,6 +52,7 @@ from koda_ray.serve.streams import Watchers
 from koda_ray.serve.traced import Traced
 from koda_ray.serve.unpacking import Unpacking
 from koda_ray.serve.unread import ReadingDeadline
+from koda_ray.serve.web import web_router
 from koda_ray.wire import CreateBatch, CreateRender, FileChanges, ProcessOutput
 
 __all__ = ["MAX_JSON_BYTES", "create_app"]
@@ -154,5 +155,6 @@ def create_app(
         app.include_router(module.router)
     for module in (images, sandboxes, sandbox_files, sandbox_project, processes, cluster, login, health):
         app.include_router(module.router)
+    app.include_router(web_router(deps.settings.web_path))
     describe(app, extra_models=(Envelope, CreateBatch, CreateRender, FileChanges, ProcessOutput))
     return app

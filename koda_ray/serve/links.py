@@ -12,7 +12,7 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.signing import Signer
 from koda_ray.wire import PreviewLink
 
-__all__ = ["Links", "MayEdit", "PreviewLinks"]
+__all__ = ["Links", "MayEdit", "PreviewLinks", "preview_origin"]
 
 MayEdit = Annotated[
     bool, Query(description="An address that may also write: what the studio (`?studio`) changes is saved then")
@@ -43,24 +43,25 @@ class PreviewLinks:
 
 
 def _links(request: Request, user: User, deps: Deps) -> PreviewLinks:
-    """Refuse whoever wants an address where previews are turned off, before anything is started."""
-    return PreviewLinks(_origin(request, deps), signer=deps.signer, user=user)
+    """Refuse whoever wants an address where previews are turned off, before anything is started.
+
+    Raises:
+        Missing: MISSING, they are.
+    """
+    origin = preview_origin(request, deps)
+    if origin is None:
+        raise Missing("the live preview is turned off on this server; set KODA_PREVIEW_PORT to turn it on")
+    return PreviewLinks(origin, signer=deps.signer, user=user)
 
 
 Links = Annotated[PreviewLinks, Depends(_links)]
 
 
-def _origin(request: Request, deps: ApiDeps) -> str:
-    """Return where pages out of sandboxes are shown.
-
-    Raises:
-        Missing: MISSING, nowhere.
-    """
+def preview_origin(request: Request, deps: ApiDeps) -> str | None:
+    """Return where pages out of sandboxes are shown; None for nowhere."""
     if deps.settings.preview_origin is not None:
         return deps.settings.preview_origin
-    if deps.preview_port is None:
-        raise Missing("the live preview is turned off on this server; set KODA_PREVIEW_PORT to turn it on")
-    return f"{request.url.scheme}://{_host(request)}:{deps.preview_port}"
+    return None if deps.preview_port is None else f"{request.url.scheme}://{_host(request)}:{deps.preview_port}"
 
 
 def _host(request: Request) -> str:

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from koda_ray.serve.problem import PROBLEM_TYPE
+from koda_ray.serve.web import is_page
 
 __all__ = ["describe", "is_public"]
 
@@ -29,8 +30,8 @@ _DOCUMENTS = ("/v1/openapi.json", "/docs")
 
 
 def is_public(path: str) -> bool:
-    """Whether an address is for everybody: whether the server works, and what its API is."""
-    return path in _PUBLIC or path in _DOCUMENTS or path.startswith("/docs/")
+    """Whether an address is for everybody: whether the server works, what its API is, and the page."""
+    return path in _PUBLIC or path in _DOCUMENTS or path.startswith("/docs/") or is_page(path)
 
 
 def describe(app: FastAPI, *, extra_models: tuple[type[BaseModel], ...]) -> None:

@@ -1,0 +1,120 @@
+"""The page in the browser: a few files that were built at set-up, under a policy that lets no other script run.
+
+They are read once, when a server starts, and given from a table: no path of a request ever reaches the disk. Names with
+a hash in them never change; the page itself is asked for anew each time. Without the build the server says so at these
+addresses, and everything else works.
+
+Source: CSP level 3; RFC 9111, section 5.2.2 (``immutable`` is RFC 8246).
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import mimetypes
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import HTMLResponse
+
+from koda_ray.serve.context import deps_of
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.links import preview_origin
+
+__all__ = ["is_page", "web_router"]
+
+_INDEX = "index.html"
+_HASHED = "page/"
+_PAGES = ("/", "/s/{session_id}")
+_NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>koda</title>
+<h1>The studio is not built here</h1>
+<p>The server works. To have the page, run <code>./koda setup</code> on its machine and start it again.</p>
+<p>Until then: the <a href="/docs">API</a>, and <code>koda --help</code>.</p></html>
+"""
+
+
+@dataclass(frozen=True)
+class _File:
+    body: bytes
+    zipped: bytes | None
+    media_type: str
+    etag: str
+
+
+def is_page(path: str) -> bool:
+    """Whether an address is of the page, which anybody may read: what it shows is asked for with a key."""
+    return path == "/" or path.startswith(("/s/", "/page/")) or path == "/koda.svg"
+
+
+def web_router(folder: Path) -> APIRouter:
+    """Serve what lies in a folder.
+
+    Args:
+        folder: What ``npm run build`` in ``web/`` made; it may be missing.
+    """
+    files = {path.relative_to(folder).as_posix(): _read(path) for path in folder.rglob("*") if path.is_file()}
+    index = files.pop(_INDEX, None)
+    router = APIRouter(include_in_schema=False)
+
+    async def page(request: Request) -> Response:
+        headers = {"Cache-Control": "no-cache", **_policy(request, deps_of(request))}
+        if index is None:
+            return HTMLResponse(_NOT_BUILT, status_code=503, headers=headers)
+        return _answer(request, index, headers)
+
+    for path in _PAGES:
+        router.add_api_route(path, page, methods=["GET", "HEAD"])
+
+    def added(name: str, file: _File) -> None:
+        lasting = "public, max-age=31536000, immutable" if name.startswith(_HASHED) else "no-cache"
+
+        async def one(request: Request) -> Response:
+            return _answer(request, file, {"Cache-Control": lasting, "X-Content-Type-Options": "nosniff"})
+
+        router.add_api_route(f"/{name}", one, methods=["GET", "HEAD"])
+
+    for name, file in files.items() if index is not None else ():
+        added(name, file)
+    return router
+
+
+def _answer(request: Request, file: _File, headers: dict[str, str]) -> Response:
+    headers = {**headers, "ETag": file.etag, "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == file.etag:
+        return Response(status_code=304, headers=headers)
+    if file.zipped is not None and "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(file.zipped, media_type=file.media_type, headers={**headers, "Content-Encoding": "gzip"})
+    return Response(file.body, media_type=file.media_type, headers=headers)
+
+
+def _read(path: Path) -> _File:
+    body = path.read_bytes()
+    media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    zipped = gzip.compress(body, mtime=0) if media_type.startswith(("text/", "image/svg")) else None
+    return _File(body, zipped, media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+def _policy(request: Request, deps: ApiDeps) -> dict[str, str]:
+    """Return the headers under which the page runs: its own scripts alone, and frames of the preview alone."""
+    shown = preview_origin(request, deps)
+    rules = {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "style-src-attr": "'unsafe-inline'",  # a width in a style attribute runs nothing
+        "img-src": "'self' data: blob:",
+        "media-src": "'self' blob:",
+        "font-src": "'self'",
+        "connect-src": "'self'",
+        "frame-src": shown or "'none'",
+        "base-uri": "'none'",
+        "form-action": "'self'",
+        "frame-ancestors": "'none'",
+    }
+    return {
+        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in rules.items()),
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Referrer-Policy": "same-origin",
+        "X-Content-Type-Options": "nosniff",
+    }

@@ -1,0 +1,71 @@
+"""The built page as it is given away, and what is said where it is not built."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from .world import world
+
+SCRIPT = "console.log('koda')\n" * 100
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    folder = tmp_path / "web"
+    (folder / "page").mkdir(parents=True)
+    (folder / "index.html").write_text("<!doctype html><title>koda</title>")
+    (folder / "page" / "index-abc.js").write_text(SCRIPT)
+    (folder / "koda.svg").write_text("<svg/>")
+    return folder
+
+
+@pytest.fixture
+async def page(tmp_path: Path, built: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        world(tmp_path, KODA_WEB_PATH=built, KODA_API_KEYS="k" * 32) as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as client,
+    ):
+        yield client
+
+
+async def test_the_page_is_for_everybody_and_what_it_shows_is_not(page: httpx.AsyncClient) -> None:
+    for path in ("/", "/s/ses_1"):
+        response = await page.get(path)
+        assert response.status_code == 200 and response.headers["cache-control"] == "no-cache"
+        assert response.text.startswith("<!doctype html>")
+    assert (await page.get("/v1/sessions")).status_code == 401
+    for path in ("/page/../koda.db", "/page/%2e%2e/koda.db", "/page/none.js", "/s/a/b", "/nowhere"):
+        assert (await page.get(path)).status_code in (401, 404), path
+
+
+async def test_no_script_runs_but_its_own(page: httpx.AsyncClient) -> None:
+    headers = (await page.get("/")).headers
+    rules = dict(rule.split(" ", 1) for rule in headers["content-security-policy"].split("; "))
+    assert rules["default-src"] == "'none'" and rules["script-src"] == "'self'"
+    assert rules["frame-ancestors"] == "'none'" and rules["frame-src"] == "http://127.0.0.1:8421"
+    assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "same-origin"
+
+
+async def test_what_never_changes_is_kept_and_the_rest_is_asked_for(page: httpx.AsyncClient) -> None:
+    script = await page.get("/page/index-abc.js")
+    assert script.text == SCRIPT and "immutable" in script.headers["cache-control"]
+    assert script.headers["content-encoding"] == "gzip" and int(script.headers["content-length"]) < len(SCRIPT)
+    plain = await page.get("/page/index-abc.js", headers={"Accept-Encoding": "identity"})
+    assert plain.text == SCRIPT and "content-encoding" not in plain.headers
+    known = await page.get("/", headers={"If-None-Match": (await page.get("/")).headers["etag"]})
+    assert (known.status_code, known.content) == (304, b"")
+    assert (await page.head("/koda.svg")).headers["content-type"] == "image/svg+xml"
+
+
+async def test_without_the_build_the_server_says_so_and_works(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, KODA_WEB_PATH=tmp_path / "none") as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as client,
+    ):
+        response = await client.get("/")
+        assert response.status_code == 503 and "./koda setup" in response.text
+        assert (await client.get("/v1/sessions")).status_code == 200
