@@ -143,6 +143,11 @@ def _package(name: str, extra: str) -> Callable[[], str | None]:
     return look
 
 
+def _web() -> str | None:
+    index = Settings().web_path / "index.html"
+    return None if index.is_file() else f"{index} is not there: ./koda setup builds the page"
+
+
 SERVICES: dict[str, Callable[[], str | None]] = {
     "bwrap": _bwrap,
     "chromium": _chromium,
@@ -171,6 +176,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "s3": _s3,
     "tmux": _program("tmux"),
     "virtual_machine": virtual.why_not,
+    "web": _web,
 }
 
 

@@ -107,8 +107,8 @@ def set_up_once(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     copy.complete()
     done = copy.run("create", "a ball", "--out", "here")
     assert done.returncode == 0, done.stderr
-    assert "[1/4] System packages already there" in done.stderr
-    assert "[2/4] Python packages done" in done.stderr
+    assert "[1/5] System packages already there" in done.stderr
+    assert "[2/5] Python packages done" in done.stderr
     assert done.stdout == f"cli {copy.root.parent} create a ball --out here\n"
     return copy
 
@@ -183,8 +183,8 @@ def test_a_changed_lock_installs_again_and_nothing_else(set_up_once: Copy) -> No
     with (set_up_once.root / "requirements.lock").open("a") as lock:
         lock.write("# changed\n")
     done = set_up_once.run("setup")
-    assert done.returncode == 0 and "[2/4] Python packages done" in done.stderr
-    assert "[1/4] System packages already there" in done.stderr
+    assert done.returncode == 0 and "[2/5] Python packages done" in done.stderr
+    assert "[1/5] System packages already there" in done.stderr
     assert set_up_once.run("setup").stderr == "koda: ready\n"
 
 
@@ -241,12 +241,41 @@ def test_the_template_is_installed_from_its_lock_and_again_when_it_was_cut_short
     done = set_up_once.run("setup", NODE_ENV="production")
     modules = set_up_once.root / ".koda" / "template" / "node_modules"
     assert done.returncode == 0, done.stderr
-    assert "[4/4] Animation template done" in done.stderr and (modules / "inner").is_symlink()
+    assert "[4/5] Animation template done" in done.stderr and (modules / "inner").is_symlink()
     assert set_up_once.run("setup").stderr == "koda: ready\n"
 
     (modules / ".package-lock.json").unlink()  # npm writes it last
     (set_up_once.root / ".koda" / "stamps" / "ready").unlink()
-    assert "[4/4] Animation template done" in set_up_once.run("setup").stderr
+    assert "[4/5] Animation template done" in set_up_once.run("setup").stderr
+
+
+def test_the_page_is_built_where_it_can_be_and_nothing_else_waits_for_it(set_up_once: Copy) -> None:
+    source, built = set_up_once.root / "web", set_up_once.root / ".koda" / "web" / "index.html"
+    for folder in ("src/screens", "public"):
+        (source / folder).mkdir(parents=True)
+    (source / "public" / "icon.svg").write_text("<svg/>")
+    (source / "src" / "main.ts").write_text("one")
+    (source / "src" / "screens" / "home.ts").write_text("")
+    (source / ".npmrc").write_text("audit=false\n")
+    (source / "package.json").write_text(json.dumps({"name": "page", "scripts": {"build": "node build.mjs"}}))
+    (source / "package-lock.json").write_text(json.dumps({"lockfileVersion": 3, "packages": {"": {"name": "page"}}}))
+    script = source / "build.mjs"
+    script.write_text("process.exit(1)")
+    done = set_up_once.run("setup")
+    assert done.returncode == 0 and "[5/5] The studio's page not built" in done.stderr and not built.exists()
+    assert set_up_once.run("list").stdout.startswith("cli ")
+    assert "not built" in set_up_once.run("setup").stderr  # whoever sets up wants it, and has it tried again
+
+    script.write_text(
+        "import { cpSync, mkdirSync, writeFileSync, readFileSync } from 'node:fs';"
+        "const out = process.argv[process.argv.indexOf('--outDir') + 1]; mkdirSync(out);"
+        "writeFileSync(`${out}/index.html`, readFileSync('src/main.ts'));"
+    )
+    assert "[5/5] The studio's page done" in set_up_once.run("setup").stderr and built.read_text() == "one"
+    assert set_up_once.run("setup").stderr == "koda: ready\n"
+    (source / "src" / "main.ts").write_text("two")
+    assert "[5/5] The studio's page done" in set_up_once.run("list").stderr and built.read_text() == "two"
+    shutil.rmtree(source)
 
 
 def test_modules_never_come_from_the_folder_one_is_in(set_up_once: Copy) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from koda_ray.cli.options import Json
+from koda_ray.cli.options import Json, Server
 from koda_ray.console.exits import Exit, Left
 
 __all__ = ["app"]
@@ -45,6 +45,19 @@ def serve(
         typer.echo(f"{own.start()} (process {own.pid}; end it with: koda serve --stop)")
         return
     os.execv(sys.executable, [sys.executable, "-P", "-m", "koda_ray.serve"])
+
+
+@app.command("open")
+def open_page(server: Server = None) -> None:
+    """Open the studio in the browser. Starts a server where none runs; it stays."""
+    import webbrowser
+
+    from koda_ray.console.server import OwnServer, running_url
+    from koda_ray.serve import runfile
+
+    url = running_url(server) or OwnServer(runfile.runfile_path().parent / "server.log", keep=True).start()
+    typer.echo(url)
+    webbrowser.open(url)
 
 
 @app.command()

@@ -1,0 +1,200 @@
+"""The page in a real browser, against a real server whose agents follow a script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from koda_ray.config import REPO_ROOT, Settings
+from koda_ray.render.programs import find_browser
+from tests.serve.world import World, free_port, reached, serving, world
+
+pytestmark = [pytest.mark.needs("web"), pytest.mark.browser]
+
+KEY = "k" * 32
+AXE = [
+    path
+    for folder in ("web", ".koda/web-build")
+    if (path := REPO_ROOT / folder / "node_modules" / "axe-core" / "axe.min.js").is_file()
+]
+BUILT = Settings().web_path
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as driver:
+        program = find_browser(Settings().chromium_path).path
+        found = await driver.chromium.launch(executable_path=str(program), args=["--no-sandbox"])
+        try:
+            yield found
+        finally:
+            await found.close()
+
+
+@pytest.fixture
+async def studio(tmp_path: Path) -> AsyncIterator[World]:
+    async with world(tmp_path, KODA_WEB_PATH=BUILT) as found:
+        yield found
+
+
+@asynccontextmanager
+async def looking(browser: Browser, url: str) -> AsyncIterator[Page]:
+    """Open a page; what its console complains of fails the test."""
+    context = await browser.new_context()
+    complaints: list[str] = []
+    page = await context.new_page()
+    page.set_default_timeout(60_000)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda said: complaints.append(said.text) if "Content Security" in said.text else None)
+    try:
+        await page.goto(url)
+        yield page
+        assert complaints == []
+    finally:
+        await context.close()
+
+
+async def begin(page: Page, prompt: str) -> str:
+    """Ask for an animation; return the session's id."""
+    await page.get_by_role("textbox", name="What should move").fill(prompt)
+    await page.get_by_role("button", name="Make it").click()
+    await page.wait_for_url("**/s/*")
+    return page.url.rpartition("/")[2]
+
+
+async def test_the_whole_job_by_mouse(studio: World, browser: Browser) -> None:
+    async with looking(browser, studio.url) as page:
+        session_id = await begin(page, "A bouncing ball")
+        await page.get_by_label("Playful").check()
+        await page.get_by_role("button", name="Answer").click()
+        await page.get_by_role("button", name="Make this").dblclick()
+        await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
+        await expect(page.get_by_label("The preview")).to_be_visible()
+        await page.reload()
+        await page.get_by_role("button", name="Render 1080p").click()
+        link = page.get_by_role("link", name="Download the video")
+        async with page.expect_download() as downloading:
+            await link.click()
+        saved = await (await downloading.value).path()
+        assert saved.stat().st_size > 1000
+        await page.get_by_role("link", name="koda", exact=True).click()
+        await expect(page.get_by_role("link", name="A bouncing ball Finished")).to_be_visible()
+    commands = [event.data for event in await studio.store.events(session_id) if event.type == "command_refused"]
+    assert commands == []
+
+
+async def test_the_whole_job_by_keyboard(studio: World, browser: Browser) -> None:
+    async with looking(browser, studio.url) as page:
+        await page.get_by_role("textbox", name="What should move").focus()
+        await page.keyboard.type("A heart that beats")
+        await page.keyboard.press("Control+Enter")
+        await page.get_by_role("radio").first.focus()
+        await page.keyboard.press("Space")
+        await page.keyboard.press("Enter")
+        for name in ("Make this", "Render 1080p at 60 fps"):
+            await page.get_by_role("button", name=name).focus()
+            await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
+
+
+async def test_a_key_is_typed_once_and_a_wrong_one_is_answered_where_it_was(tmp_path: Path, browser: Browser) -> None:
+    async with (
+        world(tmp_path, KODA_WEB_PATH=BUILT, KODA_API_KEYS=f"ann={KEY}") as koda,
+        looking(browser, koda.url) as page,
+    ):
+        await page.get_by_label("Key").fill("not the key that it is")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("alert")).to_contain_text("this key is not known")
+        await expect(page.get_by_label("Key")).to_have_value("not the key that it is")
+        await page.get_by_label("Key").fill(KEY)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="What should move?")).to_be_visible()
+        await page.reload()
+        await begin(page, "A ball")
+        await expect(page.get_by_role("button", name="Answer")).to_be_visible()
+        readable = "document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage)"
+        assert await page.evaluate(readable) == "{}{}"
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(page.get_by_label("Key")).to_be_visible()
+
+
+async def test_what_was_typed_is_kept_while_the_server_is_away(tmp_path: Path, browser: Browser) -> None:
+    async with world(tmp_path, serve=False, KODA_WEB_PATH=BUILT) as koda:
+        port = free_port()
+        async with serving(koda.app, port) as url:
+            koda.directory.asks = False
+            context = await browser.new_context()
+            page = await context.new_page()
+            await page.goto(url)
+            session_id = await begin(page, "A ball")
+            await expect(page.get_by_role("button", name="Make this")).to_be_visible()
+            await page.get_by_label("What should be different").fill("make it blue")
+        await expect(page.get_by_text("The server does not answer just now")).to_be_visible(timeout=60_000)
+        koda.deps.draining.clear()
+        async with serving(koda.app, port):
+            await expect(page.get_by_text("The server does not answer just now")).to_be_hidden(timeout=60_000)
+            await page.get_by_role("button", name="Send").click()
+            await expect(page.get_by_label("What should be different")).to_have_value("")
+            await expect(page.get_by_role("listitem").get_by_text("make it blue")).to_be_visible()
+            await context.close()
+        assert [
+            event.data["content"] for event in await koda.store.said(session_id) if event.data["role"] == "user"
+        ] == ["make it blue"]
+
+
+async def test_reading_keeps_nobody_awake(studio: World, browser: Browser) -> None:
+    async with looking(browser, studio.url) as page:
+        session_id = await begin(page, "A ball")
+        await expect(page.get_by_role("button", name="Answer")).to_be_visible()
+        awake = studio.directory.activations
+        await page.reload()
+        await expect(page.get_by_role("button", name="Answer")).to_be_visible()
+        async with looking(browser, studio.url) as other:
+            await expect(other.get_by_role("link", name="A ball")).to_be_visible()
+        assert studio.directory.activations == awake
+        assert not studio.directory.watchers.get(session_id)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing(studio: World, browser: Browser, scheme: str) -> None:
+    if not AXE:
+        pytest.skip("axe-core is not there: ./koda setup brings it")
+    for width in (1280, 390):
+        async with looking(browser, studio.url) as page:
+            await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            await page.set_viewport_size({"width": width, "height": 800})
+
+            async def examine(page: Page = page) -> None:
+                found = await page.evaluate(f"{AXE[0].read_text()}; axe.run().then((result) => result.violations)")
+                assert found == [], json.dumps(found, indent=1)[:2000]
+
+            await examine()
+            await begin(page, "A ball")
+            await page.get_by_label("Playful").check()
+            await examine()
+            await page.get_by_role("button", name="Answer").click()
+            await expect(page.get_by_role("button", name="Make this")).to_be_visible()
+            await examine()
+            await page.get_by_role("button", name="Make this").click()
+            await page.get_by_role("button", name="Render 1080p").click()
+            await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
+            await examine()
+            await page.goto(f"{studio.url}/s/ses_none")
+            await expect(page.get_by_text("not there any more")).to_be_visible()
+            await examine()
+
+
+async def test_many_sessions_take_one_connection(studio: World, browser: Browser) -> None:
+    studio.directory.hold = {"analyze"}
+    async with looking(browser, studio.url) as page:
+        for number in range(6):
+            await begin(page, f"Ball {number}")
+            await page.goto(studio.url)
+        await expect(page.get_by_role("link", name="Ball 0")).to_be_visible()
+        await reached(lambda: studio.app.state.streams.count("local") == 1)

@@ -1,0 +1,82 @@
+import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
+import { ask, type Envelope, Problem, type Schemas, type SessionView } from './client';
+import { stream } from './stream';
+
+export const LOGIN = ['login'];
+const REREAD_MS = 120;
+
+export function useLogin() {
+  return useQuery<Schemas['LoginView'], Problem>({ queryKey: LOGIN, queryFn: () => ask('/v1/login'), retry: false });
+}
+
+export function useLink() {
+  return useSyncExternalStore(stream.watch, () => stream.link);
+}
+
+export interface Progress {
+  jobId: string;
+  percent: number;
+  stage: string;
+  framesDone?: number;
+  framesTotal?: number;
+  secondsLeft?: number;
+}
+
+/** A session as the server has it, read anew after what changes it, and what passes by while it renders. */
+export function useSession(id: string) {
+  const client = useQueryClient();
+  const query = useQuery<SessionView, Problem>({
+    queryKey: ['session', id],
+    queryFn: () => ask(`/v1/sessions/${id}`),
+    retry: (count, problem) => problem.status === 0 && count < 5,
+  });
+  const [progress, setProgress] = useState<Progress>();
+  const [gone, setGone] = useState(false);
+  const from = query.data?.seq;
+  const first = useRef(from);
+  first.current ??= from;
+  const there = first.current !== undefined;
+  useEffect(() => {
+    if (!there) return;
+    const reread = later(() => void client.invalidateQueries({ queryKey: ['session', id] }), REREAD_MS);
+    const talk = later(() => void client.invalidateQueries({ queryKey: ['talk', id] }), REREAD_MS);
+    return stream.follow(id, first.current ?? 0, (event: Envelope) => {
+      if (event.type === 'gone') setGone(true);
+      else if (event.type === 'render_progress') setProgress(event.data as unknown as Progress);
+      else {
+        if (event.type === 'render_start' || event.type === 'render_complete') setProgress(undefined);
+        if (event.type === 'message' || event.type === 'rewound' || event.type === 'resync') talk();
+        reread();
+      }
+    });
+  }, [client, id, there]);
+  return { ...query, progress, gone };
+}
+
+/** Follow what a list shows, in one connection with everything else. */
+export function useFollowed(sessions: readonly { id: string; seq: number }[], client: QueryClient) {
+  const named = sessions.map((each) => each.id).join();
+  const now = useRef(sessions);
+  now.current = sessions;
+  useEffect(() => {
+    const reread = later(() => void client.invalidateQueries({ queryKey: ['sessions'] }), REREAD_MS * 4);
+    const ends = now.current.map((each) =>
+      stream.follow(each.id, each.seq, (event) => {
+        if (event.type !== 'render_progress' && event.type !== 'thinking') reread();
+      }),
+    );
+    return () => ends.forEach((end) => end());
+  }, [named, client]);
+}
+
+/** Do something once, a moment after the last time it was asked for, and not much later than the first. */
+function later(work: () => void, afterMs: number): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  return () => {
+    timer ??= setTimeout(() => {
+      timer = undefined;
+      work();
+    }, afterMs);
+  };
+}

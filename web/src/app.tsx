@@ -1,0 +1,63 @@
+import { useQueryClient } from '@tanstack/react-query';
+import { LogOut, WifiOff } from 'lucide-react';
+import { useEffect } from 'react';
+import { Link, Route, Switch } from 'wouter';
+import { ask } from './api/client';
+import { LOGIN, useLink, useLogin } from './api/hooks';
+import { Button } from './parts/button';
+import { Home } from './screens/home';
+import { Missing } from './screens/missing';
+import { Session } from './screens/session';
+import { SignIn } from './screens/sign-in';
+
+export function App() {
+  const login = useLogin();
+  const link = useLink();
+  const client = useQueryClient();
+  useEffect(() => {
+    if (link === 'signed-out') void client.invalidateQueries({ queryKey: LOGIN });
+  }, [link, client]);
+
+  if (login.isPending) return <p className="p-8 text-muted">One moment…</p>;
+  if (login.error?.status === 401) return <SignIn />;
+  const signOut = async () => {
+    await ask('/v1/login', { method: 'DELETE' });
+    client.clear();
+    window.location.assign('/');
+  };
+  return (
+    <div className="mx-auto flex min-h-dvh max-w-[90rem] flex-col px-4 sm:px-6 lg:px-10">
+      <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:rounded-lg focus:bg-panel focus:p-2">
+        To the content
+      </a>
+      <header className="flex h-16 items-center gap-4">
+        <Link href="/" className="flex items-center gap-2 rounded-lg text-lg font-semibold tracking-tight">
+          <img src="/koda.svg" alt="" className="size-6" /> koda
+        </Link>
+        <span className="flex-1" />
+        {login.data?.signedIn && (
+          <>
+            <span className="hidden text-sm text-muted sm:block">{login.data.user}</span>
+            <Button kind="quiet" onClick={() => void signOut()}>
+              <LogOut aria-hidden className="size-4" /> Sign out
+            </Button>
+          </>
+        )}
+      </header>
+      {(link === 'lost' || login.error) && (
+        <p role="status" className="mb-4 flex items-center gap-2 rounded-xl bg-bad-ground px-4 py-2.5 text-sm text-bad">
+          <WifiOff aria-hidden className="size-4 shrink-0" /> The server does not answer just now. This goes on by itself from where it was.
+        </p>
+      )}
+      <main id="main" className="flex-1 pb-16">
+        <Switch>
+          <Route path="/" component={Home} />
+          <Route path="/s/:id">{({ id }) => <Session key={id} id={id} />}</Route>
+          <Route>
+            <Missing />
+          </Route>
+        </Switch>
+      </main>
+    </div>
+  );
+}

@@ -1,0 +1,111 @@
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { ArrowUp } from 'lucide-react';
+import { type FormEvent, type KeyboardEvent, useRef, useState } from 'react';
+import { useLocation } from 'wouter';
+import { ask, newKey, Problem, type Schemas } from '../api/client';
+import { Button } from './button';
+import { Said } from './said';
+
+const EXAMPLES = [
+  'A bouncing ball that comes to rest',
+  'A bar chart that grows, one bar after the other',
+  'A title that flies in: Good morning',
+  'A clock whose hands race through a day',
+  'A planet with two moons',
+  'A heart that beats',
+];
+
+/** Where an animation begins: a sentence, how long, which shape. */
+export function Composer() {
+  const [prompt, setPrompt] = useState('');
+  const [duration, setDuration] = useState('');
+  const [aspect, setAspect] = useState('');
+  const key = useRef(newKey());
+  const [, go] = useLocation();
+  const client = useQueryClient();
+  const making = useMutation<Schemas['SessionCreated'], Problem>({
+    mutationFn: () =>
+      ask('/v1/sessions', {
+        method: 'POST',
+        key: key.current,
+        body: {
+          prompt,
+          options: { ...(duration ? { duration: Number(duration) } : {}), ...(aspect ? { aspect } : {}) },
+        },
+      }),
+    onSuccess: (made) => {
+      void client.invalidateQueries({ queryKey: ['sessions'] });
+      go(`/s/${made.sessionId}`);
+    },
+    onError: () => {
+      key.current = newKey();
+    },
+  });
+  const send = (event?: FormEvent) => {
+    event?.preventDefault();
+    if (prompt.trim() && !making.isPending) making.mutate();
+  };
+  const keys = (event: KeyboardEvent) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send();
+  };
+  return (
+    <form onSubmit={send} className="mx-auto max-w-3xl pt-6 sm:pt-12" aria-labelledby="make">
+      <h1 id="make" className="text-center text-3xl font-semibold tracking-tight sm:text-4xl">
+        What should move?
+      </h1>
+      <div className="card mt-8 p-2 shadow-sm focus-within:border-accent">
+        <textarea
+          aria-label="What should move"
+          className="block w-full resize-none rounded-xl bg-transparent px-3 py-2.5 text-lg outline-none placeholder:text-muted"
+          rows={3}
+          placeholder="A red ball bounces through the rain and comes to rest…"
+          value={prompt}
+          onChange={(event) => setPrompt(event.target.value)}
+          onKeyDown={keys}
+          aria-invalid={making.isError}
+          aria-describedby={making.isError ? 'prompt-said' : undefined}
+        />
+        <div className="flex flex-wrap items-center gap-2 px-1 pb-1">
+          <Choice label="Length" value={duration} set={setDuration} options={[['', 'Any length'], ['3', '3 s'], ['5', '5 s'], ['10', '10 s'], ['20', '20 s'], ['30', '30 s']]} />
+          <Choice label="Shape" value={aspect} set={setAspect} options={[['', 'Any shape'], ['16:9', '16:9 wide'], ['1:1', '1:1 square'], ['9:16', '9:16 tall'], ['4:5', '4:5']]} />
+          <Button kind="main" type="submit" className="w-full sm:ml-auto sm:w-auto" disabled={!prompt.trim() || making.isPending} title="Ctrl+Enter">
+            <ArrowUp aria-hidden className="size-4" /> {making.isPending ? 'Beginning…' : 'Make it'}
+          </Button>
+        </div>
+      </div>
+      <div className="mt-3">
+        <Said problem={making.error} id="prompt-said" />
+      </div>
+      <ul className="mt-4 flex flex-wrap justify-center gap-2" aria-label="Examples">
+        {EXAMPLES.map((each) => (
+          <li key={each}>
+            <button
+              type="button"
+              onClick={() => setPrompt(each)}
+              className="min-h-8 rounded-full border border-line bg-panel px-3.5 py-1.5 text-sm text-muted hover:border-line-strong hover:text-text"
+            >
+              {each}
+            </button>
+          </li>
+        ))}
+      </ul>
+    </form>
+  );
+}
+
+function Choice({ label, value, set, options }: { label: string; value: string; set: (value: string) => void; options: [string, string][] }) {
+  return (
+    <select
+      aria-label={label}
+      value={value}
+      onChange={(event) => set(event.target.value)}
+      className="min-h-10 rounded-xl bg-sunken px-3 text-sm text-text"
+    >
+      {options.map(([each, words]) => (
+        <option key={each} value={each}>
+          {words}
+        </option>
+      ))}
+    </select>
+  );
+}

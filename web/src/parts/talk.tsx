@@ -1,0 +1,66 @@
+import { useQuery } from '@tanstack/react-query';
+import { ArrowUp } from 'lucide-react';
+import { type FormEvent, type KeyboardEvent, useState } from 'react';
+import { ask, Problem, type Schemas, type SessionView } from '../api/client';
+import type { Send } from '../screens/session';
+import { Button } from './button';
+
+/** What was said, and a place to say what should be different. */
+export function Talk({ session, send, busy }: { session: SessionView; send: Send; busy: boolean }) {
+  const { state } = session;
+  const talk = useQuery<Schemas['TalkPage'], Problem>({
+    queryKey: ['talk', session.id],
+    queryFn: () => ask(`/v1/sessions/${session.id}/messages?limit=100`),
+  });
+  const [words, setWords] = useState('');
+  const changes = !state.owes && ['plan', 'preview', 'complete', 'error'].includes(state.phase);
+  const maySay = changes || Boolean(state.owes);
+  const say = async (event?: FormEvent) => {
+    event?.preventDefault();
+    if (!words.trim() || busy) return;
+    const sent = await (changes ? send('changes', { feedback: words }) : send('messages', { text: words }));
+    if (sent) setWords('');
+  };
+  const keys = (event: KeyboardEvent) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void say();
+  };
+  const said = (talk.data?.messages ?? []).filter((each) => each.content.trim()).toReversed();
+  return (
+    <section className="space-y-4" aria-labelledby="talk">
+      <h2 id="talk" className="sr-only">
+        Talk
+      </h2>
+      {maySay && (
+        <form onSubmit={(event) => void say(event)} className="card flex items-end gap-2 p-2 focus-within:border-accent">
+          <textarea
+            aria-label={changes ? 'What should be different' : 'Say something'}
+            rows={2}
+            className="block w-full resize-none rounded-xl bg-transparent px-2.5 py-2 outline-none placeholder:text-muted"
+            placeholder={changes ? 'What should be different?' : 'Read at the next step…'}
+            value={words}
+            onChange={(event) => setWords(event.target.value)}
+            onKeyDown={keys}
+          />
+          <Button kind="main" type="submit" disabled={busy || !words.trim()} aria-label="Send" title="Ctrl+Enter" className="px-2.5">
+            <ArrowUp aria-hidden className="size-5" />
+          </Button>
+        </form>
+      )}
+      <ol className="space-y-4">
+        <Said who="You" words={state.prompt} />
+        {said.map((each) => (
+          <Said key={each.seq} who={each.role === 'user' ? 'You' : 'koda'} words={each.content} />
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function Said({ who, words }: { who: string; words: string }) {
+  return (
+    <li className="text-sm">
+      <p className="text-muted">{who}</p>
+      <p className="mt-0.5 leading-relaxed wrap-anywhere whitespace-pre-wrap">{words}</p>
+    </li>
+  );
+}

@@ -1,0 +1,252 @@
+import { Check, Circle, CircleDashed, Download, RotateCcw, Square } from 'lucide-react';
+import { type FormEvent, useEffect, useState } from 'react';
+import type { SessionView } from '../api/client';
+import type { Progress } from '../api/hooks';
+import type { Send } from '../screens/session';
+import { Button } from './button';
+
+interface Props {
+  session: SessionView;
+  progress: Progress | undefined;
+  send: Send;
+  busy: boolean;
+}
+
+/** What it is a person's turn to do, or what is being done. */
+export function Turn(props: Props) {
+  const { state } = props.session;
+  if (state.owes) return <Work {...props} />;
+  if (state.phase === 'question' && state.question) return <Question key={state.question.text} {...props} />;
+  if (state.phase === 'plan' && state.plan) return <Plan {...props} />;
+  if (state.phase === 'preview') return <Preview {...props} />;
+  if (state.phase === 'complete') return <Result {...props} />;
+  if (state.phase === 'error' && state.error) return <Failure {...props} />;
+  return null;
+}
+
+function Work({ session, progress, send, busy }: Props) {
+  const { state } = session;
+  const todos = state.execution?.todos ?? [];
+  const since = useSeconds(session.updatedAt);
+  const isRendering = progress !== undefined && progress.percent < 100;
+  return (
+    <section className="card space-y-4 p-5" aria-labelledby="work">
+      <h2 id="work" className="font-semibold">
+        {isRendering ? (state.owes === 'render_final' ? 'Rendering the video' : 'Rendering the preview') : heading(state.owes)}
+      </h2>
+      {isRendering ? (
+        <div className="space-y-2">
+          <div
+            role="progressbar"
+            aria-label="Rendering"
+            aria-valuenow={Math.round(progress.percent)}
+            aria-valuemin={0}
+            aria-valuemax={100}
+            className="h-2 overflow-hidden rounded-full bg-sunken"
+          >
+            <div className="h-full rounded-full bg-accent" style={{ width: `${progress.percent}%` }} />
+          </div>
+          <p className="flex justify-between text-sm text-muted tabular-nums">
+            <span>
+              {progress.framesTotal ? `${progress.framesDone ?? 0} of ${progress.framesTotal} frames` : `${Math.round(progress.percent)} %`}
+            </span>
+            <span>{progress.secondsLeft ? `about ${Math.ceil(progress.secondsLeft)} s left` : progress.stage}</span>
+          </p>
+        </div>
+      ) : (
+        <p className="text-sm text-muted">
+          {state.execution?.thinking || (since > 20 ? 'Still at it.' : 'One moment.')}
+        </p>
+      )}
+      {todos.length > 0 && (
+        <ul className="space-y-2" aria-label="Steps">
+          {todos.map((todo) => (
+            <li key={todo.id} className={`flex gap-2.5 text-sm ${todo.status === 'pending' ? 'text-muted' : ''}`}>
+              {todo.status === 'done' ? (
+                <Check aria-label="done" className="mt-0.5 size-4 shrink-0 text-good" />
+              ) : todo.status === 'active' ? (
+                <CircleDashed aria-label="under way" className="breathing mt-0.5 size-4 shrink-0 text-accent" />
+              ) : (
+                <Circle aria-label="to come" className="mt-0.5 size-4 shrink-0" />
+              )}
+              {todo.label}
+            </li>
+          ))}
+        </ul>
+      )}
+      <Button onClick={() => void send('cancel')} disabled={busy} title="What is there is kept">
+        <Square aria-hidden className="size-4" /> Stop
+      </Button>
+    </section>
+  );
+}
+
+function heading(owes: string | null | undefined): string {
+  if (owes === 'analyze') return 'Reading what you wrote';
+  if (owes === 'plan') return 'Planning the scenes';
+  return owes === 'render_final' ? 'Rendering the video' : 'Making it';
+}
+
+function Question({ session, send, busy }: Props) {
+  const question = session.state.question;
+  const [option, setOption] = useState('');
+  const [words, setWords] = useState('');
+  if (!question) return null;
+  const options = question.options ?? [];
+  const answer = (event: FormEvent) => {
+    event.preventDefault();
+    if (option || words.trim()) void send('answer', { ...(option ? { optionId: option } : {}), ...(words.trim() ? { text: words } : {}) });
+  };
+  return (
+    <form onSubmit={answer} className="card space-y-4 p-5">
+      <fieldset className="space-y-3">
+        <legend className="mb-3 font-semibold">{question.text}</legend>
+        {options.map((each) => (
+          <label
+            key={each.id}
+            className="flex cursor-pointer gap-3 rounded-xl border border-line p-3.5 hover:border-line-strong has-checked:border-accent has-checked:bg-accent-ground"
+          >
+            <input
+              type="radio"
+              name="option"
+              className="mt-1 size-4 accent-(--accent)"
+              checked={option === each.id}
+              onChange={() => setOption(each.id)}
+            />
+            <span>
+              <span className="block font-medium">{each.label}</span>
+              <span className="block text-sm text-muted">{each.description}</span>
+            </span>
+          </label>
+        ))}
+      </fieldset>
+      {question.customInput && (
+        <label className="block space-y-1.5">
+          <span className="text-sm font-medium">{options.length ? 'Or in your own words' : 'Your answer'}</span>
+          <input className="field" value={words} onChange={(event) => setWords(event.target.value)} />
+        </label>
+      )}
+      <Button kind="main" type="submit" disabled={busy || !(option || words.trim())}>
+        Answer
+      </Button>
+    </form>
+  );
+}
+
+function Plan({ session, send, busy }: Props) {
+  const plan = session.state.plan;
+  if (!plan) return null;
+  return (
+    <section className="card space-y-4 p-5" aria-labelledby="plan">
+      <div>
+        <h2 id="plan" className="font-semibold">
+          The plan
+        </h2>
+        <p className="mt-1 text-sm text-muted">
+          {plan.style} · {Number(plan.totalDuration.toFixed(1))} s · {plan.width} × {plan.height} · {plan.fps} fps
+        </p>
+      </div>
+      <ol className="space-y-3.5">
+        {plan.scenes.map((scene) => (
+          <li key={scene.number} className="flex gap-3 text-sm">
+            <span className="mt-px w-5 shrink-0 text-muted tabular-nums">{scene.number}</span>
+            <span className="min-w-0 flex-1">
+              <span className="flex justify-between gap-3 font-medium">
+                <span>{scene.title}</span>
+                <span className="font-normal text-muted tabular-nums">{Number(scene.duration.toFixed(2))} s</span>
+              </span>
+              <span className="text-muted">{scene.description}</span>
+            </span>
+          </li>
+        ))}
+      </ol>
+      <div className="flex flex-wrap gap-2">
+        <Button kind="main" onClick={() => void send('accept')} disabled={busy}>
+          Make this
+        </Button>
+        <Button onClick={() => void send('reject')} disabled={busy}>
+          Ask me again
+        </Button>
+      </div>
+      <p className="text-sm text-muted">Something to change? Say it below.</p>
+    </section>
+  );
+}
+
+function Preview({ session, send, busy }: Props) {
+  const render = session.state.render;
+  return (
+    <section className="card space-y-4 p-5" aria-labelledby="preview">
+      <h2 id="preview" className="font-semibold">
+        Here is a preview
+      </h2>
+      <p className="text-sm text-muted">Render it in full, or say below what should be different.</p>
+      <Button kind="main" onClick={() => void send('accept')} disabled={busy}>
+        Render {render?.resolution ?? '1080p'} at {render?.fps ?? 60} fps
+      </Button>
+    </section>
+  );
+}
+
+function Result({ session }: Props) {
+  const output = session.state.output;
+  if (!output) return null;
+  const size = output.fileSize ? bytes(output.fileSize) : '';
+  return (
+    <section className="card space-y-4 p-5" aria-labelledby="result">
+      <h2 id="result" className="font-semibold">
+        It is finished
+      </h2>
+      <p className="text-sm text-muted">
+        {[output.duration ? `${Number(output.duration.toFixed(1))} s` : '', output.resolution, size].filter(Boolean).join(' · ')}
+      </p>
+      <a
+        href={`/v1/sessions/${session.id}/video?job=${output.jobId}&download=true`}
+        className="inline-flex min-h-10 items-center gap-2 rounded-xl bg-accent px-4 py-2.5 font-medium text-on-accent hover:opacity-90"
+      >
+        <Download aria-hidden className="size-4" /> Download the video
+      </a>
+    </section>
+  );
+}
+
+function Failure({ session, send, busy }: Props) {
+  const error = session.state.error;
+  if (!error) return null;
+  return (
+    <section className="card space-y-4 border-bad p-5" aria-labelledby="failure">
+      <h2 id="failure" className="font-semibold">
+        This stopped
+      </h2>
+      <p className="text-sm wrap-anywhere">{error.message}</p>
+      {error.details && (
+        <details className="text-sm">
+          <summary className="min-h-6 cursor-pointer text-muted">Details ({error.code})</summary>
+          <pre className="mt-2 max-h-60 overflow-auto rounded-lg bg-sunken p-3 text-xs whitespace-pre-wrap" tabIndex={0}>
+            {error.details}
+          </pre>
+        </details>
+      )}
+      <p className="text-sm text-muted">Everything that was made until then is kept.</p>
+      {error.canRetry && (
+        <Button kind="main" onClick={() => void send('retry')} disabled={busy}>
+          <RotateCcw aria-hidden className="size-4" /> Try again
+        </Button>
+      )}
+    </section>
+  );
+}
+
+function bytes(count: number): string {
+  return count < 1e6 ? `${Math.max(1, Math.round(count / 1e3))} kB` : `${(count / 1e6).toFixed(1)} MB`;
+}
+
+/** Seconds since a time, for as long as it is looked at. */
+function useSeconds(since: string): number {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 5000);
+    return () => clearInterval(timer);
+  }, []);
+  return (now - Date.parse(since)) / 1000;
+}

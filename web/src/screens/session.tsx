@@ -1,0 +1,60 @@
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useEffect } from 'react';
+import { command, type CommandName, Problem, type SessionView } from '../api/client';
+import { useSession } from '../api/hooks';
+import { Phase, phaseWords } from '../parts/phase';
+import { Said } from '../parts/said';
+import { Stage } from '../parts/stage';
+import { Talk } from '../parts/talk';
+import { Turn } from '../parts/turn';
+import { Missing } from './missing';
+
+export type Send = (name: CommandName, body?: object) => Promise<boolean>;
+
+/** One animation, from its prompt to its video: the picture on one side, what there is to decide on the other. */
+export function Session({ id }: { id: string }) {
+  const { data: session, error, progress, gone } = useSession(id);
+  const client = useQueryClient();
+  const sending = useMutation<unknown, Problem, { session: SessionView; name: CommandName; body?: object }>({
+    mutationFn: ({ session: at, name, body }) => command(at, name, body),
+    onSettled: () => client.invalidateQueries({ queryKey: ['session', id] }),
+  });
+  useEffect(() => {
+    window.scrollTo(0, 0);
+  }, []);
+  if (gone || error?.status === 404) return <Missing what="This session is not there any more." />;
+  if (!session) return error ? <Said problem={error} /> : <p className="py-16 text-muted">One moment…</p>;
+  const send: Send = async (name, body) => {
+    if (sending.isPending) return false;
+    return sending.mutateAsync({ session, name, body }).then(
+      () => true,
+      () => false,
+    );
+  };
+  const { state } = session;
+  const title = state.prompt.split('\n')[0] ?? '';
+  return (
+    <>
+      <title>{`${title.slice(0, 60)} · koda`}</title>
+      <p role="status" className="sr-only">
+        {phaseWords(state)}
+      </p>
+      <div className="grid gap-x-10 gap-y-8 pt-2 lg:grid-cols-[minmax(0,1fr)_minmax(22rem,27rem)]">
+        <div className="min-w-0 space-y-6">
+          <Stage session={session} progress={progress} />
+          <div>
+            <h1 className="text-xl font-semibold tracking-tight wrap-anywhere sm:text-2xl">{title}</h1>
+            <div className="mt-2">
+              <Phase state={state} />
+            </div>
+          </div>
+        </div>
+        <div className="space-y-5">
+          <Turn session={session} progress={progress} send={send} busy={sending.isPending} />
+          <Said problem={sending.error} />
+          <Talk session={session} send={send} busy={sending.isPending} />
+        </div>
+      </div>
+    </>
+  );
+}
