@@ -86,6 +86,8 @@ class Settings(BaseSettings):
     r2_endpoint: str | None = Field(None, validation_alias="R2_ENDPOINT")
     r2_access_key: SecretStr | None = Field(None, validation_alias="R2_ACCESS_KEY")
     r2_secret_key: SecretStr | None = Field(None, validation_alias="R2_SECRET_KEY")
+    storage_encryption: Literal["none", "AES256", "aws:kms"] = Field("none", validation_alias="STORAGE_ENCRYPTION")
+    storage_kms_key: str | None = Field(None, validation_alias="STORAGE_KMS_KEY")
 
     database_provider: Literal["sqlite", "turso", "postgres", "json"] = Field(
         "sqlite", validation_alias="DATABASE_PROVIDER"
@@ -220,6 +222,13 @@ class Settings(BaseSettings):
                 f"STORAGE_PROVIDER={self.storage_provider} needs R2_BUCKET, R2_ACCESS_KEY and R2_SECRET_KEY; "
                 "set them, or leave STORAGE_PROVIDER out to store on local disk"
             )
+        if self.storage_encryption != "none" and self.storage_provider != "s3":
+            raise InvalidInput(
+                f"STORAGE_ENCRYPTION={self.storage_encryption} is for a bucket (STORAGE_PROVIDER=s3), and storage is "
+                f"{self.storage_provider}: R2 encrypts all it has by itself; keep local storage on an encrypted disk"
+            )
+        if self.storage_kms_key is not None and self.storage_encryption != "aws:kms":
+            raise InvalidInput("STORAGE_KMS_KEY is for STORAGE_ENCRYPTION=aws:kms; set that, or leave the key out")
         if self.database_provider == "postgres" and self.database_url is None:
             raise InvalidInput("DATABASE_PROVIDER=postgres needs DATABASE_URL (postgresql+psycopg://...)")
         if self.json_store_path is None and self.database_provider == "json":

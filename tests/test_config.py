@@ -63,6 +63,7 @@ def test_a_file_of_settings_that_is_not_there_is_named(monkeypatch: pytest.Monke
     ("variables", "way_out"),
     [
         ({"STORAGE_PROVIDER": "r2"}, "R2_BUCKET"),
+        ({"STORAGE_ENCRYPTION": "AES256"}, "encrypted disk"),
         ({"DATABASE_PROVIDER": "postgres"}, "DATABASE_URL"),
         ({"DATABASE_PROVIDER": "turso"}, "TURSO_URL"),
         ({"DATABASE_PROVIDER": "json"}, "DATABASE_URL=json:PATH"),

@@ -105,6 +105,11 @@ class Storage:
             },
             "fixed_upload_size": True,
         }
+        if settings.storage_encryption != "none":
+            sent: dict[str, JsonValue] = {"ServerSideEncryption": settings.storage_encryption}
+            if settings.storage_kms_key is not None:
+                sent["SSEKMSKeyId"] = settings.storage_kms_key
+            options["s3_additional_kwargs"] = sent
         client: dict[str, JsonValue] = {}
         if settings.r2_endpoint:
             client["endpoint_url"] = settings.r2_endpoint

@@ -212,6 +212,32 @@ def test_settings_choose_and_hide(tmp_path: Path) -> None:
     assert "access-1" not in repr(bucket)
 
 
+@pytest.mark.parametrize(("kind", "key"), [("AES256", None), ("aws:kms", "alias/koda")])
+async def test_everything_in_a_bucket_is_encrypted_as_the_settings_say(
+    s3_endpoint: str, tmp_path: Path, kind: str, key: str | None
+) -> None:
+    import boto3
+
+    given = {"STORAGE_PROVIDER": "s3", "R2_BUCKET": "koda-test", "R2_ENDPOINT": s3_endpoint, "R2_ACCESS_KEY": "a"}
+    given |= {"R2_SECRET_KEY": "b", "STORAGE_ENCRYPTION": kind} | ({"STORAGE_KMS_KEY": key} if key else {})
+    storage = Storage.from_settings(Settings.model_validate(given))
+    (tmp_path / "large").write_bytes(bytes(120 << 20))  # sent in parts
+    await storage.put("sealed/put", b"x")
+    await storage.put_many({"sealed/many": b"y"})
+    await storage.put_file("sealed/file", tmp_path / "large")
+    await storage.copy("sealed/put", "sealed/copied")
+    await storage.touch("sealed/many")
+    assert await storage.get("sealed/copied") == b"x" and await storage.get_range("sealed/many", 0, 1) == b"y"
+    client = boto3.client(
+        "s3", endpoint_url=s3_endpoint, aws_access_key_id="a", aws_secret_access_key="b", region_name="us-east-1"
+    )
+    for name in ("put", "many", "file", "copied"):
+        said = client.head_object(Bucket="koda-test", Key=f"sealed/{name}")
+        assert (said.get("ServerSideEncryption"), said.get("SSEKMSKeyId")) == (kind, key), name
+    client.close()
+    await storage.delete_prefix("sealed")
+
+
 async def test_settings_for_a_bucket_work_against_a_server(s3_endpoint: str) -> None:
     settings = Settings(
         _env_file=None,
