@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -18,6 +17,7 @@ from koda_ray.actors.directory import CALL_TIMEOUT_S, RayDirectory, public_setti
 from koda_ray.actors.frugal import Frugal
 from koda_ray.actors.host import SESSION_OPTIONS, remote
 from koda_ray.actors.janitor_round import JanitorRound
+from koda_ray.cancellation import end_all
 from koda_ray.config import Settings
 from koda_ray.logs import get_logger
 from koda_ray.render.presence import Presence
@@ -68,15 +68,19 @@ async def keep_janitor(settings: Settings, ends: asyncio.Event) -> None:
 
     Args:
         settings: For it.
-        ends: Set once there need be none any more.
+        ends: Set once there need be none any more: nobody starts another from then on.
     """
+    keeping = asyncio.create_task(_keep(settings))
+    try:
+        await ends.wait()
+    finally:
+        await end_all((keeping,))
+
+
+async def _keep(settings: Settings) -> None:
     presence = Presence()
     while True:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_KEPT_S):
-                await ends.wait()
-        if ends.is_set():
-            return
+        await asyncio.sleep(_KEPT_S)
         try:
             await start_janitor(settings, presence=presence)
         except Exception as error:  # Ray has no class of its own for all the ways in which a call fails
