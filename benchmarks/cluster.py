@@ -18,6 +18,9 @@ machine does both. Every run renders the same page anew, on workers that are war
 - ``same_frame_hash``: whether all runs captured the same frames
 - ``four_nodes_on_two_cores_efficiency``: seconds on two nodes over those on four that share the same two cores: what
   more nodes cost, since they can bring nothing; not with ``--quick``, which takes a shorter video, once
+- ``silent_cut_s``: from taking down the link of a machine with all the work (`tests.cluster.cut`, in name spaces of
+  networks) to a session's taking a command, and a render's being taken, on another, whichever is later; as root, and
+  not with ``--quick``; ``silent_cut`` has each, and the janitor's
 - ``runs``: what each run was made of, for `benchmarks.scale_model`
 """
 
@@ -26,7 +29,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -37,6 +44,7 @@ from typing import Any
 
 from benchmarks.raylets import OneCore, Raylets
 from benchmarks.scenes import bundle_of
+from koda_ray.config import REPO_ROOT
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import CaptureTask, Hear, JobContext, Progress, UnitResult
@@ -196,6 +204,20 @@ async def kill_a_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[flo
     return elsewhere_s, await job
 
 
+def silent_cut() -> dict[str, Any]:
+    """Have a machine fall silent; return the figures, none where this process may make no networks."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return {}
+    command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-P"]
+    environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}
+    done = subprocess.run(
+        [*command, "-m", "tests.cluster.cut"], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    took = {name: round(seen[name], 2) for name in ("session_s", "render_taken_s", "janitor_s", "render_unit_s")}
+    return {"silent_cut_s": max(took["session_s"], took["render_taken_s"]), "silent_cut": took}
+
+
 async def measure(*, quick: bool) -> dict[str, Any]:
     """Measure everything; see this module's words for the keys."""
     units, rounds = (QUICK_UNITS, 1) if quick else (UNITS, ROUNDS)
@@ -238,6 +260,7 @@ async def measure(*, quick: bool) -> dict[str, Any]:
         "node_kill_unit_elsewhere_s": round(elsewhere_s, 2),
         "same_frame_hash": len({each.frame_hash for each in whole}) == 1,
         **({"four_nodes_on_two_cores_efficiency": round(seconds(two) / seconds(four), 3)} if four else {}),
+        **({} if quick else await asyncio.to_thread(silent_cut)),
         "video": {"scene": SCENE, "width": WIDTH, "height": HEIGHT, "fps": FPS, "units": units},
         "runs": [asdict(each) for each in runs],
     }
