@@ -61,9 +61,9 @@ class Framing:
 
 @dataclass
 class Film:
-    """A film in parts.
+    """A film.
 
-    ``scene`` names the kit's scene file and its exported component; ``parts`` are the kit files it needs; ``values``
+    ``scene`` names the kit's scene file and its exported component; ``values``
     fill the scene's blanks. ``overlays`` are components that App puts over the scene, and ``backlayers`` under
     it, as (component, JSX).
     """
@@ -72,7 +72,6 @@ class Film:
     timing: Timing
     palette: Palette
     scene: str
-    parts: tuple[str, ...]
     values: dict[str, object]
     framing: Framing
     score: Score = field(default_factory=Score)

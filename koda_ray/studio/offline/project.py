@@ -9,7 +9,7 @@ from __future__ import annotations
 from koda_ray.studio.offline.colour import contrast, from_oklch, mix, on, to_oklch, with_contrast
 from koda_ray.studio.offline.film import Film
 from koda_ray.studio.offline.palette import ink_on
-from koda_ray.studio.offline.tsx import Raw, fill, kit
+from koda_ray.studio.offline.tsx import Raw, fill, imported, kit
 
 __all__ = ["STATE_PATH", "film_files"]
 
@@ -131,22 +131,14 @@ def film_files(film: Film, *, until: int | None) -> dict[str, str]:
     bounce = brief.bounce
     end = None if until is None else (0.0 if until == 0 else timing.ends[until - 1])
     files = {
+        "src/App.tsx": kit("App.tsx"),
+        "src/scenes/MainScene.tsx": _main_scene(film, scene=until != 0, finish=until is None),
+        "src/theme.ts": _theme(film),
         "src/theatre/project.ts": fill(
             "theatre/project.ts", duration=timing.total, fps=brief.fps, width=brief.width, height=brief.height
         ),
         STATE_PATH: film.score.state(length_s=timing.total, until_s=end, bounce=bounce),
     }
-    theme = _theme(film)
-    files["src/theme.ts"] = theme
-    shared = ("lib/frame.ts", "lib/colour.ts", "components/Backdrop.tsx")
-    for path in shared:
-        files[f"src/{path}"] = kit(path)
     if until != 0:
-        for path in film.parts:
-            files[f"src/{path}"] = kit(path)
         files[f"src/scenes/{film.scene}.tsx"] = fill(f"scenes/{film.scene}.tsx", **film.values)
-    if until is None:
-        files["src/components/Finish.tsx"] = kit("components/Finish.tsx")
-    files["src/scenes/MainScene.tsx"] = _main_scene(film, scene=until != 0, finish=until is None)
-    files["src/App.tsx"] = kit("App.tsx")
-    return files
+    return files | imported(files)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import cast
 
-__all__ = ["Raw", "fill", "kit", "literal"]
+__all__ = ["Raw", "fill", "imported", "kit", "literal"]
 
+_KIT = resources.files("koda_ray.studio.offline") / "kit"
 _WIDTH = 110
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
+_IMPORT = re.compile(r"from '(\.[^']+)'")
 _BLANK = re.compile(r"__([A-Z][A-Z_]*)__")
 
 
@@ -72,7 +75,7 @@ def _quoted(text: str) -> str:
 @cache
 def kit(path: str) -> str:
     """Return a kit file's text, such as ``components/Ball.tsx``."""
-    return (resources.files("koda_ray.studio.offline") / "kit" / path).read_text(encoding="utf-8")
+    return (_KIT / path).read_text(encoding="utf-8")
 
 
 def fill(path: str, **values: object) -> str:
@@ -87,3 +90,25 @@ def fill(path: str, **values: object) -> str:
     if blanks != set(names):
         raise KeyError(f"{path} has the blanks {sorted(blanks)}, and was given {sorted(names)}")
     return _BLANK.sub(lambda m: literal(names[m.group(1)]), text)
+
+
+def imported(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the kit's files that a project's files import, and those that they import themselves.
+
+    What they import beyond the kit is the template's.
+    """
+    found: dict[str, str] = {}
+    waiting = list(files.items())
+    for path, text in waiting:
+        for target in _IMPORT.findall(text):
+            name = posixpath.normpath(posixpath.join(posixpath.dirname(path), target)).removeprefix("src/")
+            part = next((f"{name}.{end}" for end in ("tsx", "ts") if _in_kit(f"{name}.{end}")), None)
+            if part is not None and f"src/{part}" not in files and f"src/{part}" not in found:
+                found[f"src/{part}"] = kit(part)
+                waiting.append((f"src/{part}", kit(part)))
+    return found
+
+
+@cache
+def _in_kit(path: str) -> bool:
+    return (_KIT / path).is_file()

@@ -54,7 +54,6 @@ def set_stage(
     palette: Palette,
     *,
     scene: str,
-    parts: tuple[str, ...],
     ground: Ground = _GROUND,
 ) -> Film:
     """Begin a film: its ground, and its light as it comes up.
@@ -64,11 +63,10 @@ def set_stage(
         timing: When its scenes begin and end.
         palette: Its colours.
         scene: The kit's scene, such as ``BounceScene``.
-        parts: The kit's files that the scene imports.
         ground: What is behind it.
     """
     framing = _framing(brief, ground)
-    film = Film(brief=brief, timing=timing, palette=palette, scene=scene, parts=parts, values={}, framing=framing)
+    film = Film(brief=brief, timing=timing, palette=palette, scene=scene, values={}, framing=framing)
     _light_up(film)
     return film
 
@@ -132,8 +130,6 @@ def air(film: Film, *, kind: str | None = None, count: int | None = None, opacit
     )
     text = text.replace("='", '="').replace("' ", '" ') if "='" in text else text
     film.overlays.append(("Particles", f"<Particles {text} />"))
-    if "components/Particles.tsx" not in film.parts:
-        film.parts = (*film.parts, "components/Particles.tsx")
     film.score.add("Particles", "density", [(0, 0.45), (min(2.5, film.timing.opening + 0.6), 1.0, "easeOutCubic")])
 
 
@@ -148,7 +144,6 @@ def dust(film: Film, count: int, *, opacity: float | None = None) -> None:
 def caption(film: Film, text: str, *, position: str = "bottom") -> None:
     """Put a line of type over the scene, entering as the opening ends."""
     film.overlays.append(("Caption", f'<Caption text={{{literal(text)}}} position="{position}" />'))
-    film.parts = (*film.parts, "components/Caption.tsx", "lib/type.ts")
     at = min(film.timing.opening * 0.6, 1.2)
     film.score.add("Caption", "reveal", [(0, 0), (at, 0), (at + film.feel.enter_s, 1, film.feel.enter)])
 

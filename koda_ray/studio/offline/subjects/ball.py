@@ -22,14 +22,6 @@ _HEIGHT = {"playful": 2.55, "smooth": 2.2, "cinematic": 2.45}
 _SQUASH = {"playful": 0.26, "smooth": 0.09, "cinematic": 0.13}
 _FINISH = {"playful": "rubber", "smooth": "satin", "cinematic": "gloss"}
 _PATTERNS = {"playful": ("stripe", "beach"), "smooth": ("plain",), "cinematic": ("plain",)}
-_PARTS = (
-    "lib/frame.ts",
-    "lib/colour.ts",
-    "components/Ball.tsx",
-    "components/ContactShadow.tsx",
-    "components/Camera.tsx",
-    "components/Lights.tsx",
-)
 
 
 class Ball(Subject):
@@ -50,7 +42,7 @@ class Ball(Subject):
         return Script.told("balls" if many else self.name, count=brief.count, squash=0.22 * brief.bounce, shadow=shadow)
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
-        film = set_stage(brief, timing, palette, scene="BounceScene", parts=_PARTS, ground=Ground(light=(0.5, 0.46)))
+        film = set_stage(brief, timing, palette, scene="BounceScene", ground=Ground(light=(0.5, 0.46)))
         count = brief.count or 1
         size = min(1.0, 0.98 if count == 1 else 2.9 / (count + 0.8)) * brief.scale
         height = _HEIGHT[brief.style] * brief.bounce**0.8 * (1.0 if brief.scale <= 1 else 0.9)

@@ -27,7 +27,7 @@ class Bars(Chart):
             yield 60
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
-        film = self.begin(brief, timing, palette, scene="BarChartScene", part="components/BarChart.tsx")
+        film = self.begin(brief, timing, palette, scene="BarChartScene")
         data = own(brief, Figures).data
         start, step, one = schedule(film, len(data))
         most = max(d.value for d in data)

@@ -54,7 +54,6 @@ class Card(Subject):
             timing,
             palette,
             scene="ProductScene",
-            parts=("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "components/ProductCard.tsx"),
             ground=Ground(
                 motifs=("blobs", "rings") if brief.style == "playful" else ("plain", "rings"), light=(0.4, 0.35)
             ),

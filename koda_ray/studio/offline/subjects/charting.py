@@ -23,7 +23,6 @@ from koda_ray.studio.offline.subject import Subject, own
 __all__ = ["Chart", "Figures", "any_chart", "emphasise", "grow", "schedule", "series"]
 
 _TOPIC_END = re.compile(rf"{alternatives('chart_topic_end')}|[-(「\"“'‘=–—]", re.I)
-_PARTS = ("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "lib/figures.ts", "components/Heading.tsx")
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,10 @@ class Chart(Subject):
         values = ", ".join(f"{d.value:g}" for d in own(brief, Figures).data[:6])
         return Script.told("chart", thing=said(f"thing.{self.name}"), values=values)
 
-    def begin(self, brief: Brief, timing: Timing, palette: Palette, *, scene: str, part: str) -> Film:
+    def begin(self, brief: Brief, timing: Timing, palette: Palette, *, scene: str) -> Film:
         """Begin a chart's film: its ground, its heading, and the axes as they come in."""
         motifs = ("blobs", "plain", "dots") if brief.style == "playful" else ("plain",)
-        film = set_stage(
-            brief, timing, palette, scene=scene, parts=(*_PARTS, part), ground=Ground(motifs=motifs, light=(0.3, 0.3))
-        )
+        film = set_stage(brief, timing, palette, scene=scene, ground=Ground(motifs=motifs, light=(0.3, 0.3)))
         opening = min(timing.opening, 1.6) / max(1.0, brief.speed)
         enter = film.feel.enter if brief.style != "playful" else "easeOutBack"
         film.score.add("Heading", "reveal", [(0, 0.45), (opening * 0.8, 1, enter)])

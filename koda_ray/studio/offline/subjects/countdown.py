@@ -118,7 +118,6 @@ class Countdown(Subject):
             timing,
             palette,
             scene="CountdownScene",
-            parts=("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "components/Countdown.tsx"),
             ground=Ground(
                 motifs=("rings", "rays") if brief.style == "playful" else ("plain", "rings"), light=(0.5, 0.5)
             ),

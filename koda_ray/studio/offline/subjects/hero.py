@@ -104,7 +104,6 @@ class Hero(Subject):
             timing,
             palette,
             scene="JourneyScene",
-            parts=("lib/frame.ts", "lib/colour.ts", "components/Hero.tsx", "components/Scenery.tsx"),
             ground=Ground(
                 motifs=("plain",) if place != "none" else ("rays", "blobs", "rings", "dots"),
                 light=(0.68, 0.3) if place != "none" else (0.5, 0.5),

@@ -45,7 +45,6 @@ class ImageFilm(Subject):
             timing,
             palette,
             scene="PictureScene",
-            parts=("lib/frame.ts", "lib/colour.ts", "components/Picture.tsx"),
             ground=Ground(motifs=("plain",)),
         )
         feel, total = film.feel, timing.total

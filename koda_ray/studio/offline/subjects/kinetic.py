@@ -69,7 +69,6 @@ class Kinetic(Subject):
             timing,
             palette,
             scene="WordsScene",
-            parts=("lib/frame.ts", "lib/type.ts", "lib/stagger.ts", "components/Phrase.tsx"),
             ground=Ground(light=(0.4, 0.4)),
         )
         phrases = own(brief, Phrases).words or (said("kinetic.empty"),)

@@ -27,7 +27,7 @@ class LineChart(Chart):
             yield 50
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
-        film = self.begin(brief, timing, palette, scene="LineChartScene", part="components/LineChart.tsx")
+        film = self.begin(brief, timing, palette, scene="LineChartScene")
         data = own(brief, Figures).data
         start, step, one = schedule(film, len(data))
         end = start + step * (len(data) - 1) + one

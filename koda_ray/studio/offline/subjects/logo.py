@@ -36,7 +36,6 @@ class Logo(Subject):
             timing,
             palette,
             scene="LogoScene",
-            parts=("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "lib/stagger.ts", "components/Logo.tsx"),
             ground=Ground(
                 motifs=("blobs", "rays") if brief.style == "playful" else ("plain", "rings"), light=(0.5, 0.5)
             ),

@@ -38,13 +38,6 @@ class Orbit(Subject):
             timing,
             palette,
             scene="OrbitScene",
-            parts=(
-                "lib/frame.ts",
-                "lib/colour.ts",
-                "components/Orbits.tsx",
-                "components/Camera.tsx",
-                "components/Starfield.tsx",
-            ),
             ground=Ground(motifs=("plain",), light=(0.5, 0.5)),
         )
         count = min(_MOST, brief.count or 5)

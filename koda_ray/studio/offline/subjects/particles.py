@@ -97,7 +97,6 @@ def _drift(brief: Brief, timing: Timing, palette: Palette) -> Film:
         timing,
         palette,
         scene="ParticlesScene",
-        parts=("lib/frame.ts", "lib/colour.ts", "components/Particles.tsx", "components/Scenery.tsx"),
         ground=Ground(
             motifs=("blobs", "plain") if brief.style == "playful" else ("plain",),
             light=(0.5, 0.5) if kind == "stars" else (0.6, 0.35),
@@ -131,7 +130,6 @@ def _fireworks(brief: Brief, timing: Timing, palette: Palette) -> Film:
         timing,
         palette,
         scene="FireworksScene",
-        parts=("lib/frame.ts", "lib/colour.ts", "components/Fireworks.tsx"),
         ground=Ground(motifs=("plain",), light=(0.5, 0.95)),
     )
     dice = random.Random(brief.seed + brief.variant)

@@ -34,7 +34,7 @@ class Pie(Chart):
         return data
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
-        film = self.begin(brief, timing, palette, scene="PieChartScene", part="components/PieChart.tsx")
+        film = self.begin(brief, timing, palette, scene="PieChartScene")
         data = own(brief, Figures).data
         start, step, one = schedule(film, len(data))
         colours = series(brief, palette, len(data))

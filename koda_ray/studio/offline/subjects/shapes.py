@@ -18,14 +18,6 @@ from koda_ray.studio.offline.subject import Countable, Subject, own
 __all__ = ["Kinds", "Shapes"]
 
 _CAST = ("sphere", "cube", "torus", "cone", "gem", "capsule")
-_PARTS = (
-    "lib/frame.ts",
-    "lib/colour.ts",
-    "components/Solids.tsx",
-    "components/ContactShadow.tsx",
-    "components/Camera.tsx",
-    "components/Lights.tsx",
-)
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ class Shapes(Subject):
         return replace(super().fill(brief, heard), own=Kinds(tuple(dict.fromkeys(found))[:5]))
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
-        film = set_stage(brief, timing, palette, scene="ShapesScene", parts=_PARTS, ground=Ground(light=(0.5, 0.46)))
+        film = set_stage(brief, timing, palette, scene="ShapesScene", ground=Ground(light=(0.5, 0.46)))
         kinds, count = _cast(brief)
         size = 1.3 if count == 1 else min(1.0, (3.5 if "cube" in kinds else 4.2) / (count + 0.9))
         size *= min(1.4, brief.scale)

@@ -93,13 +93,6 @@ class Steps(Subject):
             timing,
             palette,
             scene="StepsScene",
-            parts=(
-                "lib/frame.ts",
-                "lib/colour.ts",
-                "lib/type.ts",
-                "components/Heading.tsx",
-                "components/Steps.tsx",
-            ),
             ground=Ground(motifs=("blobs", "dots") if brief.style == "playful" else ("plain",), light=(0.3, 0.25)),
         )
         _walk(film, len(own(brief, Listed).steps))

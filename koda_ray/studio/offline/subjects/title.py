@@ -61,7 +61,6 @@ class Title(Subject):
             timing,
             palette,
             scene="TitleScene",
-            parts=("lib/frame.ts", "lib/colour.ts", "lib/type.ts", "lib/stagger.ts", "components/Title.tsx"),
             ground=Ground(light=(0.5, 0.5)),
         )
         film.many_letter_colours = brief.style == "playful" and not any(p == "ink" for p, _ in brief.repaint)
