@@ -43,6 +43,7 @@ ISSUE = {
 FILMS: dict[str, tuple[str, ...]] = {
     **{name: (prompt,) for name, prompt in ISSUE.items()},
     "blue ball": (BLUE_BALL,),
+    "line": ("line chart of revenue: Jan 10, Feb 22, Mar 18, smooth",),
     "changed ball": (BLUE_BALL, "make the ball red", "twice as fast"),
 }
 """A prompt and the change requests after it."""
@@ -134,6 +135,17 @@ async def test_bars_stand_in_the_proportion_of_their_figures(films: Mapping[str,
     for (_, height), value in zip(runs, (12, 30, 45, 70), strict=True):
         assert height / unit == pytest.approx(value, rel=0.03)
     assert first.std() > 2, "the first picture is blank"
+
+
+@pytest.mark.full
+async def test_a_line_chart_says_the_figure_of_each_point_that_it_has_passed(
+    films: Mapping[str, Bundle], browser: Browser
+) -> None:
+    """Above the middle point, which is the highest, nothing stands at first and its figure at last."""
+    first, last = await shoot(browser, films["line"], (0.0, 5.5), size=(1280, 720))
+    above = np.s_[180:205, 590:640]
+    assert first[above].std(axis=(0, 1)).max() < 5
+    assert last[above].std(axis=(0, 1)).max() > 20
 
 
 @pytest.mark.full
