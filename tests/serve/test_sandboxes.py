@@ -205,6 +205,22 @@ async def test_a_file_is_one_of_the_project_and_not_larger_than_an_upload(ada: h
     ]
 
 
+async def test_an_answer_tells_so_much_of_what_a_process_writes_and_the_next_the_rest(
+    ada: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody reads waits in the server's memory, so it must have an end."""
+    monkeypatch.setattr("koda_ray.serve.routes.processes._ANSWER_BYTES", 30_000)
+    path = f"{await make(ada)}/processes"
+    launched = await ada.post(path, json={"name": "count", "command": "seq 1 20000"})
+    assert launched.status_code == 201, launched.text
+    answers = [await follow(ada, f"{path}/count/events")]
+    while answers[-1][-1][0] != "end":
+        place = str(answers[-1][-1][1])
+        answers.append(await follow(ada, f"{path}/count/events", headers={"Last-Event-ID": place}))
+    said = "".join(str(data["text"]) for answer in answers for _, _, data in answer)
+    assert said.split() == [str(number) for number in range(1, 20001)] and len(answers) > 1
+
+
 async def test_a_command_is_answered_when_it_has_ended(ada: httpx.AsyncClient) -> None:
     box = await make(ada)
     ran = await ada.post(f"{box}/commands", json={"command": UTTERED, "cwd": "src"})

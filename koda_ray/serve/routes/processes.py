@@ -3,6 +3,9 @@
 What a process writes is a stream of events whose ``id`` is a place in it: a client that comes back with the last one it
 saw gets the rest. A terminal is a WebSocket: what is typed goes in, what is shown comes out, both as binary frames, and
 a text frame ``{"rows": 40, "columns": 120}`` is a new size.
+
+Who does not read cannot be waited for (`unread`): what is sent lies in this process. So an answer tells so much and
+ends, and whoever reads comes back for the rest; a terminal shows so much a second, and tmux leaves out what is over.
 """
 
 from __future__ import annotations
@@ -35,6 +38,9 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/sandboxes/{sandbox_id}/processes", tags=["processes"])
 Name = Annotated[str, Path(min_length=1, max_length=64, description="The process's name")]
 _OUTPUT_BYTES = 65536
+_ANSWER_BYTES = 8 << 20
+"""How much of a process's output one answer tells."""
+_SHOWN_BYTES_PER_S = 1 << 20
 _DONE = 1000
 
 
@@ -113,7 +119,7 @@ async def read_output(
     responses={
         200: {
             "description": "Events named `output` and, at last, `end`; `id` is the place to come back with. Ends when "
-            "the process has ended or was killed, or the server stops.",
+            "the process has ended or was killed; without `end` after some megabytes, and when the server stops.",
             "content": {"text/event-stream": {"itemSchema": {"$ref": "#/components/schemas/ProcessOutput"}}},
         },
         **responses(*USED),
@@ -131,13 +137,16 @@ async def follow_process(
     """Send what it wrote since `after`, then what it writes. Hanging up leaves it running."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     code: int | None = None
-    place = start
+    place, told_bytes = start, 0
     written = await closing.enter_async_context(aclosing(workshop.follow(sandbox_id, name, after=start)))
     async for piece in await closing.enter_async_context(aclosing(pieces_until(deps.draining, written))):
         text = decoder.decode(piece.data)
         place, code = piece.stop - len(decoder.getstate()[0]), piece.exit_code
         if text:
             yield _event("output", place, ProcessOutput(text=text))
+        told_bytes += len(piece.data)
+        if told_bytes >= _ANSWER_BYTES and code is None:
+            return
     if not deps.draining.is_set():
         yield _event("end", place, ProcessOutput(text=decoder.decode(b"", final=True), exit_code=code))
 
@@ -194,6 +203,7 @@ async def _show(websocket: WebSocket, terminal: Terminal) -> None:
     with suppress(WebSocketDisconnect):
         while data := await terminal.read():
             await websocket.send_bytes(data)
+            await asyncio.sleep(len(data) / _SHOWN_BYTES_PER_S)
 
 
 async def _take(websocket: WebSocket, terminal: Terminal) -> None:
