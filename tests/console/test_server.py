@@ -175,14 +175,20 @@ def test_a_cluster_of_ones_own_has_a_secret_of_its_own() -> None:
     assert "RAY_AUTH_TOKEN_PATH" not in first
 
 
-def test_a_cluster_of_somebody_elses_keeps_its_own() -> None:
+def test_a_cluster_of_somebody_elses_keeps_its_own(tmp_path: Path) -> None:
     for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         theirs = {name: "theirs"}  # its address may come from a file of settings
         choose_ray_auth(theirs, address="10.0.0.1:6379")
         assert (theirs["RAY_AUTH_MODE"], theirs[name]) == ("token", "theirs")
-    plain: dict[str, str] = {}
+    plain = {"HOME": str(tmp_path)}
     choose_ray_auth(plain, address="10.0.0.1:6379")
     assert plain["RAY_AUTH_MODE"] == "disabled"
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("theirs")
+    for mode in ({}, {"RAY_AUTH_MODE": "disabled"}):
+        found = {"HOME": str(tmp_path), **mode}
+        choose_ray_auth(found, address="auto")
+        assert found["RAY_AUTH_MODE"] == mode.get("RAY_AUTH_MODE", "token") and "RAY_AUTH_TOKEN" not in found
 
 
 def test_folders_of_killed_servers_are_swept() -> None:

@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -30,6 +32,13 @@ TOKEN = "0123456789abcdef" * 4
 @pytest.fixture
 def cluster() -> Iterator[str]:
     """A cluster that takes in whoever has its token, and knows nothing of our settings; its address."""
+    with started(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN) as address:
+        yield address
+
+
+@contextmanager
+def started(**settings: str) -> Generator[str]:
+    """Start a cluster with nothing else of Ray's in its environment."""
     folder, port = ray_folder.make(), free_port()
     resources = json.dumps({CHROMIUM_RESOURCE: 1, URGENT_RESOURCE: 1, SESSION_RESOURCE: 8})
     line = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}", "--num-cpus=2"]
@@ -37,7 +46,7 @@ def cluster() -> Iterator[str]:
     line += [f"--resources={resources}", f"--object-store-memory={10**8}", "--disable-usage-stats"]
     head = subprocess.Popen(
         line,
-        env={**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN},
+        env={name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")} | settings,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -85,6 +94,35 @@ def test_it_joins_with_the_token_and_no_node_serves_without_the_keys(
     with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
         assert http.get("/v1/sessions", headers={"Host": "localhost"}).status_code == 401
         assert http.get("/v1/sessions", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+
+
+JOINS = """
+import os, sys
+from koda_ray.serve.ray_auth import choose_ray_auth
+choose_ray_auth(os.environ, address=sys.argv[1])
+import ray
+ray.init(address=sys.argv[1], log_to_driver=False)
+print(len(ray.nodes()))
+"""
+
+
+def test_it_joins_with_the_file_that_ray_itself_keeps_a_token_in(tmp_path: Path) -> None:
+    """Nothing else says so: `ray start` asks for a token where there is this file, and lets nobody in without."""
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text(TOKEN)
+
+    def join(address: str, home: Path) -> subprocess.CompletedProcess[str]:
+        env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+        line = [sys.executable, "-c", JOINS, address]
+        return subprocess.run(line, env=env | {"HOME": str(home)}, capture_output=True, text=True, check=False)
+
+    with started(HOME=str(tmp_path)) as address:
+        deadline = time.monotonic() + 200
+        while (joined := join(address, tmp_path)).returncode and time.monotonic() < deadline:
+            pass  # it is being started
+        assert joined.stdout.strip() == "1", joined.stderr
+        stranger = join(address, tmp_path / "nowhere")
+        assert stranger.returncode and "token" in stranger.stderr.lower(), stranger.stderr
 
 
 THEIRS = """
