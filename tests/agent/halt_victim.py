@@ -11,6 +11,7 @@ import anthropic.resources.messages  # noqa: F401
 
 from koda_ray.agent import Agent, AgentPool, tool
 from koda_ray.agent.loop import LoopEvent
+from koda_ray.agent.runtime import Runtime
 from koda_ray.errors import Cancelled
 from koda_ray.events import Envelope
 from koda_ray.llm.anthropic import AnthropicProvider
@@ -75,11 +76,11 @@ async def _live(url: str, base_url: str, dies: str, late: str) -> None:
             await end.wait()
         return ""
 
-    def make(name: str, store: Store) -> Agent:
+    def make(name: str, runtime: Runtime) -> Agent:
         on_event = None if late.startswith("Beside a call") else heard
-        return Agent(name, [wait], provider=provider, store=store, on_event=on_event)
+        return Agent(name, [wait], runtime=runtime, on_event=on_event)
 
-    async with AgentPool(make, store=store) as pool:
+    async with AgentPool(make, runtime=Runtime(provider=provider, store=store)) as pool:
         asked = asyncio.create_task(pool.ask("ann", "Wait."))
         await begun.wait()
         cancelling = asyncio.create_task(pool.cancel("ann", ENOUGH))

@@ -57,7 +57,7 @@ class MemoryJournal:
         return copy.deepcopy(list(self.disk.calls.values()))
 
     async def entered(self, agent: str) -> JsonValue:
-        told = [e.data["to"] for e in self._disk.events if e.type == "breakpoint_change" and e.data["agent"] == agent]
+        told = [e.data["to"] for e in self.disk.events if e.type == "breakpoint_change" and e.data["agent"] == agent]
         return told[-1] if told else None
 
     async def commit(self, batch: Batch) -> None:

@@ -16,6 +16,7 @@ from koda_ray.agent.breakpoints import Breakpoint, derive
 from koda_ray.agent.context import prune, words_in
 from koda_ray.agent.halting import halted, place_of_halt, was_halted
 from koda_ray.agent.own_words import HALTED, are_a_persons
+from koda_ray.agent.runtime import Runtime
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.base import Message
 from koda_ray.state.store import Store
@@ -68,7 +69,8 @@ async def next_process(store: Store, base_url: str) -> AsyncGenerator[AgentPool]
     """Open the pool that takes up what a killed process has left, and wait until it has nothing to do."""
     await store.open()
     provider = AnthropicProvider("test-key", base_url=base_url)
-    async with AgentPool(lambda name, store: Agent(name, provider=provider, store=store), store=store) as pool:
+    runtime = Runtime(provider=provider, store=store)
+    async with AgentPool(lambda name, runtime: Agent(name, runtime=runtime), runtime=runtime) as pool:
         await pool.rest()
         yield pool
     await provider.close()

@@ -12,6 +12,7 @@ import pytest
 
 from koda_ray.agent import Agent, tool
 from koda_ray.agent.breakpoints import TRANSITIONS, Breakpoint
+from koda_ray.agent.runtime import Runtime
 from koda_ray.errors import StorageError
 from koda_ray.events import Envelope
 from koda_ray.llm.base import Block
@@ -59,7 +60,8 @@ async def putter(name: str, store: Store, budget: Budget | None) -> AsyncGenerat
         """Put."""
         return what
 
-    async with Agent(name, [put], provider=Provider(model), store=store, budget=budget) as agent:
+    runtime = Runtime(provider=Provider(model), store=store, budget=budget)
+    async with Agent(name, [put], runtime=runtime) as agent:
         yield agent
 
 
@@ -127,7 +129,8 @@ async def test_postgres_that_breaks_off_after_each_commit_tells_each_breakpoint_
         store.commit = cut_off  # type: ignore[method-assign]
         for number in range(1, 100):
             left = number
-            async with Agent(f"ann {number}", [], provider=Provider([[says("Hello.")]] * 3), store=store) as agent:
+            runtime = Runtime(provider=Provider([[says("Hello.")]] * 3), store=store)
+            async with Agent(f"ann {number}", runtime=runtime) as agent:
                 for _ in range(3):
                     try:
                         await agent.run("Hello?", key="job")
