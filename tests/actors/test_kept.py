@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from koda_ray.actors.intake import ask
+from koda_ray.actors.intake import ask, new_command
 from koda_ray.actors.session import Session
 from koda_ray.errors import QuotaExceeded, StorageError
 from koda_ray.sandbox.base import Sandbox
@@ -120,7 +120,8 @@ async def test_a_session_begins_although_storage_is_full_and_it_is_to_go_back(
     await box.write_files({EDIT: b'{"only": "here"}', FILM: bytes(2 << 20)})
     await session.close()
     for name, body in (("message", {"text": "make it blue"}), ("rewind", {"to": point})):
-        await ask(studio.store, session_id=session.session_id, user_id="local", name=name, body=body, key=name)
+        asked = new_command(session_id=session.session_id, user_id="local", name=name, body=body, key=name)
+        await ask(studio.store, asked)
     heir = await studio.activate(session.session_id, studio.model(studio_model()), lease_s=0.3)
     assert await box.read_file(EDIT) == b'{"only": "here"}'
     assert heir.state.owes is not None and not heir.working, "what agents did now would be undone"
