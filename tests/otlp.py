@@ -11,11 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from koda_ray import tracing
 
-__all__ = ["Collector", "Kept", "collecting"]
+__all__ = ["Collector", "KeptSpan", "collecting"]
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptSpan:
     """A span as it was sent."""
 
     name: str
@@ -31,14 +31,14 @@ class Collector:
     """What was sent so far."""
 
     url: str
-    spans: list[Kept] = field(default_factory=list)
+    spans: list[KeptSpan] = field(default_factory=list)
 
-    def named(self, name: str) -> list[Kept]:
+    def named(self, name: str) -> list[KeptSpan]:
         """Find spans, after what is made was sent."""
         tracing.flush()
         return [span for span in self.spans if span.name == name]
 
-    def under(self, span: Kept) -> list[str]:
+    def under(self, span: KeptSpan) -> list[str]:
         """Name the spans that one is in, the nearest first."""
         known, names = {each.id: each for each in self.spans}, list[str]()
         while (above := known.get(span.parent)) is not None:
@@ -88,11 +88,11 @@ def collecting() -> Iterator[Collector]:
         server.server_close()
 
 
-def _kept(span: object) -> Kept:
+def _kept(span: object) -> KeptSpan:
     from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
     assert isinstance(span, Span)
     attributes = {each.key: getattr(each.value, str(each.value.WhichOneof("value"))) for each in span.attributes}
     took_s = (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9
     ids = (each.hex() for each in (span.trace_id, span.span_id, span.parent_span_id))
-    return Kept(span.name, *ids, took_s, attributes)
+    return KeptSpan(span.name, *ids, took_s, attributes)

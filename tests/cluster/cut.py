@@ -52,7 +52,7 @@ def _ip(words: str) -> None:
     subprocess.run(["ip", *words.split()], check=True)
 
 
-class Machine:
+class CutMachine:
     """A node of the cluster in a network of its own; the head's is that of this process."""
 
     def __init__(self, number: int, env: dict[str, str]) -> None:
@@ -191,7 +191,7 @@ async def janitor_answers() -> bool:
     return False
 
 
-async def lose_one(world: World, first: Machine, join: Callable[[], Machine]) -> dict[str, Any]:
+async def lose_one(world: World, first: CutMachine, join: Callable[[], CutMachine]) -> dict[str, Any]:
     """Put work on the first machine, have another join, and cut the first one."""
     store = world.store
     await start_janitor(world.settings)
@@ -284,7 +284,7 @@ async def main() -> None:
         start = ["--head", "--block", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false"]
         start += ["--temp-dir=/tmp/r", f"--node-ip-address={HEAD}", f"--object-store-memory={10**8}"]
         _start([_RAY, "start", *start], env, "head")
-        first = Machine(1, env)
+        first = CutMachine(1, env)
 
         async def connected() -> bool:
             with contextlib.suppress(ConnectionError, RuntimeError):
@@ -308,7 +308,7 @@ async def main() -> None:
         await store.open()
         await store.ensure_user(USER)
         await store.ensure_project(f"prj-{USER}", USER, USER)
-        seen = await lose_one(World(settings, store), first, lambda: Machine(2, env))
+        seen = await lose_one(World(settings, store), first, lambda: CutMachine(2, env))
         assert piping.is_serving()
         sys.stdout.write(json.dumps(seen) + "\n")
         sys.stdout.flush()
