@@ -5,22 +5,23 @@ from __future__ import annotations
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from koda_ray.serve.openapi import is_public
 from koda_ray.tracing import span
 
 __all__ = ["Traced"]
 
-_QUIET = ("/-/", "/docs")
+_QUIET = "/-/"
 
 
 class Traced:
-    """ASGI middleware; what is asked every second by machines, and pages, are not traced."""
+    """ASGI middleware; what machines ask every second, and what is for everybody, is not traced."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection; anything but HTTP passes."""
-        if scope["type"] != "http" or scope["path"].startswith(_QUIET):
+        if scope["type"] != "http" or scope["path"].startswith(_QUIET) or is_public(scope["path"]):
             await self._app(scope, receive, send)
             return
         method = str(scope["method"])

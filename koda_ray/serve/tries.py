@@ -1,6 +1,6 @@
 """How often somebody may try keys: an address that sent many wrong ones is not listened to for a while.
 
-It holds for every request with a key, since whoever guesses needs no page to do it. Many people may share an address
+It holds for every request that needs a key, since whoever guesses needs no page to do it. Many people may share an address
 (a proxy's): keys that were right before go on, so that one who guesses shuts out nobody who is in.
 """
 
@@ -83,4 +83,8 @@ def _network(address: str) -> str:
         found = ipaddress.ip_address(address)
     except ValueError:
         return address
-    return str(ipaddress.ip_network((found, _SUBNET), strict=False)) if found.version == 6 else address
+    if found.version == 4:
+        return address
+    if found.ipv4_mapped is not None:  # a socket for both hears those of IPv4 so
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, _SUBNET), strict=False))

@@ -185,6 +185,10 @@ def test_of_ipv6_a_whole_network_is_one() -> None:
     with pytest.raises(LimitReached):
         tries.check("2001:db8::ffff", "wrong")
     tries.check("2001:db8:0:1::1", "wrong")
+    tries.was_wrong("::ffff:192.0.2.1", "wrong")
+    tries.check("::ffff:192.0.2.2", "wrong")
+    with pytest.raises(LimitReached):
+        tries.check("192.0.2.1", "wrong")
 
 
 async def test_too_many_wrong_keys_are_answered_with_when_to_come_back(browser: httpx.AsyncClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
@@ -17,6 +18,7 @@ from koda_ray.wire import LoginView
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/login", tags=["login"])
+_RENEWED = timedelta(days=1)
 _Origin = Annotated[str | None, Header(include_in_schema=False)]
 
 
@@ -25,7 +27,7 @@ async def sign_in(user: User, deps: Deps, request: Request, response: Response, 
     """Take the key of `Authorization`, and give a cookie that stands for it.
 
     With it a browser needs no key for the API, its videos and its streams. It is `HttpOnly`, counts for pages of this
-    server alone, lasts 14 days after the last visit and no longer than its key. Where no keys are needed, nothing is
+    server alone, lasts 14 days after the page was last opened (13 at least) and no longer than its key. Where no keys are needed, nothing is
     given.
     """
     key = bearer(request.headers.get("authorization"))
@@ -39,14 +41,14 @@ async def sign_in(user: User, deps: Deps, request: Request, response: Response, 
 async def sign_in_state(
     user: User, deps: Deps, request: Request, response: Response, origin: _Origin = None
 ) -> LoginView:
-    """Say whose the requests are, and whether by a cookie; one whose life is half over is renewed."""
+    """Say whose the requests are, and whether by a cookie; one that is a day old is renewed."""
     login = deps.auth.logins.read(request.headers)
     if login is None:
         return LoginView(user=user, signed_in=False)
-    if login.expires_at - now() > LOGIN_TTL / 2:
+    page = origin or request.headers.get("referer")
+    if page is None or login.expires_at - now() > LOGIN_TTL - _RENEWED:
         return LoginView(user=user, signed_in=True, expires_at=login.expires_at)
-    secure = _is_secure(origin or request.headers.get("referer"))
-    renewed = deps.auth.logins.sign_in(response, login.key_id, secure=secure)
+    renewed = deps.auth.logins.sign_in(response, login.key_id, secure=_is_secure(page))
     return LoginView(user=user, signed_in=True, expires_at=renewed)
 
 
