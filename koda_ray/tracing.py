@@ -121,9 +121,13 @@ def _provider() -> TracerProvider | None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        from koda_ray.errors import Missing
+        # the variable may be there for others: a cluster may set it for every program
+        import structlog  # not through our logs, which name the trace
 
-        raise Missing(f"to send traces takes a package: pip install 'koda-ray[tracing]' ({error})") from error
+        structlog.get_logger(__name__).warning(
+            "traces are not sent", way_out="pip install 'koda-ray[tracing]'", error=str(error)
+        )
+        return None
     resource = Resource.create({"service.name": "koda_ray", "host.name": socket.gethostname()})
     provider = TracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=_DELAY_MS))

@@ -118,6 +118,7 @@ class Session:
         self._watchers = 0
         self._active_at = self._renewed_at = self._parts.clock()
         self._closed = False
+        self._leaving = False
         self._opened = False
         self._held = False
         self._todos_done = 0
@@ -210,8 +211,8 @@ class Session:
 
     @property
     def is_held(self) -> bool:
-        """Whether its lease was renewed of late: a process that is there, and cannot do so, is no use to anybody."""
-        return self._parts.clock() - self._renewed_at < max(HELD_S, self._parts.settings.lease_s)
+        """Whether its lease was renewed of late, or it saves at its end: who cannot do so is no use to anybody."""
+        return self._leaving or self._parts.clock() - self._renewed_at < max(HELD_S, self._parts.settings.lease_s)
 
     async def _begin(self) -> None:
         activated = NewEvent(type="activated", data={"host": self._parts.host, "epoch": self.core.epoch})
@@ -527,7 +528,7 @@ class Session:
         if self._closed:
             await self._end_tasks()
             return
-        self._closed = True
+        self._closed = self._leaving = True
         try:
             await self._hold_work()
             await self._end_tasks()
@@ -539,6 +540,8 @@ class Session:
             await self._parts.store.release(self.session_id, self.core.epoch)
         except (Fenced, NotFound):
             self.project.forget()
+        finally:
+            self._leaving = False
 
     async def _end_tasks(self) -> None:
         current = asyncio.current_task()

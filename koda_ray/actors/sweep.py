@@ -249,8 +249,8 @@ class Sweep:
         lock = await self._store.take_bundle(user_id, bundle, holder="sweep", lease_until=until, finished=False)
         if lock is None:
             return 1
-        async with holding(self._store, lock, lease_s=CONTENT_LEASE.total_seconds()):
-            return await self._remove("bundles", folder, limit)
+        async with holding(self._store, lock, lease_s=CONTENT_LEASE.total_seconds()) as held:
+            return await self._remove("bundles", folder, limit, may=held.check)
 
     async def _result(self, user_id: str, job_id: str) -> int:
         """Remove a result that no row names: of `koda render`, which works without rows, or of a cut-off deletion.
@@ -268,9 +268,12 @@ class Sweep:
         video = str((job.result or {}).get("videoKey", ""))
         if job.kind != "preview" or job.status != "succeeded" or not is_old or not video.startswith(f"{prefix}/"):
             return 1
-        if prefix not in await self._watched(user_id) and await self._storage.exists(video):
+        if prefix in await self._watched(user_id) or not await self._storage.exists(video):
+            return _LISTING
+        self._looked_at = None  # a session may have been put back to this preview meanwhile
+        if prefix not in await self._watched(user_id):
+            await self._store.update_job(replace(job, stored_bytes=0))  # first: what is cut off here is done again
             await self._storage.delete(video)
-            await self._store.update_job(replace(job, stored_bytes=0))
             self._removed("previews", video)
         return _LISTING
 
@@ -297,10 +300,12 @@ class Sweep:
         """Return the folders of results that some job shows: that of a deleted session's may be a fork's as well."""
         return {prefix for job in await self._store.list_jobs(user_id=user_id) for prefix in results_of(job)}
 
-    async def _remove(self, kind: str, prefix: str, limit: datetime) -> int:
-        """Remove a folder, unless somebody has come to use it meanwhile."""
+    async def _remove(self, kind: str, prefix: str, limit: datetime, *, may: Callable[[], None] | None = None) -> int:
+        """Remove a folder, unless somebody has come to use it meanwhile; ``may`` raises where one must not any more."""
         found = await self._storage.look_below(prefix)
         if found and _last(found) < limit:
+            if may is not None:
+                may()
             for stored in found:
                 if stored.key.endswith(".json"):  # first: what is left of a unit without its note is no unit
                     await self._storage.delete(stored.key)

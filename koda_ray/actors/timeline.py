@@ -178,9 +178,10 @@ class _Moved:
         )
 
     def jobs(self, at: datetime) -> list[JobRecord]:
-        """Copy the rows of finished renders that a state names; what they made is shared."""
+        """Copy the rows of finished renders that a state names; what they made is shared, and counted once."""
+        own = {"session_id": self._session_id, "epoch": 0, "lease_until": None, "stored_bytes": 0, "updated_at": at}
         return [
-            replace(job, id=self._jobs[job.id], session_id=self._session_id, epoch=0, lease_until=None, updated_at=at)
+            replace(job, id=self._jobs[job.id], **own)
             for job in self._past.jobs
             if job.id in self._jobs and job.status == "succeeded"
         ]

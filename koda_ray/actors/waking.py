@@ -120,7 +120,7 @@ class Waking:
             self._failures.pop(work_id, None)
         except Exception as error:
             failures = self._failures.setdefault(work_id, _Failures())
-            pause_s = min(PAUSE_MAX_S, self._pace.first_pause_s * 2**failures.count)
+            pause_s = min(PAUSE_MAX_S, self._pace.first_pause_s * 2 ** min(failures.count, 16))
             failures.count += 1
             failures.not_before = asyncio.get_running_loop().time() + pause_s
             why = f"no answer in {self._pace.limit_s:.0f} s" if isinstance(error, TimeoutError) else str(error)[:300]

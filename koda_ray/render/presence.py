@@ -23,7 +23,8 @@ from koda_ray.logs import get_logger
 __all__ = ["Presence"]
 
 _FRESH_S = 2.0
-_CONNECT_S = 3.0
+_CONNECT_S = 2.0
+_TRIES = 2
 _HEAD_S = 2.0
 _NODE_LABEL = "ray.io/node-id"
 T = TypeVar("T")
@@ -109,13 +110,15 @@ class Presence:
 
 
 async def _is_reached(node: Mapping[str, Any]) -> bool:
-    try:
-        async with asyncio.timeout(_CONNECT_S):
-            _, writer = await asyncio.open_connection(node["NodeManagerAddress"], node["NodeManagerPort"])
-    except (OSError, TimeoutError):
-        return False
-    writer.close()
-    return True
+    for _ in range(_TRIES):  # once may be an accident, or this process itself that was held up
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                _, writer = await asyncio.open_connection(node["NodeManagerAddress"], node["NodeManagerPort"])
+        except (OSError, TimeoutError):
+            continue
+        writer.close()
+        return True
+    return False
 
 
 # Ray's own types for these are incomplete

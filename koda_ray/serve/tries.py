@@ -1,7 +1,7 @@
 """How often somebody may try keys: an address that sent many wrong ones is not listened to for a while.
 
-It holds for every request that needs a key, since whoever guesses needs no page to do it. Many people may share an address
-(a proxy's): keys that were right before go on, so that one who guesses shuts out nobody who is in.
+It holds for every request that needs a key, since whoever guesses needs no page to do it. Many people may share an
+address (a proxy's): keys that were right before go on, so that one who guesses shuts out nobody who is in.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ class JsonInbox:
             made = replace(command, result=judge(found, waiting))
             number = max((cast("int", each["number"]) for each in change.tables.of("inbox", session_id)), default=0) + 1
             change.put("inbox", encode(made, number=number, body_hash=digest))
+            change.set("sessions", session_id, {"last_activity": moment(now())})
             if row["host"] is None:  # what waits keeps the session's place from here on
                 change.set("sessions", session_id, {"lease_until": None})
             if command.trace is not None:

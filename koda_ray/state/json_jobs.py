@@ -261,10 +261,10 @@ def _is_unheld(row: TableRow, at: str) -> bool:
 
 
 def _make_all(change: Transaction, jobs: Sequence[JobRecord], room: RenderRoom | None) -> list[JobRecord]:
-    before = _taken(change.tables, jobs[0].user_id)
+    are_there = all(change.tables.get("jobs", job.id) is not None for job in jobs)
     rows = [_make(change, job) for job in jobs]
-    if room is not None:
-        check_room(room, before, _taken(change.tables, jobs[0].user_id))
+    if room is not None and not are_there:
+        check_room(room, _taken(change.tables, jobs[0].user_id))
     return rows
 
 

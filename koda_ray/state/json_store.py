@@ -174,7 +174,8 @@ class JSONStore(
                 return
             if row["host"] is None:  # the lease of a process that fell silent must run out, whoever comes
                 change.set("sessions", session_id, {"lease_until": moment(until)})
-            if count_awake(change.tables, user_id) + (row["host"] is not None) > most:
+            counted = row["host"] is None or any(True for _ in change.tables.of("inbox", session_id))
+            if count_awake(change.tables, user_id) + (not counted) > most:
                 raise too_many_awake(most)
 
         await self._database.write(work)

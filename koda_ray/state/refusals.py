@@ -93,19 +93,16 @@ def too_many_renders(most: int) -> LimitReached:
     )
 
 
-def check_room(room: RenderRoom, before: RenderRoom, after: RenderRoom) -> None:
-    """Refuse renders that take more than a user may have; not where all of them were there before.
+def check_room(room: RenderRoom, after: RenderRoom) -> None:
+    """Refuse renders that take more than a user may have.
 
     Args:
         room: What the user may have.
-        before: What was taken before they were made.
         after: What is taken with them.
 
     Raises:
         LimitReached: What of it is too much.
     """
-    if after == before:
-        return
     if room.renders is not None and (after.renders or 0) > room.renders:
         raise too_many_renders(room.renders)
     if room.video_s is not None and (after.video_s or 0.0) > room.video_s:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Table, and_, delete, or_, select, update
+from sqlalchemy import Connection, Table, and_, delete, func, or_, select, update
 from sqlalchemy.engine import URL, make_url
 
 from koda_ray.errors import Conflict
@@ -207,7 +207,9 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
                 return
             if row.host is None:  # the lease of a process that fell silent must run out, whoever comes
                 connection.execute(update(schema.sessions).where(mine).values(lease_until=until))
-            if count_awake(connection, user_id) + (row.host is not None) > most:
+            waits = select(func.count()).where(schema.inbox.c.session_id == session_id)
+            counted = row.host is None or connection.execute(waits).scalar_one() > 0
+            if count_awake(connection, user_id) + (not counted) > most:
                 raise too_many_awake(most)
 
         await self._database.write(work)

@@ -40,8 +40,8 @@ class SqlInbox:
             if most_awake is not None:
                 take_turn(connection, command.user_id)  # before the row, as whoever begins or wakes another does
             mine = (_S.id == command.session_id, _S.user_id == command.user_id, _S.status != "closed")
-            locked = update(schema.sessions).where(*mine).values(rev=_S.rev).returning(schema.sessions)
-            row = connection.execute(locked).one_or_none()
+            touched = update(schema.sessions).where(*mine).values(rev=_S.rev, last_activity=now())
+            row = connection.execute(touched.returning(schema.sessions)).one_or_none()
             if row is None:
                 raise no_such("session", command.session_id)
             for table, waits in ((schema.commands, False), (schema.inbox, True)):

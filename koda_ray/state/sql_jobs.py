@@ -63,7 +63,8 @@ class SqlJobs:
             ensure_project(self._database, connection, user_id, project_id, project_id)
             may_begin(connection, user_id)
         user_id = jobs[0].user_id
-        before = _taken(connection, user_id) if room is not None else RenderRoom()
+        same = select(func.count()).where(_J.id.in_([job.id for job in jobs]))
+        are_there = room is not None and connection.execute(same).scalar_one() == len(jobs)
         values = [columns(job) | {"seq": 0} for job in jobs]
         connection.execute(self._database.insert(schema.jobs).on_conflict_do_nothing(), values)
         found: list[JobRecord] = []
@@ -73,8 +74,8 @@ class SqlJobs:
             if row is None:
                 raise no_such("job", job.id)
             found.append(record(JobRecord, row))
-        if room is not None:
-            check_room(room, before, _taken(connection, user_id))
+        if room is not None and not are_there:
+            check_room(room, _taken(connection, user_id))
         return found
 
     async def get_job(self, job_id: str, *, user_id: str | None = None) -> JobRecord:

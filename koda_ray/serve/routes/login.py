@@ -27,8 +27,8 @@ async def sign_in(user: User, deps: Deps, request: Request, response: Response, 
     """Take the key of `Authorization`, and give a cookie that stands for it.
 
     With it a browser needs no key for the API, its videos and its streams. It is `HttpOnly`, counts for pages of this
-    server alone, lasts 14 days after the page was last opened (13 at least) and no longer than its key. Where no keys are needed, nothing is
-    given.
+    server alone, and lasts 13 to 14 days after the page was last opened, and no longer than its key. Where no keys are
+    needed, nothing is given.
     """
     key = bearer(request.headers.get("authorization"))
     if key is None:

@@ -46,7 +46,7 @@ def propose_plan(calls: PolicyCalls, brief: Brief, answers: Sequence[Answered]) 
     plan = make_plan(brief)
     words = "; ".join(answered.text for answered in answers if answered.text)
     if words:
-        plan = plan.model_copy(update={"style": said("plan.in_own_words", style=plan.style, words=words[:300])})
+        plan = plan.model_copy(update={"style": said("plan.in_own_words", style=plan.style, words=words[-300:])})
     count = len(plan.scenes)
     calls.add("set_thinking", message=said("thinking.plan", count=count) if count > 1 else said("thinking.plan_one"))
     calls.add(
