@@ -47,6 +47,7 @@ from koda_ray.wire import (
     SessionUsage,
     SessionView,
     TalkPage,
+    Turn,
     UserUsage,
 )
 
@@ -108,11 +109,20 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         return await self._get(_session(session_id), SessionView)
 
     async def sessions(
-        self, *, limit: int = 50, before: str | None = None, text: str | None = None, phases: Sequence[Phase] = ()
+        self,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        text: str | None = None,
+        phases: Sequence[Phase] = (),
+        turn: Turn | None = None,
     ) -> SessionPage:
-        """Read a page of your sessions, newest first: all, or those in some phases, with some words in them."""
+        """Read a page of your sessions, newest first: all, or those in some phases, with some words in them.
+
+        ``turn`` chooses those that wait for a person, or those that agents work on.
+        """
         params: dict[str, str | list[str]] = {"limit": str(limit), "phase": list(phases)}
-        params |= {name: value for name, value in (("before", before), ("text", text)) if value}
+        params |= {name: value for name, value in (("before", before), ("text", text), ("turn", turn)) if value}
         return await self._get("/v1/sessions", SessionPage, params=params)
 
     async def messages(self, session_id: str, *, limit: int = 50, before: int | None = None) -> TalkPage:

@@ -14,7 +14,7 @@ from koda_ray.serve.views import session_summary
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import Phase
-from koda_ray.wire import SessionPage
+from koda_ray.wire import SessionPage, Turn
 
 __all__ = ["SCANNED", "Sought", "sessions_found"]
 
@@ -28,10 +28,11 @@ class Sought:
     """What sessions somebody looks for; all where nothing is said.
 
     ``text`` is in the prompt or in the plan's titles, whatever the case of its letters; times are of the last change,
-    ``[since, until)``.
+    ``[since, until)``. Its ``turn`` is the agents' while work is owed, and a person's while it waits to go on.
     """
 
     phases: frozenset[Phase] = frozenset()
+    turn: Turn | None = None
     status: Literal["active", "suspended"] | None = None
     project_id: str | None = None
     text: str | None = None
@@ -42,6 +43,7 @@ class Sought:
         """Whether a session is one of them."""
         return (
             (not self.phases or row.state.phase in self.phases)
+            and (self.turn is None or _turn(row) == self.turn)
             and (self.status is None or row.status == self.status)
             and (self.project_id is None or row.project_id == self.project_id)
             and (self.since is None or row.updated_at >= self.since)
@@ -70,6 +72,12 @@ async def sessions_found(store: Store, user_id: str, sought: Sought, *, limit: i
         if len(rows) < page:
             return _page(found, None)
     return _page(found, before)
+
+
+def _turn(row: SessionRecord) -> Turn | None:
+    if row.owes is not None:
+        return "agents"
+    return None if row.state.phase in ("complete", "error") else "person"
 
 
 def _page(rows: list[SessionRecord], next_: str | None) -> SessionPage:

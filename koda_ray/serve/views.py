@@ -140,6 +140,7 @@ def session_summary(row: SessionRecord) -> SessionSummary:
         project_id=row.project_id,
         phase=row.state.phase,
         owes=row.owes,
+        approval=state.approval.name if state.approval else None,
         status=row.status,
         prompt=prompt if len(prompt) <= _SUMMARY_CHARS else f"{prompt[: _SUMMARY_CHARS - 1]}…",
         seq=row.seq,

@@ -86,6 +86,7 @@ from koda_ray.wire.sessions import (
     SessionSummary,
     SessionView,
     TalkPage,
+    Turn,
 )
 from koda_ray.wire.usage import SessionUsage, Usage, UsagePart, UserUsage
 
@@ -164,6 +165,7 @@ __all__ = [
     "Sound",
     "TakePicture",
     "TalkPage",
+    "Turn",
     "Usage",
     "UsagePart",
     "UserUsage",

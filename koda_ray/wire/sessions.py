@@ -27,7 +27,11 @@ __all__ = [
     "SessionSummary",
     "SessionView",
     "TalkPage",
+    "Turn",
 ]
+
+Turn = Literal["person", "agents"]
+"""Who has to do something for a session to go on."""
 
 
 class SessionCreated(Model):
@@ -57,13 +61,15 @@ class SessionView(Model):
 class SessionSummary(Model):
     """A session in a list; ``prompt`` is cut to 200 characters, ``seq`` is its newest event's number.
 
-    The video is the final one where there is one, else the preview; ``duration`` is its own in seconds, or as planned.
+    ``approval`` names the tool of the call that waits for a person's agreement. The video is the final one where there
+    is one, else the preview; ``duration`` is its own in seconds, or as planned.
     """
 
     id: str
     project_id: str
     phase: Phase
     owes: Owes | None
+    approval: str | None = None
     status: Literal["active", "suspended", "closed"]
     prompt: str
     seq: int = 0

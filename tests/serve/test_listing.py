@@ -44,6 +44,8 @@ async def test_sessions_are_found_by_what_one_looks_for(
         ({"text": "bouncing nacht"}, []),
         ({"phase": "plan"}, [ball]),
         ({"phase": "idle"}, [street]),
+        ({"turn": "person"}, [ball]),
+        ({"turn": "agents"}, [street]),
         ({"project": "films"}, [street]),
         ({"status": "active"}, [street, ball]),
         ({"status": "suspended"}, []),
@@ -54,6 +56,19 @@ async def test_sessions_are_found_by_what_one_looks_for(
     for bad in ({"phase": "dance"}, {"status": "closed"}, {"since": "yesterday"}, {"since": "2026-01-01T00:00:00"}):
         assert (await http.get("/v1/sessions", params=bad)).status_code == 422
     assert [each.id for each in (await client.sessions(text="ball", phases=["plan"])).sessions] == [ball]
+
+
+async def test_a_call_that_waits_for_agreement_is_a_persons_turn(koda: World, client: KodaClient) -> None:
+    koda.directory.hold = {"analyze"}
+    session_id = (await client.create(PROMPT)).session_id
+    await koda.directory.ask_agreement(session_id, {"name": "sandbox_exec", "proposed": {"command": "ls"}})
+    (found,) = (await client.sessions(turn="person")).sessions
+    assert (found.phase, found.owes, found.approval) == ("idle", None, "sandbox_exec")
+    (asked,) = (await client.approvals(session_id, pending=True)).approvals
+    await client.approve(session_id, asked.id)
+    assert (await client.sessions(turn="person")).sessions == ()
+    (found,) = (await client.sessions(turn="agents")).sessions
+    assert (found.owes, found.approval) == ("analyze", None)
 
 
 async def test_what_is_found_comes_in_pages_and_nothing_twice(

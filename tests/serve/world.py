@@ -25,6 +25,7 @@ from koda_ray.actors.command_parser import parse_command
 from koda_ray.actors.intake import ask, new_command
 from koda_ray.actors.leased_job import JobParts, LeasedJob
 from koda_ray.actors.timeline import put_back
+from koda_ray.agent.approvals import announced
 from koda_ray.commands import Command, Emit
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced, NotFound
@@ -36,10 +37,23 @@ from koda_ray.serve.auth import Authenticator
 from koda_ray.serve.deps import ApiDeps, ClusterEyes
 from koda_ray.serve.signing import Signer
 from koda_ray.state import checkpoint
-from koda_ray.state.records import Batch, CheckpointRecord, CommandRecord, JobRecord, SessionRecord
+from koda_ray.state.records import ApprovalRecord, Batch, CheckpointRecord, CommandRecord, JobRecord, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, thumbnail_key, video_key
-from koda_ray.types import NodeState, Option, Output, Plan, Preview, Question, RenderOptions, Scene, Todo, new_id, now
+from koda_ray.types import (
+    NodeState,
+    Option,
+    Output,
+    PendingCall,
+    Plan,
+    Preview,
+    Question,
+    RenderOptions,
+    Scene,
+    Todo,
+    new_id,
+    now,
+)
 
 CODE = "export function Ball() {\n  return <mesh>{/* round */}</mesh>;\n}\n"
 
@@ -215,6 +229,31 @@ class ScriptedDirectory:
                 emits += more
             await self._store(row, Batch(state=state, events=emits))
             return state
+
+    async def ask_agreement(self, session_id: str, payload: dict[str, JsonValue]) -> str:
+        """Have a tool call wait for a person; return its approval's id."""
+        call = PendingCall(
+            approval_id=new_id("apr"),
+            call_id=new_id("call"),
+            agent=str(payload.get("agent", "lead")),
+            name=str(payload["name"]),
+            reason=str(payload.get("reason", "")),
+        )
+        async with self._lock:
+            row = await self._activated(session_id)
+            state, emits = _step(row.state, commands.AskAgreement(call))
+            approval = ApprovalRecord(
+                id=call.approval_id,
+                session_id=row.id,
+                user_id=row.user_id,
+                kind="tool_call",
+                payload=payload,
+                status="pending",
+                call_id=call.call_id,
+                created_at=now(),
+            )
+            await self._store(row, Batch(state=state, events=[*emits, announced(approval)], approvals=[approval]))
+        return approval.id
 
     async def put_video(self, row: SessionRecord, job_id: str, data: bytes, extension: str = "mp4") -> None:
         await self.storage.put(video_key(row.user_id, job_id, extension), data)

@@ -15,7 +15,7 @@ from koda_ray.serve.problem import responses
 from koda_ray.serve.views import view_of
 from koda_ray.state.records import SessionRecord
 from koda_ray.types import NodeState, Phase, new_id
-from koda_ray.wire import CreateSession, SessionCreated, SessionPage, SessionView
+from koda_ray.wire import CreateSession, SessionCreated, SessionPage, SessionView, Turn
 
 __all__ = ["created", "default_project", "node_of", "router", "session_of"]
 
@@ -76,6 +76,9 @@ async def create_session(
 
 def _sought(
     phase: Annotated[list[Phase] | None, Query(description="Only those in this phase; repeatable")] = None,
+    turn: Annotated[
+        Turn | None, Query(description="Only those that wait for a person, or only those that agents work on")
+    ] = None,
     status: Annotated[Literal["active", "suspended"] | None, Query(description="Only awake ones, or asleep")] = None,
     project: Annotated[str | None, Query(max_length=64, description="Only those of this project")] = None,
     text: Annotated[
@@ -85,7 +88,15 @@ def _sought(
     since: Annotated[AwareDatetime | None, Query(description="Only those that changed since then")] = None,
     until: Annotated[AwareDatetime | None, Query(description="Only those that have not changed since then")] = None,
 ) -> Sought:
-    return Sought(phases=frozenset(phase or ()), status=status, project_id=project, text=text, since=since, until=until)
+    return Sought(
+        phases=frozenset(phase or ()),
+        turn=turn,
+        status=status,
+        project_id=project,
+        text=text,
+        since=since,
+        until=until,
+    )
 
 
 @router.get(
