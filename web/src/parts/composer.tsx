@@ -20,25 +20,24 @@ export function Composer() {
   const [prompt, setPrompt] = useState('');
   const [duration, setDuration] = useState('');
   const [aspect, setAspect] = useState('');
-  const key = useRef(newKey());
+  const sent = useRef({ key: '', body: '' });
   const [, go] = useLocation();
   const client = useQueryClient();
   const making = useMutation<Schemas['SessionCreated'], Problem>({
-    mutationFn: () =>
-      ask('/v1/sessions', {
-        method: 'POST',
-        key: key.current,
-        body: {
-          prompt,
-          options: { ...(duration ? { duration: Number(duration) } : {}), ...(aspect ? { aspect } : {}) },
-        },
-      }),
+    mutationFn: () => {
+      const body = { prompt, options: { ...(duration ? { duration: Number(duration) } : {}), ...(aspect ? { aspect } : {}) } };
+      const said = JSON.stringify(body);
+      // an answer that was lost may have been a yes: what is sent again unchanged is the same request
+      if (sent.current.body !== said) sent.current = { key: newKey(), body: said };
+      return ask('/v1/sessions', { method: 'POST', key: sent.current.key, body });
+    },
     onSuccess: (made) => {
+      sent.current = { key: '', body: '' };
       void client.invalidateQueries({ queryKey: ['sessions'] });
       go(`/s/${made.sessionId}`);
     },
-    onError: () => {
-      key.current = newKey();
+    onError: ({ status }) => {
+      if (status >= 400 && status < 500) sent.current = { key: '', body: '' };
     },
   });
   const send = (event?: FormEvent) => {
