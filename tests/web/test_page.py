@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, Route, async_playwright, expect
 
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.render.programs import find_browser
@@ -121,6 +122,59 @@ async def test_a_key_is_typed_once_and_a_wrong_one_is_answered_where_it_was(tmp_
         assert await page.evaluate(readable) == "{}{}"
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_label("Key")).to_be_visible()
+
+
+async def test_who_signs_in_next_sees_nothing_of_who_was_there(tmp_path: Path, browser: Browser) -> None:
+    keys = {"ann": "a" * 32, "bob": "b" * 32}
+    named = ",".join(f"{user}={key}" for user, key in keys.items())
+    async with (
+        world(tmp_path, KODA_WEB_PATH=BUILT, KODA_API_KEYS=named) as koda,
+        looking(browser, koda.url) as page,
+    ):
+        await page.get_by_label("Key").fill(keys["ann"])
+        await page.keyboard.press("Enter")
+        await begin(page, "A ball of Ann's")
+        await page.get_by_role("link", name="koda", exact=True).click()
+        card = page.get_by_role("link", name="A ball of Ann's")
+        await expect(card).to_be_visible()
+        await page.context.clear_cookies()
+        await card.click()
+        await page.get_by_label("Key").fill(keys["bob"])
+        held = asyncio.Event()
+
+        async def later(route: Route) -> None:
+            await held.wait()
+            await route.continue_()
+
+        await page.route("**/v1/sessions?*", later)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_text("not there any more")).to_be_visible()
+        await page.get_by_role("link", name="koda", exact=True).click()
+        await expect(page.get_by_role("heading", name="What should move?")).to_be_visible()
+        await expect(card).to_have_count(0)
+        held.set()
+        await expect(page.get_by_role("heading", name="Your animations")).to_be_hidden()
+        await expect(card).to_have_count(0)
+
+
+@pytest.mark.parametrize("lost", ["the connection", "a gateway's"])
+async def test_a_request_whose_answer_was_lost_is_the_same_request(studio: World, browser: Browser, lost: str) -> None:
+    async def lose(route: Route) -> None:
+        assert (await route.fetch()).status == 202
+        await (route.abort() if lost == "the connection" else route.fulfill(status=502))
+
+    async with looking(browser, studio.url) as page:
+        await page.route("**/v1/sessions", lose)
+        for prompt in ("A ball", "A red ball"):  # what is said anew is another request
+            await page.get_by_role("textbox", name="What should move").fill(prompt)
+            await page.get_by_role("button", name="Make it").click()
+            await expect(page.get_by_role("alert")).to_be_visible()
+        await page.get_by_role("button", name="Make it").click()
+        await expect(page.get_by_role("button", name="Make it")).to_be_enabled()
+        await page.unroute("**/v1/sessions")
+        session_id = await begin(page, "A red ball")
+    rows = await studio.store.list_sessions("local", limit=10)
+    assert [row.state.prompt for row in rows] == ["A red ball", "A ball"] and rows[0].id == session_id
 
 
 async def test_what_was_typed_is_kept_while_the_server_is_away(tmp_path: Path, browser: Browser) -> None:

@@ -13,6 +13,7 @@ export function SignIn() {
     mutationFn: () => ask('/v1/login', { method: 'POST', headers: { Authorization: `Bearer ${key.trim()}` } }),
     onSuccess: async () => {
       setKey('');
+      client.removeQueries({ predicate: ({ queryKey }) => queryKey[0] !== LOGIN[0] }); // another user's, perhaps
       await client.resetQueries({ queryKey: LOGIN });
     },
   });
