@@ -119,6 +119,7 @@ class Session:
         self._active_at = self._renewed_at = self._parts.clock()
         self._closed = False
         self._leaving = False
+        self._holding: asyncio.Task[None] | None = None
         self._opened = False
         self._held = False
         self._todos_done = 0
@@ -218,7 +219,7 @@ class Session:
         activated = NewEvent(type="activated", data={"host": self._parts.host, "epoch": self.core.epoch})
         dead = Release(kinds=("model",), reason="its process ended")
         await self.core.commit(Batch(events=[activated], charges=[dead]))
-        self._spawn(self._hold())
+        self._holding = self._spawn(self._hold())
         self._spawn(self._heartbeat())
         try:
             await self.intake.begin()
@@ -466,6 +467,8 @@ class Session:
             if not self._is_idle():
                 continue
             if not self.project.is_open:
+                if self._holding is not None:
+                    self._holding.cancel()
                 self._parts.ended()
                 return
             self._put_away("idle")

@@ -36,6 +36,7 @@ _OTHERS = frozenset(
         "KODA_DISK_BYTES",
         "KODA_DISK_NOTE",
         "KODA_ENV_FILE",
+        "KODA_LOGS",
         "KODA_OWNER_FOLDER",
         "KODA_OWNER_SECRET",
         "KODA_PROCESS",

@@ -96,6 +96,11 @@ def _run(
         yield from told(work, background=background, where=_here())
 
 
+def _here() -> str:
+    """Return the id of the node that this runs on; none outside of Ray, which would be started by asking."""
+    return str(cast("Any", ray).get_runtime_context().get_node_id()) if ray.is_initialized() else ""
+
+
 def _executor_here(chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice) -> LocalExecutor:
     """Make what works in this task: one browser, of as many as share the node."""
     from koda_ray.render.local import LocalExecutor
@@ -374,6 +379,5 @@ async def _end(stream: Any) -> None:
 
 
 # Ray's own types for these are incomplete
-_here = cast("Callable[[], str]", lambda: cast("Any", ray).get_runtime_context().get_node_id())
 _cancel = cast("Callable[..., None]", ray.cancel)  # pyright: ignore[reportUnknownMemberType]
 _wait = cast("Callable[..., tuple[list[object], list[object]]]", ray.wait)  # pyright: ignore[reportUnknownMemberType]

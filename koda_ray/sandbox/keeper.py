@@ -260,7 +260,7 @@ def _marked(mark: bytes) -> list[int]:
     marked: set[int] = set()
     sessions: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
+        if entry.name.isdecimal() and entry.name != "1":  # that its environment was read is told
             with suppress(OSError):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 if fields[0] in "ZX":

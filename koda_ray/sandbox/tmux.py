@@ -149,11 +149,12 @@ echo "$((first * {_SEGMENT_BYTES})) $((last * {_SEGMENT_BYTES} + $(wc -c <"$last
 cat $(ls | sort -n) </dev/null | tail -c "$2"
 """
 
-# ends all that has a mark, or belongs to a terminal's session: stopped first, so that nothing outruns it
+# ends all that has a mark, or belongs to a terminal's session: stopped first, so that nothing outruns it; the first
+# process has none, and that its environment was read is told
 _KILL = r"""
 mark=KODA_PROCESS=$1 owner=$2
 for turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-  found=$(grep -lszxF -e "$mark" /proc/[0-9]*/environ | sed 's/[^0-9]//g')
+  found=$(grep -lszxF -e "$mark" /proc/[2-9]*/environ /proc/1[0-9]*/environ | sed 's/[^0-9]//g')
   for file in /proc/[0-9]*/stat; do
     line=
     read -r line 2>/dev/null <"$file" || continue
