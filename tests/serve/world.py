@@ -150,7 +150,8 @@ class ScriptedDirectory:
                 return await self._rewind(row, order, asked=recorded)
             state, emits = _step(row.state, order)
             record = replace(recorded, result={"phase": state.phase, "owes": state.owes})
-            await self._store(row, Batch(state=state, events=emits, command=record))
+            decided = await self._decided(session_id, order)
+            await self._store(row, Batch(state=state, events=emits, command=record, approvals=decided))
         if state.owes is None and session_id in self._work:
             self._work[session_id].cancel()
         self._go(session_id)
@@ -232,10 +233,11 @@ class ScriptedDirectory:
 
     async def ask_agreement(self, session_id: str, payload: dict[str, JsonValue]) -> str:
         """Have a tool call wait for a person; return its approval's id."""
+        approval_id = new_id("apr")
         call = PendingCall(
-            approval_id=new_id("apr"),
-            call_id=new_id("call"),
-            agent=str(payload.get("agent", "lead")),
+            approval_id=approval_id,
+            call_id=new_id("cal"),
+            agent=str(payload.get("agent", "orchestrator")),
             name=str(payload["name"]),
             reason=str(payload.get("reason", "")),
         )
@@ -243,7 +245,7 @@ class ScriptedDirectory:
             row = await self._activated(session_id)
             state, emits = _step(row.state, commands.AskAgreement(call))
             approval = ApprovalRecord(
-                id=call.approval_id,
+                id=approval_id,
                 session_id=row.id,
                 user_id=row.user_id,
                 kind="tool_call",
@@ -253,7 +255,18 @@ class ScriptedDirectory:
                 created_at=now(),
             )
             await self._store(row, Batch(state=state, events=[*emits, announced(approval)], approvals=[approval]))
-        return approval.id
+        return approval_id
+
+    async def _decided(self, session_id: str, order: Command) -> list[ApprovalRecord]:
+        if not isinstance(order, commands.Approve | commands.Refuse):
+            return []
+        status = "approved" if isinstance(order, commands.Approve) else "rejected"
+        answer: dict[str, JsonValue] = {} if isinstance(order, commands.Approve) else {"reason": order.reason}
+        return [
+            replace(waits, status=status, answer=answer, resolved_at=now())
+            for waits in await self.store.approvals(session_id, pending=True)
+            if waits.id == order.approval_id
+        ]
 
     async def put_video(self, row: SessionRecord, job_id: str, data: bytes, extension: str = "mp4") -> None:
         await self.storage.put(video_key(row.user_id, job_id, extension), data)

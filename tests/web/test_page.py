@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, Route, async_playwright, expect
+from pydantic import JsonValue
 
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.render.programs import find_browser
@@ -133,12 +134,12 @@ async def test_who_signs_in_next_sees_nothing_of_who_was_there(tmp_path: Path, b
     ):
         await page.get_by_label("Key").fill(keys["ann"])
         await page.keyboard.press("Enter")
-        await begin(page, "A ball of Ann's")
+        session_id = await begin(page, "A ball of Ann's")
         await page.get_by_role("link", name="koda", exact=True).click()
         card = page.get_by_role("link", name="A ball of Ann's")
         await expect(card).to_be_visible()
         await page.context.clear_cookies()
-        await card.click()
+        await page.evaluate("path => history.pushState(null, '', path)", f"/s/{session_id}")  # and it is noticed there
         await page.get_by_label("Key").fill(keys["bob"])
         held = asyncio.Event()
 
@@ -159,18 +160,20 @@ async def test_who_signs_in_next_sees_nothing_of_who_was_there(tmp_path: Path, b
 
 @pytest.mark.parametrize("lost", ["the connection", "a gateway's"])
 async def test_a_request_whose_answer_was_lost_is_the_same_request(studio: World, browser: Browser, lost: str) -> None:
+    prompts: list[str] = []
+
     async def lose(route: Route) -> None:
         assert (await route.fetch()).status == 202
         await (route.abort() if lost == "the connection" else route.fulfill(status=502))
+        prompts.append(json.loads(route.request.post_data or "")["prompt"])
 
     async with looking(browser, studio.url) as page:
         await page.route("**/v1/sessions", lose)
-        for prompt in ("A ball", "A red ball"):  # what is said anew is another request
+        for sent, prompt in enumerate(("A ball", "A red ball", "A red ball"), start=1):  # new words are a new request
             await page.get_by_role("textbox", name="What should move").fill(prompt)
             await page.get_by_role("button", name="Make it").click()
+            await reached(lambda sent=sent: len(prompts) == sent)
             await expect(page.get_by_role("alert")).to_be_visible()
-        await page.get_by_role("button", name="Make it").click()
-        await expect(page.get_by_role("button", name="Make it")).to_be_enabled()
         await page.unroute("**/v1/sessions")
         session_id = await begin(page, "A red ball")
     rows = await studio.store.list_sessions("local", limit=10)
@@ -199,6 +202,78 @@ async def test_what_was_typed_is_kept_while_the_server_is_away(tmp_path: Path, b
         assert [
             event.data["content"] for event in await koda.store.said(session_id) if event.data["role"] == "user"
         ] == ["make it blue"]
+
+
+ASKED: dict[str, JsonValue] = {
+    "agent": "orchestrator",
+    "name": "edit_file",
+    "reason": "a rule says to ask before src/ is changed",
+    "proposed": {"path": "src/Ball.tsx", "old": "red", "new": "blue \u202e", "times": 2},
+    "shown": "--- src/Ball.tsx\n+++ src/Ball.tsx\n@@ -1,2 +1,2 @@\n-<Ball colour=red />\n+<Ball colour=blue />\n",
+}
+
+
+async def asking(studio: World, page: Page) -> str:
+    """Begin a session that comes to wait for agreement; return its id."""
+    studio.directory.asks, studio.directory.hold = False, {"execute"}
+    session_id = await begin(page, "A ball that asks")
+    await page.get_by_role("button", name="Make this").click()
+    await expect(page.get_by_role("heading", name="Making it")).to_be_visible()
+    await studio.directory.ask_agreement(session_id, ASKED)
+    await expect(page.get_by_role("heading", name="May koda run edit_file?")).to_be_visible()
+    return session_id
+
+
+async def test_a_call_that_waits_is_shown_and_agreed_to_by_keyboard(studio: World, browser: Browser) -> None:
+    async with looking(browser, studio.url) as page:
+        session_id = await asking(studio, page)
+        await expect(page.get_by_text("a rule says to ask")).to_be_visible()
+        await expect(page.get_by_role("group", name="path")).to_have_text("src/Ball.tsx")
+        await expect(page.get_by_role("group", name="new")).to_have_text("blue \\u{202e}")
+        await expect(page.get_by_role("group", name="What it would change")).to_contain_text("+<Ball colour=blue />")
+        await page.get_by_label("Say something").fill("not too dark")
+        await page.keyboard.press("Control+Enter")
+        await expect(page.get_by_label("Say something")).to_have_value("")
+        await page.get_by_role("link", name="koda", exact=True).click()
+        await page.get_by_label("Which").select_option("Waiting for you")
+        await page.get_by_role("link", name="A ball that asks Asks for your agreement").focus()
+        await page.keyboard.press("Enter")
+        studio.directory.hold.clear()
+        await page.get_by_role("button", name="Approve").focus()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
+    assert [each.status for each in await studio.store.approvals(session_id)] == ["approved"]
+
+
+async def test_a_call_that_waits_is_refused_and_the_agents_read_why(studio: World, browser: Browser) -> None:
+    async with looking(browser, studio.url) as page:
+        session_id = await asking(studio, page)
+        await studio.directory.ask_agreement(session_id, {**ASKED, "name": "sandbox_exec"})
+        await expect(page.get_by_text("1 more waits behind this")).to_be_visible()
+        await page.get_by_label("Why not?").fill("red is right")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="May koda run sandbox_exec?")).to_be_visible()
+        await expect(page.get_by_label("Why not?")).to_have_value("")
+        await page.get_by_role("button", name="Refuse").dblclick()
+        await expect(page.get_by_role("heading", name="Making it")).to_be_visible()
+    answers = [(each.payload["name"], each.answer) for each in await studio.store.approvals(session_id)]
+    assert answers == [("edit_file", {"reason": "red is right"}), ("sandbox_exec", {"reason": ""})]
+
+
+async def test_what_waits_for_agreement_can_be_stopped(studio: World, browser: Browser) -> None:
+    async with looking(browser, studio.url) as page:
+        await asking(studio, page)
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.get_by_role("button", name="Make this")).to_be_visible()
+        studio.directory.hold = {"analyze"}
+        await page.get_by_role("link", name="koda", exact=True).click()
+        await begin(page, "A ball that is stopped at once")
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.get_by_text("Waiting to begin").first).to_be_attached()
+        studio.directory.hold.clear()
+        await page.get_by_label("Say something").fill("A cube")
+        await page.keyboard.press("Control+Enter")
+        await expect(page.get_by_role("button", name="Make this")).to_be_visible()
 
 
 async def test_reading_keeps_nobody_awake(studio: World, browser: Browser) -> None:
@@ -239,6 +314,11 @@ async def test_axe_finds_nothing(studio: World, browser: Browser, scheme: str) -
             await page.get_by_role("button", name="Render 1080p").click()
             await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
             await examine()
+            await page.goto(studio.url)
+            await asking(studio, page)
+            await expect(page.get_by_role("group", name="What it would change")).to_be_visible()
+            await examine()
+            studio.directory.asks, studio.directory.hold = True, set()
             await page.goto(f"{studio.url}/s/ses_none")
             await expect(page.get_by_text("not there any more")).to_be_visible()
             await examine()

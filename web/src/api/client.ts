@@ -60,7 +60,16 @@ export function newKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-export type CommandName = 'answer' | 'accept' | 'reject' | 'changes' | 'messages' | 'cancel' | 'retry' | 'render';
+export type CommandName =
+  | 'answer'
+  | 'accept'
+  | 'reject'
+  | 'changes'
+  | 'messages'
+  | 'cancel'
+  | 'retry'
+  | 'render'
+  | `approvals/${string}/${'approve' | 'reject'}`;
 
 /** Send a command. One that is sent twice for the same state is the same command: a double click does nothing more. */
 export function command(session: SessionView, name: CommandName, body?: object): Promise<unknown> {

@@ -16,14 +16,21 @@ const PHASES: Record<NodeState['phase'], string> = {
   error: 'Stopped',
 };
 
-/** Where a session is, in words. */
-export function phaseWords(state: { phase: NodeState['phase']; owes?: NodeState['owes'] }): string {
-  return (state.owes && OWED[state.owes]) || PHASES[state.phase];
+interface Where {
+  phase: NodeState['phase'];
+  owes?: NodeState['owes'];
+  approval?: unknown;
 }
 
-export function Phase({ state }: { state: { phase: NodeState['phase']; owes?: NodeState['owes'] } }) {
+/** Where a session is, in words. */
+export function phaseWords({ phase, owes, approval }: Where): string {
+  if (approval) return 'Asks for your agreement';
+  return (owes && OWED[owes]) || PHASES[phase];
+}
+
+export function Phase({ state }: { state: Where }) {
   const works = Boolean(state.owes);
-  const waits = ['question', 'plan', 'preview'].includes(state.phase) && !works;
+  const waits = Boolean(state.approval) || (['question', 'plan', 'preview'].includes(state.phase) && !works);
   const colour = state.phase === 'error' ? 'text-bad' : waits ? 'text-accent' : state.phase === 'complete' ? 'text-good' : 'text-muted';
   return (
     <span className={`inline-flex items-center gap-2 text-sm ${colour}`}>

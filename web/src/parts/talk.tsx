@@ -13,8 +13,9 @@ export function Talk({ session, send, busy }: { session: SessionView; send: Send
     queryFn: () => ask(`/v1/sessions/${session.id}/messages?limit=100`),
   });
   const [words, setWords] = useState('');
-  const changes = !state.owes && ['plan', 'preview', 'complete', 'error'].includes(state.phase);
-  const maySay = changes || Boolean(state.owes);
+  const works = Boolean(state.owes ?? state.approval);
+  const changes = !works && ['plan', 'preview', 'complete', 'error'].includes(state.phase);
+  const begins = !works && state.phase === 'idle';
   const say = async (event?: FormEvent) => {
     event?.preventDefault();
     if (!words.trim() || busy) return;
@@ -30,13 +31,13 @@ export function Talk({ session, send, busy }: { session: SessionView; send: Send
       <h2 id="talk" className="sr-only">
         Talk
       </h2>
-      {maySay && (
+      {(works || changes || begins) && (
         <form onSubmit={(event) => void say(event)} className="card flex items-end gap-2 p-2 focus-within:border-accent">
           <textarea
             aria-label={changes ? 'What should be different' : 'Say something'}
             rows={2}
             className="block w-full resize-none rounded-xl bg-transparent px-2.5 py-2 outline-none placeholder:text-muted"
-            placeholder={changes ? 'What should be different?' : 'Read at the next step…'}
+            placeholder={changes ? 'What should be different?' : begins ? 'What should move?' : 'Read at the next step…'}
             value={words}
             onChange={(event) => setWords(event.target.value)}
             onKeyDown={keys}

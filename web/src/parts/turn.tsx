@@ -3,9 +3,10 @@ import { type FormEvent, useEffect, useState } from 'react';
 import type { SessionView } from '../api/client';
 import type { Progress } from '../api/hooks';
 import type { Send } from '../screens/session';
+import { Approval } from './approval';
 import { Button } from './button';
 
-interface Props {
+export interface Props {
   session: SessionView;
   progress: Progress | undefined;
   send: Send;
@@ -16,6 +17,7 @@ interface Props {
 export function Turn(props: Props) {
   const { state } = props.session;
   if (state.owes) return <Work {...props} />;
+  if (state.approval) return <Approval key={state.approval.approvalId} {...props} call={state.approval} />;
   if (state.phase === 'question' && state.question) return <Question key={state.question.text} {...props} />;
   if (state.phase === 'plan' && state.plan) return <Plan {...props} />;
   if (state.phase === 'preview') return <Preview {...props} />;

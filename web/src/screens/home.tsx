@@ -11,6 +11,13 @@ import { Said } from '../parts/said';
 
 const PAGE = 24;
 const FOLLOWED = 60;
+const WHICH: [asked: string, words: string][] = [
+  ['', 'All'],
+  ['turn=person', 'Waiting for you'],
+  ['turn=agents', 'At work'],
+  ['phase=complete', 'Finished'],
+  ['phase=error', 'Stopped'],
+];
 
 export function Home() {
   const [text, setText] = useState('');
@@ -22,9 +29,9 @@ export function Home() {
     initialPageParam: null,
     placeholderData: keepPreviousData,
     queryFn: ({ pageParam, signal }) => {
-      const asked = new URLSearchParams({ limit: String(PAGE) });
+      const asked = new URLSearchParams(only);
+      asked.set('limit', String(PAGE));
       if (sought) asked.set('text', sought);
-      if (only) for (const phase of only.split('+')) asked.append('phase', phase);
       if (pageParam) asked.set('before', pageParam);
       return ask(`/v1/sessions?${asked}`, { signal });
     },
@@ -50,11 +57,11 @@ export function Home() {
               value={only}
               onChange={(event) => setOnly(event.target.value)}
             >
-              <option value="">All</option>
-              <option value="question+plan+preview">Waiting for you</option>
-              <option value="idle+executing">At work</option>
-              <option value="complete">Finished</option>
-              <option value="error">Stopped</option>
+              {WHICH.map(([asked, words]) => (
+                <option key={asked} value={asked}>
+                  {words}
+                </option>
+              ))}
             </select>
             <label className="relative w-full sm:w-64">
               <span className="sr-only">Search</span>

@@ -1,0 +1,99 @@
+import { useQuery } from '@tanstack/react-query';
+import { Check, Square, X } from 'lucide-react';
+import { type FormEvent, useState } from 'react';
+import { ask, Problem, type Schemas } from '../api/client';
+import { Button } from './button';
+import { Said } from './said';
+import type { Props } from './turn';
+
+/** A tool call that waits for a person: what it would do, and whether it may. What cannot be read cannot be agreed to. */
+export function Approval({ session, send, busy, call }: Props & { call: Schemas['PendingCall'] }) {
+  const [why, setWhy] = useState('');
+  const asked = useQuery<Schemas['ApprovalView'] | null, Problem>({
+    queryKey: ['approval', session.id, call.approvalId],
+    queryFn: async () => {
+      const { approvals } = await ask<Schemas['ApprovalPage']>(`/v1/sessions/${session.id}/approvals?pending=true`);
+      return approvals.find((each) => each.id === call.approvalId) ?? null;
+    },
+  });
+  const told = asked.data?.payload;
+  const behind = session.state.approvalsNext?.length ?? 0;
+  const decide = (word: 'approve' | 'reject', body: object) => void send(`approvals/${call.approvalId}/${word}`, body);
+  const refuse = (event: FormEvent) => {
+    event.preventDefault();
+    if (!busy) decide('reject', why.trim() ? { reason: why } : {});
+  };
+  return (
+    <section className="card space-y-4 p-5" aria-labelledby="approval">
+      <div>
+        <h2 id="approval" className="font-semibold wrap-anywhere">
+          May koda run <code className="text-accent">{visible(call.name)}</code>?
+        </h2>
+        <p className="mt-1 text-sm wrap-anywhere text-muted">{visible([call.agent, call.reason].filter(Boolean).join(' · '))}</p>
+      </div>
+      <Said problem={asked.error} />
+      {asked.data === null && <p className="text-sm text-muted">What it would run with is not there any more.</p>}
+      {told && (
+        <dl className="space-y-3">
+          {Object.entries((told.proposed ?? {}) as Record<string, unknown>).map(([name, value]) => (
+            <Part key={name} name={visible(name)} text={typeof value === 'string' ? value : JSON.stringify(value, null, 2)} />
+          ))}
+          {typeof told.shown === 'string' && told.shown && <Part name="What it would change" text={told.shown} isDiff />}
+          {typeof told.done === 'string' && told.done && <Part name="What it has done so far" text={told.done} />}
+        </dl>
+      )}
+      <div className="flex flex-wrap gap-2">
+        <Button kind="main" onClick={() => decide('approve', {})} disabled={busy || !told}>
+          <Check aria-hidden className="size-4" /> Approve
+        </Button>
+        <Button onClick={() => void send('cancel')} disabled={busy} title="What is there is kept">
+          <Square aria-hidden className="size-4" /> Stop
+        </Button>
+      </div>
+      <form onSubmit={refuse} className="space-y-1.5 border-t border-line pt-4">
+        <label htmlFor="why" className="block text-sm font-medium">
+          Why not? <span className="font-normal text-muted">Read by the agents; may stay empty.</span>
+        </label>
+        <div className="flex gap-2">
+          <input id="why" className="field min-w-0 flex-1" value={why} onChange={(event) => setWhy(event.target.value)} />
+          <Button type="submit" disabled={busy}>
+            <X aria-hidden className="size-4" /> Refuse
+          </Button>
+        </div>
+      </form>
+      {behind > 0 && (
+        <p className="text-sm text-muted">
+          {behind} more {behind === 1 ? 'waits' : 'wait'} behind this.
+        </p>
+      )}
+    </section>
+  );
+}
+
+function Part({ name, text, isDiff = false }: { name: string; text: string; isDiff?: boolean }) {
+  return (
+    <div>
+      <dt className="text-sm font-medium wrap-anywhere">{name}</dt>
+      <dd className="mt-1">
+        <pre
+          className="max-h-60 overflow-auto rounded-lg bg-sunken p-3 text-xs leading-relaxed wrap-anywhere whitespace-pre-wrap"
+          tabIndex={0}
+          role="group"
+          aria-label={name}
+        >
+          {isDiff ? text.trimEnd().split('\n').map((line, at) => <DiffLine key={at} text={line} />) : visible(text)}
+        </pre>
+      </dd>
+    </div>
+  );
+}
+
+function DiffLine({ text }: { text: string }) {
+  const colour = /^(\+\+\+|---|@@)/.test(text) ? 'text-muted' : text.startsWith('+') ? 'text-good' : text.startsWith('-') ? 'text-bad' : '';
+  return <span className={`block min-h-[1lh] ${colour}`}>{visible(text)}</span>;
+}
+
+/** What a person agrees to has no letters that hide or turn others around: these are written out. */
+function visible(text: string): string {
+  return text.replace(/[^\P{C}\n\t]/gu, (letter) => `\\u{${letter.codePointAt(0)?.toString(16)}}`);
+}
