@@ -47,8 +47,8 @@ from koda_ray.wire import (
     SessionUsage,
     SessionView,
     TalkPage,
-    Turn,
     UserUsage,
+    WhoseTurn,
 )
 
 __all__ = ["KodaClient"]
@@ -115,7 +115,7 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         before: str | None = None,
         text: str | None = None,
         phases: Sequence[Phase] = (),
-        turn: Turn | None = None,
+        turn: WhoseTurn | None = None,
     ) -> SessionPage:
         """Read a page of your sessions, newest first: all, or those in some phases, with some words in them.
 

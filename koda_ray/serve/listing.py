@@ -14,7 +14,7 @@ from koda_ray.serve.views import session_summary
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import Phase
-from koda_ray.wire import SessionPage, Turn
+from koda_ray.wire import SessionPage, WhoseTurn
 
 __all__ = ["SCANNED", "Sought", "sessions_found"]
 
@@ -32,7 +32,7 @@ class Sought:
     """
 
     phases: frozenset[Phase] = frozenset()
-    turn: Turn | None = None
+    turn: WhoseTurn | None = None
     status: Literal["active", "suspended"] | None = None
     project_id: str | None = None
     text: str | None = None
@@ -74,7 +74,7 @@ async def sessions_found(store: Store, user_id: str, sought: Sought, *, limit: i
     return _page(found, before)
 
 
-def _turn(row: SessionRecord) -> Turn | None:
+def _turn(row: SessionRecord) -> WhoseTurn | None:
     if row.owes is not None:
         return "agents"
     return None if row.state.phase in ("complete", "error") else "person"

@@ -86,7 +86,7 @@ from koda_ray.wire.sessions import (
     SessionSummary,
     SessionView,
     TalkPage,
-    Turn,
+    WhoseTurn,
 )
 from koda_ray.wire.usage import SessionUsage, Usage, UsagePart, UserUsage
 
@@ -165,8 +165,8 @@ __all__ = [
     "Sound",
     "TakePicture",
     "TalkPage",
-    "Turn",
     "Usage",
     "UsagePart",
     "UserUsage",
+    "WhoseTurn",
 ]

@@ -27,10 +27,10 @@ __all__ = [
     "SessionSummary",
     "SessionView",
     "TalkPage",
-    "Turn",
+    "WhoseTurn",
 ]
 
-Turn = Literal["person", "agents"]
+WhoseTurn = Literal["person", "agents"]
 """Who has to do something for a session to go on."""
 
 

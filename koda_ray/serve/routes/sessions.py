@@ -15,7 +15,7 @@ from koda_ray.serve.problem import responses
 from koda_ray.serve.views import view_of
 from koda_ray.state.records import SessionRecord
 from koda_ray.types import NodeState, Phase, new_id
-from koda_ray.wire import CreateSession, SessionCreated, SessionPage, SessionView, Turn
+from koda_ray.wire import CreateSession, SessionCreated, SessionPage, SessionView, WhoseTurn
 
 __all__ = ["created", "default_project", "node_of", "router", "session_of"]
 
@@ -77,7 +77,7 @@ async def create_session(
 def _sought(
     phase: Annotated[list[Phase] | None, Query(description="Only those in this phase; repeatable")] = None,
     turn: Annotated[
-        Turn | None, Query(description="Only those that wait for a person, or only those that agents work on")
+        WhoseTurn | None, Query(description="Only those that wait for a person, or only those that agents work on")
     ] = None,
     status: Annotated[Literal["active", "suspended"] | None, Query(description="Only awake ones, or asleep")] = None,
     project: Annotated[str | None, Query(max_length=64, description="Only those of this project")] = None,
