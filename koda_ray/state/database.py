@@ -19,12 +19,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, create_engine, event, text
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, create_engine, event
 from sqlalchemy.dialects import registry, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, ProgrammingError
 
 from koda_ray.errors import Missing, StorageError
+from koda_ray.state.creation import create, stamp_of
 from koda_ray.state.meter import Meter
 from koda_ray.state.rows import record
 from koda_ray.state.schema import SCHEMA_VERSION
@@ -263,17 +264,9 @@ class Database:
         return engine, writer
 
     def _migrate(self, engine: Engine, writer: Engine) -> None:
-        deadline = time.monotonic() + _OPEN_TIMEOUT_S
-        while True:
-            try:
-                version = _stamp(engine)
-                break
-            except DBAPIError as error:
-                # turning a new file to WAL is the one step that does not wait for another process doing the same
-                if "locked" not in str(error.orig) or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-        if version is not None and version > SCHEMA_VERSION:
+        while (version := self._stamp(engine)) is None:
+            create(writer)
+        if version > SCHEMA_VERSION:
             raise StorageError(
                 f"the database {self._where()} has schema {version}, newer than {SCHEMA_VERSION} of this koda_ray: "
                 "upgrade koda_ray",
@@ -281,17 +274,21 @@ class Database:
                 retryable=False,
             )
         if version != SCHEMA_VERSION:
-            from koda_ray.state.migrate import upgrade  # Alembic: 11 MB that only the first process pays
+            from koda_ray.state.migrate import upgrade  # Alembic: 11 MB that only who opens an older database pays
 
             upgrade(writer)
 
-
-def _stamp(engine: Engine) -> str | None:
-    """Read the newest migration's name; None for a database without tables."""
-    with engine.connect() as connection:
-        if not engine.dialect.has_table(connection, "alembic_version"):
-            return None
-        return cast("str | None", connection.execute(text("SELECT version_num FROM alembic_version")).scalar())
+    def _stamp(self, engine: Engine) -> str | None:
+        deadline = time.monotonic() + _OPEN_TIMEOUT_S
+        while True:
+            try:
+                with engine.connect() as connection:
+                    return stamp_of(connection)
+            except DBAPIError as error:
+                # turning a new file to WAL is the one step that does not wait for another process doing the same
+                if "locked" not in str(error.orig) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
 
 def _set_up(driver: _Driver, _record: object) -> None:

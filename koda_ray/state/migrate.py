@@ -1,7 +1,7 @@
-"""Bring a database to the newest schema, by Alembic, once, however many processes ask at the same time.
+"""Bring an older database to the newest schema, by Alembic, once, however many processes ask at the same time.
 
 All steps run in one write transaction: whoever comes second waits for it and finds nothing to do, and a process that
-is killed in the middle leaves the old schema.
+is killed in the middle leaves the old schema. What is new has no steps to go: `koda_ray.state.creation` makes it.
 
 SQLite changes a table by making it anew, and to drop the old one would take along all that hangs on its rows. So there
 foreign keys are off meanwhile, and looked at before the end. Source: sqlite.org/lang_altertable.html, section 7.
@@ -19,10 +19,10 @@ from alembic.config import Config
 from sqlalchemy import Connection, Engine, text
 
 from koda_ray.errors import StorageError
+from koda_ray.state.creation import one_at_a_time
 
 __all__ = ["downgrade", "upgrade"]
 
-_POSTGRES_LOCK = 0x6B6F6461  # "koda"
 # Alembic keeps its context in globals of its own, so two databases cannot be migrated at once in one process
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -41,8 +41,7 @@ def _run(engine: Engine, step: Callable[[Config], None]) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
     with _ONE_AT_A_TIME, engine.connect() as connection, _without_foreign_keys(connection), connection.begin():
-        if engine.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _POSTGRES_LOCK})
+        one_at_a_time(connection)
         config.attributes["connection"] = connection
         step(config)
         if engine.dialect.name == "sqlite" and (lost := connection.execute(text("PRAGMA foreign_key_check")).first()):

@@ -192,8 +192,8 @@ def _asked(name: str, *, numbered: Sequence[Column[int]] = (), applied: Sequence
 def _partial(name: str, *columns: str, where: TextClause) -> Index:
     """Make an index of some rows.
 
-    What Postgres is told stands in ``info``, for ``migrations/env.py``: as an option of the index it would load that
-    dialect, 2 MB, into every process that knows the tables.
+    What Postgres is told stands in ``info``, for `koda_ray.state.creation`: as an option of the index it would load
+    that dialect, 2 MB, into every process that knows the tables.
     """
     return Index(name, *columns, sqlite_where=where, info={"postgresql_where": where})
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -53,6 +54,30 @@ def tables(engine: Engine) -> set[str]:
     return set(inspect(engine).get_table_names())
 
 
+def told(part: Mapping[str, Any]) -> str:
+    """What is said of an inspected part, in one order."""
+    return str(sorted((key, told(each) if key == "dialect_options" else str(each)) for key, each in part.items()))
+
+
+def anatomy(engine: Engine) -> list[tuple[str, str, str]]:
+    """Every table, column, key, index and condition with all that the database says of it, in one order."""
+    with engine.connect() as connection:
+        seen = inspect(connection)
+        parts: list[tuple[str, str, str]] = []
+        for table in seen.get_table_names():
+            kinds: dict[str, Sequence[Mapping[str, Any]]] = {
+                "column": seen.get_columns(table),
+                "primary": [seen.get_pk_constraint(table)],
+                "foreign": seen.get_foreign_keys(table),
+                "index": seen.get_indexes(table),
+                "unique": seen.get_unique_constraints(table),
+                "check": seen.get_check_constraints(table),
+            }
+            for kind, found in kinds.items():
+                parts += [(table, kind, told(each)) for each in found]
+        return sorted(parts)
+
+
 def test_the_stamp_is_the_newest_migration() -> None:
     assert REVISIONS[-1] == schema.SCHEMA_VERSION
     assert ScriptDirectory.from_config(config).get_heads() == [schema.SCHEMA_VERSION]
@@ -72,6 +97,16 @@ async def test_the_migrations_make_the_schema(store: SqlStore) -> None:
             assert seen.get_pk_constraint(table.name)["name"] == f"pk_{table.name}"
             keys = {key["name"] for key in seen.get_foreign_keys(table.name)}
             assert keys == {key.name for key in table.foreign_key_constraints}
+
+
+async def test_a_new_database_is_what_the_migrations_end_at(store: SqlStore) -> None:
+    writer = writer_of(store)
+    made = anatomy(writer)
+    assert {table for table, *_ in made} == set(schema.metadata.tables) | {"alembic_version"}
+    migrate.downgrade(writer, "base")
+    assert {table for table, *_ in anatomy(writer)} == {"alembic_version"}
+    migrate.upgrade(writer)
+    assert set(anatomy(writer)) ^ set(made) == set()
 
 
 async def test_foreign_keys_of_databases_made_before_are_called_as_all_others(store: SqlStore) -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from alembic import context
 from sqlalchemy import Connection
 
+from koda_ray.state.creation import with_postgres_options
 from koda_ray.state.schema import metadata
 
-for table in metadata.tables.values():
-    for index in table.indexes:
-        index.dialect_kwargs.update(index.info)  # what a migration that is written from the tables says for Postgres
-
 connection: Connection = context.config.attributes["connection"]
-context.configure(connection=connection, target_metadata=metadata, render_as_batch=True)
+context.configure(connection=connection, target_metadata=with_postgres_options(metadata), render_as_batch=True)
 context.run_migrations()
