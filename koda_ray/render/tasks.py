@@ -21,7 +21,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -73,6 +73,8 @@ _SILENT_S = 6 * BEAT_S
 _LATE_S = BEAT_S + 1.0
 """How long it may say nothing before it is looked whether its node is there."""
 _ENVIRONMENT_S = 60.0
+_PATIENCE = 4
+"""Times as long that a page may take to become ready in background work."""
 _CPU = "CPU"
 _LOST = "WORKER_LOST"
 _DONE = "done"
@@ -117,10 +119,15 @@ def _capture(
             tell(told)
 
         async with _executor_here(chromium_path, memory, graphics) as local:
-            await local.capture(task, hear)
+            await local.capture(task if task.urgent else _patient(task), hear)
         return _DONE
 
     yield from _run(work, background=not task.urgent)
+
+
+def _patient(task: CaptureTask) -> CaptureTask:
+    """Let the page take longer to become ready, as whoever leaves the processors to others does."""
+    return replace(task, spec=replace(task.spec, ready_timeout_s=task.spec.ready_timeout_s * _PATIENCE))
 
 
 def _probe(
