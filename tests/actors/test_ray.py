@@ -113,6 +113,7 @@ async def place(cluster: None, tmp_path: Path) -> AsyncIterator[Place]:
     await made.store.close()
 
 
+@pytest.mark.full
 async def test_a_start_that_fails_is_told_and_poisons_nothing(place: Place) -> None:
     session = await records.new_session(place.store)
     broken = place.link.with_name("broken.db")

@@ -27,6 +27,10 @@ config = Config()
 config.set_main_option("script_location", str(Path(migrate.__file__).with_name("migrations")))
 REVISIONS = [step.revision for step in ScriptDirectory.from_config(config).walk_revisions()][::-1]
 
+LIBSQL = pytest.param("libsql", marks=pytest.mark.full)
+step_by_step = pytest.mark.parametrize("database", ["sqlite", "postgres", LIBSQL], indirect=True, scope="session")
+"""Through all versions, of which each takes libSQL a second."""
+
 
 @pytest.fixture
 def url(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
@@ -99,6 +103,7 @@ async def test_the_migrations_make_the_schema(store: SqlStore) -> None:
             assert keys == {key.name for key in table.foreign_key_constraints}
 
 
+@step_by_step
 async def test_a_new_database_is_what_the_migrations_end_at(store: SqlStore) -> None:
     writer = writer_of(store)
     made = anatomy(writer)
@@ -127,6 +132,7 @@ async def test_foreign_keys_of_databases_made_before_are_called_as_all_others(st
     assert await store.get_session(mine.id) == mine
 
 
+@step_by_step
 async def test_migrations_go_down_to_nothing_and_up_again(store: SqlStore) -> None:
     await new_session(store)
     writer = writer_of(store)
@@ -142,6 +148,7 @@ async def test_migrations_go_down_to_nothing_and_up_again(store: SqlStore) -> No
     await new_session(store)
 
 
+@step_by_step
 async def test_what_is_kept_outlives_every_step_down_and_up(store: SqlStore) -> None:
     mine = await active_session(store)
     (event,) = await store.commit(mine.id, 1, Batch(events=[say("x")]))
@@ -160,6 +167,7 @@ async def test_what_is_kept_outlives_every_step_down_and_up(store: SqlStore) -> 
     assert epochs[-1] == 1, "what a step brought is gone with it, and comes back empty"
 
 
+@step_by_step
 async def test_what_hangs_on_rows_that_a_step_makes_anew_stays(store: SqlStore) -> None:
     mine = await active_session(store, project_id="p")
     box, own = records.sandbox(mine), records.own_sandbox()
@@ -195,6 +203,7 @@ async def test_what_hangs_on_rows_that_a_step_makes_anew_stays(store: SqlStore) 
         connection.exec_driver_sql("INSERT INTO projects VALUES ('nobody', 'p', 'x', '2026-11-01 00:00:00')")
 
 
+@step_by_step
 async def test_an_older_database_is_brought_up_when_it_is_opened(store: SqlStore) -> None:
     mine = await active_session(store)
     migrate.downgrade(writer_of(store), REVISIONS[0])

@@ -75,6 +75,7 @@ def test_tsc_is_clean(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("node", "bwrap")
+@pytest.mark.full
 def test_what_is_built_lies_anywhere(demo: Bundle) -> None:
     assert b'src="./assets/' in demo.files["index.html"]
 

@@ -37,6 +37,7 @@ async def render(bundle: Bundle, folder: Path, workers: int) -> tuple[RenderResu
     return result, [digest for _, unit in sorted(units.items()) for digest in unit.frame_hashes]
 
 
+@pytest.mark.full
 async def test_float_summed_time_random_numbers_and_css_are_the_same_for_any_number_of_workers(
     probe: Bundle, tmp_path: Path
 ) -> None:
