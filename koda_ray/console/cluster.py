@@ -12,7 +12,7 @@ from rich.text import Text
 
 from koda_ray.console.live import ACCENT
 from koda_ray.console.text import clean, duration, plural, size
-from koda_ray.wire import Capacity, ClusterReport, JanitorReport, NodeReport
+from koda_ray.wire import Capacity, ClusterReport, DatabaseReport, JanitorReport, NodeReport
 
 __all__ = ["cluster_lines", "print_cluster"]
 
@@ -60,11 +60,20 @@ def cluster_lines(found: ClusterReport) -> Iterator[tuple[str, str]]:
     yield "renders", f"{renders.queued} queued, {renders.running} under way{waiting}"
     yield "owed", f"{owed.count} that nobody holds{_since(owed.since, found.at)}"
     yield "sandboxes", str(found.sandboxes)
+    yield "database", _database(found.database)
     yield "cost", f"${found.spent_in_month.cost_usd:,.2f} this month, ${found.spent.cost_usd:,.2f} in all"
     if found.janitor is not None:
         yield "janitor", _janitor(found.janitor, found.at)
     elif found.janitor_problem is not None and found.janitor_problem != found.problem:
         yield "janitor", clean(found.janitor_problem)
+
+
+def _database(told: DatabaseReport) -> str:
+    large = [size(told.size_bytes)] if told.size_bytes is not None else []
+    parts = [told.backend, *large, plural(sum(told.rows.values()), "row"), f"reads {told.read_ms:.1f} ms"]
+    parts.append(f"writes {told.write_ms:.1f} ms, the slowest {told.slowest_write_ms:.0f}")
+    parts += [plural(told.failures, "failure")] if told.failures else []
+    return ", ".join(parts)
 
 
 def _janitor(told: JanitorReport, at: datetime) -> str:

@@ -305,11 +305,12 @@ def stream(sandbox: str, name: str, command: str | None) -> None:
     """
 
     async def work(workshop: Workshop) -> int | None:
-        if command is not None:
-            await workshop.launch(sandbox, name, command)
         code: int | None = None
         write = typer.get_binary_stream("stdout")
-        async for piece in workshop.follow(sandbox, name):
+        pieces = (
+            workshop.follow(sandbox, name) if command is None else workshop.launch_and_follow(sandbox, name, command)
+        )
+        async for piece in pieces:
             write.write(piece.data)
             write.flush()
             code = piece.exit_code

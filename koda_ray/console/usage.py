@@ -41,6 +41,8 @@ def print_usage(console: Console, found: SessionUsage | UserUsage) -> None:
     if not console.is_terminal:
         for name, used, of, _ in lines:
             console.file.write(f"{name}\t{used}\t{of}\n")
+        if isinstance(found, UserUsage):
+            console.file.write(f"awake\t{found.awake}\tof {found.most_awake}\n")
         return
     whose = found.session_id if isinstance(found, SessionUsage) else f"all work in {found.month}"
     console.print(f"[dim]{whose}[/dim]\n")
@@ -49,6 +51,9 @@ def print_usage(console: Console, found: SessionUsage | UserUsage) -> None:
         table.add_column(no_wrap=True)
     for name, used, of, share in lines:
         table.add_row(f"  {name}", Text(used, justify="right"), Text(of, style="dim"), _bar(share))
+    if isinstance(found, UserUsage):
+        awake, of = Text(str(found.awake), justify="right"), Text(f"of {found.most_awake}", style="dim")
+        table.add_row("  awake", awake, of, _bar(found.awake / found.most_awake))
     console.print(table)
     if found.spent.unpriced_tokens:
         console.print(

@@ -17,6 +17,7 @@ from koda_ray.types import now
 from koda_ray.wire import (
     Capacity,
     ClusterReport,
+    DatabaseReport,
     JanitorReport,
     NodeReport,
     OwedCount,
@@ -38,7 +39,9 @@ async def cluster_report(store: Store, eyes: ClusterEyes | None) -> ClusterRepor
         eyes: Who asks Ray; None where there is none.
     """
     at = now()
-    counted, (seen, problem), (told, silence) = await asyncio.gather(store.census(at), _nodes(eyes), _janitor(eyes))
+    counted, figures, (seen, problem), (told, silence) = await asyncio.gather(
+        store.census(at), store.metrics(), _nodes(eyes), _janitor(eyes)
+    )
     nodes = () if seen is None else seen.nodes
     return ClusterReport(
         at=at,
@@ -57,6 +60,7 @@ async def cluster_report(store: Store, eyes: ClusterEyes | None) -> ClusterRepor
         ),
         owed=OwedCount(count=counted.unheld, since=counted.unheld_since),
         sandboxes=counted.sandboxes,
+        database=DatabaseReport.model_validate(figures, from_attributes=True),
         spent_in_month=usage_of(counted.spent_in_month),
         spent=usage_of(counted.spent),
         janitor=None if told is None else JanitorReport.model_validate(told, from_attributes=True),

@@ -45,7 +45,12 @@ async def user_usage(store: Store, user_id: str, settings: Settings, *, month: s
     account = this_month() if month is None else f"{MONTH}{month}"
     accounts = await store.accounts(user_id, [account])
     return UserUsage(
-        month=account.removeprefix(MONTH), spent=_spent(accounts), held=_held(accounts), budget=settings.user_budget
+        month=account.removeprefix(MONTH),
+        spent=_spent(accounts),
+        held=_held(accounts),
+        budget=settings.user_budget,
+        awake=await store.awake_sessions(user_id),
+        most_awake=settings.user_sessions,
     )
 
 

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal
 
 from koda_ray.errors import Fenced, KodaError
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of
 from koda_ray.state.json_recovery import FORMAT_VERSION
 from koda_ray.state.json_rows import decode, encode, moment, words
-from koda_ray.state.json_tables import TableRow, Tables, Transaction
-from koda_ray.state.records import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
-from koda_ray.state.tiers import LockRecord, SessionStats, StoreHealth, StoreMetrics, TimeWindow
+from koda_ray.state.json_tables import Tables, Transaction
+from koda_ray.state.records import SessionRecord
+from koda_ray.state.tiers import LockRecord, StoreHealth, StoreMetrics, TimeWindow
 from koda_ray.types import now
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
 __all__ = ["JsonTiers"]
-
-R = TypeVar("R", bound="DataclassInstance")
 
 _BACKEND = "json"
 _HEALTH_S = 5.0
@@ -39,74 +33,21 @@ class JsonTiers:
         self, user_id: str, *, statuses: Sequence[Literal["active", "suspended"]] = (), window: TimeWindow | None = None
     ) -> list[SessionRecord]:
         """Read a user's sessions by when they were last used, newest first."""
-        wanted = statuses or ("active", "suspended")
+        wanted, part = statuses or ("active", "suspended"), window or TimeWindow()
+        since = None if part.since is None else moment(part.since)
+        until = None if part.until is None else moment(part.until)
 
         def work(tables: Tables) -> list[SessionRecord]:
-            mine = (row for row in tables.of("sessions") if row["user_id"] == words(user_id))
-            return _newest(SessionRecord, (row for row in mine if row["status"] in wanted), "last_activity", window)
-
-        return await self._database.read(work)
-
-    async def query_messages(
-        self,
-        session_id: str,
-        *,
-        agents: Sequence[str] = (),
-        role: Literal["user", "assistant"] | None = None,
-        window: TimeWindow | None = None,
-    ) -> list[MessageRecord]:
-        """Read a session's messages by when they were made, newest first."""
-        named = set(map(words, agents))
-
-        def work(tables: Tables) -> list[MessageRecord]:
-            found = (
+            found = [
                 row
-                for row in tables.of("messages", session_id)
-                if row.get("live", True) and (not named or row["agent"] in named) and role in (None, row["role"])
-            )
-            return _newest(MessageRecord, found, "created_at", window)
-
-        return await self._database.read(work)
-
-    async def query_tool_calls(
-        self,
-        user_id: str,
-        *,
-        session_id: str | None = None,
-        names: Sequence[str] = (),
-        statuses: Sequence[ToolCallStatus] = (),
-        window: TimeWindow | None = None,
-    ) -> list[ToolCallRecord]:
-        """Read a user's tool calls by when they began, newest first."""
-        named = set(map(words, names))
-
-        def work(tables: Tables) -> list[ToolCallRecord]:
-            rows = tables.everywhere("tool_calls") if session_id is None else tables.of("tool_calls", session_id)
-            found = (
-                row
-                for row in rows
+                for row in tables.of("sessions")
                 if row["user_id"] == words(user_id)
-                and (not named or row["name"] in named)
-                and (not statuses or row["status"] in statuses)
-            )
-            return _newest(ToolCallRecord, found, "started_at", window)
-
-        return await self._database.read(work)
-
-    async def session_stats(self, session_id: str) -> SessionStats:
-        """Count what a session has."""
-
-        def work(tables: Tables) -> SessionStats:
-            def of(table: str) -> Iterable[TableRow]:
-                return (row for row in tables.of(table, session_id) if row.get("live", True))
-
-            return SessionStats(
-                messages=dict(Counter(str(row["agent"]) for row in of("messages"))),
-                tool_calls=dict(Counter(str(row["status"]) for row in of("tool_calls"))),
-                pending_approvals=sum(row["status"] == "pending" for row in of("approvals")),
-                checkpoints=sum(1 for _ in of("checkpoints")),
-                events=sum(1 for _ in of("events")),
-            )
+                and row["status"] in wanted
+                and (since is None or str(row["last_activity"]) >= since)
+                and (until is None or str(row["last_activity"]) < until)
+            ]
+            found.sort(key=lambda row: (str(row["last_activity"]), str(row["id"])), reverse=True)
+            return [decode(SessionRecord, row) for row in found[: part.limit]]
 
         return await self._database.read(work)
 
@@ -171,14 +112,3 @@ def _lock(tables: Tables, name: str) -> LockRecord:
     row = tables.get("locks", name)
     assert row is not None
     return decode(LockRecord, row)
-
-
-def _newest(cls: type[R], rows: Iterable[TableRow], at: str, window: TimeWindow | None) -> list[R]:
-    window = window or TimeWindow()
-    since = None if window.since is None else moment(window.since)
-    until = None if window.until is None else moment(window.until)
-    found = [
-        row for row in rows if (since is None or str(row[at]) >= since) and (until is None or str(row[at]) < until)
-    ]
-    found.sort(key=lambda row: (str(row[at]), str(row["id"])), reverse=True)
-    return [decode(cls, row) for row in found[: window.limit]]

@@ -6,21 +6,19 @@ import asyncio
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, cast
 
-from sqlalchemy import Column, Connection, Select, func, or_, select, text, update
+from sqlalchemy import Connection, func, or_, select, text, update
 
 from koda_ray.errors import Fenced, KodaError
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.records import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
+from koda_ray.state.records import SessionRecord
 from koda_ray.state.rows import record, session
-from koda_ray.state.tiers import LockRecord, SessionStats, StoreHealth, StoreMetrics, TimeWindow
+from koda_ray.state.tiers import LockRecord, StoreHealth, StoreMetrics, TimeWindow
 from koda_ray.types import now
 
 __all__ = ["SqlTiers"]
-
-Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
 _HEALTH_S = 5.0
 _L = schema.locks.c
@@ -37,68 +35,13 @@ class SqlTiers:
     ) -> list[SessionRecord]:
         """Read a user's sessions by when they were last used, newest first."""
         query = select(schema.sessions).where(_S.user_id == user_id, _S.status.in_(statuses or ("active", "suspended")))
-        query = _newest(query, _S.last_activity, _S.id, window)
+        window = window or TimeWindow()
+        if window.since is not None:
+            query = query.where(_S.last_activity >= window.since)
+        if window.until is not None:
+            query = query.where(_S.last_activity < window.until)
+        query = query.order_by(_S.last_activity.desc(), _S.id.desc()).limit(window.limit)
         return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
-
-    async def query_messages(
-        self,
-        session_id: str,
-        *,
-        agents: Sequence[str] = (),
-        role: Literal["user", "assistant"] | None = None,
-        window: TimeWindow | None = None,
-    ) -> list[MessageRecord]:
-        """Read a session's messages by when they were made, newest first."""
-        table = schema.messages.c
-        query = select(schema.messages).where(table.session_id == session_id, table.live)
-        if agents:
-            query = query.where(table.agent.in_(agents))
-        if role is not None:
-            query = query.where(table.role == role)
-        return await self._database.records(MessageRecord, _newest(query, table.created_at, table.id, window))
-
-    async def query_tool_calls(
-        self,
-        user_id: str,
-        *,
-        session_id: str | None = None,
-        names: Sequence[str] = (),
-        statuses: Sequence[ToolCallStatus] = (),
-        window: TimeWindow | None = None,
-    ) -> list[ToolCallRecord]:
-        """Read a user's tool calls by when they began, newest first."""
-        table = schema.tool_calls.c
-        query = select(schema.tool_calls).where(table.user_id == user_id)
-        if session_id is not None:
-            query = query.where(table.session_id == session_id)
-        if names:
-            query = query.where(table.name.in_(names))
-        if statuses:
-            query = query.where(table.status.in_(statuses))
-        return await self._database.records(ToolCallRecord, _newest(query, table.started_at, table.id, window))
-
-    async def session_stats(self, session_id: str) -> SessionStats:
-        """Count what a session has."""
-        messages, calls, events = schema.messages.c, schema.tool_calls.c, schema.events.c
-        approvals, checkpoints = schema.approvals.c, schema.checkpoints.c
-
-        def work(connection: Connection) -> SessionStats:
-            def grouped(column: Column[str], *conditions: Any) -> dict[str, int]:
-                rows = connection.execute(select(column, func.count()).where(*conditions).group_by(column))
-                return {row[0]: row[1] for row in rows}
-
-            def count(*conditions: Any) -> int:
-                return connection.execute(select(func.count()).where(*conditions)).scalar_one()
-
-            return SessionStats(
-                messages=grouped(messages.agent, messages.session_id == session_id, messages.live),
-                tool_calls=grouped(calls.status, calls.session_id == session_id),
-                pending_approvals=count(approvals.session_id == session_id, approvals.status == "pending"),
-                checkpoints=count(checkpoints.session_id == session_id, checkpoints.live),
-                events=count(events.stream_id == session_id),
-            )
-
-        return await self._database.read(work)
 
     async def health(self) -> StoreHealth:
         """Try to read and to write, changing nothing; never raises."""
@@ -157,15 +100,6 @@ class SqlTiers:
         """Give a lock up."""
         statement = update(schema.locks).where(_L.name == lock.name, _L.epoch == lock.epoch).values(lease_until=None)
         await self._database.write(lambda connection: connection.execute(statement))
-
-
-def _newest(query: Q, at: Column[datetime], item_id: Column[str], window: TimeWindow | None) -> Q:
-    window = window or TimeWindow()
-    if window.since is not None:
-        query = query.where(at >= window.since)
-    if window.until is not None:
-        query = query.where(at < window.until)
-    return query.order_by(at.desc(), item_id.desc()).limit(window.limit)
 
 
 def _size(connection: Connection, database: Database) -> int:

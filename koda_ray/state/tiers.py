@@ -6,13 +6,13 @@ Two protocols, which `Store` joins: whoever needs only one of them (a report, a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-from koda_ray.state.records import MessageRecord, SessionRecord, ToolCallRecord, ToolCallStatus
+from koda_ray.state.records import SessionRecord
 
-__all__ = ["LockRecord", "OperatedStore", "QueryStore", "SessionStats", "StoreHealth", "StoreMetrics", "TimeWindow"]
+__all__ = ["LockRecord", "OperatedStore", "QueryStore", "StoreHealth", "StoreMetrics", "TimeWindow"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,17 +22,6 @@ class TimeWindow:
     since: datetime | None = None
     until: datetime | None = None
     limit: int = 100
-
-
-@dataclass(frozen=True, kw_only=True)
-class SessionStats:
-    """What a session amounts to: messages by agent, tool calls by status, and counts of the rest."""
-
-    messages: dict[str, int] = field(default_factory=dict[str, int])
-    tool_calls: dict[str, int] = field(default_factory=dict[str, int])
-    pending_approvals: int = 0
-    checkpoints: int = 0
-    events: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,33 +75,6 @@ class QueryStore(Protocol):
         window: TimeWindow | None = None,
     ) -> list[SessionRecord]:
         """Read a user's sessions by when they were last used, newest first; never closed ones."""
-        ...
-
-    async def query_messages(
-        self,
-        session_id: str,
-        *,
-        agents: Sequence[str] = (),
-        role: Literal["user", "assistant"] | None = None,
-        window: TimeWindow | None = None,
-    ) -> list[MessageRecord]:
-        """Read a session's messages by when they were made, newest first; all agents when none is named."""
-        ...
-
-    async def query_tool_calls(
-        self,
-        user_id: str,
-        *,
-        session_id: str | None = None,
-        names: Sequence[str] = (),
-        statuses: Sequence[ToolCallStatus] = (),
-        window: TimeWindow | None = None,
-    ) -> list[ToolCallRecord]:
-        """Read a user's tool calls by when they began, newest first, of one session or of all."""
-        ...
-
-    async def session_stats(self, session_id: str) -> SessionStats:
-        """Count what a session has; zero for one that is not there."""
         ...
 
 

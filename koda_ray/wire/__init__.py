@@ -10,6 +10,7 @@ from __future__ import annotations
 from koda_ray.wire.cluster import (
     Capacity,
     ClusterReport,
+    DatabaseReport,
     JanitorReport,
     NodeReport,
     OwedCount,
@@ -113,6 +114,7 @@ __all__ = [
     "CreateRender",
     "CreateSandbox",
     "CreateSession",
+    "DatabaseReport",
     "ExtendSandbox",
     "FileChangeView",
     "FileChanges",

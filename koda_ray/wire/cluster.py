@@ -11,6 +11,7 @@ from koda_ray.wire.usage import Usage
 __all__ = [
     "Capacity",
     "ClusterReport",
+    "DatabaseReport",
     "JanitorReport",
     "NodeReport",
     "OwedCount",
@@ -73,6 +74,24 @@ class JanitorReport(Model):
     gone: int = 0
 
 
+class DatabaseReport(Model):
+    """How large the database is, and how it has served the process that answers, since that began.
+
+    Times are means over all reads and all writes, waiting included; ``failures`` are those that it could not do. What
+    ``size_bytes`` is cannot always be told.
+    """
+
+    backend: str
+    rows: dict[str, int]
+    size_bytes: int | None = None
+    reads: int = 0
+    writes: int = 0
+    failures: int = 0
+    read_ms: float = 0.0
+    write_ms: float = 0.0
+    slowest_write_ms: float = 0.0
+
+
 class ClusterReport(Model):
     """How everything is.
 
@@ -92,6 +111,7 @@ class ClusterReport(Model):
     renders: RenderCount
     owed: OwedCount
     sandboxes: int = 0
+    database: DatabaseReport
     spent_in_month: Usage
     spent: Usage
     janitor: JanitorReport | None = None

@@ -45,9 +45,14 @@ class SessionUsage(Model):
 
 
 class UserUsage(Model):
-    """What all of a user's work has used in a month (UTC), and holds, beside the limits of the server's settings."""
+    """What all of a user's work has used in a month (UTC), and holds, beside the limits of the server's settings.
+
+    ``awake`` are the sessions that have a process now, or are about to get one; no more than ``most_awake`` may.
+    """
 
     month: str
     spent: Usage
     held: Usage
     budget: Budget
+    awake: int
+    most_awake: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -96,6 +97,8 @@ async def test_it_is_told_to_operators_and_to_nobody_else(koda: World) -> None:
     assert (found.lost_nodes, found.coming_nodes, found.renders.waiting) == (1, 2, 5)
     assert found.sessions.model_dump() == {"active": 1, "asleep": 2, "owing": 1, "closing": 0}
     assert (found.renders.queued, found.owed.count) == (1, 2) and found.owed.since is not None
+    assert found.database.backend == "sqlite" and found.database.rows["sessions"] == 3
+    assert found.database.writes > 3 and found.database.size_bytes is not None and found.database.failures == 0
     assert found.janitor is not None and (found.janitor.machines, found.janitor.gone) == (3, 2)
     assert "bob" not in found.model_dump_json() and "ses_" not in found.model_dump_json(), "figures name nobody"
 
@@ -125,6 +128,7 @@ async def test_the_command_line_shows_it(koda: World, eyes: Eyes, tmp_path: Path
     assert lines["browsers"] == "9 of 8 taken" and lines["sessions"] == "1 active, 2 asleep, 1 at work"
     assert lines["renders"] == "1 queued, 0 under way, 5 pieces waiting for a browser"
     assert lines["owed"].startswith("2 that nobody holds, the oldest from ")
+    assert re.match(r"sqlite, [\d.]+ kB, \d+ rows, reads [\d.]+ ms, writes [\d.]+ ms, the slowest", lines["database"])
     assert "cleared 3 machines 3" in lines["janitor"] and "1 that cannot be woken" in lines["janitor"]
     (busy,) = (line for line in shown.out.splitlines() if line.startswith(f"node\t{'b' * 56}"))
     assert busy.split("\t")[2:5] == ["10.0.0.2", "chromium", "working"] and "chromium=7/8" in busy

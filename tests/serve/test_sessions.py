@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 import io
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -307,6 +309,14 @@ async def test_ready_says_what_is_wrong(koda: World, http: httpx.AsyncClient) ->
     koda.deps.draining.set()
     response = await http.get("/v1/ready")
     assert response.status_code == 503 and response.json()["parts"]["draining"] == "stopping"
+
+
+async def test_ready_tries_to_write(koda: World, http: httpx.AsyncClient) -> None:
+    with closing(sqlite3.connect(koda.settings.database_path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        response = await http.get("/v1/ready")
+        assert response.status_code == 503 and response.json()["parts"]["database"].endswith("no answer within 5 s")
+    assert (await http.get("/v1/ready")).json()["ready"]
 
 
 async def test_ready_tells_what_is_wrong_to_who_has_a_key(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ async def test_what_a_session_and_its_user_have_used(koda: World, client: KodaCl
         ("sandbox", None, None, 1),
     ]
     mine = await client.usage()
+    assert (mine.awake, mine.most_awake) == (1, koda.settings.user_sessions)
     assert mine.month == month().removeprefix("month:") and mine.spent == found.spent
     assert (await client.usage(month="2025-01")).spent.tokens == 0
     with pytest.raises(NotFound):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from koda_ray import __version__
-from koda_ray.errors import KodaError, NotFound
+from koda_ray.errors import KodaError, NotFound, Unavailable
 from koda_ray.logs import get_logger
 from koda_ray.serve.context import Deps
-from koda_ray.types import now
 from koda_ray.wire import Health, Readiness
 
 __all__ = ["router"]
@@ -31,7 +30,7 @@ async def health() -> Health:
     responses={503: {"model": Readiness, "description": "Some part does not work"}},
 )
 async def ready(deps: Deps, request: Request, response: Response) -> Readiness:
-    """Ask the database and the storage. What is wrong with them, with its paths, is told to whoever has a key."""
+    """Try the database, writes too, and the storage. What is wrong, with its paths, is told to whoever has a key."""
     parts = {"draining": "stopping"} if deps.draining.is_set() else {}
     for name, check in (("database", _database), ("storage", _storage)):
         try:
@@ -54,7 +53,9 @@ async def _is_known(deps: Deps, request: Request) -> bool:
 
 
 async def _database(deps: Deps) -> None:
-    await deps.store.owed(now(), limit=1)
+    found = await deps.store.health()
+    if not found.ok:
+        raise Unavailable(f"the database ({found.backend}) does not work: {found.detail}")
 
 
 async def _storage(deps: Deps) -> None:
