@@ -10,12 +10,13 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from koda_ray.studio.offline.language import alternatives, expression, listed, table
+from koda_ray.studio.offline.language import alternatives, expression, grouped, listed, signs, table, unspaced
 from koda_ray.studio.offline.lexicon import NUMBERS
 
 __all__ = [
     "CJK_NUM",
     "NUM",
+    "NUMERAL",
     "Length",
     "clean_phrase",
     "find_length",
@@ -29,17 +30,20 @@ __all__ = [
 
 _WORD_NUMBER = "|".join(sorted((word for word in NUMBERS if word.isascii()), key=len, reverse=True))
 NUM = rf"(?:\d+(?:[.,]\d+)?|{_WORD_NUMBER})"
-CJK_NUM = r"(?:\d+(?:\.\d+)?|[一二三四五六七八九十]+)"
-"""Numbers, as regular expressions: digits and words; digits and Japanese numerals."""
+_NUMERALS = "".join(word for word in NUMBERS if unspaced().fullmatch(word))
+_TEN = next(word for word in _NUMERALS if NUMBERS[word] == 10)
+NUMERAL = f"[{_NUMERALS}]+"
+CJK_NUM = rf"(?:\d+(?:\.\d+)?|{NUMERAL})"
+"""Numbers, as regular expressions: digits and words; numerals that are letters; digits and those."""
 
 
 def number_of(word: str) -> float | None:
-    """Read digits, an English number word, or a Japanese numeral up to 99."""
+    """Read digits, a number word, or numerals that are letters, up to 99."""
     word = word.strip().lower().replace(",", ".")
     if word in NUMBERS:
         return float(NUMBERS[word])
-    if re.fullmatch(r"[一二三四五六七八九十]+", word):
-        tens, ten, units = word.partition("十")
+    if re.fullmatch(NUMERAL, word):
+        tens, ten, units = word.partition(_TEN)
         if not ten:
             return float(NUMBERS[word[0]])
         return (NUMBERS[tens] if tens else 1) * 10 + (NUMBERS[units] if units else 0)
@@ -64,11 +68,13 @@ class Length:
     absurd: bool = False
 
 
+_SIGN = signs("currency_signs")
 _HALF, _BEFORE = alternatives("and_a_half"), alternatives("no_length_before")
+_PRICED = rf"{_BEFORE}(?<!{_SIGN})"
 _LENGTHS: tuple[tuple[re.Pattern[str], float], ...] = (
     (re.compile(rf"(?<![\w.:])(-?\s?{NUM}){_HALF}[\s-]*(?:{alternatives('hour')})\b", re.I), 3600.0),
     (re.compile(rf"{_BEFORE}(?<![\w.:])(-?\s?{NUM})[\s-]*(?:{alternatives('minute')})\b", re.I), 60.0),
-    (re.compile(rf"{_BEFORE}(?<![\w.:$€£])(-?\s?{NUM})[\s-]*(?:{alternatives('second')})\b(?!['’])", re.I), 1.0),
+    (re.compile(rf"{_PRICED}(?<![\w.:])(-?\s?{NUM})[\s-]*(?:{alternatives('second')})\b(?!['’])", re.I), 1.0),
     (re.compile(rf"({CJK_NUM})\s*(?:{alternatives('hour_cjk')})"), 3600.0),
     (re.compile(rf"({CJK_NUM})\s*(?:{alternatives('minute_cjk')})"), 60.0),
     (re.compile(rf"({CJK_NUM})\s*(?:{alternatives('second_cjk')})"), 1.0),
@@ -115,17 +121,7 @@ def find_length(text: str) -> Length | None:
     return Length(total, text, absurd=absurd and total <= 0)
 
 
-_QUOTES = (
-    re.compile(r"“([^”\n]{1,300})”"),
-    re.compile(r"„([^“”\n]{1,300})[“”]"),
-    re.compile(r"«\s?([^»\n]{1,300}?)\s?»"),
-    re.compile(r"「([^」\n]{1,300})」"),
-    re.compile(r"『([^』\n]{1,300})』"),
-    re.compile(r'"([^"\n]{1,300})"'),
-    re.compile(r"(?<![\w’])‘(.{1,300}?)’(?!\w)"),
-    re.compile(r"(?<!\w)'(.{1,300}?)'(?!\w)"),
-    re.compile(r"(?<!\w)`([^`\n]{1,300})`"),
-)
+_QUOTES = tuple(re.compile(words) for words in grouped("words")["quoted"])
 
 
 def find_quotes(text: str) -> tuple[tuple[str, ...], str]:
@@ -140,13 +136,12 @@ def find_quotes(text: str) -> tuple[tuple[str, ...], str]:
     return tuple(words for _, words in sorted(found)), text
 
 
-_MONEY = alternatives("money")
+_SIGNS = {name.lower(): str(sign) for name, sign in table("currencies").items()}
+_MONEY = "|".join(sorted(table("currencies"), key=len, reverse=True))
 _PRICE = re.compile(
-    r"([$€£¥₹]\s?\d+(?:,\d{3})*(?:\.\d{1,2})?|\d+(?:,\d{3})*(?:[.,]\d{1,2})?\s?"
-    rf"(?:[€£]|(?:{_MONEY})\b|{alternatives('money_sign')}))"
+    rf"({_SIGN}\s?\d+(?:,\d{{3}})*(?:\.\d{{1,2}})?|\d+(?:,\d{{3}})*(?:[.,]\d{{1,2}})?\s?"
+    rf"(?:(?:{_MONEY})\b|{alternatives('money_sign')}))"
 )
-_SIGNS = {"d": "$", "u": "$", "e": "€", "p": "£"}
-"""What stands for a currency's name, by its first letter."""
 
 
 def find_price(text: str) -> tuple[str, str]:
@@ -157,7 +152,7 @@ def find_price(text: str) -> tuple[str, str]:
     price = re.sub(rf"\s+(?={_MONEY})", " ", match.group(1).strip())
     worded = re.fullmatch(rf"([\d.,]+)\s*({_MONEY})", price, re.I)
     if worded:
-        price = _SIGNS[worded.group(2)[0].lower()] + worded.group(1)
+        price = _SIGNS[worded.group(2).lower()] + worded.group(1)
     return price, text[: match.start()] + " " + text[match.end() :]
 
 

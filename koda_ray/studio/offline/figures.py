@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from koda_ray.studio.offline.language import alternatives
+from koda_ray.studio.offline.language import alternatives, expression, signs, table
 
 __all__ = ["Datum", "find_data", "without_measures"]
 
@@ -21,17 +21,18 @@ class Datum:
 
 def without_measures(text: str) -> str:
     """Drop figures that are not data: frame rates, sizes."""
-    return re.sub(r"\b\d+\s?(?:fps|px|k resolution|p)\b|\b\d{3,4}x\d{3,4}\b|\b(?:4k|8k|hd)\b", " ", text, flags=re.I)
+    return expression("measure").sub(" ", text)
 
 
+_CURRENCY, _UNITS = signs("currency_signs"), table("units")
 _FIGURE = re.compile(
-    r"(?P<lead>[$€£¥])?\s?(?P<sign>[-−])?(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)\s?"
-    r"(?P<unit>%|[kKmMbB](?![a-z])|[万億]|°[CF]?|percent\b)?"
+    rf"(?P<lead>{_CURRENCY})?\s?(?P<sign>[-−])?(?P<number>\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?)\s?"
+    rf"(?P<unit>{alternatives('figure_unit')})?"
 )
-_NOISE = re.compile(rf"{alternatives('chart_noise')}|[「」()\[\]{{}}\"“”]", re.I)
+_NOISE = re.compile(rf"{alternatives('chart_noise')}|{alternatives('figure_noise')}", re.I)
 """What stands beside a figure and is no part of its label."""
-_AND = re.compile(rf"(?<=\d)\s+(?:{alternatives('figure_and')})\s+(?=[$€£-]?\d)")
-_SPLIT = re.compile(rf"[,;、，\n/|]|{alternatives('figure_split')}")
+_AND = re.compile(rf"(?<=\d)\s+(?:{alternatives('figure_and')})\s+(?=(?:{_CURRENCY}|-)?\d)")
+_SPLIT = re.compile(rf"{signs('pauses')}|[\n/|]|{alternatives('figure_split')}")
 
 
 def find_data(text: str, *, limit: int = 12) -> tuple[tuple[Datum, ...], int]:
@@ -61,11 +62,10 @@ def find_data(text: str, *, limit: int = 12) -> tuple[tuple[Datum, ...], int]:
         chosen = figures if bare else figures[-1:]
         label = _NOISE.sub(" ", part[: chosen[0].start()] + " " + part[chosen[-1].end() :])
         label = re.sub(r"\s+", " ", label).strip(" :=-–—.!?*•")
-        if re.search(r"[:：]", label):
-            label = re.split(r"[:：]", label)[-1].strip()
+        label = label.rpartition(":")[2].strip()
         for figure in chosen:
             value = float(figure["number"].replace(",", "")) * (-1 if figure["sign"] else 1)
-            unit = "%" if figure["unit"] == "percent" else figure["unit"] or figure["lead"] or ""
+            unit = str(_UNITS.get(figure["unit"], figure["unit"]) or figure["lead"] or "")
             data.append(Datum(label=label[:24] if len(chosen) == 1 else "", value=value, unit=unit))
     return tuple(data[:limit]), max(0, len(data) - limit)
 

@@ -13,7 +13,7 @@ import unicodedata
 from koda_ray.studio.offline import extract, lexicon
 from koda_ray.studio.offline.brief import SIZES, Aspect, Direction, Heard, Impossible, Language, Style, known_style
 from koda_ray.studio.offline.colour import HEX, parse_hex
-from koda_ray.studio.offline.language import alternatives, expression, grouped, listed, said
+from koda_ray.studio.offline.language import alternatives, expression, grouped, listed, said, script
 from koda_ray.studio.offline.subject import Countable
 from koda_ray.types import MAX_DURATION_S
 
@@ -52,10 +52,7 @@ def seed_of(text: str) -> int:
 
 def language_of(text: str) -> Language:
     """Return ``ja``, ``zh``, ``ko`` or ``en`` (everything else) by the scripts in the text."""
-    kana = len(re.findall(r"[ぁ-ヿ]", text))
-    han = len(re.findall(r"[㐀-鿿]", text))
-    hangul = len(re.findall(r"[가-힣]", text))
-    latin = len(re.findall(r"[A-Za-z]", text))
+    kana, han, hangul, latin = (len(script(language).findall(text)) for language in ("ja", "zh", "ko", "en"))
     if kana and (kana + han) * 3 > latin:
         return "ja"
     if han and han * 3 > latin:
@@ -165,7 +162,7 @@ def find_count(text: str, counted: Countable | None) -> tuple[int | None, str | 
         return None, None
     number = r"(-?\d+|" + "|".join(w for w in lexicon.NUMBERS if w.isascii()) + r")"
     match = re.search(rf"(?<![\w.]){number}\s+(?:[a-z-]+\s+){{0,2}}?(?:{counted.nouns})\b", text, re.I)
-    cjk = re.search(rf"(\d+|[一二三四五六七八九十]+)\s*(?:{alternatives('counter')})", text)
+    cjk = re.search(rf"(\d+|{extract.NUMERAL})\s*(?:{alternatives('counter')})", text)
     if match is None and cjk is None:
         return None, None
     raw = (match or cjk).group(1)  # type: ignore[union-attr]
@@ -177,9 +174,13 @@ def find_count(text: str, counted: Countable | None) -> tuple[int | None, str | 
     return int(value), None
 
 
+_PAUSES = "".join(sorted(listed("pauses")))
+_MARKS = _PAUSES + "".join(sorted(listed("stops")))
+
+
 def only_directs(part: str) -> bool:
     """Return whether a part of the prompt names nothing but a style, a colour or a format."""
-    rest = part.strip(" ,、;.!?。！？\n").casefold()
+    rest = part.strip(_MARKS + " \n").casefold()
     if not rest:
         return True
     for phrase in sorted((w for w in _DIRECTING if w in rest), key=len, reverse=True):
@@ -198,8 +199,8 @@ def own_words(text: str) -> str:
         return text
     length = extract.find_length(text)
     _, text = find_aspect(length.rest if length else text)
-    parts = re.split(r"(?<=[,、;.!?。！？\n])", text)
-    return "".join(part for part in parts if not only_directs(part)).strip(" ,、;")
+    parts = re.split(rf"(?<=[{re.escape(_MARKS)}\n])", text)
+    return "".join(part for part in parts if not only_directs(part)).strip(_PAUSES + " ")
 
 
 def names_nothing(text: str) -> bool:

@@ -24,7 +24,10 @@ __all__ = [
     "pairs",
     "rows",
     "said",
+    "script",
+    "signs",
     "table",
+    "unspaced",
 ]
 
 _LANGUAGES = ("en", "ja", "zh", "ko", "de", "fr", "es", "it")
@@ -72,6 +75,23 @@ def pairs(name: str) -> dict[str, tuple[str, str]]:
 def listed(name: str) -> frozenset[str]:
     """Return the words of a list."""
     return frozenset(grouped("words")[name])
+
+
+def signs(name: str) -> str:
+    """Return a list of signs as a class of characters, to be put into an expression."""
+    return f"[{re.escape(''.join(sorted(listed(name))))}]"
+
+
+@cache
+def script(language: str) -> re.Pattern[str]:
+    """Return an expression for a letter of a language's own script."""
+    return re.compile(cast("str", cast("Mapping[str, object]", _file(language)["script"])["letter"]))
+
+
+@cache
+def unspaced() -> re.Pattern[str]:
+    """Return an expression for a letter of a script whose words stand without spaces between."""
+    return re.compile("|".join(cast("str", each["letter"]) for each in _sections("script") if not each["spaced"]))
 
 
 @cache

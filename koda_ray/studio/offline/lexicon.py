@@ -1,6 +1,6 @@
 """The words that the director knows whatever the subject, and how they are found in a text.
 
-Entries are matched as whole words in scripts that separate words, and anywhere in Japanese and Chinese.
+Entries are matched as whole words in scripts that separate words, and anywhere in those that do not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from koda_ray.studio.offline.language import grouped, table
+from koda_ray.studio.offline.language import grouped, table, unspaced
 
 __all__ = [
     "COLOURS",
@@ -51,13 +51,11 @@ PRODUCTS: dict[str, str] = {
     **_by_word(grouped("products")),
 }
 
-_CJK = re.compile(r"[぀-ヿ㐀-鿿豈-﫿]")
-
 
 @lru_cache(maxsize=4096)
 def pattern(phrase: str) -> re.Pattern[str]:
     """Return a pattern that finds ``phrase``: on word boundaries, or anywhere in scripts without spaces."""
-    if _CJK.search(phrase):
+    if unspaced().search(phrase):
         return re.compile(re.escape(phrase))
     return re.compile(rf"(?<![\w]){re.escape(phrase)}(?![\w])", re.IGNORECASE)
 

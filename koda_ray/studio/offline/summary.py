@@ -10,7 +10,7 @@ import re
 from collections import Counter
 
 from koda_ray.studio.offline.extract import clean_phrase, strip_directives
-from koda_ray.studio.offline.language import listed
+from koda_ray.studio.offline.language import alternatives, listed, signs, unspaced
 
 __all__ = ["MAX_PHRASES", "phrases_of"]
 
@@ -18,7 +18,12 @@ MAX_PHRASES = 12
 _MAX_LINE_CHARS = 26
 _MAX_CJK_CHARS = 12
 _LIGHT = listed("light")
-_CJK = re.compile(r"[぀-ヿ㐀-鿿]")
+_PAUSES = "".join(sorted(listed("pauses"))) + ":"
+_SENTENCES = re.compile(rf"(?<={signs('stops')})\s*|\n+|\s[-–—]\s")
+_MARK, _PARTICLE = f"{signs('pauses')}|{signs('stops')}", alternatives("particle")
+_PIECES = re.compile(rf"(?<={_MARK})|(?<={_PARTICLE})(?!{_PARTICLE}|{_MARK}|$)")
+"""Where a sentence without spaces may be broken: after punctuation, and after particles."""
+_MARKED = re.compile(rf"(?:{_MARK})$")
 
 
 def phrases_of(prompt: str) -> tuple[tuple[str, ...], bool]:
@@ -31,12 +36,12 @@ def phrases_of(prompt: str) -> tuple[tuple[str, ...], bool]:
     if not re.search(r"\w", text):
         emoji = re.sub(r"\s", "", text)
         return ((emoji[:8] or "Hello",), False)
-    sentences = [s.strip() for s in re.split(r"(?<=[.!?…。！？])\s*|\n+|\s[-–—]\s", text) if re.search(r"\w", s)]
+    sentences = [s.strip() for s in _SENTENCES.split(text) if re.search(r"\w", s)]
     kept = _telling(sentences)
     phrases: list[str] = []
     left_out = len(kept) < len(sentences)
     for sentence in kept:
-        pieces = _cut_cjk(sentence) if _CJK.search(sentence) else _cut(sentence)
+        pieces = _cut_cjk(sentence) if unspaced().search(sentence) else _cut(sentence)
         if len(phrases) + len(pieces) > MAX_PHRASES:
             left_out = True
             if phrases:
@@ -44,7 +49,7 @@ def phrases_of(prompt: str) -> tuple[tuple[str, ...], bool]:
             pieces = pieces[:MAX_PHRASES]
         phrases.extend(pieces)
     if phrases:
-        phrases[-1] = phrases[-1].rstrip(",;:、，") or phrases[-1]
+        phrases[-1] = phrases[-1].rstrip(_PAUSES) or phrases[-1]
     return tuple(phrases) or ("Hello",), left_out
 
 
@@ -103,10 +108,10 @@ def _cut(sentence: str) -> list[str]:
 
 def _cut_cjk(sentence: str) -> list[str]:
     """Break after particles and punctuation, at most a dozen characters a line."""
-    parts = [p for p in re.split(r"(?<=[、。,，])|(?<=[がをにへはもで])(?=[^がをにへはもで、。])", sentence) if p]
+    parts = [p for p in _PIECES.split(sentence) if p]
     pieces: list[str] = []
     for part in parts:
-        if pieces and len(pieces[-1]) + len(part) <= _MAX_CJK_CHARS and not re.search(r"[、。,，]$", pieces[-1]):
+        if pieces and len(pieces[-1]) + len(part) <= _MAX_CJK_CHARS and not _MARKED.search(pieces[-1]):
             pieces[-1] += part
         else:
             pieces.append(part)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,13 @@ import pytest
 from koda_ray.studio import offline
 from koda_ray.studio.offline.brief import SIZES, STYLES
 from koda_ray.studio.offline.colour import HEX
+from koda_ray.studio.offline.extract import find_price, find_quotes, number_of
+from koda_ray.studio.offline.figures import find_data
+from koda_ray.studio.offline.find import language_of
 from koda_ray.studio.offline.language import alternatives, choices, expression, said
 from koda_ray.studio.offline.lexicon import COLOURS, HEROES, PARTICLES
 from koda_ray.studio.offline.subjects import all_subjects
+from koda_ray.studio.offline.summary import phrases_of
 
 ROOT = Path(str(offline.__file__)).parent
 FILES = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "languages").glob("*.toml")}
@@ -59,6 +65,31 @@ def test_expressions_are_regular_and_asked_for() -> None:
     assert expression("longer").search("もっと長く") and expression("longer").search("make it LONGER")
 
 
+def test_no_letter_of_a_language_stands_in_the_code() -> None:
+    """Letters and signs beyond ASCII, those that are typography apart, are in a language's file."""
+    told: set[tuple[str, str]] = set()
+    for path in ROOT.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documented:
+                told |= {(path.name, sign) for sign in node.value if not sign.isascii()}
+    assert [one for one in told if unicodedata.category(one[1])[0] in "LS" and one[1] not in "→−×"] == []
+
+
+def test_numerals_marks_and_signs_are_heard_in_whichever_language_they_are_written() -> None:
+    assert [number_of(word) for word in ("二十三", "十", "三十", "twelve", "4,5", "fig")] == [23, 10, 30, 12, 4.5, None]
+    assert [language_of(text) for text in ("猫が走る", "红色小球", "우주 로켓", "a rocket")] == ["ja", "zh", "ko", "en"]
+    assert find_price("199€ headphones")[0] == "199€" and find_price("20 dollars")[0] == "$20"
+    assert find_price("製品 1200円")[0] == "1200円"
+    assert find_quotes("「朝」と『夜』, „Tag“ und « nuit »")[0] == ("朝", "夜", "Tag", "nuit")
+    data, _ = find_data("北 12万、南 3億; East ₹9, West 40 percent")
+    assert [(datum.label, datum.value, datum.unit) for datum in data] == [
+        ("北", 12, "万"), ("南", 3, "億"), ("East", 9, "₹"), ("West", 40, "%"),
+    ]  # fmt: skip
+    assert phrases_of("猫が公園を歩き、犬が海へ走る。")[0] == ("猫が公園を歩き、", "犬が海へ走る。")
+
+
 @pytest.mark.parametrize("language", sorted(FILES))
 def test_a_language_speaks_of_what_there_is(language: str) -> None:
     file, english = FILES[language], FILES["en"]
@@ -70,6 +101,7 @@ def test_a_language_speaks_of_what_there_is(language: str) -> None:
     assert set(file.get("styles", {})) | set(file.get("clues", {})) <= set(STYLES)
     for name in ("opposites", "competing", "air"):
         assert set(file.get(name, {})) <= set(english[name]), name
+    assert set(file.get("script", {})) in (set(), {"letter", "spaced"})
     assert all(HEX.fullmatch(value) for value in file.get("colours", {}).values())
 
 
