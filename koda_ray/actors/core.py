@@ -42,7 +42,7 @@ class SessionCore:
         record: The row as `Store.activate` returned it.
         after: Called, once the transaction is through, with each effect that concerns running work.
         changed: Called after each commit, to look at what is owed.
-        fenced: Called once when a newer activation has taken over.
+        fenced: Called once, when a newer activation has taken over or the session was deleted.
     """
 
     def __init__(
@@ -89,7 +89,10 @@ class SessionCore:
 
         Raises:
             Fenced: A newer activation owns the session; nothing was written.
+            NotFound: The session was deleted; nothing was written.
             InvalidTransition: The phase does not take a command; nothing was written.
+            BudgetExceeded: A reservation does not fit; nothing was written.
+            StorageError: The database failed; what it has is taken before anything else is written.
         """
         async with self._lock:
             if self._lost:
@@ -137,6 +140,7 @@ class SessionCore:
 
         Raises:
             Fenced: A newer activation owns the session.
+            NotFound: It was deleted.
         """
         await _seen_through(self._write_lease(lease_until))
 
@@ -207,8 +211,9 @@ class SessionCore:
         self._is_in_doubt = False
 
     def _lose(self) -> None:
-        self._lost = True
-        self._fenced()
+        if not self._lost:
+            self._lost = True
+            self._fenced()
 
     def _follow(self, envelopes: Sequence[Envelope], effects: Sequence[Effect]) -> None:
         """Take in that a commit went through, and do what follows from it."""

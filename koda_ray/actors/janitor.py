@@ -64,7 +64,7 @@ class Janitor:
         store: The database.
         chores: What it has others do.
         reaper: Clears the machine that this runs on.
-        settings: Intervals.
+        settings: How often it looks for what is owed.
         wake_s: How long waking one may take, in seconds.
         metrics: Where it notes what there is.
     """
@@ -168,12 +168,12 @@ class Janitor:
         self._metrics.note(COST, counted.spent.cost_microusd / 1_000_000)
 
     async def clear(self) -> list[str]:
-        """Finish deletions, destroy sandboxes that are provably ours and that nobody needs, drop what is worthless.
+        """Finish deletions, destroy sandboxes that are ours and that nobody needs, drop what is worthless, and count.
 
         A session that sleeps while a sandbox has its files is woken: it saves them, and destroys the sandbox itself.
 
         Returns:
-            The ids of the sandboxes that were destroyed, and of people's images that were never finished.
+            The ids of the sandboxes that were destroyed, and of people's images that were left half made.
         """
         began = time.monotonic()
         for closed in await self._store.closed_sessions():

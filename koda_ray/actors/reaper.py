@@ -38,7 +38,7 @@ class Reaped:
     """What a round came to.
 
     Attributes:
-        gone: The ids of the sandboxes that were destroyed, and of people's images that were never finished.
+        gone: The ids of the sandboxes that were destroyed, and of people's images that were left half made.
         unsaved: The ids of sessions that sleep and owe nothing, while a sandbox here has files of theirs.
         standing: How many sandboxes are left here that somebody needs, or may need.
     """
@@ -56,7 +56,7 @@ class Reaper:
         sandboxes: The provider that makes sandboxes here.
         settings: How long a session that was let go may still come back.
         others: Finds the providers that make none any more, whose sandboxes may still be here.
-        own: Removes what people made for themselves here that was never finished, or whose time is over.
+        own: Removes what people made for themselves here that was left half made, or whose time is over.
         clouds: Whether sandboxes that are reached from everywhere are cleared too.
     """
 
@@ -84,7 +84,7 @@ class Reaper:
         """Make the one of a machine from settings.
 
         Args:
-            settings: What describe the providers.
+            settings: What describes the providers.
             store: The database.
             deployment: Whose sandboxes (``Store.deployment``).
             sandboxes: The provider that makes sandboxes here.

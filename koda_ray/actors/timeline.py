@@ -1,7 +1,8 @@
-"""Going back in a session, and going another way from there: pure, from its past to what it becomes.
+"""Going back in a session, and going another way from there: from its past to what it becomes.
 
 Messages, files, plan, todos, calls, approvals and the video shown are one moment's. What was under way then is not
-taken up by itself: the session rests, at what a person can act on next.
+taken up by itself: the session rests, at what a person can act on next. All of it is pure but `fork_session`, which has
+a store do it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def put_back(past: Past, *, command: CommandRecord, at: datetime) -> tuple[Chang
         at: The present time.
 
     Returns:
-        The change, and what its owner must do after it.
+        The change, and the effects of going back; events among them are in the change already.
     """
     state, effects = phases.apply(past.record.state, PutBack(past.state), at)
     parts = _parts(past, state, _BACK, at)
@@ -102,7 +103,13 @@ async def fork_session(
 
 
 def forked(past: Past, spent: Amounts, *, at: datetime) -> ForkedSession:
-    """Say what a session made of another one's past is, which has spent so much."""
+    """Say what a session made of another one's past is.
+
+    Args:
+        past: The other one's, up to the point.
+        spent: What the other one has used by now, of what its person allowed.
+        at: The present time.
+    """
     source = past.record
     session_id = new_id("ses")
     moved = _Moved(past, session_id)

@@ -241,7 +241,11 @@ class SessionWorkbench:
 
     @asynccontextmanager
     async def code_kept(self) -> AsyncGenerator[tuple[Sandbox, list[str]]]:
-        """Give the sandbox for a command; what the command does to the code is undone before anything is saved."""
+        """Give the sandbox for a command; what the command does to the code is undone before anything is saved.
+
+        Yields:
+            The sandbox, and a list that has the paths of what was put back once the block is over.
+        """
         sandbox = await self._project.sandbox()
         async with self._project.unsaved(), code_kept(sandbox) as put_back:
             yield sandbox, put_back
@@ -416,7 +420,11 @@ class SessionWorkbench:
         )
 
     async def built(self) -> str | list[ProjectProblem]:
-        """Build the project and store its bundle, where that was not done for the very same files just before."""
+        """Build the project and store its bundle, where that was not done for the very same files just before.
+
+        Returns:
+            The bundle's hash, or what keeps the project from building.
+        """
         await self._core.store.use_content(self._core.user_id)
         project = _digest(await self._project.files())
         if self._last_built is not None and self._last_built[0] == project:

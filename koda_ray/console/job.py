@@ -64,7 +64,7 @@ class JobPlace:
 
 @dataclass(frozen=True)
 class Faces:
-    """How to show a job and who decides: ``live`` needs a terminal, ``ask`` a person at it."""
+    """How to show a job and who decides: ``live`` needs a terminal, `AskPerson` somebody at it."""
 
     console: Console
     live: bool
@@ -72,7 +72,13 @@ class Faces:
 
     @classmethod
     def of(cls, *, yes: bool, plain: bool = False, look: bool = False) -> Faces:
-        """Choose by what stdin and stdout are."""
+        """Choose by what stdin and stdout are.
+
+        Args:
+            yes: Decide by itself whatever is asked.
+            plain: Write lines at a terminal, too.
+            look: Ask nobody, whoever is there.
+        """
         console = Console(highlight=False)
         live = console.is_terminal and not plain
         decider: Decider = Nobody()
@@ -132,9 +138,10 @@ def with_server(faces: Faces, server: str | None, *, keep: bool = False) -> Gene
 
 
 def create(job: NewJob, faces: Faces, place: JobPlace) -> None:
-    """Do a whole job; raises Left with the status to end with.
+    """Do a whole job: make a session, follow it, and save what comes of it.
 
     Raises:
+        Left: It did not come to a video; with the status to end with.
         Missing: A program is not installed, and the server of our own would need it at the very end.
     """
     check_folder(place.out)
@@ -148,7 +155,7 @@ def create(job: NewJob, faces: Faces, place: JobPlace) -> None:
 
 
 def take_up(session_id: str, faces: Faces, place: JobPlace, *, words: str | None = None, retry: bool = False) -> None:
-    """Go on with a session: follow it, decide, and save what comes of it; raises Left with the status to end with.
+    """Go on with a session: follow it, decide, and save what comes of it.
 
     Args:
         session_id: The session.
@@ -156,6 +163,9 @@ def take_up(session_id: str, faces: Faces, place: JobPlace, *, words: str | None
         place: Where it is done.
         words: Something to say to it first.
         retry: Try again what failed.
+
+    Raises:
+        Left: It did not come to a video, or no server runs and none may be started; with the status to end with.
     """
     saves = place.saves or place.out is not None
     if saves:

@@ -1,7 +1,7 @@
 """The live view: one screen that says where the job is, what the agents are doing, and how long it will take.
 
-It draws a `View` and keeps nothing else. Whatever does not fit the terminal's height is left out from the least
-telling part up: code first, then finished todos, then the plan.
+It draws a `View`, under what was asked for and how long ago. Whatever does not fit the terminal's height is left out,
+the least telling part first: the plan, then code, down to a few lines and to none, then todos that are done.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ class LiveView:
         prompt: What was asked for.
         began: When the job did.
 
+    Attributes:
+        note: What is said beside the session's id.
     """
 
     def __init__(self, view: View, *, prompt: str, began: datetime) -> None:
@@ -131,7 +133,7 @@ class LiveView:
 
 
 def phase_line(state: NodeState | None) -> Text:
-    """Draw the steps: done, under way, to come."""
+    """Draw the steps: done or left out, under way, to come, and the one that failed."""
     at: Phase = "idle" if state is None else state.phase
     asked = state.question if state is not None else None
     if state is not None and state.paused is not None:  # this question is not one of the steps
@@ -162,7 +164,7 @@ def _begun(state: NodeState | None) -> bool:
 
 
 def plan_table(plan: Plan, width: int) -> Table:
-    """Draw a plan: its scenes with their share of the time."""
+    """Draw a plan: how long, how large and in which style, and its scenes with their share of the time."""
     aspect = f"{plan.width}x{plan.height}"
     title = (
         f"{duration(plan.total_duration)} · {plural(len(plan.scenes), 'scene')} · {one_line(plan.style, 30)} · {aspect}"

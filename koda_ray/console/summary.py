@@ -108,7 +108,7 @@ def one_command(session_id: str, state: NodeState) -> str | None:
 
 
 def print_approvals(console: Console, page: ApprovalPage) -> None:
-    """Print what a person was asked to agree to, tool calls with what they would change."""
+    """Print what a person was asked to agree to; of tool calls that wait, what they would change too."""
     if not page.approvals:
         console.print("Nothing waits for you.")
     for each in page.approvals:
@@ -122,7 +122,7 @@ def print_approvals(console: Console, page: ApprovalPage) -> None:
 
 
 def print_sessions(console: Console, page: SessionPage) -> None:
-    """Print sessions as a table."""
+    """Print sessions as a table; for programs, fields apart by tabs."""
     if not page.sessions:
         console.print('No sessions yet. Make one: [bold]koda create "Create a bouncing ball animation"[/bold]')
         return
@@ -153,7 +153,7 @@ def print_sessions(console: Console, page: SessionPage) -> None:
 
 
 def print_renders(console: Console, page: RenderList) -> None:
-    """Print renders of pages as a table."""
+    """Print renders of pages as a table; for programs, fields apart by tabs."""
     if not page.renders:
         console.print("No renders at the server. Make one: [bold]POST /v1/renders[/bold]")
         return
@@ -179,7 +179,7 @@ def print_renders(console: Console, page: RenderList) -> None:
 
 
 def print_session(console: Console, found: SessionView, files: FileList | None, jobs: JobPage | None) -> None:
-    """Print one session: where it is, what was decided, what was made."""
+    """Print one session: where it is, how to go on, what was decided, what was made."""
     state = found.state
     console.print(f"[bold]{escape(one_line(state.prompt, 300))}[/bold]")
     console.print(f"[dim]{found.id} · made {_age(found.created_at)} ago · {found.status}[/dim]\n")
@@ -210,7 +210,7 @@ def print_session(console: Console, found: SessionView, files: FileList | None, 
 
 
 def print_history(console: Console, found: HistoryView) -> None:
-    """Print a session's points, oldest first."""
+    """Print a session's points, oldest first; for programs, fields apart by tabs."""
     if not console.is_terminal:
         for point in found.points:  # for programs: fields apart by tabs
             fields = (point.id, point.kind, point.role or "", point.created_at.isoformat(), one_line(point.text, 200))
