@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TypeGuard
@@ -78,6 +79,55 @@ def test_the_name_of_a_class_is_one_idea() -> None:
                 homes.setdefault(found, set()).add(name)
     shared = {found: modules for found, modules in homes.items() if len(modules) > 1}
     assert shared.keys() == _ONE_NAME.keys(), {f: m for f, m in shared.items() if f not in _ONE_NAME} or "none any more"
+
+
+_MOST_TAKEN, _MOST_LINES = 6, 60
+_WIDE = {
+    "koda_ray.agent.alone.Agent.__init__": "a public door, by keywords after the name",
+    "koda_ray.agent.functions.tool": "a public door, by keywords: what a tool is, beside the function",
+    "koda_ray.client.sessions.KodaClient.create": "a public door, by keywords: the body of a request",
+    "koda_ray.cli.pages.render": "a command: each is a group of its options",
+    "koda_ray.cli.sessions.create": "a command: each is one of its options, or a group of them",
+}
+"""Functions that take more than six things, and why; ``self`` and ``**options`` are not counted."""
+_LONG = {
+    "koda_ray.actors.session.Session.__init__": "makes all parts of a session, whole, in one place",
+    "koda_ray.agent.subagent_tools.subagent_tools": "tools of one agent, which share what they close over",
+    "koda_ray.render.join.join_video": "what of a join runs beside what is seen at once",
+    "koda_ray.seccomp.filter_program": "one program, instruction by instruction",
+    "koda_ray.serve.api.create_app": "puts the application together, in order",
+}
+"""Functions of more than a page beside their docstring, and why."""
+
+
+def test_no_function_takes_more_than_six_things_or_is_longer_than_a_page() -> None:
+    wide: dict[str, int] = {}
+    long: dict[str, int] = {}
+    for path in sorted([*(REPO_ROOT / "koda_ray").rglob("*.py"), *(REPO_ROOT / "benchmarks").rglob("*.py")]):
+        if path.is_relative_to(REPO_ROOT / "koda_ray/state/migrations"):
+            continue  # tables, one after the other
+        module = ".".join(path.relative_to(REPO_ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for name, function in _functions(ast.parse(path.read_text(encoding="utf-8")), module):
+            given = function.args
+            taken = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+            if (count := len([one for one in taken if one not in ("self", "cls")])) > _MOST_TAKEN:
+                wide[name] = count
+            body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+            lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+            if lines > _MOST_LINES:
+                long[name] = lines
+    assert wide.keys() == _WIDE.keys(), {name: wide[name] for name in wide.keys() - _WIDE.keys()} or "narrower by now"
+    assert long.keys() == _LONG.keys(), {name: long[name] for name in long.keys() - _LONG.keys()} or "shorter by now"
+
+
+def _functions(tree: ast.AST, within: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """All functions, those in classes and in other functions too, by their whole name."""
+    for node in ast.iter_child_nodes(tree):
+        named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        name = f"{within}.{node.name}" if named else within  # type: ignore[attr-defined]
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield name, node
+        yield from _functions(node, name)
 
 
 def _type_named(node: ast.stmt) -> str | None:

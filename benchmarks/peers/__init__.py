@@ -15,7 +15,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -122,8 +122,8 @@ class Remotion:
             "browser": str(find_browser().path),
             "output": str(video),
         }
-        command = ["node", str(_HERE / "remotion.mjs"), "render", json.dumps(request)]
-        return await _measure(job, variant, video, command, self._folder, {}, _told_frames)
+        argv = ["node", str(_HERE / "remotion.mjs"), "render", json.dumps(request)]
+        return await _measure(job, variant, _Command(argv=argv, cwd=self._folder, video=video, frames_of=_told_frames))
 
 
 class HyperFrames:
@@ -160,8 +160,14 @@ class HyperFrames:
         options = ["--crf", "18", "--workers", str(job.workers), "--quality", quality]
         options += ["--browser-gpu"] if graphics == "hardware" else ["--no-browser-gpu"]
         program = str(self._modules / "hyperframes" / "bin" / "hyperframes.mjs")
-        command = [str(self._node / "node"), program, "render", str(project), "-o", str(video), *options]
-        return await _measure(job, variant, video, command, job.folder, environment, _hyperframes_frames)
+        command = _Command(
+            argv=[str(self._node / "node"), program, "render", str(project), "-o", str(video), *options],
+            cwd=job.folder,
+            environment=environment,
+            video=video,
+            frames_of=_hyperframes_frames,
+        )
+        return await _measure(job, variant, command)
 
 
 class PuppeteerCapture:
@@ -194,8 +200,9 @@ class PuppeteerCapture:
             "browser": str(self._shell),
             "output": str(video),
         }
-        command = ["node", str(_HERE / "puppeteer-capture.mjs"), json.dumps(request)]
-        return await _measure(job, variant, video, command, self._modules.parent, {}, _told_frames)
+        argv = ["node", str(_HERE / "puppeteer-capture.mjs"), json.dumps(request)]
+        command = _Command(argv=argv, cwd=self._modules.parent, video=video, frames_of=_told_frames)
+        return await _measure(job, variant, command)
 
 
 PEERS: Mapping[str, Callable[[], PeerRenderer]] = {
@@ -252,33 +259,36 @@ def _hyperframes_frames(line: str) -> int | None:
     return int(json.loads(found[1])["done"]) if found else None
 
 
-async def _measure(
-    job: PeerJob,
-    variant: str,
-    video: Path,
-    command: list[str],
-    cwd: Path,
-    environment: Mapping[str, str],
-    frames_of: Callable[[str], int | None],
-) -> PeerRun:
+@dataclass(frozen=True, kw_only=True)
+class _Command:
+    """What is run to make ``video``, and how a line that it prints is read: as frames that are done, if any."""
+
+    argv: list[str]
+    cwd: Path
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    video: Path
+    frames_of: Callable[[str], int | None]
+
+
+async def _measure(job: PeerJob, variant: str, command: _Command) -> PeerRun:
     first: list[tuple[float, int]] = []
 
     def hear(line: str) -> None:
-        if not first and (done := frames_of(line)):
+        if not first and (done := command.frames_of(line)):
             first.append((time.perf_counter(), done))
 
-    await asyncio.to_thread(video.unlink, missing_ok=True)
+    await asyncio.to_thread(command.video.unlink, missing_ok=True)
     cpu, started = children_cpu_s(), time.perf_counter()
-    ended = await _run(command, cwd, environment, hear)
-    if not first or not await asyncio.to_thread(video.exists):
-        raise SystemExit(f"{command[0]} left no video, or told of no frame, of {job}")
+    ended = await _run(command.argv, command.cwd, command.environment, hear)
+    if not first or not await asyncio.to_thread(command.video.exists):
+        raise SystemExit(f"{command.argv[0]} left no video, or told of no frame, of {job}")
     begun, already = first[0]
     return PeerRun(
         variant=f"{variant} {job.workers}",
         total_s=ended - started,
         wall_ms=(ended - begun) * 1000 / max(1, job.frames - already),
         cpu_ms=(children_cpu_s() - cpu) * 1000 / job.frames,
-        video=video,
+        video=command.video,
     )
 
 

@@ -196,7 +196,6 @@ class Renderer:
         *,
         verify: bool = False,
         report: Path | None = None,
-        on_spec: Callable[[RenderSpec], None] | None = None,
         on_progress: Callable[[Progress], Awaitable[None]] | None = None,
     ) -> Rendered:
         """Render a page to a file, which appears whole or not at all.
@@ -207,7 +206,6 @@ class Renderer:
             options: What is wanted of the video.
             verify: Render a sample a second time and compare.
             report: A folder for report, contact sheet and still picture.
-            on_spec: Hears what will be rendered.
             on_progress: Hears how far it is.
 
         Raises:
@@ -223,8 +221,6 @@ class Renderer:
                 options, bundle=bundle, entry=page.entry, storage=self.storage, executor=self._executor, user_id=_USER
             )
         spec = make_spec(options, bundle=bundle, entry=page.entry, page=contract)
-        if on_spec is not None:
-            on_spec(spec)
         job_id = new_id("job")
         job = RenderJob(
             spec,

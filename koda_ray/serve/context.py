@@ -119,14 +119,14 @@ Operator = Annotated[str, Depends(_operator)]
 """Who asks, where that is somebody who runs the deployment."""
 
 
-async def _following(connection: HTTPConnection, user: User) -> AsyncIterator[None]:
+async def _following(connection: HTTPConnection, user: User, closing: Closing) -> AsyncIterator[AsyncExitStack]:
     with streams_of(connection).joined(user):
-        yield
+        yield closing
 
 
-Following = Annotated[None, Depends(_following)]
+Following = Annotated[AsyncExitStack, Depends(_following)]
 """A place among its user's streams, from before the first byte to the end of the request: for what is waited
-for long."""
+for long. What it reads is entered here, as in `Closing`."""
 
 
 async def _own_session(session_id: SessionId, user: User, deps: Deps) -> SessionRecord:

@@ -41,27 +41,7 @@ def render_tools(workbench: Workbench) -> list[Tool]:
     """Make the preview tools."""
 
     async def render_preview(given: _NoInput, call: ToolCall) -> ToolOutcome:
-        result = await workbench.preview(cause_id=call.id, agreed=call.agreed)
-        corrected = await workbench.corrected(cause_id=call.id)
-        changed = _changed(corrected)
-        if isinstance(result, Agreement):
-            return ToolOutcome(content="", wants=replace(result, done=changed))
-        if isinstance(result, Failure) and result.mendable:
-            words = "\n".join(filter(None, (f"{result.code}: {result.message}", result.details, changed)))
-            return ToolOutcome(content=words, is_error=True)
-        if isinstance(result, Failure):
-            fail = Fail(message=result.message, code=result.code, details=result.details or None)
-            batch = Batch()
-            with suppress(StorageError):  # it may be why it failed; the files were stored as they were written
-                batch = await workbench.checkpoint("error")
-            with_phase_commands(workbench, fail, batch=batch)
-            words = "\n".join(filter(None, (f"{result.code}: {result.message}", changed)))
-            return ToolOutcome(content=words, is_error=True, retryable=False, batch=batch)
-        batch = await workbench.show(result)
-        shown: dict[str, JsonValue] = {"status": "ready", "duration": result.duration}
-        if corrected:
-            shown["files"] = told(corrected)
-        return ToolOutcome(content=json.dumps(shown, ensure_ascii=False), batch=batch)
+        return await _render_preview(workbench, call)
 
     async def start_preview(given: _NoInput, call: ToolCall) -> ToolOutcome:
         return ToolOutcome(content=json.dumps({"streamUrl": await workbench.start_stream()}))
@@ -104,3 +84,27 @@ def render_tools(workbench: Workbench) -> list[Tool]:
             timeout_s=180,
         ),
     ]
+
+
+async def _render_preview(workbench: Workbench, call: ToolCall) -> ToolOutcome:
+    result = await workbench.preview(cause_id=call.id, agreed=call.agreed)
+    corrected = await workbench.corrected(cause_id=call.id)
+    changed = _changed(corrected)
+    if isinstance(result, Agreement):
+        return ToolOutcome(content="", wants=replace(result, done=changed))
+    if isinstance(result, Failure) and result.mendable:
+        words = "\n".join(filter(None, (f"{result.code}: {result.message}", result.details, changed)))
+        return ToolOutcome(content=words, is_error=True)
+    if isinstance(result, Failure):
+        fail = Fail(message=result.message, code=result.code, details=result.details or None)
+        batch = Batch()
+        with suppress(StorageError):  # it may be why it failed; the files were stored as they were written
+            batch = await workbench.checkpoint("error")
+        with_phase_commands(workbench, fail, batch=batch)
+        words = "\n".join(filter(None, (f"{result.code}: {result.message}", changed)))
+        return ToolOutcome(content=words, is_error=True, retryable=False, batch=batch)
+    batch = await workbench.show(result)
+    shown: dict[str, JsonValue] = {"status": "ready", "duration": result.duration}
+    if corrected:
+        shown["files"] = told(corrected)
+    return ToolOutcome(content=json.dumps(shown, ensure_ascii=False), batch=batch)

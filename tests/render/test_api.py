@@ -13,11 +13,9 @@ import pytest
 
 from koda_ray.errors import InvalidInput, NotFound, PageError, PageNotReady, QualityRejected
 from koda_ray.render import api
-from koda_ray.render.api import Renderer, RowDone, render, render_rows
+from koda_ray.render.api import RowDone, render, render_rows
 from koda_ray.render.browser import Browser
-from koda_ray.render.options import JobOptions
 from koda_ray.render.protocol import Progress
-from koda_ray.render.spec import RenderSpec
 from tests.render.conftest import PAGES
 
 pytestmark = pytest.mark.browser
@@ -210,15 +208,6 @@ async def test_a_cancelled_render_leaves_no_file_and_the_next_one_goes_on(card: 
     assert not out.exists()
     made = await render(card, out, workers=1, **long)
     assert made.frame_count == 180 and made.units_reused >= 1
-
-
-async def test_a_renderer_says_what_it_will_make(card: Path, tmp_path: Path) -> None:
-    planned: list[RenderSpec] = []
-    async with Renderer(workers=1) as renderer:
-        page = api.read_page(card)
-        options = JobOptions(duration_s=0.5, size=(160, 90), fps=10, props='{"colour": "#fff"}')
-        made = await renderer.render(page, tmp_path / "a.mp4", options, on_spec=planned.append)
-    assert [spec.frame_count for spec in planned] == [made.frame_count] == [5]
 
 
 def test_the_package_loads_nothing_heavy() -> None:

@@ -16,11 +16,11 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.events import LARGEST_SEQ
-from koda_ray.serve.context import Closing, Deps, Following, User, watchers_of
+from koda_ray.serve.context import Deps, Following, User, watchers_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.events import LastEventId, Wanted
-from koda_ray.serve.streams import all_events, cursors
+from koda_ray.serve.streams import Watchers, all_events, cursors
 
 __all__ = ["MOST_SESSIONS", "router"]
 
@@ -52,6 +52,15 @@ def _asked(
     return cursors(last_event_id, asked)
 
 
+def _watching(
+    request: Request,
+    watch: Annotated[
+        bool, Query(description="Whether somebody looks at them: then they stay awake while they wait for a person")
+    ] = False,
+) -> Watchers | None:
+    return watchers_of(request) if watch else None
+
+
 @router.get(
     "/v1/events",
     operation_id="followAllEvents",
@@ -71,22 +80,17 @@ def _asked(
     },
 )
 async def follow_all_events(
-    request: Request,
     user: User,
     deps: Deps,
-    closing: Closing,
     following: Following,
     wanted: Wanted,
     asked: Annotated[dict[str, int], Depends(_asked)],
-    watch: Annotated[
-        bool, Query(description="Whether somebody looks at them: then they stay awake while they wait for a person")
-    ] = False,
+    watchers: Annotated[Watchers | None, Depends(_watching)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what happened since each number, then what happens. This wakes nothing; a comment comes every 15 s."""
     absent = await _absent(deps, user, asked)
-    watchers = watchers_of(request) if watch else None
     events = all_events(deps, asked, absent=absent, wanted=wanted, watchers=watchers)
-    async for numbers, event in await closing.enter_async_context(aclosing(events)):
+    async for numbers, event in await following.enter_async_context(aclosing(events)):
         if event is None:
             yield ServerSentEvent(id=numbers)
         else:

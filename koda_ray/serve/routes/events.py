@@ -19,7 +19,6 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from koda_ray.errors import KodaError
 from koda_ray.events import LARGEST_SEQ, Channel, Envelope, EventType, Selection
 from koda_ray.serve.context import (
-    Closing,
     Deps,
     Following,
     OwnSession,
@@ -96,14 +95,13 @@ async def follow_events(
     request: Request,
     row: OwnSession,
     deps: Deps,
-    closing: Closing,
     start: Start,
     following: Following,
     wanted: Wanted,
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what happened since `after`, then what happens. This wakes nothing; a comment comes every 15 s."""
     events = session_events(deps, watchers_of(request), row.id, after=start, wanted=wanted)
-    async for event in await closing.enter_async_context(aclosing(events)):
+    async for event in await following.enter_async_context(aclosing(events)):
         yield sse(event)
 
 
@@ -118,14 +116,13 @@ async def follow_node_events(
     request: Request,
     node_session: NodeSession,
     deps: Deps,
-    closing: Closing,
     start: Start,
     following: Following,
     wanted: Wanted,
 ) -> AsyncIterator[ServerSentEvent]:
     """The same stream under the address that animation nodes use."""
     events = session_events(deps, watchers_of(request), node_session, after=start, wanted=wanted)
-    async for event in await closing.enter_async_context(aclosing(events)):
+    async for event in await following.enter_async_context(aclosing(events)):
         yield sse(event)
 
 

@@ -11,7 +11,7 @@ from koda_ray.actors.timeline import fork_session
 from koda_ray.agent.memory import is_summary
 from koda_ray.errors import Conflict
 from koda_ray.events import LARGEST_SEQ, Envelope
-from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
+from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, background_of
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import created
 from koda_ray.state.past import HeadRecord
@@ -66,7 +66,6 @@ async def messages(
 )
 async def fork(
     row: OwnSession,
-    user: User,
     key: IdempotencyKey,
     deps: Deps,
     request: Request,
@@ -83,7 +82,7 @@ async def fork(
     async def work() -> str:
         for _ in range(_TRIES):
             try:
-                return await fork_session(deps.store, row.id, user_id=user, point=point, key=key, body=asked)
+                return await fork_session(deps.store, row.id, user_id=row.user_id, point=point, key=key, body=asked)
             except Conflict as error:  # the same request, made twice at once
                 if not error.retryable:
                     raise

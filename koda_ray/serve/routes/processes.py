@@ -25,7 +25,7 @@ from koda_ray.sandbox.base import Terminal
 from koda_ray.sandbox.standing import ProcessState
 from koda_ray.sandbox.tmux import MAX_OUTPUT_BYTES
 from koda_ray.sandbox.workshop import Workshop
-from koda_ray.serve.context import Closing, Deps, Following, OwnWorkshop, deps_of, streams_of, user_of, workshop_of
+from koda_ray.serve.context import Deps, Following, OwnWorkshop, deps_of, streams_of, user_of, workshop_of
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.events import Start, deny
@@ -130,7 +130,6 @@ async def follow_process(
     name: OwnName,
     workshop: OwnWorkshop,
     deps: Deps,
-    closing: Closing,
     start: Start,
     following: Following,
 ) -> AsyncIterator[ServerSentEvent]:
@@ -138,8 +137,8 @@ async def follow_process(
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     code: int | None = None
     place, told_bytes = start, 0
-    written = await closing.enter_async_context(aclosing(workshop.follow(sandbox_id, name, after=start)))
-    async for piece in await closing.enter_async_context(aclosing(pieces_until(deps.draining, written))):
+    written = await following.enter_async_context(aclosing(workshop.follow(sandbox_id, name, after=start)))
+    async for piece in await following.enter_async_context(aclosing(pieces_until(deps.draining, written))):
         text = decoder.decode(piece.data)
         place, code = piece.stop - len(decoder.getstate()[0]), piece.exit_code
         if text:

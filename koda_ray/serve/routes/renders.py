@@ -22,7 +22,7 @@ from koda_ray.render.bundle import keep_bundle, store_bundle
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.options import JobOptions, check_options
 from koda_ray.serve.batches import BATCH_ID, MADE_SURE, batch_prefix
-from koda_ray.serve.context import Closing, Deps, Following, IdempotencyKey, User, background_of
+from koda_ray.serve.context import Deps, Following, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import Representation, blob_response
 from koda_ray.serve.pages import body_of, requested
@@ -183,11 +183,11 @@ async def delete_render(job: OwnRender, user: User, deps: Deps, request: Request
     },
 )
 async def follow_render(
-    job: OwnRender, deps: Deps, closing: Closing, start: Start, following: Following, wanted: Wanted
+    job: OwnRender, deps: Deps, start: Start, following: Following, wanted: Wanted
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what happened since `after`, then what happens, until the render is over."""
     events = job_events(deps, job.id, after=start, wanted=wanted)
-    async for event in await closing.enter_async_context(aclosing(events)):
+    async for event in await following.enter_async_context(aclosing(events)):
         yield sse(event)
 
 

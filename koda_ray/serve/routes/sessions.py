@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import AwareDatetime
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import AwareDatetime, BaseModel, Field
 
 from koda_ray.errors import NotFound
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, SessionId, User, background_of
@@ -74,29 +74,33 @@ async def create_session(
     return created(row, response)
 
 
-def _sought(
-    phase: Annotated[list[Phase] | None, Query(description="Only those in this phase; repeatable")] = None,
-    turn: Annotated[
-        WhoseTurn | None, Query(description="Only those that wait for a person, or only those that agents work on")
-    ] = None,
-    status: Annotated[Literal["active", "suspended"] | None, Query(description="Only awake ones, or asleep")] = None,
-    project: Annotated[str | None, Query(max_length=64, description="Only those of this project")] = None,
-    text: Annotated[
-        str | None,
-        Query(max_length=200, description="Only those with all these words in prompt or scenes' titles"),
-    ] = None,
-    since: Annotated[AwareDatetime | None, Query(description="Only those that changed since then")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="Only those that have not changed since then")] = None,
-) -> Sought:
-    return Sought(
-        phases=frozenset(phase or ()),
-        turn=turn,
-        status=status,
-        project_id=project,
-        text=text,
-        since=since,
-        until=until,
+class _Asked(BaseModel):
+    """Which sessions, and which page of them."""
+
+    phase: list[Phase] | None = Field(None, description="Only those in this phase; repeatable")
+    turn: WhoseTurn | None = Field(
+        None, description="Only those that wait for a person, or only those that agents work on"
     )
+    status: Literal["active", "suspended"] | None = Field(None, description="Only awake ones, or asleep")
+    project: str | None = Field(None, max_length=64, description="Only those of this project")
+    text: str | None = Field(
+        None, max_length=200, description="Only those with all these words in prompt or scenes' titles"
+    )
+    since: AwareDatetime | None = Field(None, description="Only those that changed since then")
+    until: AwareDatetime | None = Field(None, description="Only those that have not changed since then")
+    limit: int = Field(50, ge=1, le=200, description="Sessions in a page")
+    before: str | None = Field(None, max_length=64, description="`next` of the page before")
+
+    def sought(self) -> Sought:
+        return Sought(
+            phases=frozenset(self.phase or ()),
+            turn=self.turn,
+            status=self.status,
+            project_id=self.project,
+            text=self.text,
+            since=self.since,
+            until=self.until,
+        )
 
 
 @router.get(
@@ -106,15 +110,9 @@ def _sought(
     response_model=SessionPage,
     responses=responses(401, 422),
 )
-async def list_sessions(
-    user: User,
-    deps: Deps,
-    sought: Annotated[Sought, Depends(_sought)],
-    limit: Annotated[int, Query(ge=1, le=200, description="Sessions in a page")] = 50,
-    before: Annotated[str | None, Query(max_length=64, description="`next` of the page before")] = None,
-) -> SessionPage:
+async def list_sessions(user: User, deps: Deps, asked: Annotated[_Asked, Query()]) -> SessionPage:
     """Return a page; ask again with `before` set to `next` until `next` is null."""
-    return await sessions_found(deps.store, user, sought, limit=limit, before=before)
+    return await sessions_found(deps.store, user, asked.sought(), limit=asked.limit, before=asked.before)
 
 
 @router.get(
