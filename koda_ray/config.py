@@ -88,6 +88,7 @@ class Settings(BaseSettings):
     r2_secret_key: SecretStr | None = Field(None, validation_alias="R2_SECRET_KEY")
     storage_encryption: Literal["none", "AES256", "aws:kms"] = Field("none", validation_alias="STORAGE_ENCRYPTION")
     storage_kms_key: str | None = Field(None, validation_alias="STORAGE_KMS_KEY")
+    storage_redirects: Literal["auto", "always", "never"] = Field("auto", validation_alias="STORAGE_REDIRECTS")
 
     database_provider: Literal["sqlite", "turso", "postgres", "json"] = Field(
         "sqlite", validation_alias="DATABASE_PROVIDER"
@@ -284,6 +285,18 @@ class Settings(BaseSettings):
     def prices(self) -> Prices:
         """What models cost; nothing, where none is asked."""
         return Prices(self.model_prices, all_free=self.uses_offline_director)
+
+    @property
+    def redirects_to_bucket(self) -> bool:
+        """Whether clients fetch large videos from the bucket itself: unless told, where its address is a public one's.
+
+        A bucket at a plain ``http://`` address is of a network of its own, as a rule, and no page over TLS may load
+        from it.
+        """
+        if self.storage_provider == "local" or self.storage_redirects == "never":
+            return False
+        is_public = self.r2_endpoint is None or self.r2_endpoint.startswith("https://")
+        return is_public or self.storage_redirects == "always"
 
     def has_key(self, vendor: Vendor) -> bool:
         """Whether a provider can be asked; a server that ``OPENAI_BASE_URL`` names needs no key."""

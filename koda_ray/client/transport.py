@@ -185,7 +185,10 @@ class Transport:
                 for attempt in range(ATTEMPTS):
                     headers = {"Range": f"bytes={file.tell()}-", "If-Range": tag} if tag and file.tell() else {}
                     try:
-                        async with self._http.stream("GET", path, params=params, headers=headers) as response:
+                        # a large one may be in a bucket, which is not shown the key
+                        async with self._http.stream(
+                            "GET", path, params=params, headers=headers, follow_redirects=True
+                        ) as response:
                             if response.is_error:
                                 await response.aread()
                                 raise _error(response)

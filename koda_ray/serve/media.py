@@ -3,7 +3,11 @@
 Objects never change under their key, so one strong validator serves caching and resumed downloads alike. Local
 objects are read from their file, those in a bucket by ranged reads.
 
-Source: RFC 9110, sections 13 (conditional requests) and 14 (range requests).
+A large object of a bucket may be fetched from there: whoever may have it is sent to an address that is signed for a
+while, with the range that was asked for. Ray Serve holds an answer whole for whoever reads it slowly (`unread`), and a
+bucket does not.
+
+Source: RFC 9110, sections 13 (conditional requests), 14 (range requests) and 15.4.8 (307 Temporary Redirect).
 """
 
 from __future__ import annotations
@@ -12,15 +16,29 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
+from urllib.parse import urlsplit
 
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
+from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import problem_of, problem_response
 from koda_ray.state.storage import Storage
 
-__all__ = ["ByteRange", "Representation", "ascii_name", "blob_response", "parse_range"]
+__all__ = ["REDIRECTED", "ByteRange", "Representation", "ascii_name", "blob_response", "bucket_origin", "parse_range"]
+
+REDIRECTED: dict[int | str, dict[str, Any]] = {
+    307: {
+        "description": "It is large, and in a bucket that you reach: `Location` is its address there, good for an hour",
+        "headers": {"Location": {"schema": {"type": "string", "format": "uri"}}},
+    }
+}
+"""What a route's description says of an object that may be fetched elsewhere."""
+REDIRECTED_BYTES = 8 * 1024 * 1024
+"""From this size on; below it, a second connection takes longer than the object."""
+SIGNED_S = 3600
+"""How long an address in a bucket is good for: whoever stops a film comes back to it."""
 
 _BLOCK_BYTES = 256 * 1024
 _REMOTE_BLOCK_BYTES = 2 * 1024 * 1024
@@ -78,12 +96,19 @@ class Representation:
         etag: Its validator, without quotes: anything that changes with the object.
         filename: The name to save it under, ASCII.
         download: Whether a browser should save it rather than show it.
+        redirects: Whether it may be fetched from a bucket where it is large.
     """
 
     media_type: str
     etag: str
     filename: str
     download: bool = False
+    redirects: bool = False
+
+    @property
+    def disposition(self) -> str:
+        """What a browser is told to do with it."""
+        return f'{"attachment" if self.download else "inline"}; filename="{self.filename}"'
 
 
 async def blob_response(request: Request, storage: Storage, key: str, shown: Representation) -> Response:
@@ -105,7 +130,7 @@ async def blob_response(request: Request, storage: Storage, key: str, shown: Rep
         "ETag": tag,
         "Accept-Ranges": "bytes",
         "Cache-Control": "private, max-age=0, must-revalidate",
-        "Content-Disposition": f'{"attachment" if shown.download else "inline"}; filename="{shown.filename}"',
+        "Content-Disposition": shown.disposition,
         "X-Content-Type-Options": "nosniff",
     }
     if _matches(request.headers.get("if-none-match"), tag):
@@ -124,6 +149,12 @@ async def blob_response(request: Request, storage: Storage, key: str, shown: Rep
             ),
             {"Content-Range": f"bytes */{size}", "Accept-Ranges": "bytes"},
         )
+    if request.method == "GET" and shown.redirects and size >= REDIRECTED_BYTES:
+        url = await storage.signed_url(key, ttl_s=SIGNED_S, media_type=shown.media_type, disposition=shown.disposition)
+        if url is not None:
+            # of what is behind it, nothing is told to the bucket, and nobody else is given it
+            private = {"Location": url, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+            return Response(status_code=307, headers=private)
     status = 200
     if span is not None:
         status = 206
@@ -135,6 +166,14 @@ async def blob_response(request: Request, storage: Storage, key: str, shown: Rep
     return StreamingResponse(
         _read(storage, key, span), status_code=status, headers=headers, media_type=shown.media_type
     )
+
+
+async def bucket_origin(deps: ApiDeps) -> str | None:
+    """Return the origin that redirects lead to, for policies that name it; None where there are none."""
+    if not deps.settings.redirects_to_bucket:
+        return None
+    url = await deps.storage.signed_url("any", ttl_s=1, media_type="video/mp4", disposition="inline")
+    return None if url is None else "{0.scheme}://{0.netloc}".format(urlsplit(url))
 
 
 def _matches(header: str | None, tag: str) -> bool:

@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse
 from koda_ray.serve.context import deps_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.links import preview_origin
+from koda_ray.serve.media import bucket_origin
 
 __all__ = ["is_page", "web_router"]
 
@@ -58,7 +59,7 @@ def web_router(folder: Path) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     async def page(request: Request) -> Response:
-        headers = {"Cache-Control": "no-cache", **_policy(request, deps_of(request))}
+        headers = {"Cache-Control": "no-cache", **await _policy(request, deps_of(request))}
         if index is None:
             return HTMLResponse(_NOT_BUILT, status_code=503, headers=headers)
         return _answer(request, index, headers)
@@ -95,16 +96,16 @@ def _read(path: Path) -> _File:
     return _File(body, zipped, media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
-def _policy(request: Request, deps: ApiDeps) -> dict[str, str]:
+async def _policy(request: Request, deps: ApiDeps) -> dict[str, str]:
     """Return the headers under which the page runs: its own scripts alone, and frames of the preview alone."""
-    shown = preview_origin(request, deps)
+    shown, bucket = preview_origin(request, deps), await bucket_origin(deps)
     rules = {
         "default-src": "'none'",
         "script-src": "'self'",
         "style-src": "'self'",
         "style-src-attr": "'unsafe-inline'",  # a width in a style attribute runs nothing
         "img-src": "'self' data: blob:",
-        "media-src": "'self' blob:",
+        "media-src": " ".join(["'self' blob:", *([bucket] if bucket else ())]),
         "font-src": "'self'",
         "connect-src": "'self'",
         "frame-src": shown or "'none'",

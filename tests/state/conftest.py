@@ -9,7 +9,7 @@ import pytest
 
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
-from tests import services
+from tests.buckets import bucket_server
 from tests.disks import small
 
 pytest.register_assert_rewrite("tests.state.conformance")
@@ -19,21 +19,8 @@ BUCKET = "koda-test"
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    services.need("s3")
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    client = boto3.client(
-        "s3", endpoint_url=endpoint, aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
-    )
-    client.create_bucket(Bucket=BUCKET)
-    client.close()
-    yield endpoint
-    server.stop()
+    with bucket_server(BUCKET) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture

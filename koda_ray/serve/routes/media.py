@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from koda_ray.errors import NotFound
 from koda_ray.serve.context import Deps, OwnSession
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.media import Representation, blob_response
+from koda_ray.serve.media import REDIRECTED, Representation, blob_response
 from koda_ray.serve.problem import responses
 from koda_ray.state.records import JobRecord, SessionRecord
 from koda_ray.state.storage import picture_key, thumbnail_key, video_key
@@ -26,6 +26,7 @@ _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _RANGED = {
     206: {"description": "Some bytes of it", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
     304: {"description": "You have it already"},
+    **REDIRECTED,
     **responses(401, 404, 416, 422),
 }
 
@@ -58,6 +59,7 @@ async def video(
             etag=f"{found.id}.{extension}",
             filename=f"{row.id}-{found.kind}.{extension}",
             download=download,
+            redirects=deps.settings.redirects_to_bucket,
         ),
     )
 

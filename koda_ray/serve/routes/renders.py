@@ -24,7 +24,7 @@ from koda_ray.render.options import JobOptions, check_options
 from koda_ray.serve.batches import BATCH_ID, MADE_SURE, batch_prefix
 from koda_ray.serve.context import Deps, Following, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.media import Representation, blob_response
+from koda_ray.serve.media import REDIRECTED, Representation, blob_response
 from koda_ray.serve.pages import body_of, requested
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import render_room
@@ -200,6 +200,7 @@ async def follow_render(
         200: {"description": "The video", "content": dict.fromkeys(_TYPES.values(), _BYTES)},
         206: {"description": "Some bytes of it", "content": dict.fromkeys(_TYPES.values(), _BYTES)},
         304: {"description": "You have it already"},
+        **REDIRECTED,
         **responses(401, 404, 416, 422),
     },
 )
@@ -218,6 +219,7 @@ async def render_video(request: Request, job: OwnRender, deps: Deps, download: D
             etag=f"{job.id}.{extension}",
             filename=f"{job.id}.{extension}",
             download=download,
+            redirects=deps.settings.redirects_to_bucket,
         ),
     )
 
