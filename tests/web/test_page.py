@@ -14,7 +14,9 @@ from pydantic import JsonValue
 
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.render.programs import find_browser
-from tests.serve.world import World, free_port, reached, serving, world
+from koda_ray.serve.media import REDIRECTED_BYTES
+from tests.buckets import bucket_server
+from tests.serve.world import VIDEO, World, free_port, reached, serving, world
 
 pytestmark = [pytest.mark.needs("web"), pytest.mark.browser]
 
@@ -88,6 +90,32 @@ async def test_the_whole_job_by_mouse(studio: World, browser: Browser) -> None:
         await expect(page.get_by_role("link", name="A bouncing ball Finished")).to_be_visible()
     commands = [event.data for event in await studio.store.events(session_id) if event.type == "command_refused"]
     assert commands == []
+
+
+@pytest.mark.full
+@pytest.mark.needs("s3")
+async def test_a_large_video_is_shown_and_saved_from_its_bucket(
+    tmp_path: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VIDEO, "final", bytes(REDIRECTED_BYTES + 1))
+    with bucket_server("koda-test") as endpoint:
+        settings = {"STORAGE_PROVIDER": "s3", "R2_BUCKET": "koda-test", "R2_ENDPOINT": endpoint}
+        settings |= {"R2_ACCESS_KEY": "test", "R2_SECRET_KEY": "test", "STORAGE_REDIRECTS": "always"}
+        async with world(tmp_path, KODA_WEB_PATH=BUILT, **settings) as studio, looking(browser, studio.url) as page:
+            session_id = await begin(page, "A bouncing ball")
+            await page.get_by_label("Playful").check()
+            await page.get_by_role("button", name="Answer").click()
+            await page.get_by_role("button", name="Make this").click()
+            await expect(page.get_by_label("The preview")).to_be_visible(timeout=60_000)
+            async with page.expect_response(lambda found: found.url.startswith(endpoint)) as loading:
+                await page.get_by_role("button", name="Render 1080p").click()
+            assert (await loading.value).status in (200, 206)
+            link = page.get_by_role("link", name="Download the video")
+            async with page.expect_download() as downloading:
+                await link.click()
+            saved = await downloading.value
+            assert saved.suggested_filename == f"{session_id}-final.mp4"
+            assert (await saved.path()).stat().st_size == len(VIDEO["final"])
 
 
 async def test_the_whole_job_by_keyboard(studio: World, browser: Browser) -> None:
