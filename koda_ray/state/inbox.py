@@ -7,6 +7,7 @@ it out of here, so none is lost and none is applied twice, wherever anybody is k
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol, TypeAlias
@@ -17,10 +18,12 @@ from koda_ray.errors import Fenced, LimitReached
 from koda_ray.state.records import CommandRecord, SessionRecord
 from koda_ray.types import now
 
-__all__ = ["MAX_WAITING", "InboxStore", "Judge", "is_awake", "superseded", "too_many_waiting"]
+__all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "InboxStore", "Judge", "is_awake", "see_room", "superseded"]
 
 MAX_WAITING = 100
 """How many commands of one session wait at most: a person who gets no answer is not to fill the database."""
+MAX_WAITING_BYTES = 8 * 1024 * 1024
+"""How much of them waits at most, as JSON: whoever records another one reads them all, holding the session's row."""
 
 Judge: TypeAlias = Callable[[SessionRecord, Sequence[CommandRecord]], dict[str, JsonValue]]
 """From a session's row and what waits before a command, oldest first, to the command's result; raises its refusal."""
@@ -47,8 +50,9 @@ class InboxStore(Protocol):
         Raises:
             NotFound: There is no such session of this user.
             Conflict: The key was used for another command.
-            LimitReached: `MAX_WAITING` commands wait already; or the session sleeps, and as many of the user's as may
-                be are awake. That holds however many are asked at once.
+            LimitReached: `MAX_WAITING` commands wait already, or, with this one, more than `MAX_WAITING_BYTES`; or the
+                session sleeps, and as many of the user's as may be are awake. That holds however many are asked at
+                once.
             KodaError: What ``judge`` raised. Nothing was recorded, as with the others.
         """
         ...
@@ -83,10 +87,22 @@ def superseded(session_id: str, *, activation: int, current: int) -> Fenced:
     )
 
 
-def too_many_waiting(session_id: str) -> LimitReached:
-    """Refuse another command while so many wait."""
-    return LimitReached(
-        f"{MAX_WAITING} commands wait already for session {session_id}, whose process is out of reach: they are taken "
-        "in their order once it is there; come back then",
-        context={"limit": MAX_WAITING},
-    )
+def see_room(command: CommandRecord, waiting: Sequence[CommandRecord]) -> None:
+    """See that a command may wait behind others of its session.
+
+    Raises:
+        LimitReached: So many wait, or so much of them.
+    """
+    later = "they are taken in their order once it is there; come back then"
+    if len(waiting) >= MAX_WAITING:
+        raise LimitReached(
+            f"{MAX_WAITING} commands wait already for session {command.session_id}, whose process is out of reach: "
+            f"{later}",
+            context={"limit": MAX_WAITING},
+        )
+    if sum(len(json.dumps(each.body)) for each in (command, *waiting)) > MAX_WAITING_BYTES:
+        raise LimitReached(
+            f"what waits for session {command.session_id}, whose process is out of reach, would be more than "
+            f"{MAX_WAITING_BYTES:,} bytes with this: {later}",
+            context={"limitBytes": MAX_WAITING_BYTES},
+        )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
-from koda_ray.state.inbox import MAX_WAITING, Judge, is_awake, too_many_waiting
+from koda_ray.state.inbox import Judge, is_awake, see_room
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of
 from koda_ray.state.json_rows import decode, encode, moment, words
@@ -42,8 +42,7 @@ class JsonInbox:
                         raise used_for_another("command", command.key)
                     return decode(CommandRecord, there), waits
             waiting = _waiting(change.tables, session_id)
-            if len(waiting) >= MAX_WAITING:
-                raise too_many_waiting(session_id)
+            see_room(command, waiting)
             found = decode(SessionRecord, row)
             made = replace(command, result=judge(found, waiting))
             number = max((cast("int", each["number"]) for each in change.tables.of("inbox", session_id)), default=0) + 1

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, and_, delete, func, insert, not_, or_
 
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.inbox import MAX_WAITING, Judge, is_awake, superseded, too_many_waiting
+from koda_ray.state.inbox import Judge, is_awake, see_room, superseded
 from koda_ray.state.notify import Notifier
 from koda_ray.state.records import CommandRecord, OwedWork
 from koda_ray.state.refusals import no_such, too_many_awake, used_for_another
@@ -52,8 +52,7 @@ class SqlInbox:
                         raise used_for_another("command", command.key)
                     return record(CommandRecord, there), waits
             waiting = [record(CommandRecord, each) for each in connection.execute(_waiting(command.session_id))]
-            if len(waiting) >= MAX_WAITING:
-                raise too_many_waiting(command.session_id)
+            see_room(command, waiting)
             found = session(row)
             made = replace(command, result=judge(found, waiting))
             last = select(func.coalesce(func.max(_I.number), 0)).where(_I.session_id == command.session_id)

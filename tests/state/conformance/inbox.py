@@ -10,7 +10,7 @@ import pytest
 from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, Fenced, InvalidTransition, LimitReached, NotFound
-from koda_ray.state.inbox import MAX_WAITING
+from koda_ray.state.inbox import MAX_WAITING, MAX_WAITING_BYTES
 from koda_ray.state.records import Batch, CommandRecord, SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import now
@@ -89,6 +89,22 @@ class InboxConformance:
             await store.receive(records.command(mine, "one more"), after)
         assert [each.key for each in await store.inbox(mine.id)] == [f"k{number}" for number in range(MAX_WAITING)]
         await store.receive(records.command(other, "one more"), after)
+
+    async def test_no_more_bytes_wait_than_may(self, store: Store) -> None:
+        mine, other = await new_session(store), await new_session(store)
+        words = "\u00e9" * 150_000  # six bytes each, as JSON
+
+        def said(session: SessionRecord, key: str) -> CommandRecord:
+            return dataclasses.replace(records.command(session, key), body={"content": words})
+
+        fits = MAX_WAITING_BYTES // (len(words) * 6)
+        for number in range(fits):
+            await store.receive(said(mine, f"k{number}"), after)
+        with pytest.raises(LimitReached, match="more than 8,388,608 bytes"):
+            await store.receive(said(mine, "one more"), after)
+        await store.receive(records.command(mine, "a small one"), after)
+        assert len(await store.inbox(mine.id)) == fits + 1
+        await store.receive(said(other, "one more"), after)
 
     async def test_many_at_once_wait_in_one_order_and_each_saw_those_before(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]
