@@ -75,7 +75,7 @@ async def ask(store: Store, asked: CommandRecord, *, most_awake: int | None = No
     """
     command = parse_command(asked.name, asked.body)
     if isinstance(command, Rewind) and not await _is_known(store, asked.session_id, asked.key):
-        await store.past(asked.session_id, user_id=asked.user_id, point=command.point)
+        await store.see_point(asked.session_id, command.point, user_id=asked.user_id)
     return await store.receive(
         asked, lambda row, waiting: _foreseen(row.state, waiting, command), most_awake=most_awake
     )

@@ -258,7 +258,7 @@ class Session:
         try:
             # refused before anything is stopped
             if isinstance(command, Rewind):
-                await self._parts.store.past(self.session_id, point=command.point)
+                await self._parts.store.see_point(self.session_id, command.point)
                 return await self._rewind(command, asked)
             phases.apply(self.state, command, now())
             if stops(command, self.state):

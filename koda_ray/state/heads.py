@@ -8,9 +8,9 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from koda_ray.errors import Conflict, NotFound
 from koda_ray.state.json_rows import decode, encode
 from koda_ray.state.past import UNDO, Change, HeadRecord, Past, Span, counts, cut
+from koda_ray.state.points import HEAD, no_point, nothing_to_undo, too_old
 from koda_ray.state.records import (
     ApprovalRecord,
     BeadRecord,
@@ -22,8 +22,6 @@ from koda_ray.state.records import (
 from koda_ray.types import NodeState, now
 
 __all__ = ["KeptPast", "head_now", "onwards", "parts_json", "parts_of", "past_of"]
-
-_SHOWN = 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +46,7 @@ class KeptPast:
 def past_of(kept: KeptPast, point: str | None, *, with_states: bool = False) -> Past:
     """Say what a session was at a point. Raises as `HistoryStore.past`."""
     record = kept.record
-    if point == UNDO or (point is not None and point.startswith("hed_")):
+    if point == UNDO or (point is not None and point.startswith(HEAD)):
         return _at_head(kept, _head(kept, point))
     spans, rev, seq, until = kept.spans, record.rev, record.seq, None
     following = None if point is None else _next(kept, point)
@@ -131,14 +129,11 @@ def _head(kept: KeptPast, point: str) -> HeadRecord:
         for head in reversed(kept.heads):
             if head.kind == "rewind" and not head.undone:
                 return head
-        raise NotFound(
-            f"session {kept.record.id} was not put back, or that was undone already: there is nothing to undo",
-            code="NOTHING_TO_UNDO",
-        )
+        raise nothing_to_undo(kept.record.id)
     for head in kept.heads:
         if head.id == point:
             return head
-    raise _no_point(kept, point)
+    raise no_point(kept.record.id, point)
 
 
 def _at_head(kept: KeptPast, head: HeadRecord) -> Past:
@@ -169,32 +164,16 @@ def _next(kept: KeptPast, point: str) -> MessageRecord | CheckpointRecord | None
         said = [*kept.messages, *kept.checkpoints]
     found = next((each for each in [*kept.messages, *kept.checkpoints] if each.id == point), None)
     if found is None or not counts(kept.spans, found.rev):
-        raise _no_point(kept, point, was=found is not None)
+        raise no_point(kept.record.id, point, was=found is not None)
     after = [each for each in said if each.rev > found.rev and counts(kept.spans, each.rev)]
     return min(after, key=lambda each: each.rev, default=None)
-
-
-def _no_point(kept: KeptPast, point: str, *, was: bool = False) -> NotFound:
-    why = (
-        "the session was put back to before it; undo that first, or go to one of its heads" if was else "no such point"
-    )
-    return NotFound(
-        f"session {kept.record.id} cannot go to {point[:_SHOWN]!r}: {why} (its messages, checkpoints and heads: "
-        f"GET /v1/sessions/{kept.record.id}/history, or koda history {kept.record.id})",
-        code="POINT_NOT_FOUND",
-        context={"session_id": kept.record.id, "point": point[:_SHOWN]},
-    )
 
 
 def _state(kept: KeptPast, spans: Sequence[Span], rev: int, point: str) -> NodeState:
     for since, text in reversed(kept.states):
         if since <= rev and counts(spans, since):
             return NodeState.model_validate_json(text)
-    raise Conflict(
-        f"what session {kept.record.id} was at {point[:_SHOWN]!r} is not known: that was before states were kept; "
-        "choose a later point",
-        code="POINT_TOO_OLD",
-    )
+    raise too_old(kept.record.id, point)
 
 
 def _states(kept: KeptPast, spans: Sequence[Span]) -> list[tuple[int, NodeState]]:

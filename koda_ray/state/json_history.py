@@ -21,7 +21,8 @@ from koda_ray.state.json_parts import JsonParts, put_events
 from koda_ray.state.json_rows import decode, encode, event, moment, state_row, time_of, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
-from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, counts, heard, spans_of
+from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, Span, counts, heard, spans_of
+from koda_ray.state.points import see_point
 from koda_ray.state.records import (
     ApprovalRecord,
     AssetRecord,
@@ -56,6 +57,17 @@ class JsonHistory(JsonParts):
         return await self._database.read(
             lambda tables: past_of(_kept(tables, _row(tables, session_id, user_id)), point)
         )
+
+    async def see_point(self, session_id: str, point: str, *, user_id: str | None = None) -> None:
+        """See that a session could be put back to a point; see `HistoryStore.see_point`."""
+
+        def work(tables: Tables) -> None:
+            row = _row(tables, session_id, user_id)
+            spans = spans_of(row.get("history"))
+            points = _JsonPoints(tables, session_id, spans)
+            see_point(points, session_id, point, spans=spans, state_rev=cast("int", row.get("state_rev", 0)))
+
+        await self._database.read(work)
 
     async def rewind(
         self, session_id: str, epoch: int, point: str, plan: Callable[[Past], Change]
@@ -149,6 +161,45 @@ class JsonHistory(JsonParts):
             return named
 
         return await self._database.read(work)
+
+
+class _JsonPoints:
+    """What a folder of JSON says of a session's points; see `Points`."""
+
+    def __init__(self, tables: Tables, session_id: str, spans: Sequence[Span]) -> None:
+        self._tables = tables
+        self._session_id = words(session_id)
+        self._spans = spans
+
+    def can_undo(self) -> bool:
+        """Whether a rewind was not undone."""
+        heads = self._tables.of("heads", self._session_id)
+        return any(head["kind"] == "rewind" and not head["undone"] for head in heads)
+
+    def has_head(self, head_id: str) -> bool:
+        """Whether there is this head."""
+        return self._tables.get("heads", head_id, self._session_id) is not None
+
+    def rev_of(self, point: str) -> int | None:
+        """Return the commit of a message or a checkpoint."""
+        for table in ("messages", "checkpoints"):
+            if (row := self._tables.get(table, point, self._session_id)) is not None:
+                return cast("int", row.get("rev", 0))
+        return None
+
+    def next_rev(self, rev: int, *, checkpoints: bool) -> int | None:
+        """Return the next commit that counts and has a message, or a checkpoint."""
+        tables = ("messages", "checkpoints") if checkpoints else ("messages",)
+        revs = (rev_ for table in tables for rev_ in self._revs(table) if rev_ > rev)
+        return min(revs, default=None)
+
+    def has_state(self, rev: int) -> bool:
+        """Whether a state that counts was kept at a commit or before."""
+        return any(rev_ <= rev for rev_ in self._revs("states"))
+
+    def _revs(self, table: str) -> Iterable[int]:
+        revs = (cast("int", row.get("rev", 0)) for row in self._tables.of(table, self._session_id))
+        return (rev for rev in revs if counts(self._spans, rev))
 
 
 def _apply(change: Transaction, kept: KeptPast, past: Past, planned: Change, head: HeadRecord) -> list[Envelope]:

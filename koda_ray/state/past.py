@@ -193,6 +193,15 @@ class HistoryStore(Protocol):
         """
         ...
 
+    async def see_point(self, session_id: str, point: str, *, user_id: str | None = None) -> None:
+        """See that a session could be put back to a point, by a few numbers: nothing of what it was is read.
+
+        Raises:
+            NotFound: As `past`.
+            Conflict: As `past`.
+        """
+        ...
+
     async def rewind(
         self, session_id: str, epoch: int, point: str, plan: Callable[[Past], Change]
     ) -> tuple[Change | None, list[Envelope]]:

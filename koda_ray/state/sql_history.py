@@ -11,7 +11,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import JsonValue
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, false, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Table,
+    and_,
+    delete,
+    exists,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope
@@ -21,6 +35,7 @@ from koda_ray.state.database import Database
 from koda_ray.state.heads import KeptPast, head_now, onwards, parts_json, parts_of, past_of
 from koda_ray.state.notify import Notifier
 from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, Span, spans_of
+from koda_ray.state.points import see_point
 from koda_ray.state.records import (
     ApprovalRecord,
     AssetRecord,
@@ -59,6 +74,20 @@ class SqlHistory(SqlParts):
         return await self._database.read(
             lambda connection: past_of(_kept(connection, _row(connection, session_id, user_id)), point)
         )
+
+    async def see_point(self, session_id: str, point: str, *, user_id: str | None = None) -> None:
+        """See that a session could be put back to a point; see `HistoryStore.see_point`."""
+
+        def work(connection: Connection) -> None:
+            query = select(_S.user_id, _S.history, _S.state_rev).where(_S.id == session_id, _S.status != "closed")
+            row = connection.execute(query).one_or_none()
+            if row is None or (user_id is not None and row.user_id != user_id):
+                raise no_such("session", session_id)
+            spans = spans_of(row.history)
+            points = _SqlPoints(connection, session_id, spans)
+            see_point(points, session_id, point, spans=spans, state_rev=row.state_rev)
+
+        await self._database.read(work)
 
     async def rewind(
         self, session_id: str, epoch: int, point: str, plan: Callable[[Past], Change]
@@ -237,6 +266,53 @@ class SqlHistory(SqlParts):
             return named
 
         return await self._database.read(work)
+
+
+class _SqlPoints:
+    """What the database says of a session's points; see `Points`."""
+
+    def __init__(self, connection: Connection, session_id: str, spans: Sequence[Span]) -> None:
+        self._connection = connection
+        self._session_id = session_id
+        self._spans = spans
+
+    def can_undo(self) -> bool:
+        """Whether a rewind was not undone."""
+        table = schema.heads.c
+        return self._is_any(table.session_id == self._session_id, table.kind == "rewind", ~table.undone)
+
+    def has_head(self, head_id: str) -> bool:
+        """Whether there is this head."""
+        table = schema.heads.c
+        return self._is_any(table.session_id == self._session_id, table.id == head_id)
+
+    def rev_of(self, point: str) -> int | None:
+        """Return the commit of a message or a checkpoint."""
+        for table in (schema.messages, schema.checkpoints):
+            query = select(table.c.rev).where(table.c.session_id == self._session_id, table.c.id == point)
+            if (rev := self._connection.execute(query).scalar_one_or_none()) is not None:
+                return rev
+        return None
+
+    def next_rev(self, rev: int, *, checkpoints: bool) -> int | None:
+        """Return the next commit that counts and has a message, or a checkpoint."""
+        tables = (schema.messages, schema.checkpoints) if checkpoints else (schema.messages,)
+        mine = [
+            select(func.min(table.c.rev)).where(
+                table.c.session_id == self._session_id, table.c.rev > rev, _counted(table, self._spans)
+            )
+            for table in tables
+        ]
+        found = [self._connection.execute(query).scalar_one() for query in mine]
+        return min((each for each in found if each is not None), default=None)
+
+    def has_state(self, rev: int) -> bool:
+        """Whether a state that counts was kept at a commit or before."""
+        table = schema.states
+        return self._is_any(table.c.session_id == self._session_id, table.c.rev <= rev, _counted(table, self._spans))
+
+    def _is_any(self, *which: ColumnElement[bool]) -> bool:
+        return bool(self._connection.execute(select(exists().where(*which))).scalar_one())
 
 
 def save_state(database: Database, connection: Connection, session_id: str) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
 import tempfile
+import tracemalloc
+from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from koda_ray.errors import Conflict, NotFound
 from koda_ray.state.json_store import JSONStore
 from koda_ray.state.past import UNDO, cut, spans_of
 from koda_ray.state.records import Batch, SessionRecord
@@ -20,7 +25,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Store
 from koda_ray.types import new_id
 from tests.state import records
-from tests.state.conformance.history import back, forked
+from tests.state.conformance.history import back, forked, past_at
 from tests.state.records import SOON, active_session, say
 
 _MEMORY = Path("/dev/shm")
@@ -202,6 +207,12 @@ class Lives(RuleBasedStateMachine):
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         assert self.look(self.row) == self.seen
 
+    @rule(data=st.data())
+    def whoever_asks_for_a_point_is_answered_as_who_reads_it(self, data: st.DataObject) -> None:
+        points = [UNDO, "msg_nonsense", "hed_nonsense", *sorted(self.points)]
+        with suppress(NotFound):
+            self.runner.run(past_at(self.kept, self.row.id, point=data.draw(st.sampled_from(points))))
+
     @rule()
     def is_opened_again(self) -> None:
         self.runner.run(self.kept.close())
@@ -219,6 +230,48 @@ TestJsonLives = Lives.TestCase
 TestJsonLives.settings = settings(_quick, max_examples=25, stateful_step_count=20)
 TestSqlLives = pytest.mark.full(SqlLives.TestCase)
 TestSqlLives.settings = settings(_quick, max_examples=8, stateful_step_count=20)
+
+
+async def test_whether_there_is_a_point_is_found_out_without_the_past(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path / "koda.db")
+    await store.open()
+    mine = await active_session(store)
+    said = [replace(records.message(mine, n), content=[{"type": "text", "text": "x" * 500_000}]) for n in range(40)]
+    for message in said:
+        batch = Batch(messages=[message], state=mine.state.model_copy(update={"prompt": "y" * 50_000}))
+        await store.commit(mine.id, mine.epoch, batch)
+    await store.rewind(mine.id, mine.epoch, said[30].id, back)
+
+    async def peak_bytes(asked: Awaitable[object]) -> int:
+        tracemalloc.start()
+        try:
+            await asked
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    await store.see_point(mine.id, said[2].id)  # what is made once, such as a connection
+    past = await peak_bytes(store.past(mine.id, point=said[2].id))
+    points = [await peak_bytes(store.see_point(mine.id, point)) for point in (said[2].id, said[29].id, UNDO)]
+    await store.close()
+    assert past > 20_000_000 and max(points) < 500_000, (past, points)
+
+
+async def test_a_point_from_before_states_were_kept_is_refused(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path / "koda.db")
+    await store.open()
+    mine = await active_session(store)
+    for n in (1, 2):
+        state = mine.state.model_copy(update={"prompt": str(n)})
+        await store.commit(mine.id, mine.epoch, Batch(messages=[records.message(mine, n)], state=state))
+    first, second = await store.messages(mine.id)
+    with sqlite3.connect(tmp_path / "koda.db") as there:
+        there.execute("DELETE FROM states")
+    there.close()
+    with pytest.raises(Conflict, match="before states were kept"):
+        await past_at(store, mine.id, point=first.id)
+    await past_at(store, mine.id, point=second.id)
+    await store.close()
 
 
 def test_stretches_are_cut_where_they_are_told() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from koda_ray.errors import Conflict, Fenced, NotFound
+from koda_ray.errors import Conflict, Fenced, KodaError, NotFound
 from koda_ray.state.past import UNDO, Change, ForkedSession, Past
 from koda_ray.state.records import Batch, CheckpointRecord, CommandRecord, MessageRecord, SessionRecord
 from koda_ray.state.store import Store
@@ -16,7 +16,7 @@ from tests.state import records
 from tests.state.conformance.connecting import Connect
 from tests.state.records import active_session, say
 
-__all__ = ["HistoryConformance", "back", "forked", "told"]
+__all__ = ["HistoryConformance", "back", "forked", "past_at", "told"]
 
 
 def back(past: Past, command: CommandRecord | None = None) -> Change:
@@ -71,6 +71,24 @@ async def saved(store: Store, mine: SessionRecord, seq: int) -> CheckpointRecord
     return pointer
 
 
+async def past_at(store: Store, session_id: str, *, user_id: str | None = None, point: str | None = None) -> Past:
+    """Read a past, and see that whoever asks only for its point is answered as this is."""
+    refused: KodaError | None = None
+    if point is not None:
+        try:
+            await store.see_point(session_id, point, user_id=user_id)
+        except KodaError as error:
+            refused = error
+    try:
+        past = await store.past(session_id, user_id=user_id, point=point)
+    except KodaError as error:
+        assert point is None or refused is not None
+        assert refused is None or (type(refused), str(refused)) == (type(error), str(error))
+        raise
+    assert refused is None
+    return past
+
+
 class HistoryConformance:
     async def test_at_a_message_a_session_is_what_it_was_before_the_next(self, store: Store) -> None:
         mine = await active_session(store)
@@ -78,15 +96,15 @@ class HistoryConformance:
         await store.commit(mine.id, mine.epoch, Batch(state=thinking(mine.state, "one and a half"), events=[say("!")]))
         pointer = await saved(store, mine, 3)
         second = await told(store, mine, 2, state="two", calls=1)
-        past = await store.past(mine.id, point=first.id)
+        past = await past_at(store, mine.id, point=first.id)
         assert past.state.prompt == "one and a half"
         assert past.messages == [first] and past.tool_calls == [] and past.checkpoints == [pointer]
         assert past.seq == 3  # the session's first, the message's and the one after it
-        there = await store.past(mine.id, point=pointer.id)
+        there = await past_at(store, mine.id, point=pointer.id)
         assert (there.messages, there.state.prompt) == ([first], "one and a half")
-        now_ = await store.past(mine.id)
+        now_ = await past_at(store, mine.id)
         assert now_.messages == [first, second] and now_.state.prompt == "two" and len(now_.tool_calls) == 1
-        assert (await store.past(mine.id, point=second.id)).state == now_.state
+        assert (await past_at(store, mine.id, point=second.id)).state == now_.state
 
     @pytest.mark.quick
     async def test_what_was_said_is_what_counts_now(self, store: Store) -> None:
@@ -133,7 +151,7 @@ class HistoryConformance:
         third = await told(store, mine, 2, state="three", calls=1)
         assert await store.messages(mine.id) == [first, third]
         with pytest.raises(NotFound, match="put back to before it") as caught:
-            await store.past(mine.id, point=second.id)
+            await past_at(store, mine.id, point=second.id)
         assert caught.value.code == "POINT_NOT_FOUND"
 
         await store.rewind(mine.id, mine.epoch, UNDO, back)
@@ -165,6 +183,11 @@ class HistoryConformance:
         assert (await store.get_session(mine.id)).state.prompt == "3"
         await store.rewind(mine.id, mine.epoch, UNDO, back)
         assert await store.messages(mine.id) == said
+        for point in (*(each.id for each in said), *(head.id for head in await store.heads(mine.id))):
+            await past_at(store, mine.id, point=point)
+        for point in (UNDO, "msg_nonsense", "ckp_nonsense", "hed_nonsense", said[0].id + "x"):
+            with pytest.raises(NotFound):
+                await past_at(store, mine.id, point=point)
         # a point before all that is a point still, with its state
         await store.rewind(mine.id, mine.epoch, said[1].id, back)
         assert (await store.get_session(mine.id)).state.prompt == "2"
@@ -266,7 +289,9 @@ class HistoryConformance:
             with pytest.raises(NotFound):
                 await store.fork(mine.id, user_id=user_id, point=point, key="f", body={}, plan=forked)
         with pytest.raises(NotFound):
-            await store.past(mine.id, user_id="bob")
+            await past_at(store, mine.id, user_id="bob")
+        with pytest.raises(NotFound):
+            await past_at(store, mine.id, user_id="bob", point=first.id)
         await store.close_session(mine.id, user_id="ann")
         with pytest.raises(NotFound):
             await store.fork(mine.id, user_id="ann", point=first.id, key="f", body={}, plan=forked)
