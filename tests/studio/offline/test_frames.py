@@ -44,6 +44,7 @@ FILMS: dict[str, tuple[str, ...]] = {
     **{name: (prompt,) for name, prompt in ISSUE.items()},
     "blue ball": (BLUE_BALL,),
     "line": ("line chart of revenue: Jan 10, Feb 22, Mar 18, smooth",),
+    "calm countdown": ("smooth countdown from 3",),
     "changed ball": (BLUE_BALL, "make the ball red", "twice as fast"),
 }
 """A prompt and the change requests after it."""
@@ -167,6 +168,16 @@ async def test_a_count_of_5_to_1_is_legible_at_each_second(films: Mapping[str, B
         assert fits[best] - max(fits[:best] + fits[best + 1 :]) > 0.1, f"this may be several digits: {fits}"
         read.append(best)
     assert read == [5, 4, 3, 2, 1]
+
+
+@pytest.mark.full
+async def test_a_count_is_never_an_empty_ring(films: Mapping[str, Bundle], browser: Browser) -> None:
+    """Something with edges stands in the middle on each beat and at zero, and a frame to either side of them."""
+    for name, numbers in (("countdown", 5), ("calm countdown", 3)):
+        beats = [k / FPS + number for number in range(numbers + 1) for k in (-1, 0, 1) if number or k >= 0]
+        for at, picture in zip(beats, await shoot(browser, films[name], beats), strict=True):
+            middle = picture[90:270, 240:400].astype(int).mean(axis=2)
+            assert np.abs(np.diff(middle, axis=1)).max() > 20, f"{name}: nothing stands there at {at:g} s"
 
 
 async def drawn_digits(browser: Browser, film: Bundle, theme: str) -> list[np.ndarray]:

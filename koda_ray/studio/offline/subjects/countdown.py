@@ -36,6 +36,8 @@ _INSTANT_S = 0.0015
 """Keys that are closer than a millisecond become one."""
 _EARLY_S = 0.004
 """A quarter of a frame: a change at once comes before the frame that it belongs to, never within it."""
+_SEEN = 0.35
+"""How far what comes has come on its beat."""
 
 _FROM = ("count_from", "count_before", "count_after", "count_cjk")
 _EASES = {"playful": "easeOutBack", "smooth": "easeOutQuint", "cinematic": "cinematicOut"}
@@ -129,7 +131,8 @@ class Countdown(Subject):
         zero = len(pace.values) * pace.beat_s
         film.score.add("Countdown", "ring", [(0, 0), (zero, len(pace.values), "linear")])
         if zero < timing.total:
-            film.score.add("Countdown", "end", [(0, 0), (zero, 0), (min(timing.total, zero + 0.5), 1, film.feel.enter)])
+            whole = (min(timing.total, zero + 0.5), 1, film.feel.enter)
+            film.score.add("Countdown", "end", [(0, 0), *_at_once(zero, _SEEN), whole])
             film.score.add("Countdown", "burst", [(0, 0), (zero, 0), (zero + 1.9, 1, "linear")])
         film.values = {
             "countdown": {
@@ -202,6 +205,11 @@ def _grounds(brief: Brief, palette: Palette, pace: CountdownPace) -> list[str | 
     return [turns[i % len(turns)] for i in range(len(pace.values))]
 
 
+def _at_once(at: float, value: float) -> list[tuple[float, float]]:
+    """Return the keys of what is as good as not there until a time, and has a value then."""
+    return [(at - _EARLY_S - _INSTANT_S, 0), (at - _EARLY_S, value)]
+
+
 def _beat(film: Film, pace: CountdownPace, grounds: list[str | None], i: int) -> None:
     """Add the keys of a number: how it comes and goes."""
     name, beat, flickers = f"Number {pace.values[i]}", pace.beat_s, _flickers(pace)
@@ -210,11 +218,8 @@ def _beat(film: Film, pace: CountdownPace, grounds: list[str | None], i: int) ->
     ease = _EASES[film.brief.easing or film.brief.style]
     if i == 0:
         film.score.add(name, "enter", [(0, 0.62), (enter, 1, ease)])
-    elif flickers:
-        # one number takes the other's place at once, so that the picture is never empty
-        film.score.add(
-            name, "enter", [(0, 0), (at - _EARLY_S - _INSTANT_S, 0), (at - _EARLY_S, 0.62), (at + enter, 1, ease)]
-        )
+    elif grounds[i] is None:  # which covers nothing: it is seen on its beat, so that the picture is never empty
+        film.score.add(name, "enter", [(0, 0), *_at_once(at, 0.62 if flickers else _SEEN), (at + enter, 1, ease)])
     else:
         film.score.add(name, "enter", [(0, 0), (at, 0), (at + enter, 1, ease)])
     # a number with a ground of its own covers the one before, which need not leave
