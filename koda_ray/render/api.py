@@ -54,6 +54,7 @@ SUFFIXES: dict[str, VideoFormat] = {".mp4": "mp4", ".webm": "webm", ".mov": "mov
 """Formats by a file's ending; PNG pictures come in a zip."""
 
 _USER = "local"
+_ANY_BUNDLE = "0" * 64
 
 
 class Options(TypedDict, total=False):
@@ -363,13 +364,11 @@ async def render_rows(
 
 
 def _prepare(path: Path, out: Path, options: Options) -> tuple[Page, JobOptions]:
-    """Read what is on disk, and put together what is wanted."""
+    """Put together what is wanted, and read what is on disk: a value that no page could make right is told first."""
     known = Options.__annotations__
     for name in options:
         if name not in known:
             raise InvalidInput(f"there is no option {name!r}: give some of {', '.join(known)}")
-    page = read_page(path, entry=options.get("entry"))
-    tracks, files = read_sounds(options.get("audio", ()), page.bundle.files)
     wanted = JobOptions(
         duration_s=options.get("duration"),
         size=options.get("size"),
@@ -383,12 +382,14 @@ def _prepare(path: Path, out: Path, options: Options) -> tuple[Page, JobOptions]
         effort=options.get("effort", "fast"),
         seed=options.get("seed", 1),
         props=json.dumps(options.get("props", {})),
-        audio=tracks,
         trim=options.get("trim", False),
         strict=not options.get("lenient", False),
         ready_timeout_s=options.get("ready_timeout_s") or Settings.model_validate({}).page_ready_timeout_s,
     )
-    return page.with_files(files), wanted
+    check_options(wanted, bundle=_ANY_BUNDLE)
+    page = read_page(path, entry=options.get("entry"))
+    tracks, files = read_sounds(options.get("audio", ()), page.bundle.files)
+    return page.with_files(files), replace(wanted, audio=tracks)
 
 
 def format_of(out: Path, given: VideoFormat | None) -> VideoFormat:
