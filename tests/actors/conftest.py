@@ -20,6 +20,7 @@ from koda_ray.render.local import LocalExecutor
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.types import NodeState, new_id
+from tests.actors.house import House
 from tests.actors.script import studio_model
 from tests.commands import submit
 from tests.disks import small
@@ -173,3 +174,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 4 MiB that can be filled."""
     with small(tmp_path / "small", 4) as folder:
         yield folder
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    await asyncio.to_thread(tmp_path.chmod, 0o755)
+    made = House(tmp_path)
+    await made.store.open()
+    try:
+        yield made
+    finally:
+        await made.close()

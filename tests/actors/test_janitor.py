@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -17,112 +16,21 @@ import pytest
 from koda_ray.actors.janitor import Chores, Janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.reaper import Reaped, Reaper
-from koda_ray.actors.removal import Removal
 from koda_ray.actors.sweep import Retention, Sweep
 from koda_ray.actors.waking import WAKES, Waking, WakingPace, in_turn
-from koda_ray.config import Settings
-from koda_ray.errors import NotFound, StorageError, Unavailable
+from koda_ray.errors import StorageError, Unavailable
 from koda_ray.metrics import Figure
-from koda_ray.render.bundle import Bundle, keep_bundle, load_bundle, store_bundle
 from koda_ray.sandbox.base import Sandbox, SandboxInfo, SandboxProvider
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.service import REAP_GRACE_S
 from koda_ray.sandbox.unfinished import clear_own
-from koda_ray.state import checkpoint
 from koda_ray.state.boxes import SandboxRecord
-from koda_ray.state.records import Batch, OwedWork, SessionRecord
-from koda_ray.state.sql import SqlStore
-from koda_ray.state.storage import Storage, asset_key, bundle_key, unit_key, video_key
+from koda_ray.state.records import Batch, OwedWork
+from koda_ray.state.storage import unit_key
 from koda_ray.types import new_id, now
+from tests.actors.house import SOON, House, filled
 from tests.state import records
-
-SOON = timedelta(seconds=60)
-
-
-class House:
-    """What a janitor looks after."""
-
-    def __init__(self, folder: Path) -> None:
-        self.settings = Settings(
-            storage_path=folder / "storage", database_path=folder / "koda.db", sandbox_path=folder / "sandboxes",
-            janitor_s=0.02,
-        )  # fmt: skip
-        self.store = SqlStore(self.settings.database_path)
-        self.storage = Storage.from_settings(self.settings)
-        self.sandboxes = sandbox_provider(self.settings, deployment="dep_test")
-        self.removal = Removal(store=self.store, storage=self.storage, sandboxes=self.sandboxes)
-        self.woken: list[str] = []
-        self._janitors: list[Janitor] = []
-
-    async def wake(self, session_id: str) -> None:
-        await self.store.activate(session_id, host="test", lease_until=now() + SOON)
-        self.woken.append(session_id)
-
-    def janitor(
-        self,
-        wake: Callable[[str], Awaitable[None]] | None = None,
-        *,
-        wake_render: Callable[[str], Awaitable[bool]] | None = None,
-        sweep: Callable[[], Awaitable[object]] | None = None,
-        own: Callable[[], Awaitable[list[str]]] | None = None,
-        elsewhere: Callable[[], Awaitable[Sequence[Reaped]]] | None = None,
-        wake_s: float = 30.0,
-        others: Callable[[], Awaitable[Sequence[SandboxProvider]]] | None = None,
-    ) -> Janitor:
-        made = Janitor(
-            store=self.store,
-            reaper=Reaper(store=self.store, sandboxes=self.sandboxes, settings=self.settings, others=others, own=own),
-            settings=self.settings,
-            wake_s=wake_s,
-            chores=Chores(
-                wake=wake or self.wake,
-                wake_render=wake_render,
-                finish=self.removal.finish,
-                sweep=sweep,
-                elsewhere=elsewhere,
-            ),
-        )
-        self._janitors.append(made)
-        return made
-
-    async def session(self, *, owes: bool = True, lease: timedelta | None = None) -> SessionRecord:
-        made = await records.new_session(self.store, owes="analyze" if owes else None)
-        if lease is None:
-            return made
-        return await self.store.activate(made.id, host="test", lease_until=now() + lease)
-
-    async def sandbox(self, of: SessionRecord, *, age_s: float = 2 * REAP_GRACE_S, named: bool = True) -> Sandbox:
-        """Make a sandbox so long ago, and have the session's state name it."""
-        sandbox_id = f"sbx_{int((time.time() - age_s) * 1000):012x}{secrets.token_hex(10)}"
-        row = replace(records.sandbox(of), id=sandbox_id, status="ready")
-        state = of.state.model_copy(update={"sandbox_id": sandbox_id if named else None})
-        await self.store.commit(of.id, of.epoch, Batch(sandboxes=[row], state=state))
-        return await self.sandboxes.create(sandbox_id=sandbox_id, session_id=of.id, user_id=of.user_id)
-
-    async def until(self, done: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
-            while not done():
-                await asyncio.sleep(0.005)
-
-    async def close(self) -> None:
-        for janitor in self._janitors:
-            await janitor.close()
-        for info in await self.sandboxes.list():
-            await self.sandboxes.destroy(info.id)
-        await self.store.close()
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    await asyncio.to_thread(tmp_path.chmod, 0o755)
-    made = House(tmp_path)
-    await made.store.open()
-    try:
-        yield made
-    finally:
-        await made.close()
-
 
 # --- waking ---------------------------------------------------------------------------------------------------------
 
@@ -485,144 +393,6 @@ async def test_what_there_is_is_noted(house: House) -> None:
     states = {"active": 1, "asleep": 1, "owing": 1, "closing": 0}
     assert noted == {("koda_sessions", state): count for state, count in states.items()}
     await house.until(lambda: janitor.waking == 0)
-
-
-# --- deletion -------------------------------------------------------------------------------------------------------
-
-
-async def filled(house: House, bundle: str) -> SessionRecord:
-    """A session with an upload, a checkpoint, and a job that rendered one unit of a bundle."""
-    session = await house.session(owes=False, lease=SOON)
-    asset_id = new_id("ast")
-    key = asset_key(session.user_id, session.project_id, asset_id, "logo.png")
-    await house.storage.put(key, b"logo")
-    await house.store.add_asset(replace(records.asset(of=session), id=asset_id, key=key))
-    manifest, manifest_key = await checkpoint.save(
-        house.storage,
-        checkpoint.CheckpointTree(files={"src/App.tsx": b"shared", "src/own.ts": session.id.encode()}),
-        state=session.state,
-        event_seq=1,
-    )
-    pointer = replace(records.checkpoint(session, 1), id=manifest.id, manifest_key=manifest_key)
-    job = replace(records.job(session.user_id, session), spec={"bundle": bundle})
-    unit = unit_key(session.user_id, bundle[:32])
-    for stored in (unit, bundle_key(session.user_id, bundle), video_key(session.user_id, job.id, "mp4")):
-        await house.storage.put(stored, b"bytes")
-    chunk = replace(records.chunk(job, 0), key=unit)
-    await house.store.commit(session.id, session.epoch, Batch(checkpoint=pointer, jobs=[job], chunks=[chunk]))
-    return session
-
-
-async def test_a_deletion_takes_everything_but_what_others_share(house: House) -> None:
-    same, own = "a" * 64, "b" * 64
-    first, second, third = [await filled(house, bundle) for bundle in (same, same, own)]
-
-    async def delete(session: SessionRecord) -> list[str]:
-        before = set(await house.storage.list())
-        await house.removal.finish(await house.store.close_session(session.id, user_id=session.user_id))
-        assert await house.store.closed_sessions() == []
-        left = await house.storage.list()
-        assert not any(session.id in key for key in left)
-        return sorted(key.split("/")[2] for key in before - set(left))
-
-    assert await delete(first) == ["projects", "projects", "renders"]  # upload, manifest, video
-    assert await delete(third) == ["bundles", "projects", "projects", "renders", "units"]
-    assert len([key for key in await house.storage.list() if "/blobs/" in key]) == 4
-    await delete(second)  # the user's last
-    assert await house.storage.list() == []
-
-
-async def test_a_deletion_that_was_cut_off_is_finished(house: House) -> None:
-    session = await filled(house, "a" * 64)
-    closed = await house.store.close_session(session.id, user_id=session.user_id)
-
-    class Full(Storage):
-        async def delete_prefix(self, prefix: str) -> None:
-            raise StorageError("the bucket is away")
-
-    away = Removal(store=house.store, storage=Full(house.storage.url), sandboxes=house.sandboxes)
-    with pytest.raises(StorageError):
-        await away.finish(closed)
-    with pytest.raises(NotFound):
-        await house.store.get_session(session.id)
-    assert [row.id for row in await house.store.closed_sessions()] == [session.id]
-    await house.janitor().clear()
-    assert await house.store.closed_sessions() == [] and await house.storage.list() == []
-    with pytest.raises(NotFound):
-        await house.store.close_session(session.id, user_id=session.user_id)
-
-
-@pytest.mark.parametrize("what", ["session", "render"])
-async def test_what_begins_while_the_last_session_is_removed_loses_nothing(house: House, what: str) -> None:
-    """Begun in the moment between "is it the last" and the removal of what all sessions share."""
-    last, bundle = await filled(house, "a" * 64), Bundle({"index.html": b"<p>"})
-    begun: list[asyncio.Task[Awaitable[object]]] = []
-
-    async def begin() -> Awaitable[object]:
-        if what == "session":
-            new = await records.new_session(house.store)
-            tree = checkpoint.CheckpointTree(files={"src/App.tsx": b"shared"})  # as the one that goes has it
-            made, _ = await checkpoint.save(house.storage, tree, state=new.state, event_seq=1)
-            return checkpoint.read_files(house.storage, made)
-        name = await store_bundle(house.storage, "ann", bundle)
-        await house.store.create_job(replace(records.job(), kind="render", spec={"bundle": name}))
-        await keep_bundle(house.storage, "ann", name, bundle)
-        return load_bundle(house.storage, "ann", name)
-
-    class Watched(Storage):
-        async def delete_prefix(self, prefix: str) -> None:
-            if not begun and "/blobs" in prefix:
-                begun.append(asyncio.create_task(begin()))
-                await asyncio.wait(begun, timeout=1)  # it comes to an end, or waits
-            await super().delete_prefix(prefix)
-
-    removal = Removal(store=house.store, storage=Watched(house.storage.url), sandboxes=house.sandboxes)
-    await removal.finish(await house.store.close_session(last.id, user_id=last.user_id))
-    assert await (await begun[0])
-
-
-@pytest.mark.parametrize("what", ["render", "session"])
-async def test_what_begins_while_a_bundle_is_removed_has_it(house: House, what: str) -> None:
-    """Begun in the moment between "does nobody name it" and its removal, by a user who has other sessions."""
-    bundle = Bundle({"index.html": b"<p>"})
-    leaving, other = await filled(house, name := bundle.hash), await house.session(owes=False, lease=SOON)
-    await house.storage.put(bundle_key("ann", name), bundle.pack())
-    begun: list[asyncio.Task[Bundle]] = []
-
-    async def begin() -> Bundle:
-        job = replace(records.job(), kind="render", spec={"bundle": name})
-        if what == "session":
-            at_work = other.state.model_copy(update={"owes": "execute"})
-            await house.store.commit(other.id, other.epoch, Batch(state=at_work))
-            await house.store.use_content("ann")
-            await store_bundle(house.storage, "ann", bundle)
-            await house.store.commit(other.id, other.epoch, Batch(jobs=[replace(job, session_id=other.id)]))
-        else:
-            await store_bundle(house.storage, "ann", bundle)
-            await house.store.create_job(job)
-            await keep_bundle(house.storage, "ann", name, bundle)
-        return await load_bundle(house.storage, "ann", name)
-
-    class Watched(Storage):
-        async def delete_prefix(self, prefix: str) -> None:
-            if not begun and "/bundles/" in prefix:
-                begun.append(asyncio.create_task(begin()))
-                await asyncio.wait(begun, timeout=1)  # it comes to an end, or waits
-            await super().delete_prefix(prefix)
-
-    removal = Removal(store=house.store, storage=Watched(house.storage.url), sandboxes=house.sandboxes)
-    await removal.finish(await house.store.close_session(leaving.id, user_id=leaving.user_id))
-    await begun[0]
-    assert (await load_bundle(house.storage, "ann", name)).hash == name
-
-
-async def test_a_bundle_that_a_session_at_work_may_name_is_left_to_the_sweep(house: House) -> None:
-    bundle = Bundle({"index.html": b"<p>"})
-    leaving, _working = await filled(house, name := bundle.hash), await house.session(owes=True, lease=SOON)
-    await house.storage.put(bundle_key("ann", name), bundle.pack())
-    await house.removal.finish(await house.store.close_session(leaving.id, user_id=leaving.user_id))
-    assert (await load_bundle(house.storage, "ann", name)).hash == name
-    assert await house.store.closed_sessions() == []
 
 
 async def test_storage_is_swept_with_each_clearing(house: House) -> None:

@@ -1,0 +1,134 @@
+"""What a deletion takes and what it leaves, over a real database and real storage; also what begins meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+import pytest
+
+from koda_ray.actors.removal import Removal
+from koda_ray.errors import NotFound, StorageError
+from koda_ray.render.bundle import Bundle, keep_bundle, load_bundle, store_bundle
+from koda_ray.state import checkpoint
+from koda_ray.state.records import Batch, SessionRecord
+from koda_ray.state.storage import Storage, bundle_key
+from tests.actors.house import SOON, House, filled
+from tests.state import records
+
+T = TypeVar("T")
+
+
+class Watched(Storage, Generic[T]):
+    """Storage, before whose first removal of a kind of content something begins."""
+
+    def __init__(self, url: str, *, kind: str, begin: Callable[[], Coroutine[object, object, T]]) -> None:
+        super().__init__(url)
+        self.begun: list[asyncio.Task[T]] = []
+        self._kind, self._begin = kind, begin
+
+    async def delete_prefix(self, prefix: str) -> None:
+        if not self.begun and f"/{self._kind}" in prefix:
+            self.begun.append(asyncio.create_task(self._begin()))
+            await asyncio.wait(self.begun, timeout=1)  # it comes to an end, or waits
+        await super().delete_prefix(prefix)
+
+
+async def test_a_deletion_takes_everything_but_what_others_share(house: House) -> None:
+    same, own = "a" * 64, "b" * 64
+    first, second, third = [await filled(house, bundle) for bundle in (same, same, own)]
+
+    async def delete(session: SessionRecord) -> list[str]:
+        before = set(await house.storage.list())
+        await house.removal.finish(await house.store.close_session(session.id, user_id=session.user_id))
+        assert await house.store.closed_sessions() == []
+        left = await house.storage.list()
+        assert not any(session.id in key for key in left)
+        return sorted(key.split("/")[2] for key in before - set(left))
+
+    assert await delete(first) == ["projects", "projects", "renders"]  # upload, manifest, video
+    assert await delete(third) == ["bundles", "projects", "projects", "renders", "units"]
+    assert len([key for key in await house.storage.list() if "/blobs/" in key]) == 4
+    await delete(second)  # the user's last
+    assert await house.storage.list() == []
+
+
+async def test_a_deletion_that_was_cut_off_is_finished(house: House) -> None:
+    session = await filled(house, "a" * 64)
+    closed = await house.store.close_session(session.id, user_id=session.user_id)
+
+    class Full(Storage):
+        async def delete_prefix(self, prefix: str) -> None:
+            raise StorageError("the bucket is away")
+
+    away = Removal(store=house.store, storage=Full(house.storage.url), sandboxes=house.sandboxes)
+    with pytest.raises(StorageError):
+        await away.finish(closed)
+    with pytest.raises(NotFound):
+        await house.store.get_session(session.id)
+    assert [row.id for row in await house.store.closed_sessions()] == [session.id]
+    await house.janitor().clear()
+    assert await house.store.closed_sessions() == [] and await house.storage.list() == []
+    with pytest.raises(NotFound):
+        await house.store.close_session(session.id, user_id=session.user_id)
+
+
+@pytest.mark.parametrize("what", ["session", "render"])
+async def test_what_begins_while_the_last_session_is_removed_loses_nothing(house: House, what: str) -> None:
+    """Begun in the moment between "is it the last" and the removal of what all sessions share."""
+    last, bundle = await filled(house, "a" * 64), Bundle({"index.html": b"<p>"})
+
+    async def begin() -> Awaitable[object]:
+        if what == "session":
+            new = await records.new_session(house.store)
+            tree = checkpoint.CheckpointTree(files={"src/App.tsx": b"shared"})  # as the one that goes has it
+            made, _ = await checkpoint.save(house.storage, tree, state=new.state, event_seq=1)
+            return checkpoint.read_files(house.storage, made)
+        name = await store_bundle(house.storage, "ann", bundle)
+        await house.store.create_job(replace(records.job(), kind="render", spec={"bundle": name}))
+        await keep_bundle(house.storage, "ann", name, bundle)
+        return load_bundle(house.storage, "ann", name)
+
+    storage = Watched(house.storage.url, kind="blobs", begin=begin)
+    removal = Removal(store=house.store, storage=storage, sandboxes=house.sandboxes)
+    await removal.finish(await house.store.close_session(last.id, user_id=last.user_id))
+    assert await (await storage.begun[0])
+
+
+@pytest.mark.parametrize("what", ["render", "session"])
+async def test_what_begins_while_a_bundle_is_removed_has_it(house: House, what: str) -> None:
+    """Begun in the moment between "does nobody name it" and its removal, by a user who has other sessions."""
+    bundle = Bundle({"index.html": b"<p>"})
+    leaving, other = await filled(house, name := bundle.hash), await house.session(owes=False, lease=SOON)
+    await house.storage.put(bundle_key("ann", name), bundle.pack())
+
+    async def begin() -> Bundle:
+        job = replace(records.job(), kind="render", spec={"bundle": name})
+        if what == "session":
+            at_work = other.state.model_copy(update={"owes": "execute"})
+            await house.store.commit(other.id, other.epoch, Batch(state=at_work))
+            await house.store.use_content("ann")
+            await store_bundle(house.storage, "ann", bundle)
+            await house.store.commit(other.id, other.epoch, Batch(jobs=[replace(job, session_id=other.id)]))
+        else:
+            await store_bundle(house.storage, "ann", bundle)
+            await house.store.create_job(job)
+            await keep_bundle(house.storage, "ann", name, bundle)
+        return await load_bundle(house.storage, "ann", name)
+
+    storage = Watched(house.storage.url, kind="bundles/", begin=begin)
+    removal = Removal(store=house.store, storage=storage, sandboxes=house.sandboxes)
+    await removal.finish(await house.store.close_session(leaving.id, user_id=leaving.user_id))
+    await storage.begun[0]
+    assert (await load_bundle(house.storage, "ann", name)).hash == name
+
+
+async def test_a_bundle_that_a_session_at_work_may_name_is_left_to_the_sweep(house: House) -> None:
+    bundle = Bundle({"index.html": b"<p>"})
+    leaving, _working = await filled(house, name := bundle.hash), await house.session(owes=True, lease=SOON)
+    await house.storage.put(bundle_key("ann", name), bundle.pack())
+    await house.removal.finish(await house.store.close_session(leaving.id, user_id=leaving.user_id))
+    assert (await load_bundle(house.storage, "ann", name)).hash == name
+    assert await house.store.closed_sessions() == []
