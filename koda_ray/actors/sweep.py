@@ -27,6 +27,7 @@ from koda_ray.logs import get_logger
 from koda_ray.metrics import SWEPT, MetricsSink, NoMetrics
 from koda_ray.state.content import CONTENT_LEASE
 from koda_ray.state.locks import holding
+from koda_ray.state.records import JobRecord
 from koda_ray.state.storage import (
     CONTENT_KINDS,
     ContentKind,
@@ -53,6 +54,8 @@ _LISTING = 20
 """What a listing costs, in objects; a removal costs the same, and a row one."""
 _MANY = 100_000
 _SOME = 100
+_AT_ONCE = 20
+"""How many videos of a user go after one look at who is to judge them."""
 _log = get_logger()
 
 
@@ -119,6 +122,7 @@ class Sweep:
         self._rest_until: datetime | None = None
         self._kept: dict[str, set[str]] = {}
         self._looked_at: tuple[str, set[str]] | None = None
+        self._over: list[tuple[JobRecord, str]] = []
         self._gone: list[str] = []
 
     async def step(self) -> list[str]:
@@ -154,7 +158,7 @@ class Sweep:
 
     async def _all(self) -> AsyncGenerator[int]:
         """Walk through everything once; yields what each piece cost."""
-        self._kept, self._looked_at = {}, None
+        self._kept, self._looked_at, self._over = {}, None, []
         await self._storage.sweep()
         async with aclosing(self._unused()) as pieces:
             async for cost in pieces:
@@ -183,6 +187,9 @@ class Sweep:
                     yield await self._result(user_id, job_id)
                 except KodaError as error:
                     _left(f"the result of {job_id}", error)
+                if len(self._over) >= _AT_ONCE:
+                    yield await self._remove_over(user_id)
+            yield await self._remove_over(user_id)
             async with aclosing(self._lost(user_id)) as pieces:
                 async for cost in pieces:
                     yield cost
@@ -255,7 +262,7 @@ class Sweep:
     async def _result(self, user_id: str, job_id: str) -> int:
         """Remove a result that no row names: of `koda render`, which works without rows, or of a cut-off deletion.
 
-        Of one that is an old preview's the video goes, where it is nobody's to judge, and is no final video.
+        Of one that is an old preview's the video is marked to go, where it is nobody's to judge, and is no final video.
         """
         prefix, limit = render_prefix(user_id, job_id), self._clock() - self._retention.pages
         try:
@@ -270,15 +277,29 @@ class Sweep:
             return 1
         if prefix in await self._watched(user_id) or not await self._storage.exists(video):
             return _LISTING
-        self._looked_at = None  # a session may have been put back to this preview meanwhile
-        if prefix not in await self._watched(user_id):
-            await self._store.update_job(replace(job, stored_bytes=0))  # first: what is cut off here is done again
-            await self._storage.delete(video)
-            self._removed("previews", video)
+        self._over.append((job, video))
         return _LISTING
 
+    async def _remove_over(self, user_id: str) -> int:
+        """Remove a user's videos that are marked, but those that somebody is to judge; looked up once for all."""
+        over, self._over = self._over, []
+        if not over:
+            return 0
+        self._looked_at = None  # a session may have been put back to one of these previews meanwhile
+        watched = await self._watched(user_id)
+        for job, video in over:
+            if render_prefix(user_id, job.id) in watched:
+                continue
+            try:
+                await self._store.update_job(replace(job, stored_bytes=0))  # first: what is cut off here is done again
+                await self._storage.delete(video)
+                self._removed("previews", video)
+            except KodaError as error:
+                _left(f"the result of {job.id}", error)
+        return _LISTING * (1 + len(over))
+
     async def _watched(self, user_id: str) -> set[str]:
-        """Return the folders of videos that somebody is to judge, or that are final; looked up once for each user.
+        """Return the folders of videos that somebody is to judge, or that are final; kept until it is looked up anew.
 
         A preview is to be judged until there is a final video of it.
         """
