@@ -74,6 +74,11 @@ class JSONStore(
         )
 
     @property
+    def database(self) -> JsonDatabase:
+        """What it stands on, for transactions that no method of a store makes."""
+        return self._database
+
+    @property
     def notifier(self) -> Notifier:
         """Who is woken by commits."""
         return self._notifier

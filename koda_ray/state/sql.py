@@ -79,7 +79,6 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
         text = str(url)
         if "://" not in text:
             text = URL.create("sqlite", database=str(Path(text).expanduser().absolute())).render_as_string()
-        self._url = text
         self._connections = connections
         self._database = Database(text, connections=connections)
         self._notifier = Notifier()
@@ -104,7 +103,15 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
         return f"SqlStore({self._database!r})"
 
     def __reduce__(self) -> tuple[Callable[..., SqlStore], tuple[str]]:
-        return (partial(SqlStore, connections=self._connections), (self._url,))
+        return (
+            partial(SqlStore, connections=self._connections),
+            (self._database.url.render_as_string(hide_password=False),),
+        )
+
+    @property
+    def database(self) -> Database:
+        """What it stands on, for statements that no method of a store makes."""
+        return self._database
 
     @property
     def notifier(self) -> Notifier:

@@ -50,7 +50,7 @@ def start(name: str, *arguments: object) -> subprocess.Popen[str]:
 
 def rows_of(store: JSONStore) -> dict[str, object]:
     """Everything that an open store has in memory."""
-    opened = store._database._open
+    opened = store.database._open
     assert opened is not None
     return {
         table: {owner: rows for owner, rows in owners.items() if rows} for table, owners in opened.tables._rows.items()

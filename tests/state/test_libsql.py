@@ -161,4 +161,5 @@ async def test_a_server_that_is_not_there_is_named() -> None:
 )
 def test_an_address_of_turso_is_taken_as_turso_writes_it(url: str, token: str | None, made: str) -> None:
     settings = Settings.model_validate({"database_provider": "turso", "turso_url": url, "turso_token": token})
-    assert SqlStore.from_settings(settings)._url == made
+    store = SqlStore.from_settings(settings)
+    assert store.database.url.render_as_string(hide_password=False) == made

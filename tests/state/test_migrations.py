@@ -49,7 +49,7 @@ async def store(url: str) -> AsyncIterator[SqlStore]:
 
 
 def writer_of(store: SqlStore) -> Engine:
-    writer = store._database._writer
+    writer = store.database._writer
     assert writer is not None
     return writer
 

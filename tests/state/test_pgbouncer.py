@@ -40,6 +40,6 @@ class TestPgBouncer(StoreConformance):
         direct = SqlStore(postgres_url, connections=1)
         await direct.open()
         mine = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
-        count = await direct._database.read(lambda connection: connection.execute(text(mine)).scalar_one())
+        count = await direct.database.read(lambda connection: connection.execute(text(mine)).scalar_one())
         await direct.close()
         assert count <= pgbouncer.POOL_SIZE

@@ -33,7 +33,7 @@ async def test_an_actor_has_two_connections_however_much_it_asks_at_once(postgre
     try:
         sessions = await asyncio.gather(*(active_session(store) for _ in range(20)))
         await asyncio.gather(*(store.get_session(each.id) for each in sessions * 5))
-        count = await look._database.read(lambda connection: connection.execute(text(mine)).scalar_one())
+        count = await look.database.read(lambda connection: connection.execute(text(mine)).scalar_one())
         assert count == CONNECTIONS_EACH
     finally:
         await store.close()
@@ -62,10 +62,10 @@ class TestPostgres(StoreConformance):
         mine_only = schema.charges.c.work_id == mine.id
 
         def settles(connection: Connection) -> None:
-            enter_charges(two._database, connection, [end], work_id=mine.id, user_id="ann", epoch=1)
+            enter_charges(two.database, connection, [end], work_id=mine.id, user_id="ann", epoch=1)
 
         def closes(connection: Connection) -> None:
-            close_charges(two._database, connection, mine_only)
+            close_charges(two.database, connection, mine_only)
 
         here = "datname = current_database() AND wait_event_type = 'Lock'"
         written, waits = threading.Event(), text(f"SELECT count(*) FROM pg_stat_activity WHERE {here}")
@@ -78,9 +78,9 @@ class TestPostgres(StoreConformance):
                 assert time.monotonic() < deadline, "nobody waits"
                 connection.execute(text("SELECT pg_stat_clear_snapshot(), pg_sleep(0.02)"))
 
-        earlier = asyncio.create_task(one._database.write(before))
+        earlier = asyncio.create_task(one.database.write(before))
         assert await asyncio.to_thread(written.wait, 60)
-        await two._database.write(closes if first == "settles" else settles)
+        await two.database.write(closes if first == "settles" else settles)
         await earlier
         (charge,) = await one.charges(mine.id)
         assert charge.status == "settled"

@@ -13,7 +13,6 @@ import pytest
 
 from koda_ray.config import Settings
 from koda_ray.errors import Missing, StorageError
-from koda_ray.state.database import Database
 from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from koda_ray.types import now
@@ -30,22 +29,15 @@ class TestSqlite(StoreConformance):
             yield connect
 
 
-def database(store: SqlStore) -> Database:
-    return store._database
-
-
-def pragma(store: SqlStore, name: str) -> object:
-    engine = database(store)._engine
-    assert engine is not None
-    with engine.connect() as connection:
-        return connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+async def pragma(store: SqlStore, name: str) -> object:
+    return await store.database.read(lambda connection: connection.exec_driver_sql(f"PRAGMA {name}").scalar())
 
 
 async def test_sqlite_is_set_up_to_keep_its_promises(store: SqlStore, tmp_path: Path) -> None:
-    assert pragma(store, "journal_mode") == "wal"
-    assert pragma(store, "synchronous") == 2  # FULL
-    assert pragma(store, "foreign_keys") == 1
-    assert pragma(store, "busy_timeout") == 15_000
+    assert await pragma(store, "journal_mode") == "wal"
+    assert await pragma(store, "synchronous") == 2  # FULL
+    assert await pragma(store, "foreign_keys") == 1
+    assert await pragma(store, "busy_timeout") == 15_000
     assert {(tmp_path / name).stat().st_mode & 0o077 for name in ("koda.db", "koda.db-wal", "koda.db-shm")} == {0}
 
 
@@ -151,16 +143,16 @@ def test_it_travels_without_showing_its_password(tmp_path: Path) -> None:
     )
     assert "p4ssw0rd" not in repr(store)
     copy = pickle.loads(pickle.dumps(store))
-    assert copy._url == url
+    assert copy.database.url.render_as_string(hide_password=False) == url
     turso = SqlStore.from_settings(
         Settings.model_validate(
             {"database_provider": "turso", "turso_url": "libsql://koda.example", "turso_token": "t0ken"}
         )
     )
     assert "t0ken" not in repr(turso)
-    assert database(turso).url.host == "koda.example"
+    assert turso.database.url.host == "koda.example"
     local = SqlStore.from_settings(Settings.model_validate({"database_path": tmp_path / "a b.db"}))
-    assert database(local).url.database == str(tmp_path / "a b.db")
+    assert local.database.url.database == str(tmp_path / "a b.db")
     assert repr(pickle.loads(pickle.dumps(local))) == repr(local)
 
 

@@ -339,7 +339,7 @@ async def test_events_are_on_the_channel_that_their_type_has_now(store: SqlStore
     """Those of tools were on another one in logs of before."""
     await store.commit(mine.id, 1, Batch(events=[NewEvent(type="tool_end", data={})]))
     old = update(schema.events).values(channel="monitor")
-    await store._database.write(lambda connection: connection.execute(old))
+    await store.database.write(lambda connection: connection.execute(old))
     assert [event.channel for event in await store.events(mine.id)] == ["control", "progress"]
 
 
@@ -367,7 +367,7 @@ async def test_many_streams_come_as_each_by_itself(store: SqlStore, mine: Sessio
             got[event.stream_id].append(event.seq)
     for session_id in ids:
         assert got[session_id] == list(range(2, (await store.get_session(session_id)).seq + 1))
-    assert store.notifier._waiting == {}
+    assert not store.notifier.streams
 
 
 async def test_a_long_stream_holds_up_no_other(store: SqlStore, mine: SessionRecord) -> None:

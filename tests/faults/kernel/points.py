@@ -76,7 +76,7 @@ class Points:
 
 def watch_store(store: SqlStore | JSONStore, points: Points) -> None:
     """Make points of a store's writes, and tell the events that it has acknowledged."""
-    database: Any = store._database
+    database: Any = store.database
     plain = database.write
 
     async def write(work: Callable[[Any], T], then: Callable[[T], None] | None = None) -> T:
