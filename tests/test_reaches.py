@@ -1,0 +1,110 @@
+"""Where tests reach into what is private: nowhere but where it is said here, and why.
+
+A bound or a wait of a module (``_SOME_S``) may be made small by any test, so that what takes minutes or gigabytes is
+shown in seconds. What a test needs beside that, and several tests do, gets a public way.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from koda_ray.config import REPO_ROOT
+
+_REACHES: dict[str, tuple[str, ...]] = {
+    "the instant between two steps of an agent that no person sees": (
+        "agent/test_approvals.py _now_open",
+        "agent/test_crashes.py _move",
+        "agent/test_stuck.py _run",
+        "faults/kernel/points.py _move",
+    ),
+    "a defect put in on purpose, which the faults' judge must see": ("faults/kernel/broken.py _call",),
+    "a part that Ray starts by its own name": ("cluster/test_start.py _Caretaker",),
+    "where a vendor's client would connect to, without connecting": (
+        "llm/test_anthropic.py _connected",
+        "llm/test_gemini.py _api_client",
+        "llm/test_gemini.py _connected",
+        "llm/test_gemini.py _http_options",
+        "llm/test_openai.py _connected",
+    ),
+    "what is chosen, or said, once in a process, as another process would choose or say it": (
+        "render/test_isolation.py _warn_of_one_wall",
+        "render/test_raw.py _chosen",
+        "render/test_sharing.py _chosen",
+        "sandbox/test_e2b.py _warn_unkept",
+        "serve/test_tracing.py _provider",
+    ),
+    "a machine that lacks something which this one has": (
+        "render/test_memory.py _kernel_lists_children",
+        "sandbox/test_node.py _candidates",
+        "sandbox/test_node.py _libraries",
+        "sandbox/test_watching.py _inotify",
+    ),
+    "that nothing is left inside: no call, no piece, no folder, no browser": (
+        "render/test_faults.py _folder",
+        "render/test_faults.py _root",
+        "render/test_hostile.py _calls",
+        "render/test_hostile.py _parts",
+        "render/test_memory.py _idle",
+        "render/test_memory.py _keep",
+        "render/test_memory.py _watch",
+        "state/json_child.py _open",
+        "state/json_child.py _rows",
+    ),
+    "the moment in which something is slow, stopped or cut off": (
+        "render/test_fonts.py _fulfill",
+        "sandbox/egress/test_egress.py _serving",
+        "sandbox/terminals.py _end",
+        "sandbox/test_cut_off.py _ours",
+        "sandbox/test_owner.py _clear",
+        "sandbox/test_owner.py _make",
+        "sandbox/test_warm_pool.py _ahead",
+        "sandbox/test_warm_pool.py _maker",
+        "sandbox/test_warm_pool.py _relay",
+        "sandbox/test_warm_pool.py _take",
+        "state/test_stream.py _lookout",
+    ),
+    "what is written down beside what is said: records, events, a schema of before": (
+        "sandbox/egress/conftest.py _note",
+        "sandbox/test_owner.py _root",
+        "sandbox/test_warm_pool.py _root",
+        "state/test_migrations.py _writer",
+    ),
+    "a piece by itself, where the whole takes minutes": (
+        "render/test_secrets.py _run",
+        "render/test_sourcemap.py _maps",
+        "sandbox/modal_cloud.py _with",
+        "sandbox/test_image.py _recipe",
+        "sandbox/test_image.py _run",
+    ),
+    "ways of Python's own": ("conftest.py _get_running_loop", "conftest.py _set_running_loop",
+                             "state/test_json_store.py _set_running_loop"),
+}  # fmt: skip
+
+
+def test_tests_reach_into_what_is_private_only_where_it_is_said_why() -> None:
+    tests = REPO_ROOT / "tests"
+    found = {f"{path.relative_to(tests)} {name}" for path in sorted(tests.rglob("*.py")) for name in _reached(path)}
+    said = {place for places in _REACHES.values() for place in places}
+    assert found - said == set(), "give what several tests need a public way; else say here why"
+    assert said - found == set(), "no test does that any more"
+
+
+def _reached(path: Path) -> Iterator[str]:
+    """Name what is private to a module or an object, and used from outside of it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Attribute) and not _is_own(node.value):
+            names = [node.attr]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("koda_ray"):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr") and len(node.args) == 3:
+            names = [str(node.args[1].value)] if isinstance(node.args[1], ast.Constant) else []
+        yield from (name for name in names if re.fullmatch(r"_[a-z]\w*|_[A-Z]+[a-z]\w*", name) and name != "_exit")
+
+
+def _is_own(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id in ("self", "cls")
