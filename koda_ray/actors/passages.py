@@ -7,19 +7,18 @@ process's alone; what a killed process leaves of it is cleared with the machine'
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
 
 from koda_ray.errors import ServerFailed
 from koda_ray.render.isolation import WorkFolder
 from koda_ray.sandbox.base import PreviewEndpoint
-from koda_ray.sandbox.frames import relay
 from koda_ray.sandbox.node_door import DoorAddress, enter
+from koda_ray.sandbox.passing import Passing, PassOn, relay_both
 
 __all__ = ["Passages"]
 
 _MOST = 128
+_MOST_CONNECTIONS = 4096
 
 
 class Passages:
@@ -33,9 +32,9 @@ class Passages:
         self._key = key
         self._folder: WorkFolder | None = None
         self._made: dict[DoorAddress, tuple[str, asyncio.Server]] = {}
+        self._passing = Passing(most=_MOST_CONNECTIONS)
         self._count = 0
         self._making = asyncio.Lock()
-        self._passing: set[asyncio.Task[None]] = set()
 
     async def to(self, address: DoorAddress) -> PreviewEndpoint:
         """Return a socket on this machine that leads through a door."""
@@ -46,7 +45,7 @@ class Passages:
                     self._folder = await asyncio.to_thread(WorkFolder, "passage")
                 self._count += 1
                 path = str(self._folder.path / str(self._count))
-                found = path, await asyncio.start_unix_server(self._passed(address), path)
+                found = path, await asyncio.start_unix_server(self._passing.serve(self._led(address)), path)
             self._made[address] = found  # the newest lies last
             if len(self._made) > _MOST:
                 _, oldest = self._made.pop(next(iter(self._made)))
@@ -58,31 +57,18 @@ class Passages:
         made, self._made = self._made, {}
         for _, server in made.values():
             server.close()
-        passing = tuple(self._passing)
-        for task in passing:
-            task.cancel()
-        if passing:
-            await asyncio.wait(passing)
+        await self._passing.break_off()
         if self._folder is not None:
             await asyncio.to_thread(self._folder.close)
             self._folder = None
 
-    def _passed(
-        self, address: DoorAddress
-    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            self._passing.add(task)
-            try:
-                with suppress(ServerFailed, asyncio.CancelledError):  # whoever connected sees that it ends
-                    far_reader, far_writer = await enter(address, self._key)
-                    try:
-                        await asyncio.gather(relay(reader, far_writer), relay(far_reader, writer))
-                    finally:
-                        far_writer.close()
-            finally:
-                self._passing.discard(task)
-                writer.close()
+    def _led(self, address: DoorAddress) -> PassOn:
+        async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(ServerFailed):  # whoever connected sees that it ends
+                far = await enter(address, self._key)
+                try:
+                    await relay_both((reader, writer), far)
+                finally:
+                    far[1].close()
 
-        return serve
+        return lead

@@ -151,8 +151,7 @@ class AskedSandbox(ABC):
         self, *, known: Mapping[str, FileStamp] | None = None, most_bytes: int | None = None
     ) -> Snapshot:
         """Collect the project's files for a checkpoint; only new bytes travel. See ``Sandbox``."""
-        told = {path: [stamp.size_bytes, stamp.changed_ns, stamp.inode] for path, stamp in (known or {}).items()}
-        header, changed = await self._ask({"do": "snapshot", "known": told, "most_bytes": most_bytes})
+        header, changed = await self._ask({"do": "snapshot", "known": _told(known or {}), "most_bytes": most_bytes})
         stamps = self._stamps(header.get("stamps"))
         if not set(changed) <= set(stamps):
             raise nonsense(self.id, "files that its snapshot does not list")
@@ -175,8 +174,7 @@ class AskedSandbox(ABC):
                 yield ()
             for batch in in_batches(checked_changes(header.get("changes"))):
                 yield batch
-            stamps = self._stamps(header.get("known"))
-            known = {path: [stamp.size_bytes, stamp.changed_ns, stamp.inode] for path, stamp in stamps.items()}
+            known = _told(self._stamps(header.get("known")))
 
     async def restore(
         self,
@@ -365,6 +363,10 @@ def _error(header: Header) -> KodaError:
         if isinstance(value, str | int | float | bool | None):
             context[name] = value
     return kind(str(header.get("message"))[:_MAX_MESSAGE_CHARS], code=str(code) if code else None, context=context)
+
+
+def _told(stamps: Mapping[str, FileStamp]) -> dict[str, list[int]]:
+    return {path: [stamp.size_bytes, stamp.changed_ns, stamp.inode] for path, stamp in stamps.items()}
 
 
 def _listed(value: object) -> list[object]:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from koda_ray.cancellation import finish
 from koda_ray.errors import NotFound, SandboxError
-from koda_ray.sandbox.frames import relay
+from koda_ray.sandbox.passing import Passing, relay_both
 from koda_ray.sandbox.preview import listen
 from koda_ray.sandbox.record import Owner
 from koda_ray.sandbox.strays import DOORWAY
@@ -210,21 +210,11 @@ def main() -> None:
 
 
 async def _stand(fd: int, port: int) -> None:
-    clients: set[asyncio.Task[None]] = set()
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _pass_on(reader, writer, port)
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or len(clients) >= _MAX_CLIENTS:
-            writer.close()
-            return
-        clients.add(task)
-        try:
-            await _pass_on(reader, writer, port)
-        finally:
-            clients.discard(task)
-            writer.close()
-
-    server = await asyncio.start_unix_server(serve, sock=socket.socket(fileno=fd))
+    passing = Passing(most=_MAX_CLIENTS)
+    server = await asyncio.start_unix_server(passing.serve(pass_on), sock=socket.socket(fileno=fd))
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     loop.add_reader(0, over.set)  # its opener says nothing, and goes at some time
@@ -232,23 +222,20 @@ async def _stand(fd: int, port: int) -> None:
     await over.wait()
     loop.remove_reader(0)
     server.close()
-    for task in tuple(clients):
-        task.cancel()
-    if clients:
-        await asyncio.wait(clients)
+    await passing.break_off()
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
     for host in _LOOPBACKS:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                inner_reader, inner_writer = await asyncio.open_connection(host, port)
+                inner = await asyncio.open_connection(host, port)
         except (OSError, TimeoutError):
             continue
         try:
-            await asyncio.gather(relay(reader, inner_writer), relay(inner_reader, writer))
+            await relay_both((reader, writer), inner)
         finally:
-            inner_writer.close()
+            inner[1].close()
         return
 
 

@@ -36,13 +36,14 @@ from koda_ray.sandbox.base import FileStamp, ProcessInfo
 from koda_ray.sandbox.counts import Counts
 from koda_ray.sandbox.deaf import ignore_signals
 from koda_ray.sandbox.denials import Denials
-from koda_ray.sandbox.frames import Message, describe, receive_bytes, relay, send
+from koda_ray.sandbox.frames import Message, describe, receive_bytes, send
 from koda_ray.sandbox.kept import KeptOutput
 from koda_ray.sandbox.link_terminal import serve_terminal
 from koda_ray.sandbox.offered import offered
 from koda_ray.sandbox.offspring import Offspring, Started
 from koda_ray.sandbox.outlet import Outlet
 from koda_ray.sandbox.owners import Owners
+from koda_ray.sandbox.passing import relay_both
 from koda_ray.sandbox.proxied import proxy_environment
 from koda_ray.sandbox.template import TemplateProject
 from koda_ray.sandbox.terminal import CONTROLLING, LocalTerminal, open_terminal
@@ -380,15 +381,15 @@ class _Inside:
 
     async def _forward(self, request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", cast("int", request["port"]))
+            inner = await asyncio.open_connection("127.0.0.1", cast("int", request["port"]))
         except OSError:
             await send(writer, {"connected": False})
             return
         try:
             await send(writer, {"connected": True})
-            await asyncio.gather(relay(reader, inner_writer), relay(inner_reader, writer))
+            await relay_both((reader, writer), inner)
         finally:
-            inner_writer.close()
+            inner[1].close()
 
     async def _hello(self, request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await send(writer, {"python": sys.version, "processes": len(self._named)})

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from koda_ray.errors import Missing, ServerFailed
 from koda_ray.sandbox.base import PreviewEndpoint
-from koda_ray.sandbox.frames import relay
+from koda_ray.sandbox.passing import Passing, relay_both
 
 __all__ = ["DoorAddress", "NodeDoor", "door_key", "enter"]
 
@@ -77,7 +77,7 @@ class NodeDoor:
         self._names: dict[str, str] = {}
         self._server: asyncio.Server | None = None
         self._opening = asyncio.Lock()
-        self._serving: set[asyncio.Task[None]] = set()
+        self._passing = Passing(most=_MOST)
 
     async def to(self, endpoint: PreviewEndpoint) -> DoorAddress | PreviewEndpoint:
         """Return where a socket is shown from now on; what is reached from everywhere is returned as it is."""
@@ -85,7 +85,7 @@ class NodeDoor:
             return endpoint
         async with self._opening:
             if self._server is None:
-                self._server = await asyncio.start_server(self._serve, self._host, 0)
+                self._server = await asyncio.start_server(self._passing.serve(self._answer), self._host, 0)
         name = next((name for name, path in self._names.items() if path == endpoint.socket_path), None)
         if name is None:
             name = secrets.token_hex(16)
@@ -100,29 +100,13 @@ class NodeDoor:
         if server is None:
             return
         server.close()
-        serving = tuple(self._serving)
-        for task in serving:
-            task.cancel()
-        if serving:
-            await asyncio.wait(serving)
+        await self._passing.break_off()
         await server.wait_closed()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or len(self._serving) >= _MOST:
-            writer.close()
-            return
-        self._serving.add(task)
-        try:
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # whoever knocked sees that it ends, and not why
+        with suppress(OSError, ValueError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             await self._let_in(reader, writer)
-        except asyncio.CancelledError:
-            if self._server is not None:  # not by close
-                raise
-        except (OSError, ValueError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # whoever knocked sees that it ends, and not why
-        finally:
-            self._serving.discard(task)
-            writer.close()
 
     async def _let_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(_PROVE_S):
@@ -132,12 +116,12 @@ class NodeDoor:
             path = self._names.get(name)
             if not hmac.compare_digest(proof, _proof(self._key, _OUTSIDE, word, theirs, name)) or path is None:
                 return
-            inner_reader, inner_writer = await asyncio.open_unix_connection(path)
+            inner = await asyncio.open_unix_connection(path)
         try:
             writer.write(f"{_proof(self._key, _INSIDE, word, theirs, name)}\n".encode())
-            await asyncio.gather(relay(reader, inner_writer), relay(inner_reader, writer))
+            await relay_both((reader, writer), inner)
         finally:
-            inner_writer.close()
+            inner[1].close()
 
 
 async def enter(address: DoorAddress, key: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from koda_ray.sandbox.frames import relay
+from koda_ray.sandbox.passing import Passing, relay_both
 
 __all__ = ["Outlet"]
 
@@ -26,7 +26,7 @@ class Outlet:
         self.port = 0
         self._socket = socket
         self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._passing = Passing(most=_MAX_CLIENTS)
 
     @classmethod
     async def open(cls, socket: str) -> Outlet:
@@ -36,7 +36,7 @@ class Outlet:
             socket: The proxy's, as it is seen from here.
         """
         made = cls(socket)
-        made._server = await asyncio.start_server(made._serve, "127.0.0.1", 0)
+        made._server = await asyncio.start_server(made._passing.serve(made._pass_on), "127.0.0.1", 0)
         made.port = int(made._server.sockets[0].getsockname()[1])
         return made
 
@@ -50,29 +50,15 @@ class Outlet:
         if server is None:
             return
         server.close()
-        for task in tuple(self._serving):
-            task.cancel()
-        if self._serving:
-            await asyncio.wait(self._serving)
+        await self._passing.break_off()
         await server.wait_closed()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or len(self._serving) >= _MAX_CLIENTS:
-            writer.close()
-            return
-        self._serving.add(task)
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            outer_reader, outer_writer = await asyncio.open_unix_connection(self._socket)
+            outer = await asyncio.open_unix_connection(self._socket)
             try:
-                await asyncio.gather(relay(reader, outer_writer), relay(outer_reader, writer))
+                await relay_both((reader, writer), outer)
             finally:
-                outer_writer.close()
+                outer[1].close()
         except OSError:
             pass  # there is no way out; whoever connected sees that it ends
-        except asyncio.CancelledError:
-            if self._server is not None:  # not by close
-                raise
-        finally:
-            self._serving.discard(task)
-            writer.close()

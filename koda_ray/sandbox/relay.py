@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from koda_ray.errors import SandboxError, ServerFailed
-from koda_ray.sandbox.frames import receive, relay, send
+from koda_ray.sandbox.frames import receive, send
 from koda_ray.sandbox.link import Link
+from koda_ray.sandbox.passing import Passing, relay_both
 from koda_ray.sandbox.preview import is_listened, listen
 
 __all__ = ["Relay", "Relays"]
@@ -42,13 +43,13 @@ class Relay:
         self._port = port
         self._server: asyncio.Server | None = None
         self._inode = 0
-        self._serving: set[asyncio.Task[None]] = set()
+        self._passing = Passing(most=_MAX_CLIENTS)
         self._used_at = time.monotonic()
 
     @property
     def idle_s(self) -> float:
         """For how long nobody has been connected, in seconds; 0 where somebody is."""
-        return 0.0 if self._serving else time.monotonic() - self._used_at
+        return 0.0 if self._passing.count else time.monotonic() - self._used_at
 
     async def open(self) -> None:
         """Listen; nothing happens where this owner or another one does already.
@@ -62,7 +63,7 @@ class Relay:
         await self.close()  # somebody has removed the socket
         listening = await asyncio.to_thread(listen, self._path)
         self._inode = os.stat(self._path).st_ino
-        self._server = await asyncio.start_unix_server(self._serve, sock=listening)
+        self._server = await asyncio.start_unix_server(self._passing.serve(self._pass_on), sock=listening)
         if self._link.closed:
             await self.close()
             raise SandboxError("this program has let go of the sandbox; connect to it again")
@@ -76,43 +77,26 @@ class Relay:
         with suppress(OSError):
             if os.stat(self._path).st_ino == self._inode:
                 os.unlink(self._path)
-        for task in tuple(self._serving):
-            task.cancel()
-        if self._serving:
-            await asyncio.wait(self._serving)
+        await self._passing.break_off()
         await server.wait_closed()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or len(self._serving) >= _MAX_CLIENTS:
-            writer.close()
-            return
-        self._serving.add(task)
-        try:
-            await self._pass_on(reader, writer)
-        except asyncio.CancelledError:
-            if self._server is not None:  # not by close
-                raise
-        finally:
-            self._serving.discard(task)
-            self._used_at = time.monotonic()
-            writer.close()
-
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = await self._link.connection(timeout_s=_CONNECT_TIMEOUT_S)
-        if connection is None:
-            return
-        inner_reader, inner_writer = connection
+        inner: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                await send(inner_writer, {"op": "forward", "port": self._port})
-                answer = await receive(inner_reader)
-            if answer.get("connected") is True:
-                await asyncio.gather(relay(reader, inner_writer), relay(inner_reader, writer))
+            inner = await self._link.connection(timeout_s=_CONNECT_TIMEOUT_S)
+            if inner is not None and await self._reaches(inner):
+                await relay_both((reader, writer), inner)
         except (EOFError, OSError, SandboxError):
             pass  # whoever connected sees that it ends
         finally:
-            await self._link.release(inner_writer)
+            self._used_at = time.monotonic()
+            if inner is not None:
+                await self._link.release(inner[1])
+
+    async def _reaches(self, inner: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bool:
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            await send(inner[1], {"op": "forward", "port": self._port})
+            return (await receive(inner[0])).get("connected") is True
 
 
 class Relays:
