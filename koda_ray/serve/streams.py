@@ -243,7 +243,8 @@ async def _stream(
 
 
 def _note_lag(deps: ApiDeps, event: Envelope, began: datetime) -> None:
-    if event.at >= began:  # what was there before nobody waited for
+    # what was there before nobody waited for, and what a stream says of itself never happened anywhere
+    if event.at >= began and event.type not in ("resync", "gone"):
         deps.metrics.note(EVENTS_LAG, max(0.0, (now() - event.at).total_seconds()))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -13,7 +15,9 @@ import pytest
 from koda_ray import commands
 from koda_ray.client import KodaClient
 from koda_ray.events import NewEvent
+from koda_ray.metrics import EVENTS_LAG, Figure
 from koda_ray.serve.routes.all_events import MOST_SESSIONS
+from koda_ray.serve.streams import all_events
 from koda_ray.sse import SseDecoder
 
 from .test_events import take
@@ -45,6 +49,32 @@ async def test_a_page_of_thirty_takes_one_stream(koda: World, client: KodaClient
     )
     assert events[-1][0] == ".".join(["2"] * 30)
     assert koda.directory.watchers == {}
+
+
+async def test_what_a_stream_says_of_itself_is_no_event_that_came_late(koda: World, client: KodaClient) -> None:
+    @dataclass
+    class Noted:
+        lags: list[float] = field(default_factory=list[float])
+
+        def note(self, figure: Figure, value: float, **labels: str) -> None:
+            if figure is EVENTS_LAG:
+                self.lags.append(value)
+
+    (session_id,) = await some(koda, client, 1)
+    noted = Noted()
+    came: list[str] = []
+    events = all_events(replace(koda.deps, metrics=noted), {session_id: 1})
+    async with asyncio.timeout(60), aclosing(events):
+        await koda.directory.move(session_id, commands.Think("looking"))
+        async for _, event in events:
+            if event is not None:
+                came.append(event.type)
+            if came and came[-1] != "gone":
+                await koda.directory.delete(session_id=session_id, user_id="local")
+    ahead = all_events(replace(koda.deps, metrics=noted), {(await some(koda, client, 1))[0]: 1_000})
+    async with asyncio.timeout(60), aclosing(ahead):
+        came.append(await anext(event.type async for _, event in ahead if event is not None))
+    assert (came[-2:], len(noted.lags)) == (["gone", "resync"], 0)
 
 
 async def test_it_goes_on_after_each_number(koda: World, client: KodaClient, http: httpx.AsyncClient) -> None:
