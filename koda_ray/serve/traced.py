@@ -1,4 +1,8 @@
-"""A span for each request, which whoever asked may have begun: their ``traceparent`` is taken up."""
+"""A span for each request, which whoever asked may have begun: their ``traceparent`` is taken up.
+
+It stands behind the gate: who has no key could else write into any trace whose number they know, and fill whoever takes
+traces with spans of refusals.
+"""
 
 from __future__ import annotations
 

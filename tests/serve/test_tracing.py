@@ -80,6 +80,21 @@ async def test_a_command_carries_its_trace_to_whoever_takes_it(collector: Collec
 
 
 @pytest.mark.needs("otlp")
+async def test_who_has_no_key_writes_into_no_trace(collector: Collector, tmp_path: Path) -> None:
+    key = "k" * 32
+    async with (
+        world(tmp_path, KODA_API_KEYS=f"ada={key}") as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60, headers={"traceparent": ASKED}) as http,
+    ):
+        for headers in ({}, {"Authorization": f"Bearer {'x' * 32}"}):
+            assert (await http.get("/v1/sessions", headers=headers)).status_code == 401
+        assert (await http.get("/v1/renders", headers={"Authorization": f"Bearer {key}"})).status_code == 200
+    (span,) = collector.named("GET /v1/renders")
+    assert (span.trace, span.parent) == ("ab" * 16, "cd" * 8)
+    assert [each.name for each in collector.spans] == ["GET /v1/renders"]
+
+
+@pytest.mark.needs("otlp")
 def test_what_is_logged_names_its_trace(collector: Collector) -> None:
     lines = io.StringIO()
     to_file(lines)
