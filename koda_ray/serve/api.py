@@ -17,6 +17,7 @@ from koda_ray.events import Envelope
 from koda_ray.sandbox.providers import Providers
 from koda_ray.serve import problem
 from koda_ray.serve.background import Background
+from koda_ray.serve.callers import Callers
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.gate import Gate
 from koda_ray.serve.hangups import HangUps
@@ -99,6 +100,7 @@ def create_app(
                 await background.close()
                 await providers.close()
 
+    callers = Callers(deps.auth)
     sendings = ("/v1/assets", "/v1/renders", "/v1/renders/batches", "/v1/images")
     uploads = deps.settings.max_body_mb * 1024 * 1024
 
@@ -122,15 +124,16 @@ def create_app(
         openapi_url="/v1/openapi.json",
         lifespan=lifespan,
         middleware=[
-            Middleware(Traced),
             Middleware(HangUps),
             Middleware(ReadingDeadline, unread_s=stalled_s),
-            Middleware(Gate, auth=deps.auth, public=is_public, limit_bytes=limit_bytes, asked=streams.asked),
+            Middleware(Gate, callers=callers, public=is_public, limit_bytes=limit_bytes, asked=streams.asked),
+            Middleware(Traced),
             Middleware(BodyLimit, limit_bytes=limit_bytes),
             Middleware(BodyDeadline, joined=streams.joined, stalled_s=stalled_s, quick_s=quick_s),
         ],
     )
     app.state.deps = deps
+    app.state.callers = callers
     app.state.background = background
     app.state.watchers = watchers
     app.state.streams = streams

@@ -16,6 +16,7 @@ from koda_ray.errors import InvalidInput
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.workshop import Workshop
 from koda_ray.serve.background import Background
+from koda_ray.serve.callers import Callers
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.signing import Forbidden
@@ -35,6 +36,7 @@ __all__ = [
     "SessionId",
     "User",
     "background_of",
+    "callers_of",
     "deps_of",
     "streams_of",
     "unpacking_of",
@@ -52,6 +54,11 @@ SessionId = Annotated[
 def deps_of(connection: HTTPConnection) -> ApiDeps:
     """Return the parts that the application was made with."""
     return cast(ApiDeps, connection.app.state.deps)
+
+
+def callers_of(connection: HTTPConnection) -> Callers:
+    """Return who knows whose request it is, for addresses that are everybody's."""
+    return cast(Callers, connection.app.state.callers)
 
 
 def background_of(connection: HTTPConnection) -> Background:

@@ -18,14 +18,15 @@ from contextlib import AbstractContextManager, ExitStack
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from koda_ray.errors import KodaError
-from koda_ray.serve.auth import Authenticator, Unauthorized, bearer, is_loopback
+from koda_ray.serve.auth import is_loopback
+from koda_ray.serve.callers import Callers
 from koda_ray.serve.limits import Refusals
 from koda_ray.serve.problem import error_response, problem_of, problem_response
-from koda_ray.serve.tries import Tries
 
 __all__ = ["Gate"]
 
@@ -35,7 +36,7 @@ class Gate:
 
     Args:
         app: What is wrapped.
-        auth: Knows the keys, and whether there are any.
+        callers: Know the keys, and whether there are any.
         public: Says of a path whether it is for everybody. Elsewhere whose key it is becomes ``scope["user"]``.
         limit_bytes: How much of a refused body to read for a path, so that its sender listens.
         asked: Counts a user's request for as long as it is under way, or raises LimitReached.
@@ -45,18 +46,17 @@ class Gate:
         self,
         app: ASGIApp,
         *,
-        auth: Authenticator,
+        callers: Callers,
         public: Callable[[str], bool],
         limit_bytes: Callable[[str], int],
         asked: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self._app = app
-        self._auth = auth
+        self._callers = callers
         self._public = public
         self._limit_bytes = limit_bytes
         self._asked = asked
         self._refusals = Refusals()
-        self._tries = Tries()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection, or say why not."""
@@ -68,7 +68,7 @@ class Gate:
             try:
                 refused = None if _is_ours(headers) else await self._stranger(scope, headers)
                 if refused is None and not self._public(scope["path"]):
-                    scope["user"] = await self._user(scope, headers)
+                    scope["user"] = await self._callers.user(HTTPConnection(scope))
                     under_way.enter_context(self._asked(scope["user"]))
             except KodaError as error:
                 refused = error_response(error, scope["path"])
@@ -82,22 +82,8 @@ class Gate:
         else:
             await send({"type": "websocket.close", "code": 4000 + refused.status_code})
 
-    async def _user(self, scope: Scope, headers: Headers) -> str:
-        key, address = bearer(headers.get("authorization")), str((scope.get("client") or ("",))[0])
-        if key is not None:
-            self._tries.check(address, key)
-        try:
-            user = await self._auth.user(headers, scope.get("method"))
-        except Unauthorized:
-            if key is not None:
-                self._tries.was_wrong(address, key)
-            raise
-        if key is not None:
-            self._tries.was_right(key)
-        return user
-
     async def _stranger(self, scope: Scope, headers: Headers) -> JSONResponse | None:
-        if await self._auth.required():
+        if await self._callers.auth.required():
             return None
         host, origin = headers.get("host", ""), headers.get("origin")
         if not _is_here(_name(f"//{host}")):

@@ -337,6 +337,20 @@ async def test_ready_tells_what_is_wrong_to_who_has_a_key(tmp_path: Path) -> Non
         assert response.status_code == 503 and "Not a directory" in response.json()["parts"]["storage"]
 
 
+async def test_wrong_keys_are_counted_where_one_only_tells_more_too(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, KODA_API_KEYS=f"ada={'a' * 32}") as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
+    ):
+        (tmp_path / "storage").write_text("a file where a folder was")
+        for n in range(20):
+            assert (await http.get("/v1/ready", headers={"Authorization": f"Bearer {n:032}"})).status_code == 503
+        right = {"Authorization": f"Bearer {'a' * 32}"}
+        response = await http.get("/v1/ready", headers=right)
+        assert (response.status_code, "Not a directory" in response.text) == (503, False)
+        assert (await http.get("/v1/sessions", headers=right)).status_code == 429
+
+
 async def test_nobody_takes_another_users_projects_or_learns_of_them(tmp_path: Path) -> None:
     keys = "ada=" + "a" * 32 + ",bob=" + "b" * 32
     async with (
