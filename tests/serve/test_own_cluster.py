@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -17,16 +19,20 @@ import psutil
 import pytest
 
 from koda_ray.config import Settings
+from koda_ray.console import server
 from koda_ray.console.server import OwnServer, ServerNotStarted
 from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE, URGENT_RESOURCE
 from koda_ray.serve import ray_folder
 from koda_ray.state.sql import SqlStore
 
+from .test_renders import SMALL, events, post
 from .world import free_port
 
 pytestmark = [pytest.mark.ray, pytest.mark.full]
 KEY = "k" * 32
 TOKEN = "0123456789abcdef" * 4
+RAYS_OWN = range(10_000, 20_000)
+"""Ports that `ray start` keeps for its workers: it does not start with one of them as its own."""
 
 
 @pytest.fixture
@@ -40,16 +46,24 @@ def cluster() -> Iterator[str]:
 def started(**settings: str) -> Generator[str]:
     """Start a cluster with nothing else of Ray's in its environment."""
     folder, port = ray_folder.make(), free_port()
+    while port in RAYS_OWN:
+        port = free_port()
     resources = json.dumps({CHROMIUM_RESOURCE: 1, URGENT_RESOURCE: 1, SESSION_RESOURCE: 8})
     line = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}", "--num-cpus=2"]
     line += ["--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--temp-dir={folder}"]
     line += [f"--resources={resources}", f"--object-store-memory={10**8}", "--disable-usage-stats"]
-    head = subprocess.Popen(
-        line,
-        env={name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")} | settings,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    with tempfile.TemporaryFile("w+") as said:
+        head = subprocess.Popen(
+            line,
+            env={name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")} | settings,
+            stdout=said,
+            stderr=said,
+        )
+        deadline = time.monotonic() + 200
+        while not is_heard(port) and time.monotonic() < deadline:
+            said.seek(0)
+            assert head.poll() is None, said.read()
+            time.sleep(0.1)
     try:
         yield f"127.0.0.1:{port}"
     finally:
@@ -60,6 +74,11 @@ def started(**settings: str) -> Generator[str]:
             process.kill()
         head.wait()
         ray_folder.remove(folder)
+
+
+def is_heard(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture
@@ -123,6 +142,39 @@ def test_it_joins_with_the_file_that_ray_itself_keeps_a_token_in(tmp_path: Path)
         assert joined.stdout.strip() == "1", joined.stderr
         stranger = join(address, tmp_path / "nowhere")
         assert stranger.returncode and "token" in stranger.stderr.lower(), stranger.stderr
+
+
+@pytest.mark.browser
+@pytest.mark.timeout(900)
+async def test_a_whole_server_with_that_file_takes_requests_and_renders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token is in no environment: server, replicas, coordinators and workers each read it from the file."""
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text(TOKEN)
+    places = {
+        "DATABASE_PATH": str(tmp_path / "koda.db"),
+        "STORAGE_PATH": str(tmp_path / "storage"),
+        "SANDBOX_PATH": str(tmp_path / "sandboxes"),
+        "HOME": str(tmp_path),
+        "RAY_AUTH_MODE": "token",
+    }
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
+    monkeypatch.setattr(server, "START_S", 600.0)  # a Serve that is new on its cluster, on a busy machine
+    with started(**places) as address:
+        for name, value in {**places, "KODA_RAY_ADDRESS": address, "KODA_RUNFILE": tmp_path / "server.json"}.items():
+            monkeypatch.setenv(name, str(value))
+        own = OwnServer(tmp_path / "server.log")
+        try:
+            url = await asyncio.to_thread(own.start)
+            async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
+                assert (await http.get("/v1/sessions")).status_code == 200
+                made = (await post(http, **SMALL)).json()
+                assert (await events(http, made["id"]))[-1]["data"] == {"status": "succeeded"}
+                assert b"ftyp" in (await http.get(f"/v1/renders/{made['id']}/video")).content[:16]
+        finally:
+            await asyncio.to_thread(own.stop)
 
 
 THEIRS = """
