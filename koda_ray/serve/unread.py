@@ -3,8 +3,11 @@
 A download that nobody reads would keep its room (`unpacking`) and what it reads from for as long as its connection
 lives. An answer is sent in pieces, since a server takes one whole without a word of whether it is read.
 
-This sees whoever this application sends to. In Ray Serve that is a queue without a bound, in this process: nothing
-waits here then, and an answer that is read slowly is held whole (SECURITY.md has figures, and what to put in front).
+This sees whoever this application sends to. In Ray Serve (2.60) that is a queue without a bound (``MessageQueue`` in
+``_private/http_util``), and behind it a generator of Ray's that Serve asks for no backpressure
+(``_generator_backpressure_num_objects``): nothing waits here then. What Ray carries is in the processes' own memory up
+to 100 KB a message (``max_direct_call_object_size``), and above that in its object store, which has a size and puts the
+rest on the disk. So pieces are larger than that: a slow reader costs disk (SECURITY.md has figures).
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from koda_ray.serve.pace import LEAST_BYTES_PER_S, STALLED_S, LeastPace, TooSlow
 
 __all__ = ["ReadingDeadline"]
 
-_PIECE_BYTES = 64 * 1024
+_PIECE_BYTES = 128 * 1024
 _log = get_logger(__name__)
 
 

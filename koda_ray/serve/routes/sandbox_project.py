@@ -152,11 +152,17 @@ async def preview_sandbox(
     return links.to(sandbox_id, port=DEV_SERVER, edit=edit)
 
 
+class _Zip(FileResponse):
+    """A file in pieces that Ray keeps in its store, not in a process of ours (`koda_ray.serve.unread`)."""
+
+    chunk_size = 256 * 1024
+
+
 async def _zip(project: ProjectFiles, name: str, closing: AsyncExitStack, headers: dict[str, str]) -> Response:
     path = closing.enter_context(scratch()) / "packed.zip"
     await asyncio.to_thread(_pack, project, path)
     headers = headers | {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return FileResponse(path, media_type="application/octet-stream", filename=name, headers=headers)
+    return _Zip(path, media_type="application/octet-stream", filename=name, headers=headers)
 
 
 def _pack(project: ProjectFiles, path: Path) -> None:
