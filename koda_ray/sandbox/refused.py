@@ -22,9 +22,11 @@ something about it at no cost to those that try nothing:
 What is not seen, though it is refused all the same (README.md tells operators of it in short):
 
 - a file that may not be read or written (in a container ``/proc/sysrq-trigger`` and ``/proc/1/environ``; a device, what
-  an archive with absolute names or an install script would write): it is opened by the same call as any other, and to
-  look at every open would hold up all that runs. Where a command's own words or a path given to this program say it,
-  that is noted;
+  an archive with absolute names or an install script would write): it is opened by the same call as any other, and no
+  filter sees a path. To have every open asked about makes it six times as long (35 us instead of 6), makes the first
+  process wait for itself, since it has the filter too, and locally ends what outlives whoever answers. The kernel tells
+  nobody of an open that it refuses, and an engine lets nothing of ours stand in ``/proc``. Where a command's own words
+  or a path given to this program say it, that is noted;
 - what is simply not there, such as this program's environment, its database and other sandboxes' files, whoever looks
   for it, an install script or a command: there is nothing that refuses it;
 - in a container of somebody's own image, or where somebody has set the engine's filter of system calls, those that it
