@@ -140,7 +140,7 @@ class Engine:
     def __init__(self, address: str | None = None) -> None:
         self._address = address or _USUAL
         self._client: Any = None
-        self._habits: _Habits | None = None
+        self._program: tuple[tuple[object, object], bool] | None = None
         self._connecting = threading.Lock()
 
     @property
@@ -245,14 +245,20 @@ class Engine:
             await asyncio.to_thread(client.close)
 
     def _habits_of(self, api: Any) -> _Habits:
-        if self._habits is None:
-            found, version = cast("dict[str, Any]", api.info()), cast("dict[str, Any]", api.version())
-            self._habits = _Habits(
-                group="/" if found.get("CgroupDriver") == "cgroupfs" else "",
-                own_filter=_DOCKER in [part.get("Name") for part in version.get("Components") or ()]
-                and not _OWN_FILTER.isdisjoint(map(str, found.get("SecurityOptions") or ())),
-            )
-        return self._habits
+        """Ask for each container anew: whoever gives the engine another profile starts that again, and not this."""
+        found = cast("dict[str, Any]", api.info())
+        filtered = not _OWN_FILTER.isdisjoint(map(str, found.get("SecurityOptions") or ()))
+        return _Habits(
+            group="/" if found.get("CgroupDriver") == "cgroupfs" else "",
+            own_filter=filtered and self._is_docker(api, (found.get("ID"), found.get("ServerVersion"))),
+        )
+
+    def _is_docker(self, api: Any, program: tuple[object, object]) -> bool:
+        """Say whether what answers is Docker; asked once of each program, since it takes it as long as the rest."""
+        if self._program is None or self._program[0] != program:
+            version = cast("dict[str, Any]", api.version())
+            self._program = (program, _DOCKER in [part.get("Name") for part in version.get("Components") or ()])
+        return self._program[1]
 
     async def _do(self, doing: str, work: Callable[[Any], T]) -> T:
         return await asyncio.to_thread(lambda: self.use(work, doing=doing))

@@ -81,24 +81,37 @@ async def test_an_image_of_ones_own_keeps_the_engines_filter(
         await engine.close()
 
 
-async def test_a_filter_that_somebody_has_set_stays(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    profile = tmp_path / "profile.json"
+async def test_a_filter_that_somebody_has_set_stays_from_when_the_engine_has_it(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    profile, folder = tmp_path / "profile.json", tmp_path_factory.mktemp("d")
     profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW"}))
+    spec = ContainerPlan().spec("sbx_a", image="empty:1", secret="", labels={}, folder="/tmp", known=True)
+    assert spec.asks
+    engine: Engine | None = None
+    ids: set[str] = set()
+    seen: list[list[str]] = []
+    try:
+        for arguments in ((), ("--seccomp-profile", str(profile)), ()):  # the same engine, started again
+            with dockerd.started(folder, *arguments, data=tmp_path / "data") as address:
+                engine = engine or Engine(address)
+                ids.add((await engine.facts()).id)
+                engine.use(_import_empty, doing="import an image")
+                await engine.create(spec)
+                options = engine.use(partial(_options, "sbx_a"), doing="look")
+                seen.append([option.partition("=")[0] for option in options])
+                await engine.remove(spec.name)
+    finally:
+        if engine is not None:
+            await engine.close()
+    assert seen == [["no-new-privileges", "seccomp"], ["no-new-privileges"], ["no-new-privileges", "seccomp"]]
+    assert len(ids) == 1
+
+
+def _import_empty(api: Any) -> None:
     file = io.BytesIO()
     tarfile.open(fileobj=file, mode="w").close()
-    with dockerd.started(tmp_path_factory.mktemp("d"), "--seccomp-profile", str(profile)) as address:
-        engine = Engine(address)
-        try:
-            engine.use(
-                lambda api: api.import_image_from_data(file.getvalue(), repository="empty", tag="1"), doing="import"
-            )
-            spec = ContainerPlan().spec("sbx_a", image="empty:1", secret="", labels={}, folder="/tmp", known=True)
-            assert spec.asks
-            await engine.create(spec)
-            assert engine.use(partial(_options, "sbx_a"), doing="look") == ["no-new-privileges"]
-            await engine.remove(spec.name)
-        finally:
-            await engine.close()
+    api.import_image_from_data(file.getvalue(), repository="empty", tag="1")
 
 
 def _options(sandbox_id: str, api: Any) -> list[str]:
