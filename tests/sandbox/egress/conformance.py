@@ -220,7 +220,7 @@ class WayOutConformance:
         async with upstream(OK):
             assert await fetch(box, "http://site.test/") == ["200 hi"]
             ask = "until test -e src/go.ts; do sleep 0.05; done; node scripts/fetch.mjs http://site.test/"
-            running = asyncio.create_task(box.run(("sh", "-c", ask), network=True))
+            running = asyncio.create_task(box.run(("sh", "-c", ask), network=True, timeout_s=300))
             await until(lambda: len(leftovers.proxies()) == 1)
             mine = leftovers.proxies()
             theirs = await other.connect(box.id)
