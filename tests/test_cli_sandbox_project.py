@@ -73,6 +73,9 @@ def test_all_files_go_out_and_come_back(place: TemplateWorkplace) -> None:
 
 def test_a_build_comes_out_or_says_where_it_fails(place: TemplateWorkplace) -> None:
     box = place.done("sandbox", "create")
+    # a page that takes no time to build: the demo's does at each provider (project_conformance)
+    place.inside(box, "echo \"import App from './App'; document.title = String(App);\" >src/main.tsx")
+    place.inside(box, "echo 'export default 1;' >src/App.tsx")
     assert re.fullmatch(
         r"built in \d+\.\d s: \d+ files, \d.*\nbundle\.zip", place.done("sandbox", "build", box, "bundle.zip")
     )
