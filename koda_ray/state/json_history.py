@@ -64,7 +64,7 @@ class JsonHistory(JsonParts):
         def work(tables: Tables) -> None:
             row = _row(tables, session_id, user_id)
             spans = spans_of(row.get("history"))
-            points = _JsonPoints(tables, session_id, spans)
+            points = _JsonPointLookup(tables, session_id, spans)
             see_point(points, session_id, point, spans=spans, state_rev=cast("int", row.get("state_rev", 0)))
 
         await self._database.read(work)
@@ -163,8 +163,8 @@ class JsonHistory(JsonParts):
         return await self._database.read(work)
 
 
-class _JsonPoints:
-    """What a folder of JSON says of a session's points; see `Points`."""
+class _JsonPointLookup:
+    """What a folder of JSON says of a session's points; see `PointLookup`."""
 
     def __init__(self, tables: Tables, session_id: str, spans: Sequence[Span]) -> None:
         self._tables = tables

@@ -12,7 +12,7 @@ from typing import Protocol
 from koda_ray.errors import Conflict, NotFound
 from koda_ray.state.past import UNDO, Span, counts
 
-__all__ = ["HEAD", "Points", "no_point", "nothing_to_undo", "see_point", "too_old"]
+__all__ = ["HEAD", "PointLookup", "no_point", "nothing_to_undo", "see_point", "too_old"]
 
 HEAD = "hed_"
 """How a head's id begins."""
@@ -20,7 +20,7 @@ _CHECKPOINT = "ckp_"
 _SHOWN = 80
 
 
-class Points(Protocol):
+class PointLookup(Protocol):
     """What a store says of one session's points."""
 
     def can_undo(self) -> bool:
@@ -44,7 +44,7 @@ class Points(Protocol):
         ...
 
 
-def see_point(points: Points, session_id: str, point: str, *, spans: Sequence[Span], state_rev: int) -> None:
+def see_point(points: PointLookup, session_id: str, point: str, *, spans: Sequence[Span], state_rev: int) -> None:
     """See that a session could be put back to a point.
 
     Args:

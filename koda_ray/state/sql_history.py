@@ -84,7 +84,7 @@ class SqlHistory(SqlParts):
             if row is None or (user_id is not None and row.user_id != user_id):
                 raise no_such("session", session_id)
             spans = spans_of(row.history)
-            points = _SqlPoints(connection, session_id, spans)
+            points = _SqlPointLookup(connection, session_id, spans)
             see_point(points, session_id, point, spans=spans, state_rev=row.state_rev)
 
         await self._database.read(work)
@@ -268,8 +268,8 @@ class SqlHistory(SqlParts):
         return await self._database.read(work)
 
 
-class _SqlPoints:
-    """What the database says of a session's points; see `Points`."""
+class _SqlPointLookup:
+    """What the database says of a session's points; see `PointLookup`."""
 
     def __init__(self, connection: Connection, session_id: str, spans: Sequence[Span]) -> None:
         self._connection = connection

@@ -8,7 +8,6 @@ from koda_ray import __version__
 from koda_ray.errors import KodaError, NotFound, Unavailable
 from koda_ray.logs import get_logger
 from koda_ray.serve.context import Deps, callers_of
-from koda_ray.types import now
 from koda_ray.wire import Health, Readiness
 
 __all__ = ["router"]
