@@ -211,9 +211,9 @@ class Agent(Openable):
         async with self._speaking:
             await self._say(row, loop, text, key)
 
-    def place(self) -> int | None:
-        """Take a place in its history, for `cancel`: what is said from now on follows it; None if nothing is read."""
-        return self._now_open[1].place()
+    async def place(self) -> int:
+        """Take a place in its history, for `cancel`: what is said from now on follows it."""
+        return await self._now_open[1].place()
 
     async def cancel(self, reason: str = "The person cancelled.", *, place: int | None = None) -> int:
         """Stop what is under way: no call that is open is waited for any more, and its subagents end.
@@ -230,7 +230,7 @@ class Agent(Openable):
             How many calls were closed.
         """
         _, loop = self._now_open
-        batch, place = Batch(), loop.place() if place is None else place
+        batch, place = Batch(), await loop.place() if place is None else place
         if (running := self._running) is not None:
             running.cancel(STOPPED)
             await asyncio.wait({running})

@@ -77,9 +77,9 @@ class Lead:
         self._subagents.again(call_id)
         return done
 
-    def place(self) -> int | None:
+    async def place(self) -> int:
         """Take a place in the agent's own history."""
-        return self._loop.place()
+        return await self._loop.place()
 
     async def abandon(self, reason: str, batch: Batch | None = None, *, place: int | None = None) -> int:
         """Store that the work was stopped, close every open call, and cancel every subagent, in one transaction."""

@@ -260,9 +260,11 @@ class AgentLoop:
         self._since = 0
         self._at = derive(self._log.history, self._log.calls)
 
-    def place(self) -> int | None:
-        """Take a place in the history, for `abandon`: what is said from now on follows it; None if nothing is read."""
-        return self._log.reserve() if self._log.loaded else None
+    async def place(self) -> int:
+        """Take a place in the history, for `abandon`: what is said from now on follows it."""
+        if not self._log.loaded:  # else at once: whoever speaks after this was asked for comes after it
+            await self._log.refresh()
+        return self._log.reserve()
 
     async def abandon(self, reason: str, batch: Batch | None = None, *, place: int | None = None) -> int:
         """Store that a person stopped the work: it is at rest, whoever has it next, until something is said to it.

@@ -165,7 +165,7 @@ class AgentPool(Openable):
             How many calls were closed.
         """
         async with self._seats.hold(name, deadline=self._deadline()) as seat:
-            place = seat.it.place()
+            place = await seat.it.place()
             seat.give_up(Cancelled(f"what the agent {name!r} was asked was cancelled"))
             async with seat.calm:  # what is said from now on waits for the end of this
                 if not (seat.running and seat.it.busy):

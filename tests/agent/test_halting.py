@@ -20,8 +20,7 @@ from koda_ray.agent.runtime import Runtime
 from koda_ray.llm.anthropic import AnthropicProvider
 from koda_ray.llm.base import Message
 from koda_ray.state.store import Store
-from koda_ray.state.stores import store_at
-from tests.agent.halt_victim import ENOUGH
+from tests.agent.halt_victim import ENOUGH, store_of
 from tests.agent.test_messages import record
 from tests.agent.warm import Warm
 from tests.llm.server import Answer, Call, ModelServer, ScriptedModel, reply, texts
@@ -51,12 +50,6 @@ def warm() -> Iterator[Warm]:
     warm.close()
 
 
-def left_by(url: str) -> Store:
-    """Name the store of a killed process."""
-    kind, _, path = url.partition(":")
-    return store_at(url if kind == "json" else Path(path))
-
-
 async def told(store: Store) -> list[tuple[JsonValue, JsonValue]]:
     """List the moves from breakpoint to breakpoint."""
     (row,) = await store.list_sessions("local")
@@ -82,7 +75,7 @@ async def test_cancelled_while_the_model_answers_and_killed_it_is_at_rest(
     warm: Warm, tmp_path: Path, kind: str
 ) -> None:
     model, url = Model(calls=False), f"{kind}:{tmp_path / 'agents'}"
-    store = left_by(url)
+    store = store_of(url)
     with ModelServer(ScriptedModel(model.respond)) as server:
         assert warm.live(url, server.base_url, "after", "") == -signal.SIGKILL
         async with next_process(store, server.base_url) as pool:
@@ -102,7 +95,7 @@ async def test_killed_before_a_cancel_is_stored_it_goes_on(warm: Warm, tmp_path:
     model, url = Model(calls=False), f"sqlite:{tmp_path / 'agents'}"
     with ModelServer(ScriptedModel(model.respond)) as server:
         assert warm.live(url, server.base_url, "before", "") == -signal.SIGKILL
-        async with next_process(left_by(url), server.base_url) as pool, pool.use("ann") as ann:
+        async with next_process(store_of(url), server.base_url) as pool, pool.use("ann") as ann:
             assert model.asked == [["Wait."], ["Wait."]]
             assert (await ann.messages())[-1].content == [{"type": "text", "text": "I have waited."}]
 
@@ -114,9 +107,22 @@ async def test_what_is_said_while_a_cancel_is_under_way_is_answered_after_a_kill
     model, url = Model(calls=late == CALLED), f"sqlite:{tmp_path / 'agents'}"
     with ModelServer(ScriptedModel(model.respond)) as server:
         assert warm.live(url, server.base_url, "after", late) == -signal.SIGKILL
-        async with next_process(left_by(url), server.base_url) as pool, pool.use("ann") as ann:
+        async with next_process(store_of(url), server.base_url) as pool, pool.use("ann") as ann:
             assert (await ann.messages())[-1].content == [{"type": "text", "text": "Yes."}]
     assert len(model.asked) == 2 and model.asked[-1][-1] == late, "it comes after the cancel"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "json"])
+async def test_what_is_said_to_one_just_opened_after_its_cancel_was_begun_is_answered_after_a_kill(
+    warm: Warm, tmp_path: Path, kind: str
+) -> None:
+    model, url = Model(calls=False), f"{kind}:{tmp_path / 'agents'}"
+    with ModelServer(ScriptedModel(model.respond)) as server:
+        assert warm.live(url, server.base_url, "opened", "There?") == -signal.SIGKILL
+        async with next_process(store_of(url), server.base_url) as pool, pool.use("ann") as ann:
+            assert (await ann.messages())[-1].content == [{"type": "text", "text": "Yes."}]
+    (said,) = model.asked
+    assert said[0] == "Wait." and said[1].startswith(f"{HALTED} {ENOUGH}") and said[2:] == ["There?"]
 
 
 def test_a_history_that_ends_with_a_cancel_is_at_rest_until_something_is_said() -> None:

@@ -24,6 +24,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Store
 from koda_ray.types import now
 from tests.agent.everywhere import everywhere
+from tests.agent.lingering import Lingering
 from tests.agent.outside import effects, record_effect
 from tests.agent.pool_victim import NAMES, clerk
 from tests.agent.warm import Warm
@@ -309,31 +310,19 @@ async def test_what_was_cancelled_does_not_start_again_by_itself(store: Store) -
 
 
 async def test_who_speaks_while_a_cancel_is_under_way_is_answered(store: Store) -> None:
-    begun, ending, end = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    @tool(effect="idempotent")
-    async def wait() -> str:
-        """Wait."""
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ending.set()
-            await end.wait()
-        return "waited"
-
-    async with pool_of(store, asked_there, [wait]) as pool:
+    work = Lingering()
+    async with pool_of(store, asked_there, [work.tool]) as pool:
         working = asyncio.create_task(pool.ask("ann", "Wait."))
-        await begun.wait()
+        await work.begun.wait()
         cancelling = asyncio.create_task(pool.cancel("ann"))
-        await ending.wait()
+        await work.ending.wait()
         late = asyncio.create_task(pool.ask("ann", "There?"))
         (row,) = await store.list_sessions("local")
         async with asyncio.timeout(60):
             while len(await store.messages(row.id, agent="ann")) < 3:
                 await asyncio.sleep(0.01)
         assert not cancelling.done()
-        end.set()
+        work.end.set()
         assert await cancelling == 1
         with pytest.raises(Cancelled):
             await working
