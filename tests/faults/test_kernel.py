@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from koda_ray.agent.breakpoints import Breakpoint
@@ -39,6 +45,16 @@ def killed(figures: dict[str, Any], *, least: float) -> bool:
     kills, jobs = figures["kills"], figures["jobs"]
     sys.stdout.write(f"{kills} kills in {jobs} jobs, {kills / jobs:.2f} a job; first {figures['first']}\n")
     return kills >= least
+
+
+def in_session(number: int) -> list[int]:
+    """List the processes of a session."""
+    found: list[int] = []
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError):
+            if os.getsid(pid) == number:
+                found.append(pid)
+    return found
 
 
 @pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES])
@@ -118,6 +134,43 @@ def test_two_processes_that_take_a_session_from_each_other_do_the_job_once(tmp_p
     done = faults(tmp_path, "--store", store, "--twins", "--seeds", seeds)
     assert clean(done)
     assert done["takeovers"] > 0 and done["kills"] > 0
+
+
+@pytest.mark.parametrize("everybody", [False, True])
+@pytest.mark.parametrize(
+    ("store", "ends"),
+    [
+        ("json", signal.SIGTERM),
+        ("sqlite", signal.SIGINT),
+        pytest.param("postgres", signal.SIGTERM, marks=pytest.mark.needs("postgres")),
+        pytest.param("libsql", signal.SIGINT, marks=pytest.mark.needs("libsql")),
+    ],
+)
+@pytest.mark.full
+def test_cut_off_it_leaves_nothing(store: str, ends: signal.Signals, everybody: bool) -> None:
+    """Whether one process is told to end, or all of a terminal's."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # PostgreSQL's user goes through it
+        command = [sys.executable, "-m", "tests.faults", "--store", store, "--seconds", "600"]
+        running = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, "TMPDIR": folder}, stderr=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            deadline = time.monotonic() + 300
+            while not any(effects.stat().st_size for effects in Path(folder).glob("koda-faults-*/effects")):
+                assert running.poll() is None and time.monotonic() < deadline
+                time.sleep(0.01)
+            (os.killpg if everybody else os.kill)(running.pid, ends)
+            _, said = running.communicate(timeout=300)
+            assert running.returncode == 128 + ends, said.decode()
+            assert list(Path(folder).iterdir()) == []
+            while in_session(running.pid):
+                assert time.monotonic() < deadline, "a process is left"
+                time.sleep(0.01)
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
+                running.wait()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ forks the servers, the workers, and through those every process that is to be ki
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import json
 import os
@@ -44,7 +43,6 @@ _DRIVERS: dict[str, tuple[str, ...]] = {
 }
 _DELTA_CHARS = 40
 _KEPT_REQUESTS = 200
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -121,25 +119,23 @@ class Campaign:
             pid, told = fork(lambda tell, share=share: self._work(share, tell, enough), limit_s=0)
             running[told] = (pid, b"")
         total = JobTally()
-        while running:
-            for told in select.select(list(running), [], [])[0]:
-                pid, data = running[told]
-                part = os.read(told, 1 << 16)
-                running[told] = (pid, data + part)
-                if not part:
-                    os.close(told)
-                    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    word, _, rest = data.decode().partition(" ")
-                    if word != "tally":
-                        total.notes.append(f"a worker ended by {status}: {data.decode()}")
-                    else:
-                        report = json.loads(rest)
-                        total.add(JobTally(**{**report, "points": set(report["points"])}))
-                    del running[told]
+        try:
+            while running:
+                for told in select.select(list(running), [], [])[0]:
+                    pid, data = running[told]
+                    part = os.read(told, 1 << 16)
+                    running[told] = (pid, data + part)
+                    if not part:
+                        del running[told]
+                        total.add(_told_by(pid, told, data.decode()))
+        finally:
+            for told, (pid, _) in running.items():  # none, unless this was cut off
+                os.close(told)
+                os.kill(pid, signal.SIGTERM)  # each ends what it has itself
+                os.waitpid(pid, 0)
         return total
 
     def _work(self, share: Iterable[tuple[StoreKind, Disturbances]], tell: int, enough: int | None) -> None:
-        _end_with_parent()
         tally = JobTally()
         for number, (kind, plan) in enumerate(share):
             with self._store(kind, f"{os.getpid()}-{number}", empty=plan.empty) as (name, store):
@@ -177,15 +173,22 @@ class Campaign:
         shutil.rmtree(path)
 
 
+def _told_by(pid: int, told: int, said: str) -> JobTally:
+    """Read what a worker has counted, now that it has said all."""
+    os.close(told)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    word, _, rest = said.partition(" ")
+    if word != "tally":
+        return JobTally(notes=[f"a worker ended by {status}: {said}"])
+    report = json.loads(rest)
+    return JobTally(**{**report, "points": set(report["points"])})
+
+
 @contextmanager
 def _server(work: Callable[[int], None], *, speaks: bool = True) -> Iterator[str]:
     """Run a server in a fork; yield the first line that it says, if it says one."""
 
-    def serve(tell: int) -> None:
-        _end_with_parent()
-        work(tell)
-
-    pid, told = fork(serve, limit_s=0)
+    pid, told = fork(work, limit_s=0)
     try:
         said = b""
         while speaks and not said.endswith(b"\n"):
@@ -231,8 +234,3 @@ def _migrate(url: str) -> None:
     said = os.read(told, 1 << 16)
     os.close(told)
     assert os.waitpid(pid, 0)[1] == 0, said.decode()
-
-
-def _end_with_parent() -> None:
-    """Be killed when the process that forked this one ends. Source: prctl(2)."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -9,6 +9,7 @@ The model is behind HTTP and the real SDK.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import math
 import os
@@ -55,6 +56,7 @@ from tests.faults.kernel.work import AGAIN, DONE, FIRST, MORE, SENT
 __all__ = ["KernelJob", "KernelLife", "fork", "live", "look"]
 
 _LIFE_S = 300
+_PR_SET_PDEATHSIG = 1
 _READS = 50
 _COMPACT_BYTES = 12_000  # the log of a job is turned over once or twice
 _SLOW_S = 0.3
@@ -105,19 +107,22 @@ class KernelLife:
 def fork(work: Callable[[int], None], *, limit_s: int = _LIFE_S) -> tuple[int, int]:
     """Run something in a fork, with the end of a pipe to tell of it; return the process and the other end.
 
-    It is ended after ``limit_s`` seconds, by itself: whoever should have ended it may be gone. 0 for no limit.
+    It is killed when its parent ends, and after ``limit_s`` seconds; 0 for no limit. Source: prctl(2).
     """
     told, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(told)
-        signal.alarm(limit_s)
+        status = 1
         try:
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            os.close(told)
+            signal.alarm(limit_s)
             work(tell)
+            status = 0
         except BaseException:
             Points(tell).tell("failed", traceback.format_exc())
-            os._exit(1)
-        os._exit(0)
+        finally:
+            os._exit(status)  # whatever happens, what is the parent's to do is not done here too
     os.close(tell)
     return pid, told
 

@@ -203,7 +203,17 @@ class _Process:
 
 
 def _through(processes: list[_Process]) -> None:
-    """See processes to their ends, killing those that are to be killed."""
+    """See processes to their ends, killing those that are to be killed; all of them where this is cut off."""
+    try:
+        _watch(processes)
+    finally:
+        for process in processes:
+            if process.status is None:
+                os.kill(process.pid, signal.SIGKILL)
+                os.waitpid(process.pid, 0)
+
+
+def _watch(processes: list[_Process]) -> None:
     while living := [process for process in processes if process.status is None]:
         now = time.monotonic()
         for process in living:
