@@ -24,6 +24,7 @@ _PACKAGES = (
     "perl-base", "procps", "sed", "tar", "tini", "tmux", "util-linux",
 )  # fmt: skip
 _SKIPPED = ("/usr/share/doc", "/usr/share/man", "/usr/share/locale", "/usr/share/info", "/usr/share/lintian")
+_CHARSETS = "/gconv/"  # of libc, hundreds of libraries; UTF-8 is not among them
 _ELSEWHERE = "usr/local"  # where node and Python go, wherever they are here
 _NOT_OF_PYTHON = {"__pycache__", "ensurepip", "idlelib", "lib2to3", "site-packages", "dist-packages", "test", "tkinter"}
 _MERGED = ("bin", "lib", "lib64", "sbin")
@@ -87,7 +88,9 @@ def _files_of(packages: Iterable[str]) -> Iterator[Path]:
         done = subprocess.run(["dpkg", "-L", package], capture_output=True, text=True, check=False)
         for line in done.stdout.splitlines():
             path = Path(line)
-            if line.startswith(_SKIPPED) or line.lstrip("/") in (*_MERGED, "etc/passwd", "etc/group"):
+            if line.startswith(_SKIPPED) or _CHARSETS in line:
+                continue
+            if line.lstrip("/") in (*_MERGED, "etc/passwd", "etc/group"):
                 continue
             if path.is_symlink() or path.is_file():
                 yield path
