@@ -39,7 +39,6 @@ __all__ = [
     "Emit",
     "Fail",
     "Finished",
-    "MoveTodo",
     "Pause",
     "Previewed",
     "Propose",
@@ -53,6 +52,7 @@ __all__ = [
     "Rewind",
     "Say",
     "SetPermissions",
+    "SetTodoStatus",
     "SetTodos",
     "Start",
     "StopWork",
@@ -200,7 +200,7 @@ class SetTodos:
 
 
 @dataclass(frozen=True)
-class MoveTodo:
+class SetTodoStatus:
     """Change a todo's status."""
 
     todo_id: str
@@ -272,7 +272,7 @@ class Pause:
 Command = (
     Start | Answer | Accept | Reject | RequestChanges | Say | Cancel | Retry | Render | PutBack
     | Approve | Refuse | SetPermissions | Allow
-    | Ask | AskAgreement | Propose | SetTodos | MoveTodo | Think | Wrote | Deliver | Previewed | Closed | Finished
+    | Ask | AskAgreement | Propose | SetTodos | SetTodoStatus | Think | Wrote | Deliver | Previewed | Closed | Finished
     | Fail | Pause
 )  # fmt: skip
 

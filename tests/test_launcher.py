@@ -262,7 +262,7 @@ def test_the_page_is_built_where_it_can_be_and_nothing_else_waits_for_it(set_up_
     script = source / "build.mjs"
     script.write_text("process.exit(1)")
     done = set_up_once.run("setup")
-    assert done.returncode == 0 and "[5/5] The studio's page not built" in done.stderr and not built.exists()
+    assert done.returncode == 0 and "[5/5] The browser's page not built" in done.stderr and not built.exists()
     assert set_up_once.run("list").stdout.startswith("cli ")
     assert "not built" in set_up_once.run("setup").stderr  # whoever sets up wants it, and has it tried again
 
@@ -271,10 +271,10 @@ def test_the_page_is_built_where_it_can_be_and_nothing_else_waits_for_it(set_up_
         "const out = process.argv[process.argv.indexOf('--outDir') + 1]; mkdirSync(out);"
         "writeFileSync(`${out}/index.html`, readFileSync('src/main.ts'));"
     )
-    assert "[5/5] The studio's page done" in set_up_once.run("setup").stderr and built.read_text() == "one"
+    assert "[5/5] The browser's page done" in set_up_once.run("setup").stderr and built.read_text() == "one"
     assert set_up_once.run("setup").stderr == "koda: ready\n"
     (source / "src" / "main.ts").write_text("two")
-    assert "[5/5] The studio's page done" in set_up_once.run("list").stderr and built.read_text() == "two"
+    assert "[5/5] The browser's page done" in set_up_once.run("list").stderr and built.read_text() == "two"
     shutil.rmtree(source)
 
 

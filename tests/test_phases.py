@@ -20,7 +20,6 @@ from koda_ray.commands import (
     Deliver,
     Fail,
     Finished,
-    MoveTodo,
     Pause,
     Previewed,
     Propose,
@@ -33,6 +32,7 @@ from koda_ray.commands import (
     Say,
     SetPermissions,
     SetTodos,
+    SetTodoStatus,
     Start,
     Think,
     Wrote,
@@ -117,7 +117,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(SetPermissions, st.builds(SessionPermissions, mode=st.sampled_from(["auto", "ask"]))),
     st.sampled_from([Propose(PLAN), Propose(PLAN.model_copy(update={"total_duration": 9.0}))]),
     st.just(SetTodos((Todo(id="t1", label="Set up"), Todo(id="t2", label="Scene 1")))),
-    st.builds(MoveTodo, st.sampled_from(["t1", "t2", "t9"]), st.sampled_from(["pending", "active", "done"])),
+    st.builds(SetTodoStatus, st.sampled_from(["t1", "t2", "t9"]), st.sampled_from(["pending", "active", "done"])),
     st.just(Think("Writing App.tsx")),
     st.just(Wrote((("src/App.tsx", 12),))),
     st.builds(Deliver, st.integers(0, 4)),
@@ -217,7 +217,7 @@ def test_the_usual_way_ends_complete() -> None:
         Propose(PLAN),
         Accept(),
         SetTodos((Todo(id="t1", label="Set up"),)),
-        MoveTodo("t1", "done"),
+        SetTodoStatus("t1", "done"),
         Previewed(preview()),
         Accept("job_f"),
     )
@@ -285,7 +285,7 @@ def test_an_unknown_option_names_the_options() -> None:
 def test_todos_that_are_done_stay_done_when_the_list_is_set_again() -> None:
     todos = (Todo(id="t1", label="Set up"), Todo(id="t2", label="Scene"))
     working = walk(
-        fresh(), Start("a ball"), Propose(PLAN), Accept(), SetTodos(todos), MoveTodo("t1", "done"), SetTodos(todos)
+        fresh(), Start("a ball"), Propose(PLAN), Accept(), SetTodos(todos), SetTodoStatus("t1", "done"), SetTodos(todos)
     )
     assert working.execution is not None
     assert [t.status for t in working.execution.todos] == ["done", "pending"]

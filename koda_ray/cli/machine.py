@@ -49,7 +49,7 @@ def serve(
 
 @app.command("open")
 def open_page(server: Server = None) -> None:
-    """Open the studio in the browser. Starts a server where none runs; it stays."""
+    """Open koda in the browser. Starts a server where none runs; it stays."""
     import webbrowser
 
     from koda_ray.console.server import OwnServer, running_url

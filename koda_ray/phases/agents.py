@@ -11,11 +11,11 @@ from koda_ray.commands import (
     Deliver,
     Emit,
     Finished,
-    MoveTodo,
     Previewed,
     Propose,
     ReleaseSandbox,
     SetTodos,
+    SetTodoStatus,
     Think,
     Wrote,
 )
@@ -29,10 +29,10 @@ __all__ = [
     "closed",
     "deliver",
     "finished",
-    "move_todo",
     "previewed",
     "propose",
     "scene_bounds",
+    "set_todo_status",
     "set_todos",
     "think",
     "wrote",
@@ -122,9 +122,9 @@ def _todo(todo: Todo) -> Emit:
     return Emit("todo_update", (("todoId", todo.id), ("label", todo.label), ("status", todo.status)))
 
 
-def move_todo(state: NodeState, command: MoveTodo, at: datetime) -> Transition:
+def set_todo_status(state: NodeState, command: SetTodoStatus, at: datetime) -> Transition:
     """Move one thing on the list."""
-    execution = _working(state, "move a todo")
+    execution = _working(state, "change a todo")
     if command.todo_id not in {todo.id for todo in execution.todos}:
         names = ", ".join(todo.id for todo in execution.todos) or "none"
         raise InvalidInput(f"no todo {command.todo_id!r}; the todos are: {names}", context={"todo_id": command.todo_id})

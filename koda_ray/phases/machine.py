@@ -1,4 +1,4 @@
-"""The phase machine's one move, and who makes it for which command."""
+"""The phase machine's one transition, and who makes it for which command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from koda_ray.commands import (
     Deliver,
     Fail,
     Finished,
-    MoveTodo,
     Pause,
     Previewed,
     Propose,
@@ -32,6 +31,7 @@ from koda_ray.commands import (
     Say,
     SetPermissions,
     SetTodos,
+    SetTodoStatus,
     Start,
     Think,
     Wrote,
@@ -64,7 +64,7 @@ _HANDLERS: dict[type, object] = {
     Ask: agents.ask,
     Propose: agents.propose,
     SetTodos: agents.set_todos,
-    MoveTodo: agents.move_todo,
+    SetTodoStatus: agents.set_todo_status,
     Think: agents.think,
     Wrote: agents.wrote,
     Deliver: agents.deliver,

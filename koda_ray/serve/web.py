@@ -29,7 +29,7 @@ _INDEX = "index.html"
 _HASHED = "page/"
 _PAGES = ("/", "/s/{session_id}")
 _NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>koda</title>
-<h1>The studio is not built here</h1>
+<h1>The page is not built here</h1>
 <p>The server works. To have the page, run <code>./koda setup</code> on its machine and start it again.</p>
 <p>Until then: the <a href="/docs">API</a>, and <code>koda --help</code>.</p></html>
 """

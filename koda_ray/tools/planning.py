@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from koda_ray.agent.toolkit import Tool, ToolCall, ToolOutcome
-from koda_ray.commands import MoveTodo, SetTodos
+from koda_ray.commands import SetTodos, SetTodoStatus
 from koda_ray.tools.touched import touches
 from koda_ray.tools.workbench import Workbench, with_phase_commands
 from koda_ray.types import Todo, TodoStatus
@@ -42,7 +42,8 @@ def planning_tools(workbench: Workbench) -> list[Tool]:
 
     async def update_todo(given: _UpdateTodoInput, call: ToolCall) -> ToolOutcome:
         return ToolOutcome(
-            content='{"success": true}', batch=with_phase_commands(workbench, MoveTodo(given.todo_id, given.status))
+            content='{"success": true}',
+            batch=with_phase_commands(workbench, SetTodoStatus(given.todo_id, given.status)),
         )
 
     return [

@@ -1,4 +1,4 @@
-"""A studio without Ray: real store, storage, sandbox, browser and encoder; a scripted model behind the real SDK."""
+"""A world without Ray: real store, storage, sandbox, browser and encoder; a scripted model behind the real SDK."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class SessionWorld:
 
 
 @pytest.fixture
-async def studio(tmp_path: Path) -> AsyncIterator[SessionWorld]:
+async def world(tmp_path: Path) -> AsyncIterator[SessionWorld]:
     await asyncio.to_thread(tmp_path.chmod, 0o755)  # sandboxes run as another user
     async with LocalExecutor(workers=2) as executor:
         made = SessionWorld(tmp_path, executor)

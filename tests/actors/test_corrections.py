@@ -41,7 +41,7 @@ def line_of(words: str, source: str) -> int:
 )
 @pytest.mark.full
 async def test_an_error_is_corrected_from_its_file_its_line_and_its_words(
-    studio: SessionWorld, bad: str, stage: str, line: int, words: str
+    world: SessionWorld, bad: str, stage: str, line: int, words: str
 ) -> None:
     def code(request: dict[str, Any]) -> dict[str, str]:
         for error in request.get("errors") or []:
@@ -50,8 +50,8 @@ async def test_an_error_is_corrected_from_its_file_its_line_and_its_words(
                 return {"src/App.tsx": APP}
         return {**GOOD_FILES, "src/App.tsx": bad} if request["task"] == "initial_setup" else good_code(request)
 
-    session = await studio.open("a dot", studio_model(code))
-    await studio.to_preview(session)
+    session = await world.open("a dot", studio_model(code))
+    await world.to_preview(session)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ async def test_an_error_is_corrected_from_its_file_its_line_and_its_words(
 )
 @pytest.mark.full
 async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retried(
-    studio: SessionWorld, bad: str, kind: str, said: tuple[str, ...]
+    world: SessionWorld, bad: str, kind: str, said: tuple[str, ...]
 ) -> None:
     mended, corrections = False, 0
 
@@ -89,23 +89,23 @@ async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retrie
         return GOOD_FILES
 
     stuck_s = 1.0 if kind == "PAGE_NOT_READY" else 60.0
-    provider = studio.model(studio_model(code))
-    session = await studio.activate(await studio.row(), provider, page_ready_timeout_s=stuck_s)
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    failed = (await studio.until(session, "error")).error
+    provider = world.model(studio_model(code))
+    session = await world.activate(await world.row(), provider, page_ready_timeout_s=stuck_s)
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    failed = (await world.until(session, "error")).error
     assert failed is not None and failed.code == kind and failed.can_retry
     assert all(words in failed.message for words in (*said, "after 3 corrections")), failed.message
     assert corrections == 3
-    (told,) = await studio.events(session, "error")
+    (told,) = await world.events(session, "error")
     assert told == {"code": kind, "message": failed.message, "canRetry": True}
     mended = True
-    await studio.say(session, "retry")
-    assert (await studio.until(session, "preview")).error is None
+    await world.say(session, "retry")
+    assert (await world.until(session, "preview")).error is None
 
 
 @pytest.mark.full
-async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked(studio: SessionWorld) -> None:
+async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked(world: SessionWorld) -> None:
     asked: list[dict[str, Any]] = []
     mended = False
 
@@ -115,32 +115,32 @@ async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked
             return good_code(request)
         return {"src/App.tsx": f"// {len(asked)}\n{BROKEN}", "src/components/New.tsx": "export {};\n"}
 
-    session = await studio.open(respond=studio_model(code))
-    await studio.to_preview(session)
+    session = await world.open(respond=studio_model(code))
+    await world.to_preview(session)
     before, shown = await session.project.files(), session.state.preview
-    await studio.say(session, "message", text="make it red")
-    failed = await studio.until(session, "error")
+    await world.say(session, "message", text="make it red")
+    failed = await world.until(session, "error")
     assert failed.error is not None and failed.error.code == "BUILD_FAILED" and failed.preview == shown
     assert "after 3 corrections" in failed.error.message and len([each for each in asked if each.get("errors")]) == 3
     assert "again those of the last preview that worked" in failed.error.message
     assert await session.project.files() == before
-    pointer = await studio.store.latest_checkpoint(session.session_id)
+    pointer = await world.store.latest_checkpoint(session.session_id)
     assert pointer is not None
-    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
-    assert dict(await checkpoint.read_files(studio.storage, manifest)) == before
+    manifest = await checkpoint.load(world.storage, pointer.manifest_key)
+    assert dict(await checkpoint.read_files(world.storage, manifest)) == before
     assert failed.execution is not None and "src/components/New.tsx" not in failed.execution.files
 
     await session.close()  # and it goes on from there
     mended = True
-    session = await studio.activate(session.session_id, studio.model(studio_model(code)))
-    await studio.say(session, "message", text="red, but another way")
-    state = await studio.until(session, "preview")
+    session = await world.activate(session.session_id, world.model(studio_model(code)))
+    await world.say(session, "message", text="red, but another way")
+    state = await world.until(session, "preview")
     assert state.error is None and asked[-1]["files"] == {path: before[path].decode() for path in state.execution.files}
     assert b"#EF4444" in (await session.project.files())["src/App.tsx"]
 
 
 @pytest.mark.full
-async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(studio: SessionWorld) -> None:
+async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(world: SessionWorld) -> None:
     usual, refused = studio_model(), asyncio.Event()
 
     def respond(request: dict[str, Any]) -> Answer:
@@ -150,13 +150,13 @@ async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(studio
         return usual(request)
 
     loop = asyncio.get_running_loop()
-    session = await studio.open("a dot", respond)
-    await studio.to_preview(session)
+    session = await world.open("a dot", respond)
+    await world.to_preview(session)
     async with asyncio.timeout(60):
         await refused.wait()
         while session.working:
             await asyncio.sleep(0.02)
-    await studio.say(session, "message", text="make it red")
-    state = await studio.until(session, "preview")
-    assert state.error is None and await studio.events(session, "error") == []
+    await world.say(session, "message", text="make it red")
+    state = await world.until(session, "preview")
+    assert state.error is None and await world.events(session, "error") == []
     assert b"#EF4444" in (await session.project.files())["src/App.tsx"]

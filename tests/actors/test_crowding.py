@@ -28,23 +28,23 @@ def test_what_is_taken_of_the_memory_is_seen() -> None:
     assert 0 < memory_share() < 1
 
 
-async def test_on_a_crowded_machine_the_session_that_was_used_longest_ago_leaves_first(studio: SessionWorld) -> None:
+async def test_on_a_crowded_machine_the_session_that_was_used_longest_ago_leaves_first(world: SessionWorld) -> None:
     crowded = {"idle_timeout_s": USUAL_S, "memory_high": HIGH, "lease_s": 0.3}
     stays = stay_s(USUAL_S, share=memory_share(), high=HIGH)
-    old = await studio.activate(await studio.row(**RESTS), studio.model(studio_model()), **crowded)
+    old = await world.activate(await world.row(**RESTS), world.model(studio_model()), **crowded)
     unused_s = (stays + USUAL_S) / 2  # for longer than may be here, and not for as long as elsewhere
-    studio.ahead_s = unused_s - stays / 2
-    new = await studio.activate(await studio.row(**RESTS), studio.model(studio_model()), **crowded)
-    studio.ahead_s = unused_s
+    world.ahead_s = unused_s - stays / 2
+    new = await world.activate(await world.row(**RESTS), world.model(studio_model()), **crowded)
+    world.ahead_s = unused_s
     async with asyncio.timeout(60):
-        while studio.ended == 0:
+        while world.ended == 0:
             await asyncio.sleep(0.02)
     renewed = set[datetime | None]()
     async with asyncio.timeout(60):
-        while (left := (await studio.store.get_session(old.session_id)).lease_until) is not None and left > now():
+        while (left := (await world.store.get_session(old.session_id)).lease_until) is not None and left > now():
             await asyncio.sleep(0.02)  # a renewal may have been on its way
         while len(renewed) < 5:
-            renewed.add((await studio.store.get_session(new.session_id)).lease_until)
+            renewed.add((await world.store.get_session(new.session_id)).lease_until)
             await asyncio.sleep(0.02)
-    assert studio.ended == 1
-    assert (await studio.store.get_session(old.session_id)).lease_until == left
+    assert world.ended == 1
+    assert (await world.store.get_session(old.session_id)).lease_until == left

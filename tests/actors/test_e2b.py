@@ -29,17 +29,17 @@ async def server() -> AsyncIterator[E2BServer]:
 
 
 async def test_one_that_e2b_ends_during_the_work_is_replaced_with_nothing_lost(
-    studio: SessionWorld, server: E2BServer
+    world: SessionWorld, server: E2BServer
 ) -> None:
-    studio.sandboxes = provider_of(server, pids=256)
-    session = await studio.open("a dot", studio_model(scenes=3, pause_s=0.03))
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    await studio.event(session, "file_written", 3)
+    world.sandboxes = provider_of(server, pids=256)
+    session = await world.open("a dot", studio_model(scenes=3, pause_s=0.03))
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    await world.event(session, "file_written", 3)
     lost = session.state.sandbox_id
     assert lost is not None
     await server.end(server.of(lost).id)
-    await studio.until(session, "preview")
+    await world.until(session, "preview")
     assert session.state.sandbox_id != lost
     sandbox = await session.project.sandbox()
     assert sandbox.provider == "e2b"
@@ -48,13 +48,11 @@ async def test_one_that_e2b_ends_during_the_work_is_replaced_with_nothing_lost(
     assert server.kept == {}
 
 
-async def test_a_session_at_work_keeps_its_sandbox_while_nobody_uses_it(
-    studio: SessionWorld, server: E2BServer
-) -> None:
-    studio.sandboxes = provider_of(server, pids=256, lifetime_s=60)
-    row = await studio.row(phase="executing", owes="execute", execution={}, plan_accepted=True)
-    session = await studio.activate(
-        row, studio.model(lambda _: reply("hm", hang=True)), lease_s=0.3, heartbeat_s=600, sandbox_lifetime_s=900
+async def test_a_session_at_work_keeps_its_sandbox_while_nobody_uses_it(world: SessionWorld, server: E2BServer) -> None:
+    world.sandboxes = provider_of(server, pids=256, lifetime_s=60)
+    row = await world.row(phase="executing", owes="execute", execution={}, plan_accepted=True)
+    session = await world.activate(
+        row, world.model(lambda _: reply("hm", hang=True)), lease_s=0.3, heartbeat_s=600, sandbox_lifetime_s=900
     )
     await session.project.sandbox()
     assert session.state.sandbox_id is not None

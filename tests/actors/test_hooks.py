@@ -84,20 +84,20 @@ def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.sandbox
 @pytest.mark.full
-async def test_every_agent_of_a_session_is_hooked_by_setting(studio: SessionWorld, heard: Path) -> None:
+async def test_every_agent_of_a_session_is_hooked_by_setting(world: SessionWorld, heard: Path) -> None:
     names = "house_hooks:both, house_hooks:lame,house_hooks:guard"
-    session = await studio.activate(await studio.row(), studio.model(reviewing(lists)), hooks=names)
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    failed = await studio.until(session, "error")
+    session = await world.activate(await world.row(), world.model(reviewing(lists)), hooks=names)
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    failed = await world.until(session, "error")
     assert failed.error is not None and failed.error.code == "AGENT_STOPPED"
     assert "no renders today" in failed.error.message
-    calls = await studio.store.tool_calls(session.session_id)
+    calls = await world.store.tool_calls(session.session_id)
     assert "render_preview" not in {call.name for call in calls}, "what a hook stops has not begun"
 
     said = [json.loads(line) for line in heard.read_text().splitlines()]
     assert {tuple(each[1:3]) for each in said} == {(session.session_id, "local")}
-    (reviewer,) = await subagents(studio, session)
+    (reviewer,) = await subagents(world, session)
     assert {each[4] for each in said if each[3] == "before_model"} == {"orchestrator", "code_generator", reviewer.id}
     for agent in ("orchestrator", "code_generator", reviewer.id):
         own = [each for each in said if each[4] == agent]
@@ -106,7 +106,7 @@ async def test_every_agent_of_a_session_is_hooked_by_setting(studio: SessionWorl
     called = {each[5] for each in said if each[3] == "before_tool"}
     assert {"generate_code", "set_todos", "sandbox_list_files"} <= called
 
-    troubles = await studio.events(session, "hook_failed")
+    troubles = await world.events(session, "hook_failed")
     assert {(each["hook"], each["place"], each["then"]) for each in troubles} == {
         ("broken", "after_tool", "ignore"),
         ("slow", "after_model", "ignore"),
@@ -119,36 +119,36 @@ async def test_every_agent_of_a_session_is_hooked_by_setting(studio: SessionWorl
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.full
 async def test_a_stop_at_the_code_generator_ends_the_run_and_what_was_answered_is_paid_for(
-    studio: SessionWorld, heard: Path, place: str
+    world: SessionWorld, heard: Path, place: str
 ) -> None:
-    session = await studio.activate(await studio.row(), studio.model(studio_model()), hooks=f"house_hooks:{place}")
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    failed = await studio.until(session, "error")
+    session = await world.activate(await world.row(), world.model(studio_model()), hooks=f"house_hooks:{place}")
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    failed = await world.until(session, "error")
     assert failed.error is not None and failed.error.code == "AGENT_STOPPED"
     assert "no code today" in failed.error.message
-    (call,) = [each for each in await studio.store.tool_calls(session.session_id) if each.name == "generate_code"]
+    (call,) = [each for each in await world.store.tool_calls(session.session_id) if each.name == "generate_code"]
     assert call.status == "failed" and "HOOK_STOPPED" in json.dumps(call.result)
-    paid = [each for each in await studio.store.charges(session.session_id) if each.agent == "code_generator"]
+    paid = [each for each in await world.store.charges(session.session_id) if each.agent == "code_generator"]
     assert [each.status for each in paid] == (["settled"] if place == "after" else [])
 
 
 @pytest.mark.sandbox
 async def test_what_a_person_changes_does_not_get_around_the_hooks_of_a_deployment(
-    studio: SessionWorld, heard: Path
+    world: SessionWorld, heard: Path
 ) -> None:
-    row = await studio.row(permissions={"mode": "ask", "rules": []})
-    session = await studio.activate(row, studio.model(studio_model()), hooks="house_hooks:shades")
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    asked = await pending(studio, session)
+    row = await world.row(permissions={"mode": "ask", "rules": []})
+    session = await world.activate(row, world.model(studio_model()), hooks="house_hooks:shades")
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    asked = await pending(world, session)
     changed = {"task": "initial_setup", "description": "with a shadow"}
     with pytest.raises(InvalidInput, match="no shadows in this house"):
-        await studio.say(session, "approve", approvalId=asked.id, arguments=changed)
+        await world.say(session, "approve", approvalId=asked.id, arguments=changed)
     assert session.state.approval is not None
-    await studio.say(session, "approve", approvalId=asked.id, arguments={**changed, "description": "plain"})
-    await studio.say(session, "approve", approvalId=(await pending(studio, session)).id)
-    await studio.event(session, "file_written")
+    await world.say(session, "approve", approvalId=asked.id, arguments={**changed, "description": "plain"})
+    await world.say(session, "approve", approvalId=(await pending(world, session)).id)
+    await world.event(session, "file_written")
 
 
 @pytest.mark.parametrize(

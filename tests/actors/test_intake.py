@@ -21,117 +21,117 @@ from tests.state.records import SOON, say
 RESTS: dict[str, Any] = {"phase": "executing", "owes": None, "execution": {}, "plan_accepted": True}
 
 
-async def said(studio: SessionWorld, session_id: str, name: str, key: str = "", **body: Any) -> CommandRecord:
+async def said(world: SessionWorld, session_id: str, name: str, key: str = "", **body: Any) -> CommandRecord:
     """Ask something of a session that may sleep."""
     key = key or new_id("cmd")
     asked, _ = await ask(
-        studio.store, new_command(session_id=session_id, user_id="local", name=name, body=body, key=key)
+        world.store, new_command(session_id=session_id, user_id="local", name=name, body=body, key=key)
     )
     return asked
 
 
-async def awake(studio: SessionWorld, session_id: str, **settings: object) -> Session:
-    return await studio.activate(session_id, studio.model(studio_model()), **settings)
+async def awake(world: SessionWorld, session_id: str, **settings: object) -> Session:
+    return await world.activate(session_id, world.model(studio_model()), **settings)
 
 
-async def test_what_was_said_to_a_sleeping_session_is_taken_in_order_before_it_works(studio: SessionWorld) -> None:
-    row = await studio.row(**RESTS)
-    asked = [await said(studio, row, "permissions", mode=mode) for mode in ("ask", "auto", "plan")]
-    assert [each.key for each in await studio.store.inbox(row)] == [each.key for each in asked]
-    assert [work.id for work in await studio.store.owed(now())] == [row]
-    session = await awake(studio, row)
+async def test_what_was_said_to_a_sleeping_session_is_taken_in_order_before_it_works(world: SessionWorld) -> None:
+    row = await world.row(**RESTS)
+    asked = [await said(world, row, "permissions", mode=mode) for mode in ("ask", "auto", "plan")]
+    assert [each.key for each in await world.store.inbox(row)] == [each.key for each in asked]
+    assert [work.id for work in await world.store.owed(now())] == [row]
+    session = await awake(world, row)
     assert session.state.permissions.mode == "plan"
-    assert await studio.store.inbox(row) == []
+    assert await world.store.inbox(row) == []
     for each in asked:
-        found = await studio.store.find_command(row, each.key)
+        found = await world.store.find_command(row, each.key)
         assert found is not None and (found.id, found.result) == (each.id, {"phase": "executing", "owes": None})
         assert await session.intake.take(each.key) == found
 
 
-async def test_what_the_phase_does_not_take_is_refused_at_once_though_nobody_is_there(studio: SessionWorld) -> None:
-    row = await studio.row(owes=None)
+async def test_what_the_phase_does_not_take_is_refused_at_once_though_nobody_is_there(world: SessionWorld) -> None:
+    row = await world.row(owes=None)
     with pytest.raises(InvalidTransition, match="cannot accept in phase idle"):
-        await said(studio, row, "accept")
+        await said(world, row, "accept")
     with pytest.raises(InvalidInput, match="the commands are"):
-        await said(studio, row, "dance")
+        await said(world, row, "dance")
     with pytest.raises(NotFound):
-        await said(studio, row, "rewind", to="msg_unknown")
-    started = await said(studio, row, "start", key="k")
+        await said(world, row, "rewind", to="msg_unknown")
+    started = await said(world, row, "start", key="k")
     assert started.result["owes"] == "analyze"
     with pytest.raises(InvalidTransition):  # the state that it leads to is what the next is judged by
-        await said(studio, row, "start")
-    assert (await said(studio, row, "start", key="k")).id == started.id
+        await said(world, row, "start")
+    assert (await said(world, row, "start", key="k")).id == started.id
     with pytest.raises(Conflict):
-        await said(studio, row, "cancel", key="k")
-    assert (await said(studio, row, "cancel")).result == {"phase": "idle", "owes": None}
-    assert (await studio.store.get_session(row)).epoch == 0
-    session = await awake(studio, row)
+        await said(world, row, "cancel", key="k")
+    assert (await said(world, row, "cancel")).result == {"phase": "idle", "owes": None}
+    assert (await world.store.get_session(row)).epoch == 0
+    session = await awake(world, row)
     assert (session.state.phase, session.state.owes, session.working) == ("idle", None, False)
 
 
-async def test_what_the_phase_takes_no_more_is_refused_and_told(studio: SessionWorld) -> None:
-    row = await studio.row(owes=None)
-    asked = await said(studio, row, "start", key="k")
-    between = await studio.store.activate(row, host="another", lease_until=now() + SOON)
+async def test_what_the_phase_takes_no_more_is_refused_and_told(world: SessionWorld) -> None:
+    row = await world.row(owes=None)
+    asked = await said(world, row, "start", key="k")
+    between = await world.store.activate(row, host="another", lease_until=now() + SOON)
     moved = between.state.model_copy(update={"phase": "executing", "execution": Execution(), "plan_accepted": True})
-    await studio.store.commit(row, between.epoch, Batch(state=moved))  # as agents do
-    session = await awake(studio, row)
+    await world.store.commit(row, between.epoch, Batch(state=moved))  # as agents do
+    session = await awake(world, row)
     with pytest.raises(InvalidTransition, match="cannot start"):
         await session.intake.take("k")
-    (told,) = [event for event in await studio.store.events(row) if event.type == "command_refused"]
+    (told,) = [event for event in await world.store.events(row) if event.type == "command_refused"]
     assert (told.cause_id, told.channel) == (asked.id, "control")
     assert (told.data["command"], told.data["code"]) == ("start", "INVALID_TRANSITION")
-    assert await studio.store.inbox(row) == []
+    assert await world.store.inbox(row) == []
     with pytest.raises(Conflict, match="refused"):
         await session.intake.take("k")
 
 
 async def test_a_key_that_was_refused_may_be_used_again_and_is_answered_by_what_came_of_it(
-    studio: SessionWorld,
+    world: SessionWorld,
 ) -> None:
-    row = await studio.row(owes=None)
-    await said(studio, row, "start", key="k")
-    between = await studio.store.activate(row, host="another", lease_until=now() + SOON)
+    row = await world.row(owes=None)
+    await said(world, row, "start", key="k")
+    between = await world.store.activate(row, host="another", lease_until=now() + SOON)
     moved = between.state.model_copy(update={"phase": "executing", "execution": Execution(), "plan_accepted": True})
-    await studio.store.commit(row, between.epoch, Batch(state=moved))
-    session = await awake(studio, row)
+    await world.store.commit(row, between.epoch, Batch(state=moved))
+    session = await awake(world, row)
     await session.intake.look()  # nobody waits for the answer
-    again = await said(studio, row, "permissions", key="k", mode="ask")
+    again = await said(world, row, "permissions", key="k", mode="ask")
     assert (await session.intake.take("k")).id == again.id
 
 
-async def test_a_session_that_nobody_could_tell_finds_out_by_itself(studio: SessionWorld) -> None:
-    session = await awake(studio, await studio.row(**RESTS), lease_s=0.3)
-    asked = await said(studio, session.session_id, "permissions", mode="ask")
+async def test_a_session_that_nobody_could_tell_finds_out_by_itself(world: SessionWorld) -> None:
+    session = await awake(world, await world.row(**RESTS), lease_s=0.3)
+    asked = await said(world, session.session_id, "permissions", mode="ask")
     async with asyncio.timeout(60):
-        while await studio.store.inbox(session.session_id):
+        while await world.store.inbox(session.session_id):
             await asyncio.sleep(0.02)
     assert session.state.permissions.mode == "ask"
-    assert await studio.store.find_command(session.session_id, asked.key) is not None
+    assert await world.store.find_command(session.session_id, asked.key) is not None
 
 
-async def test_a_session_that_cannot_take_what_waits_does_not_begin_nor_hold_the_lease(studio: SessionWorld) -> None:
-    row = await studio.row(**RESTS)
-    asked = await said(studio, row, "permissions", mode="ask")
-    usual = studio.store.inbox
+async def test_a_session_that_cannot_take_what_waits_does_not_begin_nor_hold_the_lease(world: SessionWorld) -> None:
+    row = await world.row(**RESTS)
+    asked = await said(world, row, "permissions", mode="ask")
+    usual = world.store.inbox
 
     async def away(session_id: str) -> list[CommandRecord]:
         raise StorageError("the database is away")
 
-    studio.store.inbox = away  # type: ignore[method-assign]
+    world.store.inbox = away  # type: ignore[method-assign]
     with pytest.raises(StorageError):
-        await awake(studio, row, lease_s=0.3)
-    studio.store.inbox = usual  # type: ignore[method-assign]
+        await awake(world, row, lease_s=0.3)
+    world.store.inbox = usual  # type: ignore[method-assign]
     async with asyncio.timeout(60):
-        while row not in {work.id for work in await studio.store.owed(now())}:
+        while row not in {work.id for work in await world.store.owed(now())}:
             await asyncio.sleep(0.02)
-    session = await awake(studio, row)
-    assert await session.intake.take(asked.key) == await studio.store.find_command(row, asked.key)
+    session = await awake(world, row)
+    assert await session.intake.take(asked.key) == await world.store.find_command(row, asked.key)
 
 
-async def test_a_session_holds_its_lease_while_a_write_takes_long_and_says_when_it_cannot(studio: SessionWorld) -> None:
-    session = await awake(studio, await studio.row(**RESTS), lease_s=0.3)
-    usual, goes_on, tried = studio.store.commit, asyncio.Event(), asyncio.Event()
+async def test_a_session_holds_its_lease_while_a_write_takes_long_and_says_when_it_cannot(world: SessionWorld) -> None:
+    session = await awake(world, await world.row(**RESTS), lease_s=0.3)
+    usual, goes_on, tried = world.store.commit, asyncio.Event(), asyncio.Event()
 
     async def slow(session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
         if batch.events:
@@ -142,22 +142,22 @@ async def test_a_session_holds_its_lease_while_a_write_takes_long_and_says_when_
         tried.set()
         raise StorageError("the database is away")
 
-    studio.store.commit = slow  # type: ignore[method-assign]
+    world.store.commit = slow  # type: ignore[method-assign]
     writing = asyncio.create_task(session.core.emit(say("x")))
     leases = set[datetime | None]()
     async with asyncio.timeout(60):
         while len(leases) < 4:
-            leases.add((await studio.store.get_session(session.session_id)).lease_until)
+            leases.add((await world.store.get_session(session.session_id)).lease_until)
             await asyncio.sleep(0.02)
     assert session.is_held and not writing.done()
     goes_on.set()
     await writing
 
-    studio.store.commit = away  # type: ignore[method-assign]
+    world.store.commit = away  # type: ignore[method-assign]
     await tried.wait()  # no other renewal is on its way
-    studio.ahead_s = HELD_S
+    world.ahead_s = HELD_S
     assert not session.is_held
-    studio.store.commit = usual  # type: ignore[method-assign]
+    world.store.commit = usual  # type: ignore[method-assign]
     async with asyncio.timeout(60):
         while not session.is_held:
             await asyncio.sleep(0.02)

@@ -46,7 +46,7 @@ def scene(number: str, words: str) -> str:
     return "\n".join([f"// {words}", *lines, ""])
 
 
-async def test_a_long_session_reads_nine_tenths_of_its_prompts_from_the_cache(studio: SessionWorld) -> None:
+async def test_a_long_session_reads_nine_tenths_of_its_prompts_from_the_cache(world: SessionWorld) -> None:
     author, whole = Author(), list[bool]()
     script = studio_model(author, scenes=SCENES)
 
@@ -60,14 +60,14 @@ async def test_a_long_session_reads_nine_tenths_of_its_prompts_from_the_cache(st
             whole.append(all(json.dumps(text)[1:-1] in said for text in author.files.values()))
         return script(request)
 
-    session = await studio.open(respond=respond)
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    await studio.until(session, "preview")
+    session = await world.open(respond=respond)
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    await world.until(session, "preview")
     for change in range(1, CHANGES + 1):
-        await studio.say(session, "message", text=f"change {change}: faster, and a little bluer")
-        await studio.until(session, "preview")
-    requests = studio.requests
+        await world.say(session, "message", text=f"change {change}: faster, and a little bluer")
+        await world.until(session, "preview")
+    requests = world.requests
     assert len(requests) > 100 and all(whole), "every file stands whole in the orchestrator's prompts, as it is"
     for tools in (True, False):
         share = cached_share([each for each in requests if bool(each.asked.get("tools")) is tools])

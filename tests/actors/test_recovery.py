@@ -31,24 +31,24 @@ async def write(session: Session, files: Mapping[str, str]) -> None:
     await session.core.commit(await session.workbench.keep(files))
 
 
-async def accepted(studio: SessionWorld, session: Any) -> None:
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
+async def accepted(world: SessionWorld, session: Any) -> None:
+    await world.until(session, "plan")
+    await world.say(session, "accept")
 
 
-async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_project(studio: SessionWorld) -> None:
-    session = await studio.at_rest()
+async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_project(world: SessionWorld) -> None:
+    session = await world.at_rest()
     await write(session, GOOD_FILES)
     await session.close()
 
     class CutOff:
         """The real provider, whose new sandboxes are reported and then lost to a cancelled restore."""
 
-        name = studio.sandboxes.name
-        connect = studio.sandboxes.connect
-        destroy = studio.sandboxes.destroy
-        list = studio.sandboxes.list
-        place = studio.sandboxes.place
+        name = world.sandboxes.name
+        connect = world.sandboxes.connect
+        destroy = world.sandboxes.destroy
+        list = world.sandboxes.list
+        place = world.sandboxes.place
 
         def __init__(self) -> None:
             self.cut = True
@@ -60,93 +60,93 @@ async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_projec
                 raise asyncio.CancelledError
             return made
 
-    studio_sandboxes = studio.sandboxes
-    studio.sandboxes = CutOff()
-    again = await studio.activate(session.session_id, studio.model(studio_model()))
+    studio_sandboxes = world.sandboxes
+    world.sandboxes = CutOff()
+    again = await world.activate(session.session_id, world.model(studio_model()))
     with pytest.raises(asyncio.CancelledError):
         await again.project.sandbox()
     assert again.state.sandbox_status == "creating"
     sandbox = await again.project.sandbox()
     assert await sandbox.read_file("src/App.tsx") == APP.encode()
-    assert len(await studio.sandboxes.list()) == 1
+    assert len(await world.sandboxes.list()) == 1
 
 
 async def test_last_words_that_were_not_said_are_said_by_whoever_takes_the_session_up_and_once(
-    studio: SessionWorld,
+    world: SessionWorld,
 ) -> None:
     shown = {"videoUrl": "/v1/video", "jobId": "job_1", "bundle": "b1", "duration": 2}
-    row = await studio.row(phase="preview", owes=None, execution={}, plan_accepted=True, preview=shown)
-    model = studio.model(lambda _: reply(Say("Here is your preview.")))
-    session = await studio.activate(row, model)
+    row = await world.row(phase="preview", owes=None, execution={}, plan_accepted=True, preview=shown)
+    model = world.model(lambda _: reply(Say("Here is your preview.")))
+    session = await world.activate(row, model)
     await session.agents.add_user("the preview is ready")
     await session.core.commit(Batch(), patch={"closing": True})
     await session.close()
     for _ in range(2):
-        session = await studio.activate(row, model)
+        session = await world.activate(row, model)
         async with asyncio.timeout(60):
             while session.state.closing or session.working:
                 await asyncio.sleep(0.02)
-        said = [event["content"] for event in await studio.events(session, "message")]
+        said = [event["content"] for event in await world.events(session, "message")]
         assert said == ["Here is your preview."] and (session.state.phase, session.state.owes) == ("preview", None)
         await session.close()
 
 
 @pytest.mark.full
-async def test_a_sandbox_lost_between_writing_and_saving_gets_the_files_again(studio: SessionWorld) -> None:
-    session = await studio.open()
-    await accepted(studio, session)
-    await studio.event(session, "file_written")
+async def test_a_sandbox_lost_between_writing_and_saving_gets_the_files_again(world: SessionWorld) -> None:
+    session = await world.open()
+    await accepted(world, session)
+    await world.event(session, "file_written")
     sandbox, lost = await session.project.sandbox(), list[str]()
     usual = sandbox.snapshot
 
     async def lose_once(**given: Any) -> Any:
         if not lost:
             lost.append(sandbox.id)
-            await studio.sandboxes.destroy(sandbox.id)
+            await world.sandboxes.destroy(sandbox.id)
         return await usual(**given)
 
     sandbox.snapshot = lose_once  # type: ignore[method-assign]
-    await studio.until(session, "preview")
+    await world.until(session, "preview")
     assert lost
-    pointer = await studio.store.latest_checkpoint(session.session_id)
+    pointer = await world.store.latest_checkpoint(session.session_id)
     assert pointer is not None and session.state.execution is not None
-    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
+    manifest = await checkpoint.load(world.storage, pointer.manifest_key)
     assert set(session.state.execution.files) <= set(manifest.files)
 
 
-async def test_a_checkpoint_counts_only_once_its_pointer_is_stored(studio: SessionWorld) -> None:
-    session = await studio.at_rest()
+async def test_a_checkpoint_counts_only_once_its_pointer_is_stored(world: SessionWorld) -> None:
+    session = await world.at_rest()
     await write(session, GOOD_FILES)
     await session.project.keep({"src/components/Late.tsx": b"export {};"}, "files")  # its batch is never committed
     await session.close()
-    pointer = await studio.store.latest_checkpoint(session.session_id)
+    pointer = await world.store.latest_checkpoint(session.session_id)
     assert pointer is not None
-    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
+    manifest = await checkpoint.load(world.storage, pointer.manifest_key)
     assert "src/components/Late.tsx" in manifest.files
 
 
 @pytest.mark.full
-async def test_cancelling_a_render_at_once_leaves_the_session_alive(studio: SessionWorld) -> None:
-    session = await studio.open()
-    await accepted(studio, session)
-    await studio.until(session, "preview")
-    await studio.say(session, "accept")
-    await studio.say(session, "cancel")
-    await studio.until(session, "preview")
+async def test_cancelling_a_render_at_once_leaves_the_session_alive(world: SessionWorld) -> None:
+    session = await world.open()
+    await accepted(world, session)
+    await world.until(session, "preview")
+    await world.say(session, "accept")
+    await world.say(session, "cancel")
+    await world.until(session, "preview")
     async with asyncio.timeout(60):
-        while any(job.status == "running" for job in await studio.store.list_jobs(session_id=session.session_id)):
+        while any(job.status == "running" for job in await world.store.list_jobs(session_id=session.session_id)):
             await asyncio.sleep(0.02)
     assert not session.closed
-    await studio.say(session, "render", resolution="720p", fps=30)
-    await studio.until(session, "complete")
-    jobs = await studio.store.list_jobs(session_id=session.session_id)
+    await world.say(session, "render", resolution="720p", fps=30)
+    await world.until(session, "complete")
+    jobs = await world.store.list_jobs(session_id=session.session_id)
     assert {job.status for job in jobs} <= {"succeeded", "cancelled"}
 
 
-async def test_a_heartbeat_outlives_a_database_that_is_away(studio: SessionWorld) -> None:
-    session = await studio.activate(await studio.row(), studio.model(studio_model()), lease_s=0.3)
-    await studio.until(session, "plan")
-    usual, failures = studio.store.commit, 3
+async def test_a_heartbeat_outlives_a_database_that_is_away(world: SessionWorld) -> None:
+    session = await world.activate(await world.row(), world.model(studio_model()), lease_s=0.3)
+    await world.until(session, "plan")
+    usual, failures = world.store.commit, 3
 
     async def away(session_id: str, epoch: int, batch: Batch) -> Any:
         nonlocal failures
@@ -155,21 +155,21 @@ async def test_a_heartbeat_outlives_a_database_that_is_away(studio: SessionWorld
             raise StorageError("database is locked")
         return await usual(session_id, epoch, batch)
 
-    studio.store.commit = away  # type: ignore[method-assign]
+    world.store.commit = away  # type: ignore[method-assign]
     async with asyncio.timeout(60):
         while failures:
             await asyncio.sleep(0.02)
-    before = (await studio.store.get_session(session.session_id)).lease_until
+    before = (await world.store.get_session(session.session_id)).lease_until
     async with asyncio.timeout(60):
-        while (await studio.store.get_session(session.session_id)).lease_until == before:
+        while (await world.store.get_session(session.session_id)).lease_until == before:
             await asyncio.sleep(0.02)
 
 
 @pytest.mark.full
-async def test_work_that_cannot_even_record_its_failure_waits_between_tries(studio: SessionWorld) -> None:
+async def test_work_that_cannot_even_record_its_failure_waits_between_tries(world: SessionWorld) -> None:
     tries: list[float] = []
-    session_id = await studio.row()
-    usual, away = studio.store.commit, True
+    session_id = await world.row()
+    usual, away = world.store.commit, True
 
     async def commit(session_id: str, epoch: int, batch: Batch) -> Any:
         if away and (batch.messages or batch.phase_commands or batch.state):
@@ -178,19 +178,19 @@ async def test_work_that_cannot_even_record_its_failure_waits_between_tries(stud
             raise StorageError("database is full", code="DISK_FULL")
         return await usual(session_id, epoch, batch)
 
-    studio.store.commit = commit  # type: ignore[method-assign]
-    session = await studio.activate(session_id, studio.model(studio_model()))
+    world.store.commit = commit  # type: ignore[method-assign]
+    session = await world.activate(session_id, world.model(studio_model()))
     async with asyncio.timeout(60):
         while len(tries) < 3:
             await asyncio.sleep(0.02)
     first, second, third = tries[:3]
     assert second - first >= 0.5 and third - second >= 1.0
     away = False
-    await studio.until(session, "plan", limit_s=60)
+    await world.until(session, "plan", limit_s=60)
 
 
 @pytest.mark.full
-async def test_a_file_that_a_correction_adds_is_known_from_then_on(studio: SessionWorld) -> None:
+async def test_a_file_that_a_correction_adds_is_known_from_then_on(world: SessionWorld) -> None:
     broken = APP.replace("import { Layer", "import './components/dot';\nimport { Layer")
 
     def code(request: dict[str, Any]) -> dict[str, str]:
@@ -198,20 +198,20 @@ async def test_a_file_that_a_correction_adds_is_known_from_then_on(studio: Sessi
             return {"src/components/dot.ts": "export const dot = 1;\n"}
         return {**GOOD_FILES, "src/App.tsx": broken} if request["task"] == "initial_setup" else good_code(request)
 
-    session = await studio.open("a dot", studio_model(code))
-    await accepted(studio, session)
-    state = await studio.until(session, "preview")
+    session = await world.open("a dot", studio_model(code))
+    await accepted(world, session)
+    state = await world.until(session, "preview")
     assert state.execution is not None and "src/components/dot.ts" in state.execution.files
 
 
-async def test_a_file_that_a_command_removed_does_not_stop_the_generator(studio: SessionWorld) -> None:
+async def test_a_file_that_a_command_removed_does_not_stop_the_generator(world: SessionWorld) -> None:
     shown: list[set[str]] = []
 
     def code(request: dict[str, Any]) -> dict[str, str]:
         shown.append(set(request["files"]))
         return {"src/App.tsx": APP}
 
-    session = await studio.at_rest(studio_model(code))
+    session = await world.at_rest(studio_model(code))
     await write(session, {**GOOD_FILES, "src/components/Note.tsx": "export {};"})
     sandbox = await session.project.sandbox()
     await sandbox.remove("src/components/Note.tsx")
@@ -219,18 +219,18 @@ async def test_a_file_that_a_command_removed_does_not_stop_the_generator(studio:
     assert made.files == {"src/App.tsx": APP} and shown == [set(GOOD_FILES)]
 
 
-async def test_a_sandbox_left_by_a_dead_process_is_saved_before_it_is_destroyed(studio: SessionWorld) -> None:
-    dead = await studio.at_rest()
+async def test_a_sandbox_left_by_a_dead_process_is_saved_before_it_is_destroyed(world: SessionWorld) -> None:
+    dead = await world.at_rest()
     await write(dead, GOOD_FILES)
     left = await dead.project.sandbox()
     await left.write_files({"src/theatre/state.json": b'{"edited": "after the last checkpoint"}'})
-    heir = await studio.activate(dead.session_id, studio.model(studio_model()))
+    heir = await world.activate(dead.session_id, world.model(studio_model()))
     await heir.close()
-    assert await studio.sandboxes.list() == []
-    pointer = await studio.store.latest_checkpoint(heir.session_id)
+    assert await world.sandboxes.list() == []
+    pointer = await world.store.latest_checkpoint(heir.session_id)
     assert pointer is not None and pointer.trigger == "idle"
-    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
-    assert b"edited" in await checkpoint.read_file(studio.storage, manifest, "src/theatre/state.json")
+    manifest = await checkpoint.load(world.storage, pointer.manifest_key)
+    assert b"edited" in await checkpoint.read_file(world.storage, manifest, "src/theatre/state.json")
     assert set(GOOD_FILES) <= set(manifest.files)
 
 
@@ -248,8 +248,8 @@ async def everything(session: Session) -> tuple[dict[str, bytes], Mapping[str, i
     return taken.changed, taken.modes, taken.folders
 
 
-async def test_a_lost_sandbox_comes_back_with_all_that_a_disk_knows_of_files(studio: SessionWorld) -> None:
-    session = await studio.at_rest()
+async def test_a_lost_sandbox_comes_back_with_all_that_a_disk_knows_of_files(world: SessionWorld) -> None:
+    session = await world.at_rest()
     await write(session, {"src/components/Gone.tsx": "export {};"})
     box = await session.project.sandbox()
     await box.write_files(KINDS)
@@ -258,7 +258,7 @@ async def test_a_lost_sandbox_comes_back_with_all_that_a_disk_knows_of_files(stu
     await box.remove("src/components/Gone.tsx")
     before = await everything(session)
     await session.project.save("heartbeat")
-    await studio.sandboxes.destroy(box.id)
+    await world.sandboxes.destroy(box.id)
 
     assert await everything(session) == before
     files, modes, folders = before
@@ -268,15 +268,15 @@ async def test_a_lost_sandbox_comes_back_with_all_that_a_disk_knows_of_files(stu
     assert again.id != box.id
     assert (await again.run((SCRIPT,))).stdout == "ran\n"
     # what has come back is what is saved: nothing is stored anew for it
-    saved = await studio.store.latest_checkpoint(session.session_id)
+    saved = await world.store.latest_checkpoint(session.session_id)
     await session.project.save("heartbeat")
-    assert await studio.store.latest_checkpoint(session.session_id) == saved
+    assert await world.store.latest_checkpoint(session.session_id) == saved
     # a mode alone is a change, and so is a folder; who takes over has both
     await again.run(("chmod", "-x", SCRIPT))
     await session.project.save("heartbeat")
     await again.run(("rmdir", "src/空/b"))
     await session.close()
-    heir = await studio.activate(session.session_id, studio.model(studio_model()))
+    heir = await world.activate(session.session_id, world.model(studio_model()))
     assert await everything(heir) == (files, {"public/noise.bin": 0o400}, ("src/空",))
 
 
@@ -296,16 +296,16 @@ def test_the_template_stays_as_it_is() -> None:
     assert not any(path.startswith(TEMPLATE_OWNED) for path in ours)
 
 
-async def test_many_uploads_are_not_held_in_memory_together(studio: SessionWorld) -> None:
-    session = await studio.at_rest()
+async def test_many_uploads_are_not_held_in_memory_together(world: SessionWorld) -> None:
+    session = await world.at_rest()
     sandbox, sizes = await session.project.sandbox(), list[int]()
     for _ in range(5):
         data = os.urandom(5 << 20)
         asset = replace(records.asset(session.core.user_id), session_id=session.session_id, size_bytes=len(data))
         asset = replace(asset, project_id=session.core.project_id)
         key = asset_key(asset.user_id, asset.project_id, asset.id, "cat.png")
-        await studio.storage.put(key, data)
-        await studio.store.add_asset(replace(asset, key=key))
+        await world.storage.put(key, data)
+        await world.store.add_asset(replace(asset, key=key))
     usual = sandbox.write_files
 
     async def watched(files: Mapping[str, bytes]) -> Any:
@@ -321,29 +321,29 @@ async def test_many_uploads_are_not_held_in_memory_together(studio: SessionWorld
     assert len(sizes) == 5, "and each is placed once"
 
 
-async def test_a_process_that_each_save_kills_saves_once_in_each_life_after_a_while(studio: SessionWorld) -> None:
+async def test_a_process_that_each_save_kills_saves_once_in_each_life_after_a_while(world: SessionWorld) -> None:
     """However often it is killed in a heartbeat's save, the next process saves a whole interval after its beginning."""
-    first = await studio.at_rest()
+    first = await world.at_rest()
     await write(first, GOOD_FILES)
     session_id, tried, left = first.session_id, list[int](), str(first.state.sandbox_id)
     for life in range(3):
-        session = await studio.activate(session_id, studio.model(studio_model()), lease_s=0.15)
+        session = await world.activate(session_id, world.model(studio_model()), lease_s=0.15)
 
         async def killed(trigger: str, life: int = life) -> None:
             tried.append(life)
             # as if the process were gone: it writes nothing more
-            await studio.store.activate(session_id, host="elsewhere", lease_until=now())
+            await world.store.activate(session_id, host="elsewhere", lease_until=now())
 
         session.project.save = killed  # type: ignore[method-assign]
         leases: set[object] = set()
         async with asyncio.timeout(60):
             while len(leases) < 5:
-                leases.add((await studio.store.get_session(session_id)).lease_until)
+                leases.add((await world.store.get_session(session_id)).lease_until)
                 await asyncio.sleep(0.02)
         assert tried == list(range(life)), "it beats, and saves nothing yet"
-        studio.ahead_s += studio.settings.heartbeat_s + 1
+        world.ahead_s += world.settings.heartbeat_s + 1
         async with asyncio.timeout(60):
             while len(tried) <= life:
                 await asyncio.sleep(0.02)
     assert tried == [0, 1, 2]
-    await studio.sandboxes.destroy(left)
+    await world.sandboxes.destroy(left)

@@ -31,34 +31,34 @@ from tests.llm.server import Answer, Reply
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
 
-async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(studio: SessionWorld) -> None:
-    session = await studio.open("a dot crosses", studio_model(asks=True))
-    asked = await studio.until(session, "question")
+async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(world: SessionWorld) -> None:
+    session = await world.open("a dot crosses", studio_model(asks=True))
+    asked = await world.until(session, "question")
     assert asked.question is not None and [o.id for o in asked.question.options] == ["playful", "smooth"]
-    await studio.say(session, "answer", optionId="smooth")
-    planned = await studio.until(session, "plan")
+    await world.say(session, "answer", optionId="smooth")
+    planned = await world.until(session, "plan")
     assert planned.style == "smooth" and planned.plan is not None
-    await studio.say(session, "accept")
-    previewed = await studio.until(session, "preview")
+    await world.say(session, "accept")
+    previewed = await world.until(session, "preview")
     assert previewed.preview is not None and previewed.preview.duration == 2
-    (stream,) = await studio.events(session, "stream_ready")
+    (stream,) = await world.events(session, "stream_ready")
     assert stream["url"] == previewed.preview.stream_url
     assert previewed.execution is not None
     assert {todo.status for todo in previewed.execution.todos} == {"done"}
-    await studio.say(session, "render", resolution="720p", fps=30)
-    done = await studio.until(session, "complete")
+    await world.say(session, "render", resolution="720p", fps=30)
+    done = await world.until(session, "complete")
     assert done.output is not None and done.output.resolution == "1280x720"
-    job = await studio.store.get_job(done.output.job_id)
+    job = await world.store.get_job(done.output.job_id)
     assert job.result is not None and job.result["frames"] == 60
-    assert await studio.storage.size(str(job.result["videoKey"])) == done.output.file_size
-    report = json.loads(await studio.storage.get(report_key("local", job.id)))
+    assert await world.storage.size(str(job.result["videoKey"])) == done.output.file_size
+    report = json.loads(await world.storage.get(report_key("local", job.id)))
     assert report["quality"]["preview"]["psnrDb"] > 20  # what was agreed to is what was made
 
-    beads = await studio.store.beads(session.session_id)
+    beads = await world.store.beads(session.session_id)
     assert [bead.status for bead in beads] == ["closed"] * 3
-    kinds = {(a.kind, a.status) for a in await studio.store.approvals(session.session_id)}
+    kinds = {(a.kind, a.status) for a in await world.store.approvals(session.session_id)}
     assert kinds == {("question", "approved"), ("plan", "approved"), ("preview", "approved")}
-    events = await studio.store.events(session.session_id, limit=10_000)
+    events = await world.store.events(session.session_id, limit=10_000)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert {"code_chunk", "file_written", "todo_update", "thinking", "render_progress", "preview_ready"} <= {
         event.type for event in events
@@ -69,7 +69,7 @@ async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(stud
 
 
 @pytest.mark.full
-async def test_a_change_touches_only_its_file_and_always_renders_again(studio: SessionWorld) -> None:
+async def test_a_change_touches_only_its_file_and_always_renders_again(world: SessionWorld) -> None:
     def code(request: dict[str, Any]) -> dict[str, str]:
         """Change what is named, in each file that is named, as it is: what that touches is for the session to say."""
         if request["task"] != "modify_existing":
@@ -78,35 +78,35 @@ async def test_a_change_touches_only_its_file_and_always_renders_again(studio: S
         return {path: f"{request['files'][path]}// red\n" for path in request["targets"]}
 
     async def files() -> dict[str, bytes]:
-        pointer = await studio.store.latest_checkpoint(session.session_id)
+        pointer = await world.store.latest_checkpoint(session.session_id)
         assert pointer is not None
-        manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
-        return {path: await checkpoint.read_file(studio.storage, manifest, path) for path in manifest.files}
+        manifest = await checkpoint.load(world.storage, pointer.manifest_key)
+        return {path: await checkpoint.read_file(world.storage, manifest, path) for path in manifest.files}
 
-    session = await studio.open("a dot", studio_model(code))
-    await studio.to_preview(session)
+    session = await world.open("a dot", studio_model(code))
+    await world.to_preview(session)
     before, first = session.state.preview, await files()
-    told = len(await studio.events(session, "file_written"))
-    await studio.say(session, "message", text="make it red")
-    after = (await studio.until(session, "preview")).preview
+    told = len(await world.events(session, "file_written"))
+    await world.say(session, "message", text="make it red")
+    after = (await world.until(session, "preview")).preview
     assert before is not None and after is not None and after.job_id != before.job_id
-    assert [event["path"] for event in (await studio.events(session, "file_written"))[told:]] == ["src/App.tsx"]
+    assert [event["path"] for event in (await world.events(session, "file_written"))[told:]] == ["src/App.tsx"]
     assert await files() == {**first, "src/App.tsx": first["src/App.tsx"] + b"// red\n"}
     assert {"src/theatre/project.ts", "src/App.tsx"} < first.keys()
 
 
-async def test_rejecting_a_plan_asks_and_changing_it_plans_again(studio: SessionWorld) -> None:
-    session = await studio.open()
-    await studio.until(session, "plan")
-    await studio.say(session, "changes", feedback="slower please")
-    replanned = await studio.until(session, "plan")
+async def test_rejecting_a_plan_asks_and_changing_it_plans_again(world: SessionWorld) -> None:
+    session = await world.open()
+    await world.until(session, "plan")
+    await world.say(session, "changes", feedback="slower please")
+    replanned = await world.until(session, "plan")
     assert replanned.feedback == ("slower please",)
-    await studio.say(session, "reject", feedback="no, something else")
-    again = await studio.until(session, "plan", "question")
+    await world.say(session, "reject", feedback="no, something else")
+    again = await world.until(session, "plan", "question")
     assert again.feedback[-1] == "no, something else"
 
 
-async def test_cancel_stops_the_work_and_accepting_again_takes_it_up(studio: SessionWorld) -> None:
+async def test_cancel_stops_the_work_and_accepting_again_takes_it_up(world: SessionWorld) -> None:
     usual, hung = studio_model(), False
 
     def respond(request: dict[str, Any]) -> Answer:
@@ -118,35 +118,35 @@ async def test_cancel_stops_the_work_and_accepting_again_takes_it_up(studio: Ses
         assert isinstance(answer, Reply)
         return replace(answer, break_after=5, hang=True)
 
-    session = await studio.open("a dot", respond)
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    await studio.event(session, "code_chunk")
-    await studio.say(session, "cancel")
+    session = await world.open("a dot", respond)
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    await world.event(session, "code_chunk")
+    await world.say(session, "cancel")
     assert (session.state.phase, session.state.owes) == ("plan", None)
-    await studio.say(session, "accept")
-    await studio.until(session, "preview")
-    calls = await studio.store.tool_calls(session.session_id)
+    await world.say(session, "accept")
+    await world.until(session, "preview")
+    calls = await world.store.tool_calls(session.session_id)
     statuses = [(c.name, c.status) for c in calls]
     assert ("generate_code", "interrupted") in statuses, statuses
 
 
 @pytest.mark.full
-async def test_words_during_the_work_are_taken_in_before_it_ends(studio: SessionWorld) -> None:
-    session = await studio.open("a dot", studio_model(pause_s=0.05))
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    await studio.event(session, "file_written")
-    await studio.say(session, "message", text="make it red")
-    state = await studio.until(session, "preview")
+async def test_words_during_the_work_are_taken_in_before_it_ends(world: SessionWorld) -> None:
+    session = await world.open("a dot", studio_model(pause_s=0.05))
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    await world.event(session, "file_written")
+    await world.say(session, "message", text="make it red")
+    state = await world.until(session, "preview")
     assert state.feedback_seen == 1
     sandbox = await session.project.sandbox()
     assert b"#EF4444" in await sandbox.read_file("src/App.tsx")
 
 
-async def test_a_command_is_recorded_once_whatever_how_often_it_is_sent(studio: SessionWorld) -> None:
-    session = await studio.open()
-    await studio.until(session, "plan")
+async def test_a_command_is_recorded_once_whatever_how_often_it_is_sent(world: SessionWorld) -> None:
+    session = await world.open()
+    await world.until(session, "plan")
     first = await submit(session, "accept", {}, key="k1")
     again = await submit(session, "accept", {}, key="k1")
     assert first.id == again.id and first.result == {"phase": "executing", "owes": "execute"}
@@ -160,17 +160,17 @@ async def test_a_command_is_recorded_once_whatever_how_often_it_is_sent(studio: 
         await submit(session, "cancel", {}, key="k4", user_id="usr_other")
 
 
-async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(studio: SessionWorld) -> None:
-    session = await studio.open()
-    await studio.to_preview(session)
+async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(world: SessionWorld) -> None:
+    session = await world.open()
+    await world.to_preview(session)
     sandbox_id = session.state.sandbox_id
     await session.close()
-    assert await studio.sandboxes.list() == []
-    row = await studio.store.get_session(session.session_id)
+    assert await world.sandboxes.list() == []
+    row = await world.store.get_session(session.session_id)
     assert (row.status, row.lease_until) == ("suspended", None)
-    again = await studio.activate(session.session_id, studio.model(studio_model()))
-    await studio.say(again, "message", text="make it red")
-    await studio.until(again, "preview")
+    again = await world.activate(session.session_id, world.model(studio_model()))
+    await world.say(again, "message", text="make it red")
+    await world.until(again, "preview")
     assert again.state.sandbox_id not in (None, sandbox_id)
     sandbox = await again.project.sandbox()
     assert b"duration: 2" in await sandbox.read_file("src/theatre/project.ts")
@@ -178,34 +178,34 @@ async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(studio:
 
 
 @pytest.mark.full
-async def test_a_sandbox_that_dies_during_the_work_is_replaced_with_nothing_lost(studio: SessionWorld) -> None:
-    session = await studio.open("a dot", studio_model(scenes=3, pause_s=0.03))
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    await studio.event(session, "file_written", 3)
+async def test_a_sandbox_that_dies_during_the_work_is_replaced_with_nothing_lost(world: SessionWorld) -> None:
+    session = await world.open("a dot", studio_model(scenes=3, pause_s=0.03))
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    await world.event(session, "file_written", 3)
     lost = session.state.sandbox_id
     assert lost is not None
-    await studio.sandboxes.destroy(lost)
-    await studio.until(session, "preview")
+    await world.sandboxes.destroy(lost)
+    await world.until(session, "preview")
     assert session.state.sandbox_id != lost
     sandbox = await session.project.sandbox()
     assert await sandbox.read_file("src/App.tsx") == APP.encode()
 
 
-async def test_generated_code_cannot_replace_the_template(studio: SessionWorld) -> None:
+async def test_generated_code_cannot_replace_the_template(world: SessionWorld) -> None:
     def code(request: dict[str, Any]) -> dict[str, str]:
         return {"src/koda/contract.ts": "export {}"} if request["task"] == "initial_setup" else good_code(request)
 
-    session = await studio.open("a dot", studio_model(code))
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    asked = await studio.until(session, "question", "preview")  # the same file again and again: how to go on
-    calls = await studio.store.tool_calls(session.session_id)
+    session = await world.open("a dot", studio_model(code))
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    asked = await world.until(session, "question", "preview")  # the same file again and again: how to go on
+    calls = await world.store.tool_calls(session.session_id)
     result = next(c.result for c in calls if c.name == "generate_code")
     assert isinstance(result, dict) and "belongs to the template" in str(result["content"]), asked
 
 
-async def test_a_stream_that_breaks_half_way_is_asked_again(studio: SessionWorld) -> None:
+async def test_a_stream_that_breaks_half_way_is_asked_again(world: SessionWorld) -> None:
     usual, breaks = studio_model(), {"orchestrator": 1, "code": 1}
 
     def respond(request: dict[str, Any]) -> Answer:
@@ -217,31 +217,31 @@ async def test_a_stream_that_breaks_half_way_is_asked_again(studio: SessionWorld
             return replace(answer, delta_chars=20, break_after=3, broken="cut")
         return answer
 
-    session = await studio.open("a dot", respond)
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    await studio.event(session, "file_written", len(GOOD_FILES))
+    session = await world.open("a dot", respond)
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    await world.event(session, "file_written", len(GOOD_FILES))
     assert breaks == {"orchestrator": 0, "code": 0}
     sandbox = await session.project.sandbox()
     assert await sandbox.read_file("src/App.tsx") == APP.encode()
 
 
-async def test_a_missing_browser_is_named_with_its_package(studio: SessionWorld) -> None:
+async def test_a_missing_browser_is_named_with_its_package(world: SessionWorld) -> None:
     async with LocalExecutor(chromium_path=Path("/nowhere/chromium")) as executor:
-        studio.executor = executor
-        session = await studio.open()
-        await studio.until(session, "plan")
-        await studio.say(session, "accept")
-        failed = await studio.until(session, "error")
+        world.executor = executor
+        session = await world.open()
+        await world.until(session, "plan")
+        await world.say(session, "accept")
+        failed = await world.until(session, "error")
     assert failed.error is not None and failed.error.code == "MISSING" and failed.error.can_retry
     assert "chromium" in failed.error.message
-    calls = await studio.store.tool_calls(session.session_id)
+    calls = await world.store.tool_calls(session.session_id)
     assert [call.name for call in calls].count("render_preview") == 1  # nothing that agents could mend
 
 
 @pytest.mark.full
-async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(studio: SessionWorld) -> None:
-    session_id = await studio.row()
+async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(world: SessionWorld) -> None:
+    session_id = await world.row()
     png = io.BytesIO()
     Image.new("RGB", (32, 18), (255, 0, 0)).save(png, "PNG")
     data = png.getvalue()
@@ -257,8 +257,8 @@ async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(studio: Se
         key="users/local/projects/local/assets/x/logo.png",
         created_at=now(),
     )
-    await studio.storage.put(asset.key, data)
-    await studio.store.add_asset(asset)
+    await world.storage.put(asset.key, data)
+    await world.store.add_asset(asset)
     shown: list[str] = []
 
     def code(request: dict[str, Any]) -> dict[str, str]:
@@ -271,28 +271,28 @@ async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(studio: Se
         app = APP.replace("<div style", picture + "\n        <div style")
         return {**GOOD_FILES, "src/App.tsx": app}
 
-    session = await studio.activate(session_id, studio.model(studio_model(code)))
-    await studio.to_preview(session)
+    session = await world.activate(session_id, world.model(studio_model(code)))
+    await world.to_preview(session)
     assert shown == [f"public/assets/{asset.id}.png"]
     sandbox = await session.project.sandbox()
     assert await sandbox.read_file(shown[0]) == data
     assert session.state.preview is not None
-    job = await studio.store.get_job(session.state.preview.job_id)
+    job = await world.store.get_job(session.state.preview.job_id)
     assert job.result is not None
-    thumbnail = await studio.storage.get(str(job.result["thumbnailKey"]))
+    thumbnail = await world.storage.get(str(job.result["thumbnailKey"]))
     with Image.open(io.BytesIO(thumbnail)) as picture:
         corner = picture.convert("RGB").getpixel((picture.width - 9, 8))
     assert isinstance(corner, tuple) and corner[0] > 200 and max(corner[1:]) < 60, corner
 
 
 @pytest.mark.full
-async def test_work_is_saved_at_each_of_its_triggers(studio: SessionWorld) -> None:
-    session = await studio.activate(await studio.row(), studio.model(studio_model()), heartbeat_s=0.2, lease_s=0.6)
+async def test_work_is_saved_at_each_of_its_triggers(world: SessionWorld) -> None:
+    session = await world.activate(await world.row(), world.model(studio_model()), heartbeat_s=0.2, lease_s=0.6)
 
     async def saved(trigger: str) -> dict[str, Any]:
         """Wait until a trigger has been told once more than before; its event says in which checkpoint all is."""
         async with asyncio.timeout(60):
-            while len(told := [e for e in await studio.events(session, "checkpoint") if e["trigger"] == trigger]) <= (
+            while len(told := [e for e in await world.events(session, "checkpoint") if e["trigger"] == trigger]) <= (
                 counted.get(trigger, 0)
             ):
                 await asyncio.sleep(0.02)
@@ -300,19 +300,19 @@ async def test_work_is_saved_at_each_of_its_triggers(studio: SessionWorld) -> No
         return told[-1]
 
     async def newest() -> checkpoint.Manifest:
-        pointer = await studio.store.latest_checkpoint(session.session_id)
+        pointer = await world.store.latest_checkpoint(session.session_id)
         assert pointer is not None
-        return await checkpoint.load(studio.storage, pointer.manifest_key)
+        return await checkpoint.load(world.storage, pointer.manifest_key)
 
     counted: dict[str, int] = {}
-    await studio.to_preview(session)
+    await world.to_preview(session)
     # 1, as each file is written by the agents; 2; 4, before the preview is shown
     await saved("files")
-    assert "unchanged" not in (await studio.events(session, "checkpoint"))[0]
+    assert "unchanged" not in (await world.events(session, "checkpoint"))[0]
     await saved("todo")
     order = [
         str(event.data.get("trigger") or event.type)
-        for event in await studio.store.events(session.session_id, limit=10_000)
+        for event in await world.store.events(session.session_id, limit=10_000)
         if event.type in ("checkpoint", "preview_ready")
     ]
     assert "preview" in order[: order.index("preview_ready")], order
@@ -325,11 +325,11 @@ async def test_work_is_saved_at_each_of_its_triggers(studio: SessionWorld) -> No
     async with asyncio.timeout(60):
         while "edited" not in str((await newest()).state.theatre_state):  # one that was under way had not seen it
             await saved("heartbeat")
-    pointer = await studio.store.latest_checkpoint(session.session_id)
+    pointer = await world.store.latest_checkpoint(session.session_id)
     assert pointer is not None and pointer.trigger == "heartbeat"
 
     # from here on, in a process that takes over, no heartbeat comes between a write and the trigger that is looked at
-    session = await studio.activate(session.session_id, studio.model(studio_model()))
+    session = await world.activate(session.session_id, world.model(studio_model()))
     assert (await session.project.sandbox()).id == sandbox.id
     # 6
     await session.watch(1)
@@ -348,7 +348,7 @@ async def test_work_is_saved_at_each_of_its_triggers(studio: SessionWorld) -> No
     await saved("destroy")
     assert "src/components/Last.tsx" in (await newest()).files
     async with asyncio.timeout(60):
-        while await studio.sandboxes.list():
+        while await world.sandboxes.list():
             await asyncio.sleep(0.02)
     # 5
     sandbox = await session.project.sandbox()
@@ -356,19 +356,19 @@ async def test_work_is_saved_at_each_of_its_triggers(studio: SessionWorld) -> No
     await sandbox.write_files({"src/components/Idle.tsx": b"export {};"})
     await session.close()
     await saved("idle")
-    assert "src/components/Idle.tsx" in (await newest()).files and await studio.sandboxes.list() == []
+    assert "src/components/Idle.tsx" in (await newest()).files and await world.sandboxes.list() == []
 
 
 @pytest.mark.full
-async def test_the_live_preview_is_offered_whoever_directs(studio: SessionWorld) -> None:
-    session = await studio.activate(await studio.row("a bouncing ball, playful"), OfflineDirector())
-    if (await studio.until(session, "question", "plan")).phase == "question":
-        await studio.say(session, "answer", text="playful")
-        await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    await studio.event(session, "stream_ready")
+async def test_the_live_preview_is_offered_whoever_directs(world: SessionWorld) -> None:
+    session = await world.activate(await world.row("a bouncing ball, playful"), OfflineDirector())
+    if (await world.until(session, "question", "plan")).phase == "question":
+        await world.say(session, "answer", text="playful")
+        await world.until(session, "plan")
+    await world.say(session, "accept")
+    await world.event(session, "stream_ready")
     url = f"/v1/sessions/{session.session_id}/preview"
-    assert await studio.events(session, "stream_ready") == [{"url": url}]
+    assert await world.events(session, "stream_ready") == [{"url": url}]
     endpoint = await session.preview("local")
     async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=endpoint.socket_path), timeout=60) as client:
         page = await client.get(f"http://preview{endpoint.base}")
@@ -376,9 +376,9 @@ async def test_the_live_preview_is_offered_whoever_directs(studio: SessionWorld)
     assert await session.shown("local") == endpoint
     with pytest.raises(NotFound):
         await session.shown("mallory")
-    await studio.until(session, "preview")
+    await world.until(session, "preview")
     await session.project.release("destroy")
-    assert await session.shown("local") is None and await studio.sandboxes.list() == []  # looking makes none
+    assert await session.shown("local") is None and await world.sandboxes.list() == []  # looking makes none
 
 
 class Weak(LocalExecutor):
@@ -399,80 +399,80 @@ class Weak(LocalExecutor):
 
 
 @pytest.mark.full
-async def test_a_failed_render_is_tried_again_at_lower_quality(studio: SessionWorld) -> None:
+async def test_a_failed_render_is_tried_again_at_lower_quality(world: SessionWorld) -> None:
     async with Weak() as executor:
-        studio.executor = executor
-        session = await studio.open()
-        await studio.to_preview(session)
+        world.executor = executor
+        session = await world.open()
+        await world.to_preview(session)
         executor.asked.clear()
         executor.too_big = 3
-        await studio.say(session, "render", resolution="720p", fps=60)
-        failed = (await studio.until(session, "error")).error
+        await world.say(session, "render", resolution="720p", fps=60)
+        failed = (await world.until(session, "error")).error
         assert failed is not None and failed.code == "ENCODE_FAILED" and failed.can_retry
         assert "no memory for 570x320" in failed.message
         lower = [(1280, 720, 60), (854, 480, 30), (570, 320, 30)]
         assert executor.asked == lower
-        said = [str(event["content"]) for event in await studio.events(session, "message")]
+        said = [str(event["content"]) for event in await world.events(session, "message")]
         told = [words.partition("trying ")[2] for words in said if "ENCODE_FAILED" in words]
         assert told == ["854x480 at 30 fps.", "570x320 at 30 fps."]
         executor.too_big = 2
-        await studio.say(session, "retry")
-        output = (await studio.until(session, "complete")).output
+        await world.say(session, "retry")
+        output = (await world.until(session, "complete")).output
         assert output is not None and output.resolution == "570x320"
-        starts = [e for e in await studio.events(session, "render_start") if e["quality"] == "final"]
+        starts = [e for e in await world.events(session, "render_start") if e["quality"] == "final"]
         assert [(e["width"], e["height"]) for e in starts] == [size[:2] for size in (*lower, *lower)]
-        job = await studio.store.get_job(output.job_id)
+        job = await world.store.get_job(output.job_id)
         assert (job.status, job.spec["width"]) == ("succeeded", 570)
         assert job.result is not None and (job.result["width"], job.result["frames"]) == (570, 60)
 
 
 @pytest.mark.full
-async def test_a_preview_that_fails_at_its_size_is_tried_again_at_lower_quality(studio: SessionWorld) -> None:
+async def test_a_preview_that_fails_at_its_size_is_tried_again_at_lower_quality(world: SessionWorld) -> None:
     async with Weak() as executor:
-        studio.executor, executor.too_big = executor, 1
-        session = await studio.open()
-        await studio.to_preview(session)
+        world.executor, executor.too_big = executor, 1
+        session = await world.open()
+        await world.to_preview(session)
         full, lower = executor.asked
         assert lower[0] < full[0] and lower[1] < full[1]
-        said = [str(event["content"]) for event in await studio.events(session, "message")]
+        said = [str(event["content"]) for event in await world.events(session, "message")]
         assert f"The preview failed (ENCODE_FAILED); trying {lower[0]}x{lower[1]} at {lower[2]} fps." in said
         preview = session.state.preview
         assert preview is not None
-        job = await studio.store.get_job(preview.job_id)
+        job = await world.store.get_job(preview.job_id)
         assert (job.status, job.spec["width"]) == ("succeeded", lower[0]) and session.state.error is None
 
 
-async def test_a_session_that_nobody_uses_ends_by_itself(studio: SessionWorld) -> None:
-    session = await studio.activate(await studio.row(), studio.model(studio_model()), idle_timeout_s=0.3, lease_s=0.3)
+async def test_a_session_that_nobody_uses_ends_by_itself(world: SessionWorld) -> None:
+    session = await world.activate(await world.row(), world.model(studio_model()), idle_timeout_s=0.3, lease_s=0.3)
     await session.watch(1)  # while it still owes work
-    await studio.until(session, "plan")
+    await world.until(session, "plan")
     # each heartbeat looks whether anybody needs the session, and writes a new lease first: these span the idle time
     leases = set[datetime | None]()
     async with asyncio.timeout(60):
         while len(leases) < 8:
-            leases.add((await studio.store.get_session(session.session_id)).lease_until)
+            leases.add((await world.store.get_session(session.session_id)).lease_until)
             await asyncio.sleep(0.01)
-    assert studio.ended == 0
+    assert world.ended == 0
     await session.watch(0)
     async with asyncio.timeout(60):
-        while studio.ended == 0:
+        while world.ended == 0:
             await asyncio.sleep(0.02)
 
 
 @pytest.mark.full
 async def test_full_storage_ends_in_an_error_that_says_so_and_loses_nothing(
-    studio: SessionWorld, small_disk: Path
+    world: SessionWorld, small_disk: Path
 ) -> None:
-    session_id = await studio.row()
-    studio.storage = Storage(str(small_disk))
+    session_id = await world.row()
+    world.storage = Storage(str(small_disk))
     filler = small_disk / "filler"
     filler.write_bytes(b"x" * (3 << 20))
-    session = await studio.activate(session_id, studio.model(studio_model()))
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    failed = await studio.until(session, "error")
+    session = await world.activate(session_id, world.model(studio_model()))
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    failed = await world.until(session, "error")
     assert failed.error is not None and failed.error.can_retry, failed.error
     assert (failed.error.code, "full" in failed.error.message.lower()) == ("DISK_FULL", True), failed.error
     filler.unlink()
-    await studio.say(session, "retry")
-    await studio.until(session, "preview")
+    await world.say(session, "retry")
+    await world.until(session, "preview")

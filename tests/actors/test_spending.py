@@ -31,34 +31,34 @@ from tests.llm.server import reply
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
 
-async def spent(studio: SessionWorld, account: str) -> Amounts:
-    found = await studio.store.accounts("local", [account])
+async def spent(world: SessionWorld, account: str) -> Amounts:
+    found = await world.store.accounts("local", [account])
     return Amounts.of(found[0].spent) if found else Amounts()
 
 
-async def charges(studio: SessionWorld, session: Session, kind: str) -> list[ChargeRecord]:
-    return [each for each in await studio.store.charges(session.session_id) if each.kind == kind]
+async def charges(world: SessionWorld, session: Session, kind: str) -> list[ChargeRecord]:
+    return [each for each in await world.store.charges(session.session_id) if each.kind == kind]
 
 
-async def answered(studio: SessionWorld, session: Session, *, while_paused: Callable[[NodeState], None]) -> int:
+async def answered(world: SessionWorld, session: Session, *, while_paused: Callable[[NodeState], None]) -> int:
     """Say yes to more, however often it is asked, until the preview is there; return how often that was."""
     times = 0
-    while (await studio.until(session, "question", "plan", "preview")).phase != "preview":
+    while (await world.until(session, "question", "plan", "preview")).phase != "preview":
         if session.state.phase == "plan":
-            await studio.say(session, "accept")
+            await world.say(session, "accept")
             continue
         while_paused(session.state)
         times += 1
-        await studio.say(session, "answer", optionId="more")
+        await world.say(session, "answer", optionId="more")
     return times
 
 
 @pytest.mark.full
-async def test_a_session_is_stopped_by_its_budget_asks_and_goes_on_when_a_person_says_so(studio: SessionWorld) -> None:
-    provider = studio.model(studio_model())
-    session = await studio.activate(await studio.row(), provider, budget_cost_usd=0.055, budget_warn_at=0.05)
+async def test_a_session_is_stopped_by_its_budget_asks_and_goes_on_when_a_person_says_so(world: SessionWorld) -> None:
+    provider = world.model(studio_model())
+    session = await world.activate(await world.row(), provider, budget_cost_usd=0.055, budget_warn_at=0.05)
     paused: list[NodeState] = []
-    times = await answered(studio, session, while_paused=paused.append)
+    times = await answered(world, session, while_paused=paused.append)
     assert times >= 1
     first = paused[0]
     assert first.paused is not None and first.paused.resource == "cost" and first.question is not None
@@ -67,115 +67,115 @@ async def test_a_session_is_stopped_by_its_budget_asks_and_goes_on_when_a_person
     assert "$0.0550" in first.question.text and "$0.11" in (first.question.options[0].description or "")
     assert session.state.budget is not None and session.state.budget.cost_usd == pytest.approx(0.055 * 2**times)
     assert session.state.paused is None
-    asked = [a for a in await studio.store.approvals(session.session_id) if a.kind == "question"]
+    asked = [a for a in await world.store.approvals(session.session_id) if a.kind == "question"]
     assert [a.status for a in asked] == ["approved"] * times
-    said = json.dumps([m.content for m in await studio.store.messages(session.session_id)])
+    said = json.dumps([m.content for m in await world.store.messages(session.session_id)])
     assert '"more"' not in said and "My answer" not in said, "the agents hear nothing of money"
-    assert await studio.events(session, "budget_warning")
+    assert await world.events(session, "budget_warning")
 
-    await studio.say(session, "accept")
-    done = await studio.until(session, "complete")
-    models, renders = await charges(studio, session, "model"), await charges(studio, session, "render")
-    answers = [m.id for m in await studio.store.messages(session.session_id) if m.role == "assistant"]
+    await world.say(session, "accept")
+    done = await world.until(session, "complete")
+    models, renders = await charges(world, session, "model"), await charges(world, session, "render")
+    answers = [m.id for m in await world.store.messages(session.session_id) if m.role == "assistant"]
     paid = [c.id for c in models if c.status == "settled" and c.agent == "orchestrator"]
     assert sorted(paid) == sorted(answers)
     assert any(c.agent == "code_generator" and c.status == "settled" for c in models)
     assert done.preview is not None and done.output is not None
     assert {c.id: c.status for c in renders} == {done.preview.job_id: "settled", done.output.job_id: "settled"}
-    units = [chunk for job in renders for chunk in await studio.store.chunks(job.id)]
+    units = [chunk for job in renders for chunk in await world.store.chunks(job.id)]
     assert sum(Amounts.of(c.spent).render_ms for c in renders) == sum(unit.wall_ms for unit in units) > 0
     await session.close()
-    boxes = await charges(studio, session, "sandbox")
+    boxes = await charges(world, session, "sandbox")
     assert 1 <= len(boxes) <= 1 + times and all(c.status == "settled" for c in boxes)
-    whole = await spent(studio, session.session_id)
+    whole = await spent(world, session.session_id)
     assert 1_000 < whole.sandbox_ms < 240_000 and whole.cost_microusd > 0 and not whole.unpriced_tokens
-    assert whole == await spent(studio, month())
-    usage = [event["costUsd"] for event in await studio.events(session, "usage")]
+    assert whole == await spent(world, month())
+    usage = [event["costUsd"] for event in await world.events(session, "usage")]
     assert sum(usage) * 1_000_000 == pytest.approx(whole.cost_microusd)
-    await check_sums(studio.store, "local", session.session_id)
+    await check_sums(world.store, "local", session.session_id)
 
 
-async def test_a_person_who_wants_no_more_is_back_where_they_can_act(studio: SessionWorld) -> None:
-    session = await studio.activate(await studio.row(), studio.model(studio_model()), budget_tokens=100)
-    paused = await studio.until(session, "question")
+async def test_a_person_who_wants_no_more_is_back_where_they_can_act(world: SessionWorld) -> None:
+    session = await world.activate(await world.row(), world.model(studio_model()), budget_tokens=100)
+    paused = await world.until(session, "question")
     assert paused.paused is not None and paused.paused.resource == "tokens"
     with pytest.raises(InvalidInput, match="more, stop"):
-        await studio.say(session, "message", text="make it red")
+        await world.say(session, "message", text="make it red")
     with pytest.raises(InvalidInput, match="more, stop"):
-        await studio.say(session, "answer", text="yes")
-    await studio.say(session, "answer", optionId="stop")
+        await world.say(session, "answer", text="yes")
+    await world.say(session, "answer", optionId="stop")
     assert (session.state.phase, session.state.owes, session.state.paused) == ("idle", None, None)
-    assert await charges(studio, session, "model") == []
-    assert (await spent(studio, session.session_id)).tokens == 0
+    assert await charges(world, session, "model") == []
+    assert (await spent(world, session.session_id)).tokens == 0
 
 
 async def test_a_users_month_bounds_all_of_their_sessions_and_nobody_raises_it_by_answering(
-    studio: SessionWorld,
+    world: SessionWorld,
 ) -> None:
-    row = await studio.row()
+    row = await world.row()
     settle = Settle(id="old", spent=Amounts(tokens=5_000), bounds=Purse(None).bounds)
-    await studio.store.activate(row, host="x", lease_until=now() + timedelta(seconds=1))
-    await studio.store.commit(row, 1, Batch(charges=[settle]))
-    session = await studio.activate(await studio.row(), studio.model(studio_model()), user_budget_tokens=5_000)
-    paused = await studio.until(session, "question")
+    await world.store.activate(row, host="x", lease_until=now() + timedelta(seconds=1))
+    await world.store.commit(row, 1, Batch(charges=[settle]))
+    session = await world.activate(await world.row(), world.model(studio_model()), user_budget_tokens=5_000)
+    paused = await world.until(session, "question")
     assert paused.paused is not None and paused.paused.account == month() and paused.paused.raise_to is None
     assert paused.question is not None and [o.id for o in paused.question.options] == ["again", "stop"]
-    await studio.say(session, "answer", optionId="again")
-    assert (await studio.until(session, "question")).budget is None
+    await world.say(session, "answer", optionId="again")
+    assert (await world.until(session, "question")).budget is None
     await session.close()  # whoever runs the server raises it
-    session = await studio.activate(session.session_id, studio.model(studio_model()), user_budget_tokens=10**9)
-    await studio.say(session, "answer", optionId="again")
-    await studio.until(session, "plan")
+    session = await world.activate(session.session_id, world.model(studio_model()), user_budget_tokens=10**9)
+    await world.say(session, "answer", optionId="again")
+    await world.until(session, "plan")
 
 
 @pytest.mark.full
-async def test_render_time_that_is_used_up_pauses_a_render_and_what_is_done_stays(studio: SessionWorld) -> None:
-    session = await studio.activate(
-        await studio.row(), studio.model(studio_model()), budget_render_minutes=0.001, budget_sandbox_minutes=60
+async def test_render_time_that_is_used_up_pauses_a_render_and_what_is_done_stays(world: SessionWorld) -> None:
+    session = await world.activate(
+        await world.row(), world.model(studio_model()), budget_render_minutes=0.001, budget_sandbox_minutes=60
     )
-    times = await answered(studio, session, while_paused=lambda state: None)
+    times = await answered(world, session, while_paused=lambda state: None)
     assert times >= 1
-    (render,) = await charges(studio, session, "render")
+    (render,) = await charges(world, session, "render")
     assert render.status == "settled"
-    calls = await studio.store.tool_calls(session.session_id)
+    calls = await world.store.tool_calls(session.session_id)
     shown = [call for call in calls if call.name == "render_preview"]
     assert [(call.status, call.attempt) for call in shown] == [("succeeded", 1)], "one call, taken up again"
-    jobs = await studio.store.list_jobs(session_id=session.session_id)
+    jobs = await world.store.list_jobs(session_id=session.session_id)
     assert [job.status for job in jobs] == ["succeeded"]
-    units = await studio.store.chunks(jobs[0].id)
+    units = await world.store.chunks(jobs[0].id)
     assert Amounts.of(render.spent).render_ms == sum(unit.wall_ms for unit in units)
-    await check_sums(studio.store, "local", session.session_id)
+    await check_sums(world.store, "local", session.session_id)
 
 
 @pytest.mark.full
-async def test_a_paused_render_that_nobody_wants_any_more_is_settled(studio: SessionWorld) -> None:
-    session = await studio.activate(await studio.row(), studio.model(studio_model()), budget_sandbox_minutes=60)
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    await studio.until(session, "preview")
-    spent_ms = (await spent(studio, session.session_id)).render_ms
-    await studio.say(session, "budget", renderMinutes=(spent_ms + 300) / 60_000)
-    await studio.say(session, "accept")
-    paused = await studio.until(session, "question")
+async def test_a_paused_render_that_nobody_wants_any_more_is_settled(world: SessionWorld) -> None:
+    session = await world.activate(await world.row(), world.model(studio_model()), budget_sandbox_minutes=60)
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    await world.until(session, "preview")
+    spent_ms = (await spent(world, session.session_id)).render_ms
+    await world.say(session, "budget", renderMinutes=(spent_ms + 300) / 60_000)
+    await world.say(session, "accept")
+    paused = await world.until(session, "question")
     assert paused.paused is not None and paused.paused.owes == "render_final" and paused.output is not None
-    bounds = purse_of(session.core, studio.settings).bounds  # as one is left that was paused between two of its units
+    bounds = purse_of(session.core, world.settings).bounds  # as one is left that was paused between two of its units
     begun = Reserve(id=paused.output.job_id, kind="render", amounts=Amounts(render_ms=200), bounds=bounds)
     going = Accrue(id=paused.output.job_id, spent=Amounts(render_ms=150), held=Amounts(), bounds=bounds)
     await session.core.commit(Batch(charges=[begun, going]))
-    await studio.say(session, "answer", optionId="stop")
-    left = await studio.until(session, "preview")
+    await world.say(session, "answer", optionId="stop")
+    left = await world.until(session, "preview")
     assert left.paused is None
-    ended = {c.id: (c.status, c.spent) for c in await charges(studio, session, "render")}
+    ended = {c.id: (c.status, c.spent) for c in await charges(world, session, "render")}
     assert ended[paused.output.job_id] == ("settled", {"render_ms": 150})
     assert {status for status, _ in ended.values()} == {"settled"}
-    (account,) = await studio.store.accounts("local", [session.session_id])
+    (account,) = await world.store.accounts("local", [session.session_id])
     assert "render_ms" not in account.held
-    await check_sums(studio.store, "local", session.session_id)
+    await check_sums(world.store, "local", session.session_id)
 
 
 @pytest.mark.full
 async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_next_one(
-    studio: SessionWorld, monkeypatch: pytest.MonkeyPatch
+    world: SessionWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, made = JobOwner.unit, set[int]()
 
@@ -185,107 +185,107 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
         await told(owner, unit)
 
     monkeypatch.setattr(JobOwner, "unit", hear)
-    session = await studio.at_rest()
+    session = await world.at_rest()
     await session.core.commit(await session.workbench.keep(GOOD_FILES))
     digest = await session.workbench.built()
     assert isinstance(digest, str)
     spec = RenderSpec.from_preset("preview", bundle=digest, duration_s=20, size=(1280, 720))
     running = asyncio.create_task(session.jobs.run(spec, job_id="job_1", kind="preview"))
     deadline = time.monotonic() + 60
-    while not await studio.store.chunks("job_1"):
+    while not await world.store.chunks("job_1"):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)
     running.cancel()
     await asyncio.wait({running})
     await session.close()
-    (left,) = await charges(studio, session, "render")
+    (left,) = await charges(world, session, "render")
     before = Amounts.of(left.spent).render_ms
     assert (left.status, left.held) == ("reserved", {}) and before > 0
-    await studio.store.close_charges(now() + timedelta(seconds=1))  # as after a long time
-    (closed,) = await charges(studio, session, "render")
+    await world.store.close_charges(now() + timedelta(seconds=1))  # as after a long time
+    (closed,) = await charges(world, session, "render")
     assert (closed.status, closed.spent) == ("settled", left.spent)
 
     limit = (before + 1) / 60_000  # the next one is bounded by what was spent before
-    short = await studio.activate(session.session_id, studio.providers[0], budget_render_minutes=limit)
+    short = await world.activate(session.session_id, world.providers[0], budget_render_minutes=limit)
     with pytest.raises(BudgetExceeded):
         await short.jobs.run(spec, job_id="job_1", kind="preview")
     await short.close()
-    again = await studio.activate(session.session_id, studio.providers[0])
+    again = await world.activate(session.session_id, world.providers[0])
     await again.jobs.run(spec, job_id="job_1", kind="preview")
-    (paid,) = await charges(studio, session, "render")
-    units = await studio.store.chunks("job_1")
+    (paid,) = await charges(world, session, "render")
+    units = await world.store.chunks("job_1")
     assert paid.status == "settled" and paid.reason is None
     assert Amounts.of(paid.spent).render_ms == sum(unit.wall_ms for unit in units if unit.unit in made) > before
     assert len(units) - len(made) <= 4, "more than two workers had under way as it ended twice"
-    await check_sums(studio.store, "local", session.session_id)
+    await check_sums(world.store, "local", session.session_id)
 
 
 @pytest.mark.full
-async def test_sandbox_time_is_charged_while_it_passes_and_ends_an_idle_sandbox(studio: SessionWorld) -> None:
-    session = await studio.activate(
-        await studio.row(phase="executing", owes=None, execution={}, plan_accepted=True),
-        studio.model(studio_model()),
+async def test_sandbox_time_is_charged_while_it_passes_and_ends_an_idle_sandbox(world: SessionWorld) -> None:
+    session = await world.activate(
+        await world.row(phase="executing", owes=None, execution={}, plan_accepted=True),
+        world.model(studio_model()),
         budget_sandbox_minutes=1.03,
         lease_s=0.6,
     )
     await session.preview("local")
-    (box,) = await charges(studio, session, "sandbox")
+    (box,) = await charges(world, session, "sandbox")
     assert (box.status, box.held) == ("reserved", {"sandbox_ms": SLICE_MS})
-    studio.ahead_s = 58  # nobody waits for a minute
+    world.ahead_s = 58  # nobody waits for a minute
     deadline = time.monotonic() + 60
     while session.project.alive:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
-    await studio.event(session, "sandbox", 3)
-    (box,) = await charges(studio, session, "sandbox")
+    await world.event(session, "sandbox", 3)
+    (box,) = await charges(world, session, "sandbox")
     assert box.status == "settled" and 61_800 <= Amounts.of(box.spent).sandbox_ms < 121_800
     with pytest.raises(Exception, match=r"1\.0 min of sandbox does not cover"):
         await session.preview("local")
-    await check_sums(studio.store, "local", session.session_id)
+    await check_sums(world.store, "local", session.session_id)
 
 
-async def test_a_process_that_dies_charges_what_it_saw_and_the_next_counts_on(studio: SessionWorld) -> None:
-    session = await studio.at_rest()
+async def test_a_process_that_dies_charges_what_it_saw_and_the_next_counts_on(world: SessionWorld) -> None:
+    session = await world.at_rest()
     await session.preview("local")
-    studio.ahead_s = 10
+    world.ahead_s = 10
     async with asyncio.timeout(60):
-        while Amounts.of((await charges(studio, session, "sandbox"))[0].spent).sandbox_ms < 10_000:
+        while Amounts.of((await charges(world, session, "sandbox"))[0].spent).sandbox_ms < 10_000:
             await asyncio.sleep(0.02)
-    next_one = await studio.activate(session.session_id, studio.providers[0])  # the first writes nothing any more
-    before = Amounts.of((await charges(studio, session, "sandbox"))[0].spent).sandbox_ms
+    next_one = await world.activate(session.session_id, world.providers[0])  # the first writes nothing any more
+    before = Amounts.of((await charges(world, session, "sandbox"))[0].spent).sandbox_ms
     await next_one.preview("local")
     await next_one.close()
-    (box,) = await charges(studio, next_one, "sandbox")
+    (box,) = await charges(world, next_one, "sandbox")
     assert box.status == "settled" and before <= Amounts.of(box.spent).sandbox_ms < before + 60_000
-    await check_sums(studio.store, "local", session.session_id)
+    await check_sums(world.store, "local", session.session_id)
 
 
-async def test_what_a_dead_process_held_for_a_model_is_free_again(studio: SessionWorld) -> None:
-    never_done = studio.model(lambda _: reply("hm", hang=True))
-    session = await studio.activate(await studio.row(), never_done, budget_tokens=10**6)
+async def test_what_a_dead_process_held_for_a_model_is_free_again(world: SessionWorld) -> None:
+    never_done = world.model(lambda _: reply("hm", hang=True))
+    session = await world.activate(await world.row(), never_done, budget_tokens=10**6)
     deadline = time.monotonic() + 60
-    while not [c for c in await charges(studio, session, "model") if c.status == "reserved"]:
+    while not [c for c in await charges(world, session, "model") if c.status == "reserved"]:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)
-    (held,) = [c.id for c in await charges(studio, session, "model") if c.status == "reserved"]
-    other = await studio.activate(session.session_id, studio.model(studio_model()), budget_tokens=10**6)
-    found = {c.id: (c.status, c.reason) for c in await charges(studio, other, "model")}
+    (held,) = [c.id for c in await charges(world, session, "model") if c.status == "reserved"]
+    other = await world.activate(session.session_id, world.model(studio_model()), budget_tokens=10**6)
+    found = {c.id: (c.status, c.reason) for c in await charges(world, other, "model")}
     assert found[held] == ("refunded", "its process ended")
-    await studio.until(other, "plan")
-    await check_sums(studio.store, "local", other.session_id)
+    await world.until(other, "plan")
+    await check_sums(world.store, "local", other.session_id)
 
 
 # --- a page render --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.full
-async def test_a_page_render_is_charged_to_the_users_month(studio: SessionWorld) -> None:
-    session = await studio.open()
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    shown = (await studio.until(session, "preview")).preview
+async def test_a_page_render_is_charged_to_the_users_month(world: SessionWorld) -> None:
+    session = await world.open()
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    shown = (await world.until(session, "preview")).preview
     assert shown is not None
-    before = (await spent(studio, month())).render_ms
+    before = (await spent(world, month())).render_ms
 
     async def render(purse: Purse, seed: int) -> JobRecord:
         options = JobOptions.from_json({"duration_s": 1.0, "fps": "10", "size": [320, 180], "seed": seed})
@@ -295,26 +295,26 @@ async def test_a_page_render_is_charged_to_the_users_month(studio: SessionWorld)
             spec=job_request(bundle=shown.bundle, entry="index.html", options=options), status="queued",
             created_at=at, updated_at=at,
         )  # fmt: skip
-        await studio.store.create_job(job)
-        parts = JobParts(store=studio.store, storage=studio.storage, executor=studio.executor, purse=purse)
+        await world.store.create_job(job)
+        parts = JobParts(store=world.store, storage=world.storage, executor=world.executor, purse=purse)
         one = await LeasedJob.claim(job.id, parts, lease_s=4.0, ended=lambda: None)
         await one.wait()
         await one.close()
-        return await studio.store.get_job(job.id)
+        return await world.store.get_job(job.id)
 
     made = await render(Purse(None, monthly=Budget(render_minutes=10)), 1)
     assert made.status == "succeeded", made.error
-    preview = await studio.store.get_job(shown.job_id)
+    preview = await world.store.get_job(shown.job_id)
     assert made.result is not None and preview.result is not None  # both are told of in one way
     assert made.result.keys() == preview.result.keys()
     assert made.progress == preview.progress == {"percent": 100.0}
-    (charge,) = await studio.store.charges(made.id)
+    (charge,) = await world.store.charges(made.id)
     assert charge.status == "settled"
-    assert (await spent(studio, month())).render_ms == before + Amounts.of(charge.spent).render_ms > before
+    assert (await spent(world, month())).render_ms == before + Amounts.of(charge.spent).render_ms > before
     refused = await render(Purse(None, monthly=Budget(render_minutes=before / 60_000)), 2)
     assert refused.status == "failed" and refused.error is not None and refused.error["code"] == "BUDGET_EXCEEDED"
     assert "the user's budget for" in str(refused.error["message"])
-    assert await studio.store.charges(refused.id) == []
+    assert await world.store.charges(refused.id) == []
 
 
 # --- without any of that ----------------------------------------------------------------------------------------------

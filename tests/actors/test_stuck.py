@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
 
 @pytest.mark.full
-async def test_agents_in_a_circle_ask_and_go_on_from_what_the_person_says(studio: SessionWorld) -> None:
+async def test_agents_in_a_circle_ask_and_go_on_from_what_the_person_says(world: SessionWorld) -> None:
     asked = 0
 
     def respond(request: dict[str, Any]) -> Answer:
@@ -25,22 +25,22 @@ async def test_agents_in_a_circle_ask_and_go_on_from_what_the_person_says(studio
             return call("sandbox_read_file", {"path": "src/notes.md"})
         return studio_model()(request)
 
-    session = await studio.open(respond=respond)
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
-    question = (await studio.until(session, "question")).question
+    session = await world.open(respond=respond)
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    question = (await world.until(session, "question")).question
     assert question is not None and (question.reason, question.phase, question.owes) == (
         "stuck",
         "executing",
         "execute",
     )
     assert "sandbox_read_file failed 3 times" in question.text and asked == 3
-    (approval,) = await studio.store.approvals(session.session_id, pending=True)
+    (approval,) = await world.store.approvals(session.session_id, pending=True)
     assert approval.kind == "question" and approval.payload["options"]
 
     await session.close()  # whoever answers may take their time
-    again = await studio.activate(session.session_id, studio.model(respond))
-    await studio.say(again, "message", text="leave the notes, there are none")
-    state = await studio.until(again, "preview")
+    again = await world.activate(session.session_id, world.model(respond))
+    await world.say(again, "message", text="leave the notes, there are none")
+    state = await world.until(again, "preview")
     assert asked == 3 and state.plan_accepted and state.question is None
-    assert [a.kind for a in await studio.store.approvals(session.session_id, pending=True)] == ["preview"]
+    assert [a.kind for a in await world.store.approvals(session.session_id, pending=True)] == ["preview"]

@@ -45,16 +45,16 @@ def lists(request: Json) -> Answer:
     return reply("There is src/App.tsx.") if results(request) else Call("sandbox_list_files")
 
 
-async def subagents(studio: SessionWorld, session: Session) -> list[Subagent]:
-    return list(subagents_among(await studio.store.beads(session.session_id)).values())
+async def subagents(world: SessionWorld, session: Session) -> list[Subagent]:
+    return list(subagents_among(await world.store.beads(session.session_id)).values())
 
 
-async def executing(studio: SessionWorld, session: Session) -> None:
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
+async def executing(world: SessionWorld, session: Session) -> None:
+    await world.until(session, "plan")
+    await world.say(session, "accept")
 
 
-async def test_a_subagent_looks_at_the_project_for_the_orchestrator(studio: SessionWorld) -> None:
+async def test_a_subagent_looks_at_the_project_for_the_orchestrator(world: SessionWorld) -> None:
     asked: list[Json] = []
     models: dict[str, set[str]] = {"subagent": set(), "orchestrator": set(), "code": set()}
     respond = reviewing(lists)
@@ -66,64 +66,64 @@ async def test_a_subagent_looks_at_the_project_for_the_orchestrator(studio: Sess
         models[who].add(request["model"])
         return respond(request)
 
-    row = await studio.row()
-    session = await studio.activate(row, studio.model(look), subagent_model="claude-small", codegen_model="claude-code")
-    await executing(studio, session)
-    await studio.event(session, "subagent_end")
-    (reviewer_,) = await subagents(studio, session)
+    row = await world.row()
+    session = await world.activate(row, world.model(look), subagent_model="claude-small", codegen_model="claude-code")
+    await executing(world, session)
+    await world.event(session, "subagent_end")
+    (reviewer_,) = await subagents(world, session)
     assert (reviewer_.status, reviewer_.result, reviewer_.model) == ("done", "There is src/App.tsx.", "claude-small")
     assert models["subagent"] == {"claude-small"}
     assert [[tool["name"] for tool in request["tools"]] for request in asked] == [["sandbox_list_files"]] * 2
     assert "src/App.tsx" in results(asked[-1])[0]["content"]
-    await studio.event(session, "todo_update")
-    (read,) = [call for call in await studio.store.tool_calls(row) if call.name == "subagent_result"]
+    await world.event(session, "todo_update")
+    (read,) = [call for call in await world.store.tool_calls(row) if call.name == "subagent_result"]
     assert isinstance(read.result, dict) and "There is src/App.tsx." in str(read.result["content"])
-    said = [str(event["content"]) for event in await studio.events(session, "message")]
+    said = [str(event["content"]) for event in await world.events(session, "message")]
     assert not any("There is src/App.tsx." in words for words in said), "what it said to the orchestrator was shown"
-    await studio.event(session, "file_written")
+    await world.event(session, "file_written")
     assert models["code"] == {"claude-code"}
     assert len(models["orchestrator"]) == 1 and models["orchestrator"].isdisjoint({"claude-small", "claude-code"})
-    await studio.say(session, "cancel")
+    await world.say(session, "cancel")
 
 
-async def test_what_a_person_cancels_ends_its_subagents_too(studio: SessionWorld) -> None:
-    session = await studio.open("a dot", reviewing(lambda request: reply("...", hang=True)))
-    await executing(studio, session)
-    await studio.event(session, "subagent_start")
-    await studio.say(session, "cancel")
-    (ended,) = await subagents(studio, session)
+async def test_what_a_person_cancels_ends_its_subagents_too(world: SessionWorld) -> None:
+    session = await world.open("a dot", reviewing(lambda request: reply("...", hang=True)))
+    await executing(world, session)
+    await world.event(session, "subagent_start")
+    await world.say(session, "cancel")
+    (ended,) = await subagents(world, session)
     assert (ended.status, ended.result) == ("cancelled", "The person cancelled.")
     assert (session.state.phase, session.state.owes) == ("plan", None)
-    assert [event["status"] for event in await studio.events(session, "subagent_end")] == ["cancelled"]
+    assert [event["status"] for event in await world.events(session, "subagent_end")] == ["cancelled"]
 
 
-async def test_a_session_that_comes_back_goes_on_with_the_subagent_that_it_had(studio: SessionWorld) -> None:
+async def test_a_session_that_comes_back_goes_on_with_the_subagent_that_it_had(world: SessionWorld) -> None:
     asked: list[Json] = []
 
     def reviewer(request: Json) -> Answer:
         asked.append(request)
         return reply("...", hang=True) if len(asked) == 1 else lists(request)
 
-    row = await studio.row()
-    model = studio.model(reviewing(reviewer))
-    session = await studio.activate(row, model)
-    await executing(studio, session)
+    row = await world.row()
+    model = world.model(reviewing(reviewer))
+    session = await world.activate(row, model)
+    await executing(world, session)
     async with asyncio.timeout(60):
         while not asked:
             await asyncio.sleep(0.02)
     await session.close()
-    (open_,) = await subagents(studio, session)
+    (open_,) = await subagents(world, session)
     assert open_.status == "running"
-    session = await studio.activate(row, model)
-    await studio.event(session, "subagent_end")
-    (done,) = await subagents(studio, session)
+    session = await world.activate(row, model)
+    await world.event(session, "subagent_end")
+    (done,) = await subagents(world, session)
     assert (done.id, done.status, done.result) == (open_.id, "done", "There is src/App.tsx.")
-    assert len(await studio.events(session, "subagent_start")) == 1
-    await studio.event(session, "todo_update")
-    await studio.say(session, "cancel")
+    assert len(await world.events(session, "subagent_start")) == 1
+    await world.event(session, "todo_update")
+    await world.say(session, "cancel")
 
 
-async def test_a_subagent_that_may_not_ask_now_asks_once_its_parent_goes_on(studio: SessionWorld) -> None:
+async def test_a_subagent_that_may_not_ask_now_asks_once_its_parent_goes_on(world: SessionWorld) -> None:
     gate = threading.Event()
     usual = studio_model()
 
@@ -137,23 +137,23 @@ async def test_a_subagent_that_may_not_ask_now_asks_once_its_parent_goes_on(stud
         return usual(request)
 
     asks = {"rules": [{"decision": "ask", "tool": "sandbox_list_files"}]}
-    session = await studio.activate(await studio.row(permissions=asks), studio.model(respond))
-    await studio.until(session, "plan")
+    session = await world.activate(await world.row(permissions=asks), world.model(respond))
+    await world.until(session, "plan")
     assert session.agents.busy
     gate.set()  # it wants something while the person looks at the plan
-    (reviewer,) = await subagents(studio, session)
+    (reviewer,) = await subagents(world, session)
     async with asyncio.timeout(60):
         while session.agents.busy:
             await asyncio.sleep(0.02)
-    assert await studio.events(session, "subagent_end") == []
-    await studio.say(session, "accept")
+    assert await world.events(session, "subagent_end") == []
+    await world.say(session, "accept")
     async with asyncio.timeout(60):
         while session.state.approval is None:
             await asyncio.sleep(0.02)
-    (asked,) = [each for each in await studio.store.approvals(session.session_id) if each.kind == "tool_call"]
+    (asked,) = [each for each in await world.store.approvals(session.session_id) if each.kind == "tool_call"]
     assert (asked.payload["agent"], asked.status) == (reviewer.id, "pending")
-    await studio.say(session, "approve", approvalId=asked.id)
-    await studio.event(session, "subagent_end")
-    (done,) = await subagents(studio, session)
+    await world.say(session, "approve", approvalId=asked.id)
+    await world.event(session, "subagent_end")
+    (done,) = await subagents(world, session)
     assert (done.status, done.result) == ("done", "There is src/App.tsx.")
-    await studio.say(session, "cancel")
+    await world.say(session, "cancel")

@@ -52,22 +52,22 @@ def valid(messages: Sequence[MessageRecord], calls: Sequence[ToolCallRecord]) ->
         ]
 
 
-async def files_of(studio: SessionWorld, session_id: str) -> dict[str, bytes]:
-    pointer = await studio.store.latest_checkpoint(session_id)
+async def files_of(world: SessionWorld, session_id: str) -> dict[str, bytes]:
+    pointer = await world.store.latest_checkpoint(session_id)
     assert pointer is not None
-    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
-    return await checkpoint.read_files(studio.storage, manifest)
+    manifest = await checkpoint.load(world.storage, pointer.manifest_key)
+    return await checkpoint.read_files(world.storage, manifest)
 
 
-async def as_it_is(studio: SessionWorld, session: Session) -> SessionRecord:
+async def as_it_is(world: SessionWorld, session: Session) -> SessionRecord:
     """What is stored of a session, apart from its saying again and again that it lives."""
-    return replace(await studio.store.get_session(session.session_id), lease_until=None, rev=0)
+    return replace(await world.store.get_session(session.session_id), lease_until=None, rev=0)
 
 
-async def last_said(studio: SessionWorld, session: Session) -> MessageRecord:
+async def last_said(world: SessionWorld, session: Session) -> MessageRecord:
     """What the agents said last; the preview is there a moment before they say so."""
     async with asyncio.timeout(60):
-        while (said := (await studio.store.messages(session.session_id))[-1]).role != "assistant":
+        while (said := (await world.store.messages(session.session_id))[-1]).role != "assistant":
             await asyncio.sleep(0.02)
     return said
 
@@ -76,28 +76,28 @@ async def in_sandbox(session: Session) -> dict[str, bytes]:
     return await session.project.files()
 
 
-async def test_a_session_goes_back_forward_and_another_way(studio: SessionWorld) -> None:
-    store = studio.store
+async def test_a_session_goes_back_forward_and_another_way(world: SessionWorld) -> None:
+    store = world.store
     director = OfflineDirector()
-    session = await studio.activate(await studio.row("a red ball bounces, 2 seconds", style="playful"), director)
-    planned = await studio.until(session, "plan")
+    session = await world.activate(await world.row("a red ball bounces, 2 seconds", style="playful"), director)
+    planned = await world.until(session, "plan")
     at_plan = (await store.messages(session.session_id))[-1]
-    await studio.say(session, "accept")
-    first = await studio.until(session, "preview")
-    at_first = await last_said(studio, session)
+    await world.say(session, "accept")
+    first = await world.until(session, "preview")
+    at_first = await last_said(world, session)
     beads = await store.beads(session.session_id)
     await (await session.project.sandbox()).write_files({"src/extra.ts": b"export const extra = 1;\n"})
     await session.project.save("heartbeat")
-    await studio.say(session, "message", text="make the ball blue")
-    second = await studio.until(session, "preview")
+    await world.say(session, "message", text="make the ball blue")
+    second = await world.until(session, "preview")
     assert first.preview is not None and second.preview is not None
     assert first.preview.bundle != second.preview.bundle
-    await last_said(studio, session)
-    new_files = await files_of(studio, session.session_id)
+    await last_said(world, session)
+    new_files = await files_of(world, session.session_id)
     messages, calls = await store.messages(session.session_id), await store.tool_calls(session.session_id)
 
     # back to what the agents said last about the first preview: files, todos and video are those of then
-    await studio.say(session, "rewind", to=at_first.id)
+    await world.say(session, "rewind", to=at_first.id)
     assert shown(session.state) == shown(first)
     assert await store.messages(session.session_id) == messages[: messages.index(at_first) + 1]
     assert [(b.id, b.status, b.title) for b in await store.beads(session.session_id)] == [
@@ -105,14 +105,14 @@ async def test_a_session_goes_back_forward_and_another_way(studio: SessionWorld)
     ]
     old_files = await in_sandbox(session)
     assert old_files["src/extra.ts"]  # it was saved before the next thing was said
-    assert old_files == await files_of(studio, session.session_id) != new_files
+    assert old_files == await files_of(world, session.session_id) != new_files
     (pending,) = await store.approvals(session.session_id, pending=True)
     assert pending.kind == "preview"
-    (told,) = await studio.events(session, "rewound")
+    (told,) = await world.events(session, "rewound")
     assert told["point"] == at_first.id and told["history"][0][0] == 1
 
     # back to the plan: it waits for the person again, and nothing of the project is there
-    await studio.say(session, "rewind", to=at_plan.id)
+    await world.say(session, "rewind", to=at_plan.id)
     assert shown(session.state) == shown(planned)
     valid(await store.messages(session.session_id), await store.tool_calls(session.session_id))
     (pending,) = await store.approvals(session.session_id, pending=True)
@@ -123,24 +123,24 @@ async def test_a_session_goes_back_forward_and_another_way(studio: SessionWorld)
     assert await store.beads(session.session_id) == []
 
     # both undone, the last first
-    await studio.say(session, "rewind", undo=True)
+    await world.say(session, "rewind", undo=True)
     assert shown(session.state) == shown(first) and await in_sandbox(session) == old_files
-    await studio.say(session, "rewind", undo=True)
+    await world.say(session, "rewind", undo=True)
     assert shown(session.state) == shown(second)
     assert await store.messages(session.session_id) == messages
     assert await store.tool_calls(session.session_id) == calls
     assert await in_sandbox(session) == new_files
     with pytest.raises(NotFound, match="nothing to undo"):
-        await studio.say(session, "rewind", undo=True)
+        await world.say(session, "rewind", undo=True)
 
     # another way from the first preview, in a session of its own, while this one stays as it is
-    before = await as_it_is(studio, session)
+    before = await as_it_is(world, session)
     key = new_id("cmd")
     fork_id = await fork_session(
         store, session.session_id, user_id="local", point=at_first.id, key=key, body={"at": at_first.id}
     )
-    assert await as_it_is(studio, session) == before
-    fork = await studio.activate(fork_id, director)
+    assert await as_it_is(world, session) == before
+    fork = await world.activate(fork_id, director)
     assert fork.state.phase == "preview" and fork.state.forked_from == session.session_id
     assert fork.state.preview is not None and fork.state.preview.bundle == first.preview.bundle
     assert fork_id in fork.state.preview.video_url and session.session_id not in str(
@@ -148,59 +148,59 @@ async def test_a_session_goes_back_forward_and_another_way(studio: SessionWorld)
     )
     assert await in_sandbox(fork) == old_files
     valid(await store.messages(fork_id), await store.tool_calls(fork_id))
-    said = [event["content"] for event in await studio.events(fork, "message")]
+    said = [event["content"] for event in await world.events(fork, "message")]
     assert said and "make the ball blue" not in said
-    blobs = {stored.key for stored in await studio.storage.look_below("users/local/blobs")}
+    blobs = {stored.key for stored in await world.storage.look_below("users/local/blobs")}
     await fork.project.save("heartbeat")
-    assert {stored.key for stored in await studio.storage.look_below("users/local/blobs")} == blobs
-    await studio.say(fork, "message", text="make the ball green")
-    green = await studio.until(fork, "preview")
+    assert {stored.key for stored in await world.storage.look_below("users/local/blobs")} == blobs
+    await world.say(fork, "message", text="make the ball green")
+    green = await world.until(fork, "preview")
     assert green.preview is not None and green.preview.bundle not in (first.preview.bundle, second.preview.bundle)
     assert shown(session.state) == shown(second)
 
     # whoever goes first leaves the other what the two share
-    removal = Removal(store=store, storage=studio.storage, sandboxes=studio.sandboxes)
+    removal = Removal(store=store, storage=world.storage, sandboxes=world.sandboxes)
     await session.close()
     await removal.finish(await store.close_session(session.session_id, user_id="local"))
-    await studio.say(fork, "rewind", to=at_first.id)
+    await world.say(fork, "rewind", to=at_first.id)
     assert await in_sandbox(fork) == old_files
     assert fork.state.preview is not None
     job = await store.get_job(fork.state.preview.job_id)
-    assert job.result is not None and await studio.storage.exists(str(job.result["videoKey"]))
+    assert job.result is not None and await world.storage.exists(str(job.result["videoKey"]))
     await fork.close()
     await removal.finish(await store.close_session(fork_id, user_id="local"))
-    left = [stored.key for stored in await studio.storage.look_below("users/local")]
+    left = [stored.key for stored in await world.storage.look_below("users/local")]
     assert left == []
-    assert await studio.sandboxes.list() == []
+    assert await world.sandboxes.list() == []
 
 
-async def test_going_back_stops_what_is_under_way_and_waits_for_a_person(studio: SessionWorld) -> None:
-    store = studio.store
-    session = await studio.open("a dot", studio_model(pause_s=0.05, scenes=3))
-    await studio.until(session, "plan")
+async def test_going_back_stops_what_is_under_way_and_waits_for_a_person(world: SessionWorld) -> None:
+    store = world.store
+    session = await world.open("a dot", studio_model(pause_s=0.05, scenes=3))
+    await world.until(session, "plan")
     at_plan = (await store.messages(session.session_id))[-1]
-    await studio.say(session, "accept")
-    await studio.event(session, "tool_start", 3)
-    await studio.say(session, "rewind", to=at_plan.id)
+    await world.say(session, "accept")
+    await world.event(session, "tool_start", 3)
+    await world.say(session, "rewind", to=at_plan.id)
     assert (session.state.phase, session.state.owes) == ("plan", None)
     assert not session.working
     valid(await store.messages(session.session_id), await store.tool_calls(session.session_id))
     # the work that was cut off is there again, at rest: nothing of it goes on by itself
-    await studio.say(session, "rewind", undo=True)
+    await world.say(session, "rewind", undo=True)
     assert (session.state.phase, session.state.owes) == ("plan", None) and session.state.execution is not None
     messages, calls = await store.messages(session.session_id), await store.tool_calls(session.session_id)
     valid(messages, calls)
     assert not [call for call in calls if call.status in ("started", "waiting")]
     # and from there it goes to its end
-    await studio.say(session, "accept")
-    await studio.until(session, "preview")
+    await world.say(session, "accept")
+    await world.until(session, "preview")
     valid(await store.messages(session.session_id), await store.tool_calls(session.session_id))
 
 
-async def test_what_cannot_be_gone_back_to_is_refused_and_stops_nothing(studio: SessionWorld) -> None:
-    session = await studio.open("a dot", studio_model(pause_s=0.05))
-    await studio.until(session, "plan")
-    await studio.say(session, "accept")
+async def test_what_cannot_be_gone_back_to_is_refused_and_stops_nothing(world: SessionWorld) -> None:
+    session = await world.open("a dot", studio_model(pause_s=0.05))
+    await world.until(session, "plan")
+    await world.say(session, "accept")
     for body, refusal in (
         ({"to": "msg_nonsense"}, NotFound),
         ({"undo": True}, NotFound),
@@ -209,18 +209,18 @@ async def test_what_cannot_be_gone_back_to_is_refused_and_stops_nothing(studio: 
         ({"to": 3}, InvalidInput),
     ):
         with pytest.raises(refusal):
-            await studio.say(session, "rewind", **body)
+            await world.say(session, "rewind", **body)
     assert session.state.owes == "execute"
     for point in ("msg_nonsense", UNDO):
         with pytest.raises(NotFound):
             await fork_session(
-                studio.store, session.session_id, user_id="local", point=point, key=new_id("cmd"), body={}
+                world.store, session.session_id, user_id="local", point=point, key=new_id("cmd"), body={}
             )
 
 
-async def two_steps(studio: SessionWorld) -> tuple[str, str]:
+async def two_steps(world: SessionWorld) -> tuple[str, str]:
     """A session at rest to which two things were said, each with files of its time; returns it and the first point."""
-    session = await studio.at_rest()
+    session = await world.at_rest()
     points: list[str] = []
     for step in (1, 2):
         batch = await session.workbench.keep(
@@ -231,12 +231,12 @@ async def two_steps(studio: SessionWorld) -> tuple[str, str]:
     return session.session_id, points[0]
 
 
-async def test_going_back_and_going_another_way_keep_modes_and_empty_folders(studio: SessionWorld) -> None:
+async def test_going_back_and_going_another_way_keep_modes_and_empty_folders(world: SessionWorld) -> None:
     async def kinds(of: Session) -> tuple[Any, tuple[str, ...]]:
         taken = await (await of.project.sandbox()).snapshot()
         return taken.modes, taken.folders
 
-    session = await studio.at_rest()
+    session = await world.at_rest()
     box = await session.project.sandbox()
     await box.write_files({"scripts/go.sh": b"#!/bin/sh\necho ran\n"})
     await box.run(("sh", "-c", "chmod 755 scripts/go.sh; mkdir -p public/frames"))
@@ -247,22 +247,22 @@ async def test_going_back_and_going_another_way_keep_modes_and_empty_folders(stu
     assert await kinds(session) == ({}, ("src/later",))
 
     fork_id = await fork_session(
-        studio.store, session.session_id, user_id="local", point=point.id, key=new_id("cmd"), body={"at": point.id}
+        world.store, session.session_id, user_id="local", point=point.id, key=new_id("cmd"), body={"at": point.id}
     )
-    fork = await studio.activate(fork_id, studio.model(studio_model()))
+    fork = await world.activate(fork_id, world.model(studio_model()))
     assert await kinds(fork) == then
-    await studio.say(session, "rewind", to=point.id)
+    await world.say(session, "rewind", to=point.id)
     assert await kinds(session) == then
-    await studio.say(session, "rewind", undo=True)
+    await world.say(session, "rewind", undo=True)
     assert await kinds(session) == ({}, ("src/later",))
 
 
-async def test_killed_on_the_way_back_a_session_gets_there_when_it_is_woken(studio: SessionWorld) -> None:
+async def test_killed_on_the_way_back_a_session_gets_there_when_it_is_woken(world: SessionWorld) -> None:
     instants = 8
-    made = [await two_steps(studio) for _ in range(instants)]
+    made = [await two_steps(world) for _ in range(instants)]
 
     async def killed(session_id: str, point: str, dies_at: int) -> int:
-        command = [sys.executable, "-m", "tests.actors.rewinder", str(studio.settings.storage_path.parent)]
+        command = [sys.executable, "-m", "tests.actors.rewinder", str(world.settings.storage_path.parent)]
         victim = await asyncio.create_subprocess_exec(*command, session_id, point, str(dies_at))
         return await victim.wait()
 
@@ -273,34 +273,34 @@ async def test_killed_on_the_way_back_a_session_gets_there_when_it_is_woken(stud
     assert set(ended) == {0, -signal.SIGKILL} and ended[0] == 0 and ended[1] != 0
     happened: list[bool] = []
     for (session_id, point), status in zip(made, ended, strict=True):
-        heads = await studio.store.heads(session_id)
+        heads = await world.store.heads(session_id)
         happened.append(bool(heads))
         assert heads or status != 0
-        assert bool(await studio.store.inbox(session_id)) == (not heads), "it waits until it has happened"
-        session = await studio.activate(session_id, studio.model(studio_model()))
-        assert await studio.store.inbox(session_id) == []
+        assert bool(await world.store.inbox(session_id)) == (not heads), "it waits until it has happened"
+        session = await world.activate(session_id, world.model(studio_model()))
+        assert await world.store.inbox(session_id) == []
         files = await in_sandbox(session)
         assert files["src/App.tsx"] == b"// 1"
         assert "src/components/Only2.tsx" not in files and "src/components/Only1.tsx" in files
-        assert len(await studio.store.messages(session_id)) == 1
+        assert len(await world.store.messages(session_id)) == 1
         # said again under its key, it has happened once
         await submit(session, "rewind", {"to": point}, key="rewind")
-        assert len(await studio.store.heads(session_id)) == 1
+        assert len(await world.store.heads(session_id)) == 1
         assert (await in_sandbox(session))["src/App.tsx"] == b"// 1"
-        await studio.say(session, "rewind", undo=True)
+        await world.say(session, "rewind", undo=True)
         undone = await in_sandbox(session)
         assert undone["src/App.tsx"] == b"// 2" and "src/components/Only2.tsx" in undone
         assert ("src/unsaved.ts" in undone) or not heads, "what was not saved yet is saved before going back"
         await session.close()
     assert {False, True} == set(happened)
     janitor = Janitor(
-        store=studio.store,
-        reaper=Reaper(store=studio.store, sandboxes=studio.sandboxes, settings=studio.settings),
-        settings=studio.settings,
+        store=world.store,
+        reaper=Reaper(store=world.store, sandboxes=world.sandboxes, settings=world.settings),
+        settings=world.settings,
         chores=Chores(wake=_nobody, finish=_nobody),
     )
     await janitor.clear()
-    assert await studio.sandboxes.list() == []
+    assert await world.sandboxes.list() == []
 
 
 async def _nobody(_: object) -> None:

@@ -92,7 +92,7 @@ class Sessions(RuleBasedStateMachine):
         if execution is not None and not execution.todos:
             self.tell(commands.SetTodos((Todo(id="t1", label="Set up"), Todo(id="t2", label="Scene 1"))))
         else:
-            self.tell(commands.MoveTodo(todo, status))
+            self.tell(commands.SetTodoStatus(todo, status))
 
     @rule(asks=st.booleans())
     def goes_on(self, asks: bool) -> None:

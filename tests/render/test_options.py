@@ -108,7 +108,7 @@ def test_the_page_is_asked_only_where_something_is_open() -> None:
     assert not needs_page(JobOptions(duration_s=1, preset="tiktok", size=(64, 64)))
 
 
-def test_wishes_survive_json() -> None:
+def test_options_survive_json() -> None:
     track = AudioTrack(path="a.mp3", start_s=1.5)
     for options in (
         JobOptions(),

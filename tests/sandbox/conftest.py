@@ -102,7 +102,7 @@ async def sandbox(provider: LocalProvider, leftovers: Leftovers) -> AsyncIterato
 
 
 @pytest.fixture
-async def studio(boxes: Path, leftovers: Leftovers) -> AsyncIterator[LocalSandbox]:
+async def project_box(boxes: Path, leftovers: Leftovers) -> AsyncIterator[LocalSandbox]:
     """A sandbox of the real template, with its packages."""
     settings = Settings()
     provider = LocalProvider(
@@ -183,16 +183,16 @@ def docker_image(docker_address: str, docker_base: Base, tmp_path_factory: pytes
 
 
 @pytest.fixture(scope="session")
-def studio_image(docker_address: str, docker_base: Base) -> str:
+def project_image(docker_address: str, docker_base: Base) -> str:
     """The image of the real template, with its packages."""
     settings = Settings()
     return built_image(
-        docker_address, docker_base, "koda-test/studio:1", settings.template_path, settings.node_modules_path
+        docker_address, docker_base, "koda-test/project:1", settings.template_path, settings.node_modules_path
     )
 
 
 @pytest.fixture(scope="session")
-def browser_image(docker_address: str, studio_image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def browser_image(docker_address: str, project_image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image of the real template, with this machine's Chromium: the whole image's takes minutes to install."""
     services.need("headless_shell")
     drawing = [_CHROMIUM / name for name in ("libEGL.so", "libGLESv2.so", "libvulkan.so.1", "libvk_swiftshader.so")]
@@ -202,7 +202,7 @@ def browser_image(docker_address: str, studio_image: str, tmp_path_factory: pyte
     context = tmp_path_factory.mktemp("browser") / "context.tar"
     with tarfile.open(context, "w", dereference=True) as tar:
         for name, text in (
-            ("Dockerfile", f"FROM {studio_image}\nCOPY root /\n"),
+            ("Dockerfile", f"FROM {project_image}\nCOPY root /\n"),
             (f"root{HEADLESS_SHELL}", _START),
         ):
             entry = tarfile.TarInfo(name)
@@ -315,11 +315,11 @@ async def gvisor_browser(
 
 
 @pytest.fixture
-async def docker_studio(
-    boxes: Path, docker_address: str, studio_image: str, docker_leftovers: DockerLeftovers
+async def docker_project_box(
+    boxes: Path, docker_address: str, project_image: str, docker_leftovers: DockerLeftovers
 ) -> AsyncIterator[DockerSandbox]:
     """A container of the real template."""
-    async with _container(boxes, docker_address, studio_image, docker_leftovers) as made:
+    async with _container(boxes, docker_address, project_image, docker_leftovers) as made:
         yield made
 
 

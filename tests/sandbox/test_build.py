@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.sandbox]
 
 
 @pytest.fixture
-def studio(kind: str, request: pytest.FixtureRequest) -> AnySandbox:
-    return request.getfixturevalue("docker_studio" if kind == "docker" else "studio")
+def project_box(kind: str, request: pytest.FixtureRequest) -> AnySandbox:
+    return request.getfixturevalue("docker_project_box" if kind == "docker" else "project_box")
 
 
 APP = b"export default function App() {\n  return <div>hello</div>;\n}\n"
@@ -50,10 +50,10 @@ def using(line: str) -> bytes:
 )
 @pytest.mark.full
 async def test_what_does_not_build_says_where(
-    studio: AnySandbox, files: dict[str, bytes], expected: tuple[str, int, int | None], words: str
+    project_box: AnySandbox, files: dict[str, bytes], expected: tuple[str, int, int | None], words: str
 ) -> None:
-    await studio.write_files(files)
-    result = await build(studio, timeout_s=120)
+    await project_box.write_files(files)
+    result = await build(project_box, timeout_s=120)
     assert not result.ok and not result.files
     first = result.problems[0]
     file, line, column = expected
@@ -64,46 +64,48 @@ async def test_what_does_not_build_says_where(
 
 
 @pytest.mark.full
-async def test_a_type_error_is_found_when_types_are_checked(studio: AnySandbox) -> None:
-    await studio.write_files({"src/App.tsx": b"const size: number = 'big';\nconsole.log(size);\n" + APP})
-    result = await build(studio, timeout_s=120, types=True)
+async def test_a_type_error_is_found_when_types_are_checked(project_box: AnySandbox) -> None:
+    await project_box.write_files({"src/App.tsx": b"const size: number = 'big';\nconsole.log(size);\n" + APP})
+    result = await build(project_box, timeout_s=120, types=True)
     assert not result.ok
     assert [(p.file, p.line, p.column) for p in result.problems] == [("src/App.tsx", 1, 7)]
     assert "TS2322" in result.problems[0].message
 
 
 @pytest.mark.full
-async def test_a_build_that_does_not_end(studio: AnySandbox) -> None:
-    await studio.write_files({"vite.config.ts": b"while (true);\n"})
-    result = await build(studio, timeout_s=2)
+async def test_a_build_that_does_not_end(project_box: AnySandbox) -> None:
+    await project_box.write_files({"vite.config.ts": b"while (true);\n"})
+    result = await build(project_box, timeout_s=2)
     assert not result.ok and "2 s" in result.problems[0].message
 
 
-async def test_a_build_without_a_page(studio: AnySandbox) -> None:
+async def test_a_build_without_a_page(project_box: AnySandbox) -> None:
     config = b"export default { build: { rollupOptions: { input: 'src/App.tsx' } } };\n"
-    await studio.write_files({"vite.config.ts": config, "src/App.tsx": APP})
-    result = await build(studio, timeout_s=120)
+    await project_box.write_files({"vite.config.ts": config, "src/App.tsx": APP})
+    result = await build(project_box, timeout_s=120)
     assert not result.ok and "index.html" in result.problems[0].message
 
 
-async def test_a_link_in_the_bundle_is_not_followed_out(studio: AnySandbox, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_link_in_the_bundle_is_not_followed_out(
+    project_box: AnySandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
     plugin = b"""
 import fs from 'node:fs';
 export default { plugins: [{ name: 'evil', closeBundle() {
   fs.symlinkSync('/etc/passwd', 'dist/passwd'); fs.symlinkSync('/proc/self/environ', 'dist/environ');
 } }] };
 """
-    await studio.write_files({"vite.config.ts": plugin, "src/App.tsx": APP, "src/main.tsx": b"console.log(1);\n"})
-    result = await build(studio, timeout_s=120)
+    await project_box.write_files({"vite.config.ts": plugin, "src/App.tsx": APP, "src/main.tsx": b"console.log(1);\n"})
+    result = await build(project_box, timeout_s=120)
     assert result.ok, result.problems
     assert "passwd" not in result.files and "environ" not in result.files
-    assert refusals(capsys, studio.id) == {"link"}
+    assert refusals(capsys, project_box.id) == {"link"}
 
 
-async def test_a_sandbox_that_is_gone(studio: AnySandbox) -> None:
-    await studio.destroy()
+async def test_a_sandbox_that_is_gone(project_box: AnySandbox) -> None:
+    await project_box.destroy()
     with pytest.raises(SandboxNotFound):
-        await build(studio)
+        await build(project_box)
 
 
 @pytest.mark.parametrize("types", [False, True])

@@ -42,7 +42,7 @@ async def server() -> AsyncIterator[E2BServer]:
 
 
 @pytest.fixture
-async def studio(server: E2BServer) -> E2BSandbox:
+async def project_box(server: E2BServer) -> E2BSandbox:
     """A sandbox of the real template, with its packages."""
     provider = provider_of(server, pids=256)
     return await provider.create(sandbox_id=new_id("sbx"), session_id="ses_test", user_id="local")
@@ -53,8 +53,8 @@ def without_token(endpoint: PreviewEndpoint) -> PreviewEndpoint:
     return PreviewEndpoint(url=endpoint.url, headers=headers)
 
 
-async def test_only_who_has_its_token_gets_to_the_dev_server(studio: E2BSandbox) -> None:
-    endpoint = await studio.start_preview(timeout_s=60)
+async def test_only_who_has_its_token_gets_to_the_dev_server(project_box: E2BSandbox) -> None:
+    endpoint = await project_box.start_preview(timeout_s=60)
     async with http_client(endpoint, timeout=httpx.Timeout(60)) as http:
         script = (await http.get(f"{endpoint.base}@vite/client")).text
     token = script.split('wsToken = "')[1].split('"')[0]
@@ -69,12 +69,12 @@ async def test_only_who_has_its_token_gets_to_the_dev_server(studio: E2BSandbox)
 
 @pytest.mark.browser
 async def test_the_page_is_shown_by_the_proxy_and_reloads(
-    tmp_path: Path, server: E2BServer, studio: E2BSandbox
+    tmp_path: Path, server: E2BServer, project_box: E2BSandbox
 ) -> None:
     async with world(tmp_path) as koda, KodaClient(koda.url) as client:
         koda.directory.hold = {"analyze"}
         session_id = (await client.create(PROMPT)).session_id
-        koda.directory.elsewhere = endpoint = await studio.start_preview(timeout_s=60)
+        koda.directory.elsewhere = endpoint = await project_box.start_preview(timeout_s=60)
         token, _ = koda.deps.signer.sign(session_id=session_id, user_id="local")
         app = create_preview_app(koda.directory, koda.deps.signer, api_port=urlsplit(koda.url).port or 0)
         async with serving(app) as url, async_playwright() as driver:
@@ -90,16 +90,16 @@ async def test_the_page_is_shown_by_the_proxy_and_reloads(
                 # what is written before it listens, it does not hear of
                 frame = await framed(page, f"{url}/p/{token}/")
             await frame.wait_for_function("window.__koda !== undefined", timeout=60_000)
-            source = (await studio.read_file("src/App.tsx")).decode()
+            source = (await project_box.read_file("src/App.tsx")).decode()
             for turn in range(10):  # a server that answers may still be on its way through the files it is to watch
-                await studio.write_files({"src/App.tsx": f"document.title = 'changed {turn}';\n{source}".encode()})
+                await project_box.write_files({"src/App.tsx": f"document.title = 'changed {turn}';\n{source}".encode()})
                 with suppress(PlaywrightTimeoutError):
                     await frame.wait_for_function("document.title.startsWith('changed')", timeout=6_000)
                     break
             else:
                 pytest.fail("the page did not follow the files")
             await browser.close()
-            await studio.stop("preview")
+            await project_box.stop("preview")
             async with httpx.AsyncClient(timeout=60) as http:
                 gone = await http.get(f"{url}/p/{token}/")
                 assert (gone.status_code, gone.json()["code"]) == (502, "SERVER_FAILED")

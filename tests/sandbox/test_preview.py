@@ -18,21 +18,21 @@ pytestmark = [pytest.mark.sandbox]
 
 
 @pytest.fixture
-def studio(kind: str, request: pytest.FixtureRequest) -> AnySandbox:
-    return request.getfixturevalue("docker_studio" if kind == "docker" else "studio")
+def project_box(kind: str, request: pytest.FixtureRequest) -> AnySandbox:
+    return request.getfixturevalue("docker_project_box" if kind == "docker" else "project_box")
 
 
 @pytest.mark.full
 async def test_what_the_project_puts_in_place_of_the_socket_is_never_connected_to(
-    studio: AnySandbox, tmp_path: Path
+    project_box: AnySandbox, tmp_path: Path
 ) -> None:
     """The socket's directory cannot be seen from inside, so nothing in it can be replaced by a link."""
-    endpoint = await studio.start_preview()
+    endpoint = await project_box.start_preview()
     assert stat.S_IMODE(os.stat(endpoint.socket_path).st_mode) == 0o600
-    found = await studio.run(("sh", "-c", "find / -name 'preview.sock' -o -type s 2>/dev/null"))
+    found = await project_box.run(("sh", "-c", "find / -name 'preview.sock' -o -type s 2>/dev/null"))
     # a container sees the socket that it dials, in a folder that it cannot change
-    assert re.fullmatch(r"/run/koda/a-[0-9a-f]{6}\.sock\n" if studio.provider == "docker" else "", found.stdout)
-    assert not Path(endpoint.socket_path).is_relative_to(tmp_path / "boxes" / studio.id / "disk")
+    assert re.fullmatch(r"/run/koda/a-[0-9a-f]{6}\.sock\n" if project_box.provider == "docker" else "", found.stdout)
+    assert not Path(endpoint.socket_path).is_relative_to(tmp_path / "boxes" / project_box.id / "disk")
 
 
 def test_a_long_path_gets_a_short_socket(tmp_path: Path, leftovers: Leftovers) -> None:

@@ -38,7 +38,7 @@ class TestDocker(ProjectConformance):
     exact = False  # Chromium's own renderer of 3D is in the tests' image, and no Mesa
 
     @pytest.fixture
-    def studio(self, docker_browser: DockerSandbox) -> DockerSandbox:
+    def project_box(self, docker_browser: DockerSandbox) -> DockerSandbox:
         return docker_browser
 
 
@@ -50,7 +50,7 @@ class TestGvisor(ProjectConformance):
     exact = False  # Chromium's own renderer of 3D is in the tests' image, and no Mesa
 
     @pytest.fixture
-    def studio(self, gvisor_browser: DockerSandbox) -> DockerSandbox:
+    def project_box(self, gvisor_browser: DockerSandbox) -> DockerSandbox:
         return gvisor_browser
 
 
@@ -60,7 +60,7 @@ class TestE2B(ProjectConformance):
     """By E2B's SDK, at the protocol server."""
 
     @pytest.fixture
-    async def studio(self) -> AsyncIterator[Sandbox]:
+    async def project_box(self) -> AsyncIterator[Sandbox]:
         async with E2BServer({"koda": _image()}).serving() as running:
             provider = e2b.provider_of(running, pids=256)
             yield await provider.create(sandbox_id=new_id("sbx"), session_id="ses_test", user_id="usr_test")
@@ -72,7 +72,7 @@ class TestModal(ProjectConformance):
     """At the public surface of Modal's SDK."""
 
     @pytest.fixture
-    async def studio(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sandbox]:
+    async def project_box(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sandbox]:
         with tempfile.TemporaryDirectory(prefix="koda-modal-", dir="/tmp") as folder:  # short: sockets lie in it
             cloud = Cloud(Path(folder), {"im-koda": _image()})
             cloud.install(monkeypatch)

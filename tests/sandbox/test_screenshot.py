@@ -29,27 +29,27 @@ let n = 0; const draw = document.querySelector("canvas").getContext("2d");
 
 
 @pytest.mark.browser
-async def test_a_page_without_a_contract_is_played_to_that_time(studio: LocalSandbox) -> None:
-    await studio.write_files({"index.html": _PLAIN})
-    assert same_picture(await taken(studio, 2.0), await rendered(studio, 60, 30))
+async def test_a_page_without_a_contract_is_played_to_that_time(project_box: LocalSandbox) -> None:
+    await project_box.write_files({"index.html": _PLAIN})
+    assert same_picture(await taken(project_box, 2.0), await rendered(project_box, 60, 30))
 
 
 @pytest.mark.browser
 @pytest.mark.full
-async def test_nothing_of_it_outlives_its_end(studio: LocalSandbox) -> None:
-    await studio.write_files({"index.html": b"<script>for (;;);</script>"})
+async def test_nothing_of_it_outlives_its_end(project_box: LocalSandbox) -> None:
+    await project_box.write_files({"index.html": b"<script>for (;;);</script>"})
     with pytest.raises(CommandTimeout):
-        await screenshot(studio, 1.0, clock=CLOCK, timeout_s=8)
-    waiting = asyncio.create_task(screenshot(studio, 1.0, clock=CLOCK))
+        await screenshot(project_box, 1.0, clock=CLOCK, timeout_s=8)
+    waiting = asyncio.create_task(screenshot(project_box, 1.0, clock=CLOCK))
     await asyncio.sleep(2)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    seen = await studio.run(("sh", "-c", "ls /proc | grep -c '^[0-9]'; ls -A /tmp"))
+    seen = await project_box.run(("sh", "-c", "ls /proc | grep -c '^[0-9]'; ls -A /tmp"))
     assert int(seen.stdout.split()[0]) <= 6 and "koda-still" not in seen.stdout
 
 
-@pytest.fixture(params=["studio", pytest.param("docker_browser", marks=pytest.mark.needs("docker"))])
+@pytest.fixture(params=["project_box", pytest.param("docker_browser", marks=pytest.mark.needs("docker"))])
 def either(request: pytest.FixtureRequest) -> AnySandbox:
     return request.getfixturevalue(request.param)
 

@@ -32,15 +32,15 @@ async def session(
     tmp_path: Path, docker_provider: DockerProvider, docker_leftovers: DockerLeftovers
 ) -> AsyncIterator[tuple[SessionWorld, Session]]:
     """One in the middle of its work, whose sandboxes are containers."""
-    studio = SessionWorld(tmp_path, LocalExecutor(workers=1))
-    await studio.store.open()
-    studio.sandboxes = docker_provider
+    project_box = SessionWorld(tmp_path, LocalExecutor(workers=1))
+    await project_box.store.open()
+    project_box.sandboxes = docker_provider
     try:
-        opened = await studio.at_rest()
-        yield studio, opened
+        opened = await project_box.at_rest()
+        yield project_box, opened
         await opened.project.release("test")
     finally:
-        await studio.close()
+        await project_box.close()
 
 
 def impatient(patch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ async def stop(address: str, sandbox_id: str) -> int:
 async def test_a_sandbox_that_does_not_answer_is_given_up_for_another(
     session: tuple[SessionWorld, Session], docker_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    studio, opened = session
+    project_box, opened = session
     await opened.core.commit(await opened.workbench.keep({APP: "saved"}))
     first = await opened.project.sandbox()
     pid = await stop(docker_address, first.id)
@@ -80,9 +80,9 @@ async def test_a_sandbox_that_does_not_answer_is_given_up_for_another(
     second = await opened.project.sandbox()
     monkeypatch.undo()
     assert second.id != first.id and await second.read_file(APP) == b"saved"
-    assert [info.id for info in await studio.sandboxes.list()] == [second.id]
-    (gone,) = [each for each in await studio.events(opened, "sandbox") if each["status"] == "destroyed"]
-    pointer = await studio.store.latest_checkpoint(opened.session_id)
+    assert [info.id for info in await project_box.sandboxes.list()] == [second.id]
+    (gone,) = [each for each in await project_box.events(opened, "sandbox") if each["status"] == "destroyed"]
+    pointer = await project_box.store.latest_checkpoint(opened.session_id)
     assert pointer is not None and gone["checkpointId"] == pointer.id
     assert (gone["sandboxId"], gone["reason"]) == (first.id, "unresponsive")
     assert "is lost" in gone["message"] and pointer.created_at.isoformat(timespec="seconds") in gone["message"]
@@ -91,11 +91,13 @@ async def test_a_sandbox_that_does_not_answer_is_given_up_for_another(
 async def test_a_session_falls_asleep_though_its_sandbox_does_not_answer(
     session: tuple[SessionWorld, Session], docker_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    studio, opened = session
+    project_box, opened = session
     await opened.core.commit(await opened.workbench.keep({APP: "saved"}))
     box = await opened.project.sandbox()
     impatient(monkeypatch)
     await stop(docker_address, box.id)
     await opened.project.release("idle")
-    assert not opened.project.is_open and await studio.sandboxes.list() == []
-    assert [each["reason"] for each in await studio.events(opened, "sandbox") if "reason" in each] == ["unresponsive"]
+    assert not opened.project.is_open and await project_box.sandboxes.list() == []
+    assert [each["reason"] for each in await project_box.events(opened, "sandbox") if "reason" in each] == [
+        "unresponsive"
+    ]

@@ -159,11 +159,11 @@ async def test_a_process_that_nobody_saw_end_is_lost(ann: Workshop, project: Pat
     assert [one.state for one in await ann.processes()] == ["running"]
 
 
-async def test_processes_outlive_whoever_launched_them(ann: Workshop, project: Path, settings: Settings) -> None:
+async def test_processes_outlive_whoever_launched_them(ann: Workshop, providers: Providers, project: Path) -> None:
     await ann.create_image(project)
     box = await ann.create_sandbox("notes")
     await ann.launch(box.id, "one", "sleep 0.2; echo later; sleep 1000")
-    await (await ann._providers.get()).close()
+    await (await providers.get()).close()
     (running,) = await ann.processes()
     assert (running.record.name, running.state) == ("one", "running")
 
@@ -272,14 +272,16 @@ async def test_a_folder_that_changes_while_it_is_looked_at_is_named(
     assert caught.value.code == "IMAGE_FAILED"
 
 
-async def test_an_image_larger_than_the_disk_is_refused(ann: Workshop, tmp_path: Path, settings: Settings) -> None:
+async def test_an_image_larger_than_the_disk_is_refused(
+    ann: Workshop, store: JSONStore, tmp_path: Path, settings: Settings
+) -> None:
     if not Path("/proc/self/mounts").exists() or os.geteuid() != 0:
         pytest.skip("only a mounted disk has a hard limit")
     large = tmp_path / "large"
     large.mkdir()
     (large / "file").write_bytes(b"x" * 3_000_000)
     less = settings.model_copy(update={"sandbox_disk_mb": 2})
-    small = Workshop(ann._store, Providers(less, ann._store), user_id="ann")
+    small = Workshop(store, Providers(less, store), user_id="ann")
     await small.create_image(large)
     with pytest.raises(QuotaExceeded, match="raise SANDBOX_DISK_MB"):
         await small.create_sandbox("large")

@@ -59,7 +59,7 @@ async def test_create_answers_202_with_a_location(http: httpx.AsyncClient) -> No
     assert state["userId"] == state["projectId"] == "local"
 
 
-async def test_options_and_render_wishes_are_kept(client: KodaClient) -> None:
+async def test_options_of_session_and_render_are_kept(client: KodaClient) -> None:
     made = await client.create(
         PROMPT, style="minimal", options=SessionOptions(fps=30), render=RenderOptions(resolution="720p", format="webm")
     )

@@ -352,13 +352,13 @@ class ScriptedDirectory:
         files: dict[str, bytes] = {}
         for todo in todos:
             path = f"src/scenes/{todo.id.title()}.tsx"
-            await self.move(row.id, commands.MoveTodo(todo.id, "active"), commands.Think(f"Writing {path}"))
+            await self.move(row.id, commands.SetTodoStatus(todo.id, "active"), commands.Think(f"Writing {path}"))
             for offset in range(0, len(CODE), 12):
                 data: dict[str, JsonValue] = {"path": path, "offset": offset, "delta": CODE[offset : offset + 12]}
                 await self.move(row.id, events=(NewEvent(type="code_chunk", data=data),))
                 await self._pause()
             files[path] = CODE.encode()
-            await self.move(row.id, commands.Wrote(((path, len(CODE)),)), commands.MoveTodo(todo.id, "done"))
+            await self.move(row.id, commands.Wrote(((path, len(CODE)),)), commands.SetTodoStatus(todo.id, "done"))
         await self.checkpoint(row.id, files)
         job_id = await self._render(row, "preview", "mp4")
         url = f"/v1/sessions/{row.id}/video?kind=preview"

@@ -15,22 +15,22 @@ from koda_ray.sandbox.base import Sandbox
 from koda_ray.state.records import Batch
 from koda_ray.studio.orchestrator import orchestrator_tools
 from koda_ray.types import Preview, new_id
-from tests.actors.conftest import SessionWorld, studio
+from tests.actors.conftest import SessionWorld, world
 
-__all__ = ["Tools", "studio"]
+__all__ = ["Tools", "world"]
 
 
 @dataclass
 class Tools:
     """Calls tools as the loop does, and commits what they leave with their outcome."""
 
-    studio: SessionWorld
+    world: SessionWorld
     session: Session
     toolkit: Toolkit
 
     @classmethod
-    def of(cls, session: Session, studio: SessionWorld) -> Self:
-        return cls(studio, session, Toolkit(orchestrator_tools(session.workbench)))
+    def of(cls, session: Session, world: SessionWorld) -> Self:
+        return cls(world, session, Toolkit(orchestrator_tools(session.workbench)))
 
     async def call(self, name: str, **given: Any) -> ToolOutcome:
         bound = self.toolkit.bind(name, given)
@@ -55,7 +55,7 @@ class Tools:
 
     async def shown(self) -> Preview:
         """Have the files as they are be those of the session's preview, without rendering them; the work goes on."""
-        core, saved = self.session.core, await self.studio.store.latest_checkpoint(self.session.session_id)
+        core, saved = self.session.core, await self.world.store.latest_checkpoint(self.session.session_id)
         assert saved is not None
         named = Preview(video_url="/v1/video", job_id="job_1", bundle="b1", duration=2, checkpoint_id=saved.id)
         await core.commit(Batch(), patch={"preview": named})
@@ -63,5 +63,5 @@ class Tools:
 
 
 @pytest.fixture
-async def tools(studio: SessionWorld) -> Tools:
-    return Tools.of(await studio.at_rest(), studio)
+async def tools(world: SessionWorld) -> Tools:
+    return Tools.of(await world.at_rest(), world)

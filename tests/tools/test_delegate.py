@@ -13,14 +13,14 @@ from tests.tools.conftest import Tools
 pytestmark = pytest.mark.sandbox
 
 
-async def test_generated_files_are_written_and_stored_before_the_outcome(studio: SessionWorld) -> None:
+async def test_generated_files_are_written_and_stored_before_the_outcome(world: SessionWorld) -> None:
     requests: list[dict[str, Any]] = []
 
     def code(request: dict[str, Any]) -> dict[str, str]:
         requests.append(request)
         return GOOD_FILES
 
-    tools = Tools.of(await studio.at_rest(studio_model(code)), studio)
+    tools = Tools.of(await world.at_rest(studio_model(code)), world)
     await tools.keep({"src/components/Dot.tsx": "export {};\n"})
     made = await tools.json("generate_code", task="modify_existing", files=["src/App.tsx"], change="duration to 2 s")
     assert {file["path"]: file["bytes"] for file in made["files"]} == {
@@ -30,16 +30,16 @@ async def test_generated_files_are_written_and_stored_before_the_outcome(studio:
     assert (request["change"], request["targets"]) == ("duration to 2 s", ["src/App.tsx"])
     assert request["files"] == {"src/components/Dot.tsx": "export {};\n"}
     assert await (await tools.sandbox()).read_file("src/App.tsx") == APP.encode()
-    pointer = await studio.store.latest_checkpoint(tools.session.session_id)
+    pointer = await world.store.latest_checkpoint(tools.session.session_id)
     assert pointer is not None and pointer.trigger == "files"
-    manifest = await checkpoint.load(studio.storage, pointer.manifest_key)
-    assert await checkpoint.read_file(studio.storage, manifest, "src/App.tsx") == APP.encode()
+    manifest = await checkpoint.load(world.storage, pointer.manifest_key)
+    assert await checkpoint.read_file(world.storage, manifest, "src/App.tsx") == APP.encode()
 
 
-async def test_what_was_written_stands_whole_in_the_result_and_is_known_as_the_file(studio: SessionWorld) -> None:
+async def test_what_was_written_stands_whole_in_the_result_and_is_known_as_the_file(world: SessionWorld) -> None:
     long, state = "// a long line\n" * 6000, '{"sheetsById": {}}'
     written = {**GOOD_FILES, "./src/scenes/Long.tsx": long, "src/theatre/state.json": state}
-    tools = Tools.of(await studio.at_rest(studio_model(lambda _: written)), studio)
+    tools = Tools.of(await world.at_rest(studio_model(lambda _: written)), world)
     made = await tools.json("generate_code", task="initial_setup")
     texts = {file["path"]: file.get("content") for file in made["files"]}
     # what has no room, and what the person's editor writes too, is read when it is needed
@@ -52,11 +52,9 @@ async def test_what_was_written_stands_whole_in_the_result_and_is_known_as_the_f
 
 
 @pytest.mark.parametrize("path", ["src/koda/contract.ts", "vite.config.ts", "../outside.ts", "/etc/passwd"])
-async def test_a_file_that_is_not_the_generators_is_refused_with_all_the_others(
-    studio: SessionWorld, path: str
-) -> None:
+async def test_a_file_that_is_not_the_generators_is_refused_with_all_the_others(world: SessionWorld, path: str) -> None:
     files = {**GOOD_FILES, path: "export {};\n"}
-    tools = Tools.of(await studio.at_rest(studio_model(lambda _: files)), studio)
+    tools = Tools.of(await world.at_rest(studio_model(lambda _: files)), world)
     before = await (await tools.sandbox()).snapshot()
     refused = await tools.call("generate_code", task="initial_setup")
     assert refused.is_error and refused.retryable and "INVALID_PATH" in refused.content and path in refused.content

@@ -72,7 +72,7 @@ async def test_a_directory_that_cannot_be_listed_is_named(tools: Tools, path: st
 
 async def test_a_path_rule_sees_a_file_however_the_tool_is_told_to_find_it(tools: Tools) -> None:
     await tools.keep({"src/secret.ts": "export const key = 1;\n"})
-    await tools.studio.say(tools.session, "permissions", rules=[{"decision": "deny", "path": "src/secret*"}])
+    await tools.world.say(tools.session, "permissions", rules=[{"decision": "deny", "path": "src/secret*"}])
 
     def decided(path: str) -> str:
         bound = tools.toolkit.bind("sandbox_read_file", {"path": path})

@@ -64,10 +64,10 @@ async def test_a_picture_or_a_note_may_be_made_and_is_saved(tools: Tools) -> Non
         "sandbox_run_command",
         command="mkdir -p public; echo '<svg/>' > public/dot.svg; echo seen > notes.txt; rm src/components/Old.tsx",
     )
-    pointer = await tools.studio.store.latest_checkpoint(tools.session.session_id)
+    pointer = await tools.world.store.latest_checkpoint(tools.session.session_id)
     assert pointer is not None and pointer.trigger == "command"
-    manifest = await checkpoint.load(tools.studio.storage, pointer.manifest_key)
-    assert await checkpoint.read_file(tools.studio.storage, manifest, "public/dot.svg") == b"<svg/>\n"
+    manifest = await checkpoint.load(tools.world.storage, pointer.manifest_key)
+    assert await checkpoint.read_file(tools.world.storage, manifest, "public/dot.svg") == b"<svg/>\n"
     assert "notes.txt" in manifest.files and "src/components/Old.tsx" not in manifest.files
 
 
@@ -96,10 +96,10 @@ async def test_code_that_a_command_writes_is_put_back_and_named(tools: Tools, co
     after = await contents(sandbox)
     assert {path: after.get(path) for path in before} == before
     assert not [path for path in after if is_code(path) and path not in before]
-    pointer = await tools.studio.store.latest_checkpoint(tools.session.session_id)
+    pointer = await tools.world.store.latest_checkpoint(tools.session.session_id)
     assert pointer is not None
-    manifest = await checkpoint.load(tools.studio.storage, pointer.manifest_key)
-    assert await checkpoint.read_file(tools.studio.storage, manifest, "src/App.tsx") == APP.encode()
+    manifest = await checkpoint.load(tools.world.storage, pointer.manifest_key)
+    assert await checkpoint.read_file(tools.world.storage, manifest, "src/App.tsx") == APP.encode()
 
 
 async def test_what_no_checkpoint_holds_outlives_code_that_is_put_back(tools: Tools) -> None:
@@ -127,10 +127,10 @@ async def test_nothing_is_saved_while_a_command_runs(tools: Tools) -> None:
     await sandbox.write_files({"public/go": b""})
     assert "src/App.tsx" in json.loads((await running).content)["putBack"]
     await saving
-    for event in await tools.studio.events(tools.session, "checkpoint"):
+    for event in await tools.world.events(tools.session, "checkpoint"):
         key = manifest_key("local", "local", tools.session.session_id, str(event["checkpointId"]))
-        manifest = await checkpoint.load(tools.studio.storage, key)
-        assert await checkpoint.read_file(tools.studio.storage, manifest, "src/App.tsx") == APP.encode(), event
+        manifest = await checkpoint.load(tools.world.storage, key)
+        assert await checkpoint.read_file(tools.world.storage, manifest, "src/App.tsx") == APP.encode(), event
 
 
 @pytest.mark.parametrize("status", ["started", "interrupted"])
@@ -152,10 +152,10 @@ async def test_what_a_command_left_when_its_process_died_is_not_the_project(tool
     )
     await tools.session.core.commit(Batch(tool_calls=[call]))
     await sandbox.write_files({"src/App.tsx": b"half\n"})
-    heir = await tools.studio.activate(tools.session.session_id, tools.studio.model(studio_model()))
+    heir = await tools.world.activate(tools.session.session_id, tools.world.model(studio_model()))
     fresh = await heir.project.sandbox()
     assert fresh.id != sandbox.id and await fresh.read_file("src/App.tsx") == APP.encode()
-    assert [info.id for info in await tools.studio.sandboxes.list()] == [fresh.id]
+    assert [info.id for info in await tools.world.sandboxes.list()] == [fresh.id]
 
 
 @pytest.mark.full

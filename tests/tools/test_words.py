@@ -16,7 +16,7 @@ async def test_todos_are_set_and_moved_and_their_beads_with_them(tools: Tools) -
     await tools.json("update_todo", todo_id="setup", status="done")
     execution = tools.session.state.execution
     assert execution is not None and [todo.status for todo in execution.todos] == ["done", "pending"]
-    assert [bead.status for bead in await tools.studio.store.beads(tools.session.session_id)] == ["closed", "open"]
+    assert [bead.status for bead in await tools.world.store.beads(tools.session.session_id)] == ["closed", "open"]
     again = await tools.call("set_todos", todos=[*todos, {"id": "scene-1", "label": "Scene 1"}])
     execution = tools.session.state.execution
     assert not again.is_error and execution is not None
@@ -30,7 +30,7 @@ async def test_thoughts_and_messages_reach_the_person(tools: Tools) -> None:
     await tools.json("send_message", content="Two requests were at odds; I did both.")
     assert tools.session.state.execution is not None
     assert tools.session.state.execution.thinking == "Shaping the bounce"
-    (said,) = await tools.studio.events(tools.session, "message")
+    (said,) = await tools.world.events(tools.session, "message")
     assert said == {"role": "assistant", "content": "Two requests were at odds; I did both."}
 
 
@@ -45,4 +45,4 @@ async def test_thoughts_and_messages_reach_the_person(tools: Tools) -> None:
 async def test_nothing_is_asked_once_the_plan_is_accepted(tools: Tools, given: dict[str, object]) -> None:
     asked = await tools.call("request_approval", **given)
     assert asked.is_error and not asked.suspend and "send_message" in asked.content
-    assert await tools.studio.store.approvals(tools.session.session_id) == []
+    assert await tools.world.store.approvals(tools.session.session_id) == []

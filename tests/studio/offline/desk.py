@@ -119,7 +119,7 @@ class Desk:
                 self.do(commands.SetTodos(tuple(Todo.model_validate(todo) for todo in given["todos"])))
             case "update_todo":
                 assert (self.todos[given["todo_id"]], given["status"]) in {("pending", "active"), ("active", "done")}
-                self.do(commands.MoveTodo(given["todo_id"], given["status"]))
+                self.do(commands.SetTodoStatus(given["todo_id"], given["status"]))
             case "generate_code":
                 return await self._generate(given), False
             case "render_preview":
