@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import grpc
 import httpx
@@ -15,6 +17,10 @@ import pytest_asyncio
 
 from benchmarks.server import Server
 from koda_ray.client import KodaClient
+from koda_ray.state.records import JobRecord
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.storage import Storage, video_key
+from koda_ray.types import new_id, now
 
 pytestmark = [
     pytest.mark.full,
@@ -165,3 +171,49 @@ async def test_bodies_without_an_end_are_not_kept_in_memory(server: Server) -> N
     watching.cancel()
     assert max(sent) < 5 << 30, "each was cut off"
     assert most - before < 600 * MB, "as much as each may send would be 4 GB"
+
+
+async def test_what_a_slow_client_has_not_read_is_not_in_our_memory(server: Server) -> None:
+    """It is in Ray's object store, which has a size, and on the disk."""
+    storage, store, at = Storage(str(server.data / "storage")), SqlStore(server.data / "koda.db"), now()
+    job_id, size = new_id("job"), 768 * MB
+    await storage.put(video_key("ann", job_id, "mp4"), bytes(size))
+    render = JobRecord(
+        id=job_id,
+        user_id="ann",
+        project_id="ann",
+        session_id=None,
+        kind="render",
+        spec={},
+        status="succeeded",
+        result={"videoKey": video_key("ann", job_id, "mp4")},
+        created_at=at,
+        updated_at=at,
+    )
+    await store.open()
+    await store.create_job(render)
+    await store.close()
+    watched = [process.pid for process in processes(server) if "ray::" in process.name()]
+
+    def own_memory() -> int:
+        """Return what is theirs alone, in bytes: what is mapped of the object store is not."""
+        found = [re.search(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text()) for pid in watched]
+        return sum(int(each[1]) for each in found if each is not None) * 1024
+
+    def is_read() -> bool:
+        files = (file.path for pid in watched for file in psutil.Process(pid).open_files())
+        return not any(job_id in path for path in files)
+
+    async with (
+        asyncio.timeout(300),
+        httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http,
+        http.stream("GET", f"/v1/renders/{job_id}/video", headers={"Authorization": f"Bearer {KEY}"}) as answer,
+    ):
+        blocks = answer.aiter_raw()
+        before = own_memory()
+        assert await anext(blocks)
+        while not await asyncio.to_thread(is_read):
+            await anext(blocks)
+            await asyncio.sleep(0.1)
+        assert answer.num_bytes_downloaded < size / 2
+        assert own_memory() - before < 200 * MB
