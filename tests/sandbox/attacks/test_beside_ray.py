@@ -17,6 +17,7 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
+from koda_ray.console import server
 from koda_ray.console.server import OwnServer
 from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE, URGENT_RESOURCE
 from koda_ray.sandbox.docker import DockerProvider
@@ -104,6 +105,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
     own = OwnServer(home / "server.log")
     try:
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(server, "START_S", 400.0)  # a cluster starts, and a server on it
             for name, value in {
                 "KODA_HOST": "0.0.0.0",
                 "KODA_API_KEYS": "ann=a-key-of-this-test-alone",
