@@ -330,9 +330,9 @@ async def test_a_process_that_each_save_kills_saves_once_in_each_life_after_a_wh
         session = await world.activate(session_id, world.model(studio_model()), lease_s=0.15)
 
         async def killed(trigger: str, life: int = life) -> None:
-            tried.append(life)
             # as if the process were gone: it writes nothing more
             await world.store.activate(session_id, host="elsewhere", lease_until=now())
+            tried.append(life)  # only now: the next life takes the session from nobody
 
         session.project.save = killed  # type: ignore[method-assign]
         leases: set[object] = set()
