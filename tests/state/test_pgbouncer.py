@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from koda_ray.state.sql import SqlStore
 from tests import pgbouncer
+from tests.state.conformance.connecting import connecting
 from tests.state.records import active_session
 from tests.state.store_conformance import Connect, StoreConformance
 
@@ -18,17 +19,8 @@ from tests.state.store_conformance import Connect, StoreConformance
 class TestPgBouncer(StoreConformance):
     @pytest.fixture
     async def connect(self, pgbouncer_url: str) -> AsyncIterator[Connect]:
-        stores: list[SqlStore] = []
-
-        async def connect() -> SqlStore:
-            store = SqlStore(pgbouncer_url)
-            await store.open()
-            stores.append(store)
-            return store
-
-        yield connect
-        for store in stores:
-            await store.close()
+        async with connecting(pgbouncer_url) as connect:
+            yield connect
 
     @pytest.mark.quick
     async def test_many_stores_share_a_few_connections(self, connect: Connect, postgres_url: str) -> None:
