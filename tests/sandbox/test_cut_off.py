@@ -17,6 +17,8 @@ import pytest
 from koda_ray.config import REPO_ROOT
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.sandbox.docker import DockerProvider
+from koda_ray.sandbox.docker_folders import container_name
+from koda_ray.sandbox.engine import Engine
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.preview import short_folder
 from koda_ray.sandbox.service import SandboxService
@@ -26,6 +28,8 @@ from tests.sandbox.leftovers import DockerLeftovers, Leftovers
 
 pytestmark = pytest.mark.sandbox
 
+_PARTS = 5
+"""How many moments of a whole making are tried."""
 _MAKER = """
 import asyncio, json, sys
 from pathlib import Path
@@ -62,17 +66,36 @@ def _maker(**given: str) -> subprocess.Popen[str]:
     return subprocess.Popen(line, cwd=REPO_ROOT, stdin=pipe, stdout=pipe, text=True)
 
 
-def _cut_off(maker: subprocess.Popen[str], name: str, *, after_s: float) -> None:
-    """Kill it so long after it began to make a sandbox."""
+def _begin(maker: subprocess.Popen[str], name: str) -> None:
     assert maker.stdin and maker.stdout
     maker.stdin.write(f"{name}\n")
     maker.stdin.flush()
     assert maker.stdout.readline() == "making\n"
-    time.sleep(after_s)
+
+
+def _kill(maker: subprocess.Popen[str]) -> None:
+    assert maker.stdin and maker.stdout
     os.kill(maker.pid, signal.SIGKILL)
     maker.wait()
     maker.stdin.close()
     maker.stdout.close()
+
+
+def _cut_off(maker: subprocess.Popen[str], name: str, *, after_s: float) -> None:
+    """Kill it so long after it began to make a sandbox."""
+    _begin(maker, name)
+    time.sleep(after_s)
+    _kill(maker)
+
+
+def _time_to_make(maker: subprocess.Popen[str], name: str) -> float:
+    """Kill it once it has made a sandbox; returns how long that took, in seconds."""
+    _begin(maker, name)
+    began = time.monotonic()
+    assert maker.stdout and maker.stdout.readline() == "made\n"
+    took_s = time.monotonic() - began
+    _kill(maker)
+    return took_s
 
 
 async def _reaped(provider: SandboxProvider) -> None:
@@ -116,19 +139,23 @@ async def test_a_container_whose_making_is_cut_off_leaves_nothing(
     docker_provider: DockerProvider,
 ) -> None:
     given = {"root": str(boxes), "image": docker_image, "address": docker_address}
+    took_s = await asyncio.to_thread(_time_to_make, _maker(**given), docker_leftovers.new_id())
+    await _reaped(docker_provider)
+    engine = Engine(docker_address)
     seen: set[str] = set()
-    for step in range(24):  # how far one comes in a time is the machine's business
-        late, early = "running" in seen, not seen.isdisjoint({"none", "created"})
-        if step >= 6 and late and early:
+    for step in range(16):  # how far one comes in a time is the machine's business
+        late, early = "running" in seen, not seen.isdisjoint({"none", "waiting"})
+        if step > _PARTS and late and early:
             break
         name = docker_leftovers.new_id()
-        after_s = 0.02 if late and not early else 0.02 + step * 0.1 * 1.15**step
+        after_s = 0.02 if late and not early else took_s * step / _PARTS * 2 ** max(0, step - _PARTS)
         await asyncio.to_thread(_cut_off, _maker(**given), name, after_s=after_s)
         await asyncio.sleep(0.3)  # what the engine was asked for already, it still does
-        found = await docker_provider._ours(name)
+        found = await engine.find(container_name(name))
         seen.add("none" if found is None else found.state)
         await _reaped(docker_provider)
-    assert "none" in seen or "created" in seen
+    await engine.close()
+    assert not seen.isdisjoint({"none", "waiting"}), "all were killed too late to show anything"
     assert "running" in seen, "all were killed too early to show anything"
 
 
