@@ -211,7 +211,7 @@ def silent_cut() -> dict[str, Any]:
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-P"]
     environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}
     done = subprocess.run(
-        [*command, "-m", "tests.cluster.cut"], env=environment, stdout=subprocess.PIPE, text=True, check=True
+        [*command, "-m", "tests.cluster.cut", "link"], env=environment, stdout=subprocess.PIPE, text=True, check=True
     )
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     took = {name: round(seen[name], 2) for name in ("session_s", "render_taken_s", "janitor_s", "render_unit_s")}

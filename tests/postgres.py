@@ -10,9 +10,10 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL
@@ -50,15 +51,44 @@ def why_missing() -> str | None:
 
 
 class Postgres:
-    """A server that runs."""
+    """A server that runs, on a socket in its folder."""
 
-    def __init__(self, sockets: Path, user: str) -> None:
-        self._sockets = sockets
+    def __init__(self, home: Path, user: str, launch: Callable[[], subprocess.Popen[bytes]]) -> None:
+        self._home = home
         self._user = user
+        self._launch = launch
+        self._server = launch()
+
+    def start(self) -> None:
+        """Start it again after a crash; what had been committed is there."""
+        self._server = self._launch()
+        self.wait()
+
+    def crash(self) -> None:
+        """End it at once: no session is told and nothing is written, so that its next start recovers."""
+        self._server.send_signal(signal.SIGQUIT)
+        self._server.wait()
+
+    def wait(self) -> None:
+        """Wait until it takes connections."""
+        command = [str(find_program("pg_isready")), "-q", "-h", str(self._home), "-t", "1"]
+        deadline = time.monotonic() + _START_S
+        while subprocess.run(command, check=False, env={"PATH": os.environ["PATH"]}).returncode != 0:
+            assert self._server.poll() is None and time.monotonic() < deadline, (self._home / "log").read_text()
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End it: sessions are ended, then everything is written ("fast")."""
+        self._server.send_signal(signal.SIGINT)
+        try:
+            self._server.wait(_START_S)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
 
     def url(self, database: str = "postgres") -> str:
         """Return a database's URL."""
-        query = {"host": str(self._sockets)}
+        query = {"host": str(self._home)}
         url = URL.create("postgresql+psycopg", username=self._user, database=database, query=query)
         return url.render_as_string(hide_password=False)
 
@@ -86,7 +116,8 @@ class Postgres:
 def serve() -> Iterator[Postgres]:
     """Start a server, and end it with everything that it has."""
     user = owner()
-    as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+    as_other = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    as_user: dict[str, Any] = as_other if os.geteuid() == 0 else {}
     home = Path(tempfile.mkdtemp(prefix="pg-"))  # short: a socket's path may have 107 bytes
     data = home / "data"
     try:
@@ -100,36 +131,27 @@ def serve() -> Iterator[Postgres]:
         )
         assert made.returncode == 0, made.stdout + made.stderr
         options = [f"-c{name}={value}" for name, value in _OPTIONS.items()]
-        with (home / "log").open("wb") as log:
-            server = subprocess.Popen(
-                [str(find_program("postgres")), "-D", str(data), "-k", str(home), *options],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=home,
-                **as_user,
-            )
+
+        def launch() -> subprocess.Popen[bytes]:
+            with (home / "log").open("ab") as log:
+                return subprocess.Popen(
+                    [str(find_program("postgres")), "-D", str(data), "-k", str(home), *options],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=home,
+                    **as_user,
+                )
+
+        server = Postgres(home, user.pw_name, launch)
         try:
-            _wait(server, home)
-            yield Postgres(home, user.pw_name)
+            server.wait()
+            yield server
         finally:
-            server.send_signal(signal.SIGINT)  # "fast": sessions are ended, then everything is written
-            try:
-                server.wait(_START_S)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
+            server.stop()
     finally:
         shutil.rmtree(home)
-
-
-def _wait(server: subprocess.Popen[bytes], home: Path) -> None:
-    command = [str(find_program("pg_isready")), "-q", "-h", str(home), "-t", "1"]
-    deadline = time.monotonic() + _START_S
-    while subprocess.run(command, check=False, env={"PATH": os.environ["PATH"]}).returncode != 0:
-        assert server.poll() is None and time.monotonic() < deadline, (home / "log").read_text()
-        time.sleep(0.05)
 
 
 def owner() -> pwd.struct_passwd:

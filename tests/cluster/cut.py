@@ -1,19 +1,29 @@
-"""A machine that falls silent: ``python -m tests.cluster.cut``, as the first process of name spaces of its own.
+"""Something of a cluster is lost: ``python -m tests.cluster.cut LOSS``, as the first process of name spaces of its own.
 
-The head and two nodes have a network each, on one bridge, with PostgreSQL and an S3 server behind it. All work is on
-the first node, then the second one joins, then the first one's link is taken down: nothing is closed, nobody is told,
-and what it runs goes on running without a way to anybody. What became of the work, and when, is printed as JSON.
+The head and the nodes have a network each, on one bridge, with PostgreSQL and an S3 server behind it. All work is on
+the first node. What is lost, with a session awake and a render under way:
+
+- ``link``: a second node joins, then the first one's link is taken down: nothing is closed, nobody is told, and what it
+  runs goes on running without a way to anybody
+- ``machine``: as that, but everything on the first node is killed
+- ``database``: PostgreSQL crashes, is away for `AWAY_S`, and recovers
+- ``bucket``: nobody reaches the bucket for as long, and uploads under way are broken off
+
+What became of the work, and when, is printed as JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +34,7 @@ from moto.server import ThreadedMotoServer
 
 from koda_ray.actors.directory import RayDirectory
 from koda_ray.actors.host import NAMESPACE
-from koda_ray.actors.janitor_host import JANITOR, keep_janitor, start_janitor
+from koda_ray.actors.janitor_host import JANITOR, keep_janitor
 from koda_ray.actors.leased_job import OVER, job_request
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
@@ -44,6 +54,8 @@ HEAD, PORT = "10.88.0.1", 6399
 USER = "ann"
 PAGES = Path(__file__).parent.parent / "render" / "pages"
 DURATION_S, FPS = 24.0, 30
+AWAY_S = 10.0
+_BUCKET, _BUCKET_INSIDE = 8333, 8334
 _IN_TIME_S = 240.0
 _RAY = str(Path(sys.executable).with_name("ray"))
 
@@ -58,7 +70,7 @@ class CutMachine:
     def __init__(self, number: int, env: dict[str, str]) -> None:
         self.address = f"10.88.0.{10 + number}"
         self._link = f"link{number}"
-        name = f"m{number}"
+        self._name = name = f"m{number}"
         _ip(f"netns add {name}")
         _ip(f"link add {self._link} type veth peer name eth0 netns {name}")
         _ip(f"link set {self._link} master bridge up")
@@ -76,9 +88,13 @@ class CutMachine:
         """Take its link down."""
         _ip(f"link set {self._link} down")
 
-    def mend(self) -> None:
-        """Put it up again."""
-        _ip(f"link set {self._link} up")
+    def kill(self) -> None:
+        """Kill everything that it runs."""
+        self.process.kill()  # or it would start the node again
+        there = subprocess.run(["ip", "netns", "pids", self._name], check=True, capture_output=True, text=True)
+        for pid in there.stdout.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
 
     def is_alive(self) -> bool:
         """Whether Ray takes it for alive."""
@@ -103,18 +119,44 @@ def network() -> None:
     _ip("route add default dev bridge")
 
 
-async def pipe(sockets: Path) -> asyncio.Server:
-    """Let the network in to PostgreSQL, which listens at a socket only."""
+class Door:
+    """Lets the network in to a server that listens inside, for as long as it is open.
 
-    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_unix_connection(str(sockets / ".s.PGSQL.5432"))
-        with contextlib.suppress(OSError):
+    Args:
+        port: Where, on the head's address.
+        connect: Opens a connection to the server.
+    """
+
+    def __init__(self, port: int, connect: Callable[[], Awaitable[tuple[StreamReader, StreamWriter]]]) -> None:
+        self._port = port
+        self._connect = connect
+        self._through: set[StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Take connections."""
+        self._server = await asyncio.start_server(self._lead, HEAD, self._port)
+
+    async def close(self) -> None:
+        """Take no more, and break off those that there are."""
+        assert self._server is not None
+        self._server.close()
+        for writer in self._through:
+            writer.transport.abort()
+
+    async def _lead(self, reader: StreamReader, writer: StreamWriter) -> None:
+        self._through.add(writer)
+        try:
+            there_reader, there_writer = await self._connect()
             await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
+        except OSError:
+            pass  # the server is away
+        finally:
+            self._through.discard(writer)
+            writer.close()
 
-    return await asyncio.start_server(lead, HEAD, 5432)
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(reader: StreamReader, writer: StreamWriter) -> None:
     try:
         while data := await reader.read(65_536):
             writer.write(data)
@@ -191,12 +233,14 @@ async def janitor_answers() -> bool:
     return False
 
 
-async def lose_one(world: World, first: CutMachine, join: Callable[[], CutMachine]) -> dict[str, Any]:
-    """Put work on the first machine, have another join, and cut the first one."""
+async def lose_one(
+    world: World, first: CutMachine, join: Callable[[], CutMachine], lose: Callable[[], None]
+) -> dict[str, Any]:
+    """Put work on the first machine, have another join, and lose the first one."""
     store = world.store
-    await start_janitor(world.settings)
     ends = asyncio.Event()
     keeping = asyncio.create_task(keep_janitor(world.settings, ends))
+    await comes_true(janitor_answers, "there is a janitor")
     session, job = await world.session(), await world.render()
     second = join()
 
@@ -207,7 +251,7 @@ async def lose_one(world: World, first: CutMachine, join: Callable[[], CutMachin
     before, held = await store.get_session(session), await store.get_job(job)
     assert held.status == "running", held.status
     units = len(await store.chunks(job))
-    await asyncio.to_thread(first.cut)
+    await asyncio.to_thread(lose)
     began = time.monotonic()
 
     async def session_back() -> float:
@@ -249,30 +293,77 @@ async def lose_one(world: World, first: CutMachine, join: Callable[[], CutMachin
     }
 
 
+async def lose_for_a_while(
+    world: World, lose: Callable[[], Awaitable[object]], bring: Callable[[], Awaitable[object]]
+) -> dict[str, Any]:
+    """Put work on the machine, and take away for a while what keeps its results."""
+    store = world.store
+    ends = asyncio.Event()
+    keeping = asyncio.create_task(keep_janitor(world.settings, ends))
+    await comes_true(janitor_answers, "there is a janitor")
+    session, job = await world.session(), await world.render()
+    units = len(await store.chunks(job))
+    await lose()
+    await asyncio.sleep(AWAY_S)
+    await bring()
+    began = time.monotonic()
+
+    async def session_back() -> float:
+        await world.say(session)
+        return time.monotonic() - began
+
+    async def since(what: Callable[[], Awaitable[object]], why: str) -> float:
+        await comes_true(what, why)
+        return time.monotonic() - began
+
+    async def render_goes_on() -> bool:
+        return len(await store.chunks(job)) > units
+
+    async def render_over() -> bool:
+        return (await store.get_job(job)).status in OVER
+
+    back = await asyncio.gather(session_back(), since(render_goes_on, "the render has one unit more"))
+    await comes_true(render_over, "the render is over")
+    done = await store.get_job(job)
+    ends.set()
+    await keeping
+    return {
+        "session_s": back[0],
+        "render_unit_s": back[1],
+        "events": [event.seq for event in await store.events(session)],
+        "render": [done.status, (done.result or {}).get("frames"), done.error],
+    }
+
+
 def bucket() -> dict[str, str]:
-    """Start an S3 server in the network; return the settings with which it is reached."""
-    ThreadedMotoServer(ip_address=HEAD, port=8333, verbose=False).start()
-    endpoint = f"http://{HEAD}:8333"
+    """Start an S3 server behind a door; return the settings with which it is reached."""
+    ThreadedMotoServer(ip_address="127.0.0.1", port=_BUCKET_INSIDE, verbose=False).start()
     keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket="koda")
+    inside = f"http://127.0.0.1:{_BUCKET_INSIDE}"
+    boto3.client("s3", endpoint_url=inside, **keys).create_bucket(Bucket="koda")
     return {
         "STORAGE_PROVIDER": "s3",
         "R2_BUCKET": "koda",
-        "R2_ENDPOINT": endpoint,
+        "R2_ENDPOINT": f"http://{HEAD}:{_BUCKET}",
         "R2_ACCESS_KEY": keys["aws_access_key_id"],
         "R2_SECRET_KEY": keys["aws_secret_access_key"],
     }
 
 
-async def main() -> None:
-    """Start it all, and print what was seen; it ends with this process."""
+async def main(loss: str) -> None:
+    """Start it all, lose something, and print what was seen; it ends with this process."""
     network()
     with postgres.serve() as server:
         database = server.create()
         url = server.url(database)
         sockets = Path(url.partition("host=")[2].replace("%2F", "/"))
         user = url.partition("://")[2].partition("@")[0]
-        piping = await pipe(sockets)
+        doors = (
+            Door(5432, lambda: asyncio.open_unix_connection(str(sockets / ".s.PGSQL.5432"))),
+            Door(_BUCKET, lambda: asyncio.open_connection("127.0.0.1", _BUCKET_INSIDE)),
+        )
+        for door in doors:
+            await door.open()
         os.environ |= {
             "DATABASE_PROVIDER": "postgres",
             "DATABASE_URL": f"postgresql+psycopg://{user}@{HEAD}:5432/{database}",
@@ -281,9 +372,9 @@ async def main() -> None:
             "KODA_JANITOR_S": "0.5",
         }
         env = dict(os.environ)
-        start = ["--head", "--block", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false"]
-        start += ["--temp-dir=/tmp/r", f"--node-ip-address={HEAD}", f"--object-store-memory={10**8}"]
-        _start([_RAY, "start", *start], env, "head")
+        head = ["--head", "--block", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false"]
+        head += ["--temp-dir=/tmp/r", f"--node-ip-address={HEAD}", f"--object-store-memory={10**8}"]
+        _start([_RAY, "start", *head], env, "head")
         first = CutMachine(1, env)
 
         async def connected() -> bool:
@@ -308,12 +399,23 @@ async def main() -> None:
         await store.open()
         await store.ensure_user(USER)
         await store.ensure_project(f"prj-{USER}", USER, USER)
-        seen = await lose_one(World(settings, store), first, lambda: CutMachine(2, env))
-        assert piping.is_serving()
+        world = World(settings, store)
+        match loss:
+            case "link":
+                seen = await lose_one(world, first, lambda: CutMachine(2, env), first.cut)
+            case "machine":
+                seen = await lose_one(world, first, lambda: CutMachine(2, env), first.kill)
+            case "database":
+                crash, start_again = (functools.partial(asyncio.to_thread, do) for do in (server.crash, server.start))
+                seen = await lose_for_a_while(world, crash, start_again)
+            case "bucket":
+                seen = await lose_for_a_while(world, doors[1].close, doors[1].open)
+            case _:
+                raise SystemExit(f"no loss: {loss}")
         sys.stdout.write(json.dumps(seen) + "\n")
         sys.stdout.flush()
         os._exit(0)  # and all that it started with it
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(main(*sys.argv[1:]))
