@@ -61,6 +61,12 @@ def data_dir(environment: Mapping[str, str] | None = None) -> Path:
     return Path(found.get("KODA_DATA_DIR") or "data")
 
 
+def _page() -> Path:
+    """Return where the page in the browser lies: in an installed package beside this file, else where it was built."""
+    installed = Path(__file__).resolve().parent / "page"
+    return installed if installed.is_dir() else REPO_ROOT / ".koda" / "web"
+
+
 def env_file(environment: Mapping[str, str] | None = None) -> Path:
     """Where settings are read that the environment does not have: ``KODA_ENV_FILE``, or ``.env`` beside ``./koda``.
 
@@ -127,7 +133,7 @@ class Settings(BaseSettings):
     modal_token_secret: SecretStr | None = Field(None, validation_alias="MODAL_TOKEN_SECRET")
     modal_app: str = Field("koda-sandboxes", pattern=r"^[a-zA-Z0-9-_.]{1,64}$", validation_alias="MODAL_APP")
     modal_image: str | None = Field(None, validation_alias="MODAL_IMAGE")
-    web_path: Path = Field(REPO_ROOT / ".koda" / "web", validation_alias="KODA_WEB_PATH")
+    web_path: Path = Field(default_factory=lambda: _page(), validation_alias="KODA_WEB_PATH")
     template_path: Path = Field(REPO_ROOT / "sandbox_image" / "template", validation_alias="KODA_TEMPLATE_PATH")
     node_modules_path: Path = Field(
         REPO_ROOT / ".koda" / "template" / "node_modules", validation_alias="KODA_NODE_MODULES_PATH"

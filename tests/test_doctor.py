@@ -152,6 +152,14 @@ def test_a_template_without_its_packages(settings: Settings, tmp_path: Path) -> 
     assert only(found, "Vite").status == "missing" and "./koda setup" in only(found, "Vite").remedy
 
 
+def test_without_the_studios_page_everything_else_works(settings: Settings, tmp_path: Path) -> None:
+    (told,) = programs.page(Examination(settings.model_copy(update={"web_path": tmp_path / "nowhere"})))
+    assert told.status == "warning" and "./koda setup" in told.remedy
+    (tmp_path / "index.html").write_text("<!doctype html>")
+    (told,) = programs.page(Examination(settings.model_copy(update={"web_path": tmp_path})))
+    assert (told.status, told.detail) == ("ok", f"{tmp_path}; ./koda open shows it")
+
+
 def test_a_bubblewrap_that_may_not_isolate(settings: Settings, tools: Path) -> None:
     (tools / "bwrap").write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied'; exit 1\n")
     (tools / "bwrap").chmod(0o755)

@@ -32,6 +32,7 @@ CHECKS: tuple[Check, ...] = (
     programs.python,
     programs.node,
     programs.template,
+    programs.page,
     programs.browser,
     programs.playwright,
     programs.ffmpeg,

@@ -8,7 +8,7 @@ import sys
 
 from koda_ray.doctor.finding import Examination, Finding
 
-__all__ = ["browser", "ffmpeg", "fonts", "node", "playwright", "python", "template", "tmux"]
+__all__ = ["browser", "ffmpeg", "fonts", "node", "page", "playwright", "python", "template", "tmux"]
 
 _GROUP = "Programs"
 _SETUP = "run ./koda setup"
@@ -70,6 +70,14 @@ def template(examination: Examination) -> list[Finding]:
         else:
             findings.append(Finding(_GROUP, name, "missing", f"{path} is not there", remedy))
     return findings
+
+
+def page(examination: Examination) -> list[Finding]:
+    """Check for the page in the browser; without it the server and the command line do everything."""
+    index = examination.settings.web_path / "index.html"
+    if index.is_file():
+        return [Finding(_GROUP, "studio's page", "ok", f"{index.parent}; ./koda open shows it")]
+    return [Finding(_GROUP, "studio's page", "warning", f"{index} is not there", f"{_SETUP}, or set KODA_WEB_PATH")]
 
 
 def browser(examination: Examination) -> list[Finding]:
