@@ -19,6 +19,7 @@ from tests.shells import *  # noqa: F403 - fixtures
 async def test_the_folder_is_named_by_the_prompt(shell: Shell) -> None:
     ran = await shell("demo", "Count down from 5")
     assert ran.status == Exit.DONE and "make it twice as fast" in ran.out and "ball" not in ran.out
+    assert ran.out.rstrip().endswith("koda open")
     assert (shell.folder / "out/count-down-from-5/video.mp4").exists()
 
 

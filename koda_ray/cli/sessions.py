@@ -86,6 +86,7 @@ def demo(
     wanted = _job(prompt, film, video)
     folder = out or (DEMO_OUT if prompt == DEMO_PROMPT else None)
     job.create(wanted, job.Faces.of(yes=True, plain=plain), job.JobPlace(server, folder))
+    typer.echo("  In the browser, with all that you have made: koda open")
 
 
 @app.command(cls=Spoken)
