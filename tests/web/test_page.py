@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, Route, async_playwright, expect
+from playwright.async_api import Browser, FilePayload, Page, Route, async_playwright, expect
 from pydantic import JsonValue
 
 from koda_ray.config import REPO_ROOT, Settings
@@ -21,6 +21,7 @@ from tests.serve.world import VIDEO, World, free_port, reached, serving, world
 pytestmark = [pytest.mark.needs("web"), pytest.mark.browser]
 
 KEY = "k" * 32
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
 AXE = [
     path
     for folder in ("web", ".koda/web-build")
@@ -123,13 +124,50 @@ async def test_the_whole_job_by_keyboard(studio: World, browser: Browser) -> Non
         await page.get_by_role("textbox", name="What should move").focus()
         await page.keyboard.type("A heart that beats")
         await page.keyboard.press("Control+Enter")
-        await page.get_by_role("radio").first.focus()
-        await page.keyboard.press("Space")
+        await expect(page.get_by_role("radio").first).to_be_visible()
+        await page.keyboard.press("1")
         await page.keyboard.press("Enter")
         for name in ("Make this", "Render 1080p at 60 fps"):
             await page.get_by_role("button", name=name).focus()
             await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
+
+
+@pytest.mark.full
+async def test_files_go_with_the_prompt_and_one_that_is_not_taken_is_answered_at_its_name(
+    studio: World, browser: Browser
+) -> None:
+    async with looking(browser, studio.url) as page:
+        files: list[FilePayload] = [
+            {"name": "logo.png", "mimeType": "image/png", "buffer": PNG},
+            {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"not a picture"},
+        ]
+        await page.locator("input[type=file]").set_input_files(files)
+        await expect(page.get_by_role("alert")).to_contain_text("notes.txt: 'notes.txt' is not a picture or a sound")
+        await page.get_by_role("button", name="Remove notes.txt").click()
+        await expect(page.get_by_role("alert")).to_have_count(0)
+        await page.get_by_label("Frames per second").select_option("30 fps")
+        session_id = await begin(page, "A ball with a logo")
+    row = await studio.store.get_session(session_id, user_id="local")
+    (asset,) = await studio.store.own_assets("local")
+    assert row.state.asset_ids == (asset.id,) and asset.name == "logo.png" and row.state.options.fps == 30
+
+
+@pytest.mark.full
+async def test_where_work_stopped_it_says_what_is_kept_and_goes_on(studio: World, browser: Browser) -> None:
+    studio.directory.fails = {"execute": "the animation does not build"}
+    studio.directory.asks = False
+    async with looking(browser, studio.url) as page:
+        await begin(page, "A ball that breaks")
+        await page.get_by_role("button", name="Make this").click()
+        await expect(page.get_by_text("Kept: the plan.")).to_be_visible()
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        await page.get_by_role("button", name="RENDER_FAILED").click()
+        await expect(page.get_by_text("Copied", exact=True)).to_be_attached()
+        copied = await page.evaluate("navigator.clipboard.readText()")
+        assert copied.startswith("RENDER_FAILED: the animation does not build")
+        await page.get_by_role("button", name="Try again").click()
+        await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
 
 
 async def test_a_key_is_typed_once_and_a_wrong_one_is_answered_where_it_was(tmp_path: Path, browser: Browser) -> None:

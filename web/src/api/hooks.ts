@@ -39,8 +39,8 @@ export function useSession(id: string) {
   const there = first.current !== undefined;
   useEffect(() => {
     if (!there) return;
-    const reread = later(() => void client.invalidateQueries({ queryKey: ['session', id] }), REREAD_MS);
-    const talk = later(() => void client.invalidateQueries({ queryKey: ['talk', id] }), REREAD_MS);
+    const reread = paced(() => void client.invalidateQueries({ queryKey: ['session', id] }), REREAD_MS);
+    const talk = paced(() => void client.invalidateQueries({ queryKey: ['talk', id] }), REREAD_MS);
     return stream.follow(id, first.current ?? 0, (event: Envelope) => {
       if (event.type === 'gone') setGone(true);
       else if (event.type === 'render_progress') setProgress(event.data as unknown as Progress);
@@ -60,7 +60,7 @@ export function useFollowed(sessions: readonly { id: string; seq: number }[], cl
   const now = useRef(sessions);
   now.current = sessions;
   useEffect(() => {
-    const reread = later(() => void client.invalidateQueries({ queryKey: ['sessions'] }), REREAD_MS * 4);
+    const reread = paced(() => void client.invalidateQueries({ queryKey: ['sessions'] }), REREAD_MS * 4);
     const ends = now.current.map((each) =>
       stream.follow(each.id, each.seq, (event) => {
         if (event.type !== 'render_progress' && event.type !== 'thinking') reread();
@@ -70,13 +70,18 @@ export function useFollowed(sessions: readonly { id: string; seq: number }[], cl
   }, [named, client]);
 }
 
-/** Do something once, a moment after the last time it was asked for, and not much later than the first. */
-function later(work: () => void, afterMs: number): () => void {
+/** Do something as soon as it is asked for, but once in a while at most: the last time is never left out. */
+function paced(work: () => void, everyMs: number): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
+  let done = -Infinity;
   return () => {
-    timer ??= setTimeout(() => {
-      timer = undefined;
-      work();
-    }, afterMs);
+    timer ??= setTimeout(
+      () => {
+        timer = undefined;
+        done = performance.now();
+        work();
+      },
+      Math.max(0, done + everyMs - performance.now()),
+    );
   };
 }

@@ -1,8 +1,9 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { ArrowUp } from 'lucide-react';
-import { type FormEvent, type KeyboardEvent, useRef, useState } from 'react';
+import { type ClipboardEvent, type DragEvent, type FormEvent, type KeyboardEvent, useRef, useState } from 'react';
 import { useLocation } from 'wouter';
 import { ask, newKey, Problem, type Schemas } from '../api/client';
+import { Attach, Files, useFiles } from './attached';
 import { Button } from './button';
 import { Said } from './said';
 
@@ -15,17 +16,25 @@ const EXAMPLES = [
   'A heart that beats',
 ];
 
-/** Where an animation begins: a sentence, how long, which shape. */
+/** Where an animation begins: a sentence, how long, which shape, and files to make it with. */
 export function Composer() {
   const [prompt, setPrompt] = useState('');
   const [duration, setDuration] = useState('');
   const [aspect, setAspect] = useState('');
+  const [fps, setFps] = useState('');
+  const [isOver, setOver] = useState(false);
+  const files = useFiles();
   const sent = useRef({ key: '', body: '' });
   const [, go] = useLocation();
   const client = useQueryClient();
   const making = useMutation<Schemas['SessionCreated'], Problem>({
     mutationFn: () => {
-      const body = { prompt, options: { ...(duration ? { duration: Number(duration) } : {}), ...(aspect ? { aspect } : {}) } };
+      const options = {
+        ...(duration ? { duration: Number(duration) } : {}),
+        ...(aspect ? { aspect } : {}),
+        ...(fps ? { fps: Number(fps) } : {}),
+      };
+      const body = { prompt, options, assetIds: files.ids };
       const said = JSON.stringify(body);
       // an answer that was lost may have been a yes: what is sent again unchanged is the same request
       if (sent.current.body !== said) sent.current = { key: newKey(), body: said };
@@ -42,7 +51,18 @@ export function Composer() {
   });
   const send = (event?: FormEvent) => {
     event?.preventDefault();
-    if (prompt.trim() && !making.isPending) making.mutate();
+    if (prompt.trim() && !making.isPending && !files.isBusy) making.mutate();
+  };
+  const dropped = (event: DragEvent) => {
+    if (!event.dataTransfer.types.includes('Files')) return;
+    event.preventDefault();
+    setOver(event.type === 'dragover');
+    if (event.type === 'drop') files.add(event.dataTransfer.files);
+  };
+  const pasted = (event: ClipboardEvent) => {
+    if (event.clipboardData.files.length === 0) return;
+    event.preventDefault();
+    files.add(event.clipboardData.files);
   };
   const keys = (event: KeyboardEvent) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send();
@@ -52,7 +72,12 @@ export function Composer() {
       <h1 id="make" className="text-center text-3xl font-semibold tracking-tight sm:text-4xl">
         What should move?
       </h1>
-      <div className="card mt-8 p-2 shadow-sm focus-within:border-accent">
+      <div
+        className={`card mt-8 p-2 shadow-sm focus-within:border-accent ${isOver ? 'border-accent bg-accent-ground' : ''}`}
+        onDragOver={dropped}
+        onDragLeave={dropped}
+        onDrop={dropped}
+      >
         <textarea
           aria-label="What should move"
           className="block w-full resize-none rounded-xl bg-transparent px-3 py-2.5 text-lg outline-none placeholder:text-muted"
@@ -61,13 +86,23 @@ export function Composer() {
           value={prompt}
           onChange={(event) => setPrompt(event.target.value)}
           onKeyDown={keys}
+          onPaste={pasted}
           aria-invalid={making.isError}
           aria-describedby={making.isError ? 'prompt-said' : undefined}
         />
+        <Files files={files} />
         <div className="flex flex-wrap items-center gap-2 px-1 pb-1">
+          <Attach files={files} />
           <Choice label="Length" value={duration} set={setDuration} options={[['', 'Any length'], ['3', '3 s'], ['5', '5 s'], ['10', '10 s'], ['20', '20 s'], ['30', '30 s']]} />
           <Choice label="Shape" value={aspect} set={setAspect} options={[['', 'Any shape'], ['16:9', '16:9 wide'], ['1:1', '1:1 square'], ['9:16', '9:16 tall'], ['4:5', '4:5']]} />
-          <Button kind="main" type="submit" className="w-full sm:ml-auto sm:w-auto" disabled={!prompt.trim() || making.isPending} title="Ctrl+Enter">
+          <Choice label="Frames per second" value={fps} set={setFps} options={[['', 'Any fps'], ['24', '24 fps'], ['30', '30 fps'], ['60', '60 fps']]} />
+          <Button
+            kind="main"
+            type="submit"
+            className="w-full sm:ml-auto sm:w-auto"
+            disabled={!prompt.trim() || making.isPending || files.isBusy}
+            title="Ctrl+Enter"
+          >
             <ArrowUp aria-hidden className="size-4" /> {making.isPending ? 'Beginning…' : 'Make it'}
           </Button>
         </div>
@@ -98,7 +133,7 @@ function Choice({ label, value, set, options }: { label: string; value: string; 
       aria-label={label}
       value={value}
       onChange={(event) => set(event.target.value)}
-      className="min-h-10 rounded-xl bg-sunken px-3 text-sm text-text"
+      className="min-h-10 rounded-xl bg-sunken pr-8 pl-3 text-sm text-text"
     >
       {options.map(([each, words]) => (
         <option key={each} value={each}>

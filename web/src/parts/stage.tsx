@@ -28,7 +28,7 @@ export function Stage({ session, progress }: { session: SessionView; progress: P
             aria-label={final ? 'The finished video' : 'The preview'}
           />
         ) : (
-          <p className="max-w-sm px-8 py-10 text-center text-muted">
+          <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">
             {state.phase === 'error'
               ? 'There was nothing to see yet when this stopped.'
               : state.execution?.thinking || 'The picture comes here as soon as there is one.'}

@@ -1,5 +1,5 @@
-import { Check, Circle, CircleDashed, Download, RotateCcw, Square } from 'lucide-react';
-import { type FormEvent, useEffect, useState } from 'react';
+import { Check, Circle, CircleDashed, Copy, Download, FileCode, Image, RotateCcw, Square } from 'lucide-react';
+import { type FormEvent, useEffect, useRef, useState } from 'react';
 import type { SessionView } from '../api/client';
 import type { Progress } from '../api/hooks';
 import type { Send } from '../screens/session';
@@ -16,7 +16,7 @@ export interface Props {
 /** What it is a person's turn to do, or what is being done. */
 export function Turn(props: Props) {
   const { state } = props.session;
-  if (state.owes) return <Work {...props} />;
+  if (state.owes) return <Work key={state.owes} {...props} />;
   if (state.approval) return <Approval key={state.approval.approvalId} {...props} call={state.approval} />;
   if (state.phase === 'question' && state.question) return <Question key={state.question.text} {...props} />;
   if (state.phase === 'plan' && state.plan) return <Plan {...props} />;
@@ -29,13 +29,17 @@ export function Turn(props: Props) {
 function Work({ session, progress, send, busy }: Props) {
   const { state } = session;
   const todos = state.execution?.todos ?? [];
-  const since = useSeconds(session.updatedAt);
+  const [began] = useState(session.updatedAt);
+  const since = useSeconds(began);
   const isRendering = progress !== undefined && progress.percent < 100;
   return (
     <section className="card space-y-4 p-5" aria-labelledby="work">
-      <h2 id="work" className="font-semibold">
-        {isRendering ? (state.owes === 'render_final' ? 'Rendering the video' : 'Rendering the preview') : heading(state.owes)}
-      </h2>
+      <div className="flex items-baseline justify-between gap-3">
+        <h2 id="work" className="font-semibold">
+          {isRendering ? (state.owes === 'render_final' ? 'Rendering the video' : 'Rendering the preview') : heading(state.owes)}
+        </h2>
+        <span className="text-sm text-muted tabular-nums">{clock(since)}</span>
+      </div>
       {isRendering ? (
         <div className="space-y-2">
           <div
@@ -52,13 +56,11 @@ function Work({ session, progress, send, busy }: Props) {
             <span>
               {progress.framesTotal ? `${progress.framesDone ?? 0} of ${progress.framesTotal} frames` : `${Math.round(progress.percent)} %`}
             </span>
-            <span>{progress.secondsLeft ? `about ${Math.ceil(progress.secondsLeft)} s left` : progress.stage}</span>
+            <span>{progress.secondsLeft ? `${progress.stage} · about ${Math.ceil(progress.secondsLeft)} s left` : progress.stage}</span>
           </p>
         </div>
       ) : (
-        <p className="text-sm text-muted">
-          {state.execution?.thinking || (since > 20 ? 'Still at it.' : 'One moment.')}
-        </p>
+        <p className="text-sm text-muted">{state.execution?.thinking || (since > 20 ? 'Still at it.' : 'One moment.')}</p>
       )}
       {todos.length > 0 && (
         <ul className="space-y-2" aria-label="Steps">
@@ -76,11 +78,50 @@ function Work({ session, progress, send, busy }: Props) {
           ))}
         </ul>
       )}
+      {todos.length === 0 && !isRendering && (
+        <div aria-hidden className="space-y-2.5">
+          {['w-4/5', 'w-3/5', 'w-2/3'].map((width) => (
+            <div key={width} className={`breathing h-3 rounded-full bg-sunken ${width}`} />
+          ))}
+        </div>
+      )}
+      {state.execution && state.execution.files.length > 0 && <Written sessionId={session.id} paths={state.execution.files} />}
       <Button onClick={() => void send('cancel')} disabled={busy} title="What is there is kept">
         <Square aria-hidden className="size-4" /> Stop
       </Button>
     </section>
   );
+}
+
+/** What was written so far, folded away. */
+function Written({ sessionId, paths }: { sessionId: string; paths: readonly string[] }) {
+  return (
+    <details className="text-sm">
+      <summary className="min-h-6 cursor-pointer text-muted">
+        {paths.length} {paths.length === 1 ? 'file' : 'files'} written
+      </summary>
+      <ul className="mt-2 space-y-1.5">
+        {paths.map((path) => (
+          <li key={path} className="flex items-center gap-2">
+            <FileCode aria-hidden className="size-4 shrink-0 text-muted" />
+            <a
+              className="min-w-0 underline-offset-4 wrap-anywhere hover:underline"
+              href={`/v1/sessions/${sessionId}/files/${path.split('/').map(encodeURIComponent).join('/')}`}
+              target="_blank"
+              rel="noreferrer"
+            >
+              {path}
+            </a>
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+function clock(seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, '0')}`;
 }
 
 function heading(owes: string | null | undefined): string {
@@ -93,17 +134,32 @@ function Question({ session, send, busy }: Props) {
   const question = session.state.question;
   const [option, setOption] = useState('');
   const [words, setWords] = useState('');
+  const form = useRef<HTMLFormElement>(null);
+  const options = question?.options ?? [];
+  const numbered = useRef(options);
+  numbered.current = options;
+  useEffect(() => {
+    const chosen = (event: KeyboardEvent) => {
+      const { target } = event;
+      const isTyping = target instanceof HTMLElement && target.matches('input:not([type=radio]), textarea, select');
+      const named = numbered.current[Number(event.key) - 1];
+      if (!named || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+      setOption(named.id);
+      form.current?.querySelectorAll<HTMLInputElement>('input[type=radio]')[Number(event.key) - 1]?.focus(); // Enter sends
+    };
+    document.addEventListener('keydown', chosen);
+    return () => document.removeEventListener('keydown', chosen);
+  }, []);
   if (!question) return null;
-  const options = question.options ?? [];
   const answer = (event: FormEvent) => {
     event.preventDefault();
     if (option || words.trim()) void send('answer', { ...(option ? { optionId: option } : {}), ...(words.trim() ? { text: words } : {}) });
   };
   return (
-    <form onSubmit={answer} className="card space-y-4 p-5">
+    <form ref={form} onSubmit={answer} className="card space-y-4 p-5">
       <fieldset className="space-y-3">
         <legend className="mb-3 font-semibold">{question.text}</legend>
-        {options.map((each) => (
+        {options.map((each, at) => (
           <label
             key={each.id}
             className="flex cursor-pointer gap-3 rounded-xl border border-line p-3.5 hover:border-line-strong has-checked:border-accent has-checked:bg-accent-ground"
@@ -115,16 +171,21 @@ function Question({ session, send, busy }: Props) {
               checked={option === each.id}
               onChange={() => setOption(each.id)}
             />
-            <span>
+            <span className="flex-1">
               <span className="block font-medium">{each.label}</span>
               <span className="block text-sm text-muted">{each.description}</span>
             </span>
+            {at < 9 && (
+              <kbd aria-hidden className="hidden self-start rounded-md border border-line px-1.5 font-sans text-xs text-muted sm:block">
+                {at + 1}
+              </kbd>
+            )}
           </label>
         ))}
       </fieldset>
       {question.customInput && (
         <label className="block space-y-1.5">
-          <span className="text-sm font-medium">{options.length ? 'Or in your own words' : 'Your answer'}</span>
+          <span className="block text-sm font-medium">{options.length ? 'Or in your own words' : 'Your answer'}</span>
           <input className="field" value={words} onChange={(event) => setWords(event.target.value)} />
         </label>
       )}
@@ -191,8 +252,9 @@ function Preview({ session, send, busy }: Props) {
 }
 
 function Result({ session }: Props) {
-  const output = session.state.output;
+  const { output, execution } = session.state;
   if (!output) return null;
+  const files = execution?.files ?? [];
   const size = output.fileSize ? bytes(output.fileSize) : '';
   return (
     <section className="card space-y-4 p-5" aria-labelledby="result">
@@ -208,13 +270,30 @@ function Result({ session }: Props) {
       >
         <Download aria-hidden className="size-4" /> Download the video
       </a>
+      <a
+        href={`/v1/sessions/${session.id}/thumbnail?job=${output.jobId}`}
+        download="poster.jpg"
+        className="ml-1 inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text"
+      >
+        <Image aria-hidden className="size-4" /> Poster
+      </a>
+      {files.length > 0 && <Written sessionId={session.id} paths={files} />}
+      <p className="text-sm text-muted">Something to change? Say it below.</p>
     </section>
   );
 }
 
 function Failure({ session, send, busy }: Props) {
   const error = session.state.error;
+  const [copied, setCopied] = useState(false);
   if (!error) return null;
+  const copy = async () => {
+    const told = [`${error.code}: ${error.message}`, session.id, error.details].filter(Boolean).join('\n');
+    await navigator.clipboard.writeText(told).then(
+      () => setCopied(true),
+      () => setCopied(false), // without https a browser has no clipboard for pages
+    );
+  };
   return (
     <section className="card space-y-4 border-bad p-5" aria-labelledby="failure">
       <h2 id="failure" className="font-semibold">
@@ -223,20 +302,36 @@ function Failure({ session, send, busy }: Props) {
       <p className="text-sm wrap-anywhere">{error.message}</p>
       {error.details && (
         <details className="text-sm">
-          <summary className="min-h-6 cursor-pointer text-muted">Details ({error.code})</summary>
+          <summary className="min-h-6 cursor-pointer text-muted">Details</summary>
           <pre className="mt-2 max-h-60 overflow-auto rounded-lg bg-sunken p-3 text-xs whitespace-pre-wrap" tabIndex={0}>
             {error.details}
           </pre>
         </details>
       )}
-      <p className="text-sm text-muted">Everything that was made until then is kept.</p>
-      {error.canRetry && (
-        <Button kind="main" onClick={() => void send('retry')} disabled={busy}>
-          <RotateCcw aria-hidden className="size-4" /> Try again
+      <p className="text-sm text-muted">{kept(session)} {error.canRetry ? 'Try again, or say below what to change.' : 'Say below what to change.'}</p>
+      <div className="flex flex-wrap gap-2">
+        {error.canRetry && (
+          <Button kind="main" onClick={() => void send('retry')} disabled={busy}>
+            <RotateCcw aria-hidden className="size-4" /> Try again
+          </Button>
+        )}
+        <Button kind="quiet" onClick={() => void copy()}>
+          {copied ? <Check aria-hidden className="size-4" /> : <Copy aria-hidden className="size-4" />}
+          <code>{error.code}</code>
+          <span className="sr-only" aria-live="polite">
+            {copied ? 'Copied' : 'Copy the code and the message'}
+          </span>
         </Button>
-      )}
+      </div>
     </section>
   );
+}
+
+function kept({ state }: SessionView): string {
+  const files = state.execution?.files.length ?? 0;
+  const there = [state.plan && 'the plan', files && `${files} ${files === 1 ? 'file' : 'files'}`, (state.preview ?? state.finished) && 'the video'];
+  const named = there.filter(Boolean);
+  return named.length ? `Kept: ${named.join(', ')}.` : 'Nothing was made yet.';
 }
 
 function bytes(count: number): string {
@@ -247,7 +342,7 @@ function bytes(count: number): string {
 function useSeconds(since: string): number {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), 5000);
+    const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);
   }, []);
   return (now - Date.parse(since)) / 1000;

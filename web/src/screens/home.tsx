@@ -53,7 +53,7 @@ export function Home() {
             </h2>
             <select
               aria-label="Which"
-              className="min-h-10 rounded-xl border border-line bg-panel px-3 text-sm"
+              className="min-h-10 rounded-xl border border-line bg-panel pr-8 pl-3 text-sm"
               value={only}
               onChange={(event) => setOnly(event.target.value)}
             >

@@ -1,4 +1,5 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { Moon } from 'lucide-react';
 import { useEffect } from 'react';
 import { command, type CommandName, Problem, type SessionView } from '../api/client';
 import { useSession } from '../api/hooks';
@@ -44,9 +45,14 @@ export function Session({ id }: { id: string }) {
           <Stage session={session} progress={progress} />
           <div>
             <h1 className="text-xl font-semibold tracking-tight wrap-anywhere sm:text-2xl">{title}</h1>
-            <div className="mt-2">
+            <p className="mt-2 flex flex-wrap items-center gap-x-4 gap-y-1 text-sm text-muted">
               <Phase state={state} />
-            </div>
+              {session.status === 'suspended' && (
+                <span className="inline-flex items-center gap-1.5" title="Nothing runs; whatever you do wakes it">
+                  <Moon aria-hidden className="size-3.5" /> Asleep, as you left it
+                </span>
+              )}
+            </p>
           </div>
         </div>
         <div className="space-y-5">
