@@ -12,6 +12,7 @@ import pytest
 from playwright.async_api import Browser, FilePayload, Page, Route, async_playwright, expect
 from pydantic import JsonValue
 
+from koda_ray import commands
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.render.programs import find_browser
 from koda_ray.serve.media import REDIRECTED_BYTES
@@ -151,6 +152,16 @@ async def test_files_go_with_the_prompt_and_one_that_is_not_taken_is_answered_at
     row = await studio.store.get_session(session_id, user_id="local")
     (asset,) = await studio.store.own_assets("local")
     assert row.state.asset_ids == (asset.id,) and asset.name == "logo.png" and row.state.options.fps == 30
+
+
+@pytest.mark.full
+async def test_what_the_agents_think_is_shown_before_there_is_a_plan(studio: World, browser: Browser) -> None:
+    studio.directory.hold = {"analyze"}
+    async with looking(browser, studio.url) as page:
+        session_id = await begin(page, "A ball to think about")
+        await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+        await studio.directory.move(session_id, commands.Think("Reading about balls"))
+        await expect(page.get_by_text("Reading about balls").first).to_be_visible()
 
 
 @pytest.mark.full

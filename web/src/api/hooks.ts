@@ -23,7 +23,7 @@ export interface Progress {
   secondsLeft?: number;
 }
 
-/** A session as the server has it, read anew after what changes it, and what passes by while it renders. */
+/** A session as the server has it, read anew after what changes it, and what passes by: thoughts, and how far a render is. */
 export function useSession(id: string) {
   const client = useQueryClient();
   const query = useQuery<SessionView, Problem>({
@@ -32,6 +32,7 @@ export function useSession(id: string) {
     retry: (count, problem) => problem.status === 0 && count < 5,
   });
   const [progress, setProgress] = useState<Progress>();
+  const [thinking, setThinking] = useState('');
   const [gone, setGone] = useState(false);
   const from = query.data?.seq;
   const first = useRef(from);
@@ -44,14 +45,16 @@ export function useSession(id: string) {
     return stream.follow(id, first.current ?? 0, (event: Envelope) => {
       if (event.type === 'gone') setGone(true);
       else if (event.type === 'render_progress') setProgress(event.data as unknown as Progress);
+      else if (event.type === 'thinking') setThinking(String(event.data?.message ?? ''));
       else {
+        if (event.type === 'state_change') setThinking('');
         if (event.type === 'render_start' || event.type === 'render_complete') setProgress(undefined);
         if (event.type === 'message' || event.type === 'rewound' || event.type === 'resync') talk();
         reread();
       }
     });
   }, [client, id, there]);
-  return { ...query, progress, gone };
+  return { ...query, progress, thinking: thinking || query.data?.state.execution?.thinking || '', gone };
 }
 
 /** Follow what a list shows, in one connection with everything else. */

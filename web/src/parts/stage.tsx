@@ -3,7 +3,7 @@ import type { Progress } from '../api/hooks';
 import { Scenes } from './scenes';
 
 /** What there is to see: the final video, else the preview, else the plan as a strip. */
-export function Stage({ session, progress }: { session: SessionView; progress: Progress | undefined }) {
+export function Stage({ session, progress, thinking }: { session: SessionView; progress: Progress | undefined; thinking: string }) {
   const { state } = session;
   const final = state.output?.videoUrl ? state.output : undefined;
   const shown = final ?? state.preview ?? state.finished ?? undefined;
@@ -31,7 +31,7 @@ export function Stage({ session, progress }: { session: SessionView; progress: P
           <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">
             {state.phase === 'error'
               ? 'There was nothing to see yet when this stopped.'
-              : state.execution?.thinking || 'The picture comes here as soon as there is one.'}
+              : (state.owes && thinking) || 'The picture comes here as soon as there is one.'}
           </p>
         )}
         {isOld && (

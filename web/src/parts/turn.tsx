@@ -9,6 +9,7 @@ import { Button } from './button';
 export interface Props {
   session: SessionView;
   progress: Progress | undefined;
+  thinking: string;
   send: Send;
   busy: boolean;
 }
@@ -26,7 +27,7 @@ export function Turn(props: Props) {
   return null;
 }
 
-function Work({ session, progress, send, busy }: Props) {
+function Work({ session, progress, thinking, send, busy }: Props) {
   const { state } = session;
   const todos = state.execution?.todos ?? [];
   const [began] = useState(session.updatedAt);
@@ -60,7 +61,7 @@ function Work({ session, progress, send, busy }: Props) {
           </p>
         </div>
       ) : (
-        <p className="text-sm text-muted">{state.execution?.thinking || (since > 20 ? 'Still at it.' : 'One moment.')}</p>
+        <p className="text-sm text-muted">{thinking || (since > 20 ? 'Still at it.' : 'One moment.')}</p>
       )}
       {todos.length > 0 && (
         <ul className="space-y-2" aria-label="Steps">

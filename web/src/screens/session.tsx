@@ -14,7 +14,7 @@ export type Send = (name: CommandName, body?: object) => Promise<boolean>;
 
 /** One animation, from its prompt to its video: the picture on one side, what there is to decide on the other. */
 export function Session({ id }: { id: string }) {
-  const { data: session, error, progress, gone } = useSession(id);
+  const { data: session, error, progress, thinking, gone } = useSession(id);
   const client = useQueryClient();
   const sending = useMutation<unknown, Problem, { session: SessionView; name: CommandName; body?: object }>({
     mutationFn: ({ session: at, name, body }) => command(at, name, body),
@@ -42,7 +42,7 @@ export function Session({ id }: { id: string }) {
       </p>
       <div className="grid gap-x-10 gap-y-8 pt-2 lg:grid-cols-[minmax(0,1fr)_minmax(22rem,27rem)]">
         <div className="min-w-0 space-y-6">
-          <Stage session={session} progress={progress} />
+          <Stage session={session} progress={progress} thinking={thinking} />
           <div>
             <h1 className="text-xl font-semibold tracking-tight wrap-anywhere sm:text-2xl">{title}</h1>
             <p className="mt-2 flex flex-wrap items-center gap-x-4 gap-y-1 text-sm text-muted">
@@ -56,7 +56,7 @@ export function Session({ id }: { id: string }) {
           </div>
         </div>
         <div className="space-y-5">
-          <Turn session={session} progress={progress} send={send} busy={sending.isPending} />
+          <Turn session={session} progress={progress} thinking={thinking} send={send} busy={sending.isPending} />
           <Said problem={sending.error} />
           <Talk session={session} send={send} busy={sending.isPending} />
         </div>
