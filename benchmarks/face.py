@@ -1,0 +1,183 @@
+"""The page in a real browser against a real server: how large, how quick, how quiet, and whether everybody can use it.
+
+``python -m benchmarks.face --json FILE``; ``--quick`` takes fewer samples and looks at one scheme and one width. The
+agents follow the tests' script, so that what is measured is the server's HTTP, its store and the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from playwright.async_api import Browser, Page, async_playwright
+
+from koda_ray import commands
+from koda_ray.config import REPO_ROOT, Settings
+from koda_ray.render.programs import find_browser
+from tests.serve.world import World, world
+
+__all__ = ["figures"]
+
+AXE_PLACES = tuple(
+    REPO_ROOT / folder / "node_modules" / "axe-core" / "axe.min.js" for folder in ("web", ".koda/web-build")
+)
+IN_VIEW = 10
+ASLEEP = 5
+PROMPT = "textarea[aria-label='What should move']"
+_WHEN_USABLE = """(() => {
+  const look = () => document.querySelector("textarea[aria-label='What should move']")
+    ? requestAnimationFrame(() => { window.usableMs = performance.now(); }) : requestAnimationFrame(look);
+  requestAnimationFrame(look);
+})()"""
+_USABLE = """new Promise((done) => {
+  const look = () => window.usableMs === undefined ? requestAnimationFrame(look) : done(window.usableMs);
+  look();
+})"""
+_WHEN_SHOWN = """(words) => new Promise((done) => {
+  const look = () => document.body.innerText.includes(words)
+    ? requestAnimationFrame(() => done(Date.now())) : requestAnimationFrame(look);
+  look();
+})"""
+
+
+async def figures(*, quick: bool) -> dict[str, float]:
+    """Measure all; ``event_to_paint_ms`` is the 95th percentile from an event's commit to the frame that shows it."""
+    samples = 5 if quick else 30
+    program = str(find_browser(Settings().chromium_path).path)
+    with tempfile.TemporaryDirectory(prefix="koda-face-") as folder:
+        async with world(Path(folder), KODA_WEB_PATH=Settings().web_path) as koda, async_playwright() as driver:
+            browser = await driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+            try:
+                return {
+                    "first_page_kb": await _first_page_kb(browser, koda.url),
+                    "ready_ms": await _ready_ms(browser, koda.url, samples),
+                    "event_to_paint_ms": await _event_to_paint_ms(browser, koda, samples),
+                    "idle_night_processes": await _idle_night_processes(browser, koda, 3 if quick else 30),
+                    "axe_violations": await _axe_violations(browser, koda, quick=quick),
+                }
+            finally:
+                await browser.close()
+
+
+async def _first_page_kb(browser: Browser, url: str) -> float:
+    """What crosses the network, compressed, until the prompt can be used and nothing more comes."""
+    page = await browser.new_page()
+    await page.goto(url, wait_until="networkidle")
+    moved = await page.evaluate(
+        "performance.getEntries().reduce((sum, one) => sum + (one.encodedBodySize || 0), 0)"
+    )  # of the same origin, all of it
+    await page.close()
+    return round(float(moved) / 1000, 1)
+
+
+async def _ready_ms(browser: Browser, url: str, samples: int) -> float:
+    taken: list[float] = []
+    for _ in range(samples):
+        context = await browser.new_context()  # nothing kept from the time before
+        page = await context.new_page()
+        await page.add_init_script(_WHEN_USABLE)
+        await page.goto(url)
+        taken.append(float(await page.evaluate(_USABLE)))
+        await context.close()
+    return round(statistics.median(taken))
+
+
+async def _begun(page: Page, koda: World, prompt: str) -> str:
+    await page.goto(koda.url)
+    await page.locator(PROMPT).fill(prompt)
+    await page.get_by_role("button", name="Make it").click()
+    await page.wait_for_url("**/s/*")
+    return page.url.rpartition("/")[2]
+
+
+async def _event_to_paint_ms(browser: Browser, koda: World, samples: int) -> float:
+    page = await browser.new_page()
+    koda.directory.hold = {"analyze"}
+    ids = [await _begun(page, koda, f"Ball {number}") for number in range(IN_VIEW)]
+    shown = await browser.new_page()
+    await shown.goto(f"{koda.url}/s/{ids[0]}")
+    await page.goto(koda.url)  # and all of them in the list, on its own connection
+    await shown.bring_to_front()
+    await shown.get_by_role("button", name="Stop").wait_for()
+    taken: list[float] = []
+    for number in range(samples):
+        words = f"Thinking of {number} things"
+        seen = asyncio.create_task(shown.evaluate(_WHEN_SHOWN, words))
+        await asyncio.sleep(0.3)  # apart, as agents' steps are
+        committed = time.time()
+        await koda.directory.move(ids[0], commands.Think(words))
+        taken.append(float(await seen) - committed * 1000)
+    koda.directory.hold = set()
+    await shown.close()
+    await page.close()
+    taken.sort()
+    return round(taken[math.ceil(0.95 * len(taken)) - 1])
+
+
+async def _idle_night_processes(browser: Browser, koda: World, seconds: float) -> float:
+    """How many sessions a page that is left open wakes or keeps awake."""
+    pages = [await browser.new_page() for _ in range(ASLEEP)]
+    ids = [await _begun(page, koda, "A ball that sleeps") for page in pages]
+    for page in pages:
+        await page.get_by_role("button", name="Answer").wait_for()
+    before = koda.directory.activations
+    for session_id in ids:
+        koda.directory.forget(session_id)
+    await asyncio.sleep(seconds)
+    watched = sum(koda.directory.watchers.get(session_id, 0) > 0 for session_id in ids)
+    for page in pages:
+        await page.close()
+    return float(koda.directory.activations - before + watched)
+
+
+async def _axe_violations(browser: Browser, koda: World, *, quick: bool) -> float:
+    axe = next((path.read_text() for path in AXE_PLACES if path.is_file()), None)
+    if axe is None:
+        raise SystemExit("axe-core is not there: ./koda setup brings it")
+    found = 0
+    for scheme in ("dark",) if quick else ("light", "dark"):
+        for width in (390,) if quick else (1440, 1024, 390):
+            page = await browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 844})
+            await page.goto(koda.url)
+            await page.locator(PROMPT).wait_for()
+            found += await _examined(page, axe)
+            await _begun(page, koda, "A ball")
+            for name in ("Answer", "Make this", "Render 1080p at 60 fps"):
+                button = page.get_by_role("button", name=name)
+                await button.wait_for()
+                found += await _examined(page, axe)
+                if name == "Answer":
+                    await page.get_by_role("radio").first.check()
+                await button.click()
+            await page.get_by_role("heading", name="It is finished").wait_for()
+            found += await _examined(page, axe)
+            await page.close()
+    return float(found)
+
+
+async def _examined(page: Page, axe: str) -> int:
+    return int(await page.evaluate(f"{axe}; axe.run().then((result) => result.violations.length)"))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    asked = parser.parse_args(arguments)
+    found = asyncio.run(figures(quick=asked.quick))
+    text = json.dumps(found, indent=2) + "\n"
+    if asked.json:
+        asked.json.write_text(text)
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
