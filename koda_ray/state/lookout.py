@@ -116,8 +116,11 @@ class Lookout:
         try:
             while True:
                 began = time.monotonic()
-                found = await self._newest(list(here.watches))
-                moved = [stream for stream in here.watches if self._has_moved(here, stream, found.get(stream))]
+                asked = list(here.watches)
+                found = await self._newest(asked)
+                # who came meanwhile was not asked for, which is not to be gone; who left is told nothing
+                still = [stream for stream in asked if stream in here.watches]
+                moved = [stream for stream in still if self._has_moved(here, stream, found.get(stream))]
                 least = max(self._pause_min_s, (time.monotonic() - began) / _SHARE)
                 pause = least if moved else min(max(least, pause * _GROWTH), max(least, self._pause_max_s))
                 await asyncio.sleep(pause)
