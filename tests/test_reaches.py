@@ -57,7 +57,6 @@ _REACHES: dict[str, tuple[str, ...]] = {
         "render/test_fonts.py _fulfill",
         "sandbox/egress/test_egress.py _serving",
         "sandbox/terminals.py _end",
-        "sandbox/test_cut_off.py _ours",
         "sandbox/test_owner.py _clear",
         "sandbox/test_owner.py _make",
         "sandbox/test_warm_pool.py _ahead",
