@@ -271,9 +271,12 @@ def _may_be_missed(point: str, reached: Sequence[str], *, wide: bool) -> bool:
     """Whether a job that was never killed at a point may have done without it.
 
     Calls that come at once may share a write, so one job makes a few fewer than another. In a wide job two agents that
-    end at once are told of in one turn, where one job more, or a piece of an answer more, takes a turn of its own.
+    end at once are told of in one turn, where one job more, or a piece of an answer more, takes a turn of its own; and
+    of two that write at once, one may be refused in its transaction, which then has no later instant.
     """
     kind, nth = _split(point)
+    if wide and kind == "write" and f"write#{nth}:before" in reached and point not in reached:
+        return True
     last = max((n for name, n in map(_split, reached) if name == kind), default=0)
     return last < nth and last > 0 and (wide or (kind == "write" and nth <= last + _SHARED_WRITES))
 
