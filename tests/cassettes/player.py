@@ -108,7 +108,7 @@ class Openings:
         """Put what there was after an opening into a folder."""
         kept = self._folder / name
         if name not in self._played:
-            kept.mkdir()
+            kept.mkdir(exist_ok=True)  # left by one that failed, which fails again for the same reason
             kept.chmod(0o755)
             self._played[name] = await play(Cassette.read(f"openings/{name}"), kept, begin, Talk())
         await asyncio.to_thread(
