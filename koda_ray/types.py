@@ -126,10 +126,12 @@ class Question(Model):
 class Answered(Model):
     """What a person answered to a question before the plan: one of its options, their own words, or both.
 
-    ``after_changes`` is how many changes they had asked for by then, so that the later word is the one that counts.
+    ``label`` is what the option said, for whoever did not hear the question. ``after_changes`` is how many changes they
+    had asked for by then, so that the later word is the one that counts.
     """
 
     option_id: str | None = None
+    label: str | None = None
     text: str | None = None
     after_changes: int = Field(default=0, ge=0)
 

@@ -74,10 +74,10 @@ def template(examination: Examination) -> list[Finding]:
 
 def page(examination: Examination) -> list[Finding]:
     """Check for the page in the browser; without it the server and the command line do everything."""
-    index = examination.settings.web_path / "index.html"
+    name, index = "page in the browser", examination.settings.web_path / "index.html"
     if index.is_file():
-        return [Finding(_GROUP, "studio's page", "ok", f"{index.parent}; ./koda open shows it")]
-    return [Finding(_GROUP, "studio's page", "warning", f"{index} is not there", f"{_SETUP}, or set KODA_WEB_PATH")]
+        return [Finding(_GROUP, name, "ok", f"{index.parent}; ./koda open shows it")]
+    return [Finding(_GROUP, name, "warning", f"{index} is not there", f"{_SETUP}, or set KODA_WEB_PATH")]
 
 
 def browser(examination: Examination) -> list[Finding]:

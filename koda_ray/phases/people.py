@@ -61,11 +61,12 @@ def answer(state: NodeState, command: Answer, at: datetime) -> Transition:
         )
     if command.option_id is None:
         words = words_of(command.text, "answer")
-    label = known[command.option_id].label if command.option_id is not None else ""
+    label = known[command.option_id].label if command.option_id is not None else None
     answer = ": ".join(part for part in (label, words) if part)
     if question.reason == "stuck":
         return unstuck(state, question, command.option_id, answer, at)
-    given = Answered(option_id=command.option_id, text=words or None, after_changes=len(state.feedback))
+    changes = len(state.feedback)
+    given = Answered(option_id=command.option_id, label=label, text=words or None, after_changes=changes)
     update: dict[str, object] = {"answer": answer, "answers": (*state.answers, given), "phase": "plan", "owes": "plan"}
     update["plan"] = None
     if question.reason in ("style", "rejected"):

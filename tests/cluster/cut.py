@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -193,8 +193,8 @@ class World:
         await self.say(made.id)
         return made.id
 
-    async def say(self, session_id: str) -> None:
-        """Have a session take something, however often it has to be asked."""
+    async def say(self, session_id: str) -> float:
+        """Have a session take something, however often it has to be asked; return how long that took, in seconds."""
         key = new_id("cmd")
         body: dict[str, Any] = {"mode": "auto"}
         given: dict[str, Any] = {"session_id": session_id, "user_id": USER, "name": "permissions", "body": body}
@@ -202,7 +202,7 @@ class World:
         async def taken() -> bool:
             return "waits" not in (await self.directory.submit(**given, key=key)).result
 
-        await comes_true(taken, "the session takes a command")
+        return await comes_true(taken, "the session takes a command")
 
     async def render(self) -> str:
         """Make a render that is under way."""
@@ -222,6 +222,16 @@ class World:
         await comes_true(has_units, "the render has a unit")
         return job.id
 
+    async def over(self, job_id: str) -> list[object]:
+        """Wait for the end of a render; return its status, its frames and its error."""
+
+        async def is_over() -> bool:
+            return (await self.store.get_job(job_id)).status in OVER
+
+        await comes_true(is_over, "the render is over")
+        done = await self.store.get_job(job_id)
+        return [done.status, (done.result or {}).get("frames"), done.error]
+
 
 async def janitor_answers() -> bool:
     """Whether there is a janitor that says something."""
@@ -233,63 +243,59 @@ async def janitor_answers() -> bool:
     return False
 
 
+@contextlib.asynccontextmanager
+async def at_work(world: World) -> AsyncGenerator[tuple[str, str]]:
+    """Keep a janitor, and have a session awake and a render under way; gives their ids."""
+    ends = asyncio.Event()
+    keeping = asyncio.create_task(keep_janitor(world.settings, ends))
+    await comes_true(janitor_answers, "there is a janitor")
+    yield await world.session(), await world.render()
+    ends.set()
+    await keeping
+
+
 async def lose_one(
     world: World, first: CutMachine, join: Callable[[], CutMachine], lose: Callable[[], None]
 ) -> dict[str, Any]:
     """Put work on the first machine, have another join, and lose the first one."""
     store = world.store
-    ends = asyncio.Event()
-    keeping = asyncio.create_task(keep_janitor(world.settings, ends))
-    await comes_true(janitor_answers, "there is a janitor")
-    session, job = await world.session(), await world.render()
-    second = join()
+    async with at_work(world) as (session, job):
+        second = join()
 
-    async def joined() -> bool:
-        return await asyncio.to_thread(second.is_alive)
+        async def joined() -> bool:
+            return await asyncio.to_thread(second.is_alive)
 
-    await comes_true(joined, "the second machine joins")
-    before, held = await store.get_session(session), await store.get_job(job)
-    assert held.status == "running", held.status
-    units = len(await store.chunks(job))
-    await asyncio.to_thread(lose)
-    began = time.monotonic()
+        await comes_true(joined, "the second machine joins")
+        before, held = await store.get_session(session), await store.get_job(job)
+        assert held.status == "running", held.status
+        units = len(await store.chunks(job))
+        await asyncio.to_thread(lose)
+        began = time.monotonic()
 
-    async def session_back() -> float:
-        await world.say(session)
-        return time.monotonic() - began
+        async def render_taken() -> bool:
+            return (await store.get_job(job)).epoch > held.epoch
 
-    async def render_taken() -> bool:
-        return (await store.get_job(job)).epoch > held.epoch
+        async def render_goes_on() -> bool:
+            row = await store.get_job(job)
+            return row.epoch > held.epoch and (len(await store.chunks(job)) > units or row.status in OVER)
 
-    async def render_goes_on() -> bool:
-        row = await store.get_job(job)
-        return row.epoch > held.epoch and (len(await store.chunks(job)) > units or row.status in OVER)
-
-    async def since(what: Callable[[], Awaitable[object]], why: str) -> float:
-        await comes_true(what, why)
-        return time.monotonic() - began
-
-    back = await asyncio.gather(
-        session_back(), since(render_taken, "the render is taken"), since(janitor_answers, "there is a janitor")
-    )
-    still_alive = await asyncio.to_thread(first.is_alive)
-    next_unit = await since(render_goes_on, "the render has one unit more")
-
-    async def render_over() -> bool:
-        return (await store.get_job(job)).status in OVER
-
-    await comes_true(render_over, "the render is over")
-    done, after = await store.get_job(job), await store.get_session(session)
-    ends.set()
-    await keeping
+        back = await asyncio.gather(
+            world.say(session),
+            comes_true(render_taken, "the render is taken"),
+            comes_true(janitor_answers, "there is a janitor"),
+        )
+        still_alive = await asyncio.to_thread(first.is_alive)
+        await comes_true(render_goes_on, "the render has one unit more")
+        next_unit_s = time.monotonic() - began
+        done, after = await world.over(job), await store.get_session(session)
     return {
         "session_s": back[0],
         "render_taken_s": back[1],
         "janitor_s": back[2],
-        "render_unit_s": next_unit,
+        "render_unit_s": next_unit_s,
         "ray_took_it_for_alive": still_alive,
         "session_epochs": [before.epoch, after.epoch],
-        "render": [done.status, (done.result or {}).get("frames"), done.error],
+        "render": done,
     }
 
 
@@ -298,40 +304,22 @@ async def lose_for_a_while(
 ) -> dict[str, Any]:
     """Put work on the machine, and take away for a while what keeps its results."""
     store = world.store
-    ends = asyncio.Event()
-    keeping = asyncio.create_task(keep_janitor(world.settings, ends))
-    await comes_true(janitor_answers, "there is a janitor")
-    session, job = await world.session(), await world.render()
-    units = len(await store.chunks(job))
-    await lose()
-    await asyncio.sleep(AWAY_S)
-    await bring()
-    began = time.monotonic()
+    async with at_work(world) as (session, job):
+        units = len(await store.chunks(job))
+        await lose()
+        await asyncio.sleep(AWAY_S)
+        await bring()
 
-    async def session_back() -> float:
-        await world.say(session)
-        return time.monotonic() - began
+        async def render_goes_on() -> bool:
+            return len(await store.chunks(job)) > units
 
-    async def since(what: Callable[[], Awaitable[object]], why: str) -> float:
-        await comes_true(what, why)
-        return time.monotonic() - began
-
-    async def render_goes_on() -> bool:
-        return len(await store.chunks(job)) > units
-
-    async def render_over() -> bool:
-        return (await store.get_job(job)).status in OVER
-
-    back = await asyncio.gather(session_back(), since(render_goes_on, "the render has one unit more"))
-    await comes_true(render_over, "the render is over")
-    done = await store.get_job(job)
-    ends.set()
-    await keeping
+        back = await asyncio.gather(world.say(session), comes_true(render_goes_on, "the render has one unit more"))
+        done = await world.over(job)
     return {
         "session_s": back[0],
         "render_unit_s": back[1],
         "events": [event.seq for event in await store.events(session)],
-        "render": [done.status, (done.result or {}).get("frames"), done.error],
+        "render": done,
     }
 
 

@@ -82,7 +82,9 @@ async def test_the_later_word_counts_whichever_way_it_was_said() -> None:
     ])  # fmt: skip
     await desk.run()
     assert GREEN in desk.files["src/theme.ts"]
-    assert desk.node.answers == (Answered(option_id="playful"), Answered(text="green please", after_changes=1))
+    taken, said = desk.node.answers
+    assert taken == Answered(option_id="playful", label="Playful & bouncy"), "its words, for who heard no question"
+    assert said == Answered(text="green please", after_changes=1)
 
 
 async def test_a_style_that_comes_with_the_request_is_not_asked_for_and_is_kept() -> None:
