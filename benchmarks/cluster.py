@@ -21,6 +21,8 @@ machine does both. Every run renders the same page anew, on workers that are war
 - ``silent_cut_s``: from taking down the link of a machine with all the work (`tests.cluster.cut`, in name spaces of
   networks) to a session's taking a command, and a render's being taken, on another, whichever is later; as root, and
   not with ``--quick``; ``silent_cut`` has each, and the janitor's
+- ``spot_notice_no_new_work_s``: from a cloud's notice that it takes such a machine away, to the last that was begun on
+  it; ``spot_notice`` has when what worked there had left it, and was taken elsewhere
 - ``runs``: what each run was made of, for `benchmarks.scale_model`
 """
 
@@ -204,18 +206,27 @@ async def kill_a_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[flo
     return elsewhere_s, await job
 
 
-def silent_cut() -> dict[str, Any]:
-    """Have a machine fall silent; return the figures, none where this process may make no networks."""
+def lost_machines() -> dict[str, Any]:
+    """Have a machine fall silent, and one given notice; return the figures, none where we may make no networks."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return {}
+    cut, moved = _lose("link"), _lose("spot")
+    return {
+        "silent_cut_s": max(cut["session_s"], cut["render_taken_s"]),
+        "silent_cut": {name: cut[name] for name in ("session_s", "render_taken_s", "janitor_s", "render_unit_s")},
+        "spot_notice_no_new_work_s": moved["no_new_work_s"],
+        "spot_notice": {name: moved[name] for name in ("session_left_s", "render_taken_s", "moved_s")},
+    }
+
+
+def _lose(how: str) -> dict[str, Any]:
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-P"]
     environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}
     done = subprocess.run(
-        [*command, "-m", "tests.cluster.cut", "link"], env=environment, stdout=subprocess.PIPE, text=True, check=True
+        [*command, "-m", "tests.cluster.cut", how], env=environment, stdout=subprocess.PIPE, text=True, check=True
     )
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    took = {name: round(seen[name], 2) for name in ("session_s", "render_taken_s", "janitor_s", "render_unit_s")}
-    return {"silent_cut_s": max(took["session_s"], took["render_taken_s"]), "silent_cut": took}
+    return {name: round(value, 2) if isinstance(value, float) else value for name, value in seen.items()}
 
 
 async def measure(*, quick: bool) -> dict[str, Any]:
@@ -260,7 +271,7 @@ async def measure(*, quick: bool) -> dict[str, Any]:
         "node_kill_unit_elsewhere_s": round(elsewhere_s, 2),
         "same_frame_hash": len({each.frame_hash for each in whole}) == 1,
         **({"four_nodes_on_two_cores_efficiency": round(seconds(two) / seconds(four), 3)} if four else {}),
-        **({} if quick else await asyncio.to_thread(silent_cut)),
+        **({} if quick else await asyncio.to_thread(lost_machines)),
         "video": {"scene": SCENE, "width": WIDTH, "height": HEIGHT, "fps": FPS, "units": units},
         "runs": [asdict(each) for each in runs],
     }

@@ -93,11 +93,14 @@ class _JanitorHost(Frugal):
     def __init__(self, settings: Mapping[str, object]) -> None:
         super().__init__()
         self._settings = dict(settings)
+        self._me = cast("Any", ray.get_runtime_context()).current_actor
         self._janitor: Janitor | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._running = asyncio.get_running_loop().create_task(_persist(self._run))
 
     async def _run(self) -> None:
         from koda_ray.actors.janitor import Chores, Janitor
+        from koda_ray.actors.leaving import Leaving
         from koda_ray.actors.parts import open_store, sandbox_provider
         from koda_ray.actors.ray_metrics import RayMetrics
         from koda_ray.actors.reaper import Reaper
@@ -135,7 +138,20 @@ class _JanitorHost(Frugal):
             ),
         )
         self._janitor = janitor
-        await janitor.run()
+        leaving = asyncio.create_task(Leaving(self._leave).run())
+        try:
+            await janitor.run()
+        finally:
+            await end_all((leaving,))
+
+    def _leave(self) -> None:
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self._end())
+
+    async def _end(self) -> None:
+        """End for good, and let go of what is being woken: whoever sees that there is a janitor starts the next."""
+        await end_all((self._running,))
+        await asyncio.to_thread(_kill, self._me, no_restart=True)
 
     async def ping(self) -> int:
         """Return the process id; raises what ended the janitor, if something did."""

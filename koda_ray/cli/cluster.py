@@ -67,6 +67,28 @@ def status(json: Json = False, server: Server = None) -> None:
         raise Left(Exit.FAILED)
 
 
+@app.command("drain-on-notice")
+def drain_on_notice(
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The cluster's head; that of the node here when left out.")
+    ] = None,
+) -> None:
+    """Wait until the cloud says that it takes this machine away, then have its work leave it; for each spot machine."""
+    from koda_ray.deploy.draining import drain_this_machine
+    from koda_ray.deploy.notice import Notice, find_metadata, metadata_client, wait_for_notice
+
+    async def wait() -> Notice:
+        async with metadata_client() as client:
+            metadata = await find_metadata(client)
+            typer.echo(f"waiting for a notice from {metadata.cloud}")
+            return await wait_for_notice(metadata)
+
+    notice = run(wait())
+    why = f"{notice.cloud} takes this machine away"
+    for node in drain_this_machine(why, left_s=notice.left_s, address=address):
+        typer.echo(f"{why} in {notice.left_s:.0f} s: node {node} gets no more work, and what works there leaves")
+
+
 def _tell(checked: Checked) -> None:
     for defect in checked.defects:
         place = f"{checked.path}:{defect.line}" if defect.line is not None else str(checked.path)

@@ -47,6 +47,7 @@ class NodeGroup:
         environment: What is set on them.
         reads_more: They also read settings that stand in no file that is checked.
         spot: Whether the cloud may take them away.
+        unwarned: They do not hear that the cloud takes them away; where they would be told to.
         from_zero: Whether there may be none of them until there is work for them.
         grace_s: How long they may take to end once they are told to.
         store_bytes: Ray's object store, where it is said.
@@ -66,6 +67,7 @@ class NodeGroup:
     environment: Mapping[str, Stated] = field(default_factory=dict[str, Stated])
     reads_more: bool = False
     spot: bool = False
+    unwarned: Stated | None = None
     from_zero: bool = False
     grace_s: Stated | None = None
     store_bytes: float | None = None

@@ -24,6 +24,7 @@ _NEEDED_OPTIONS = {
     "apparmor": "--security-opt apparmor=unconfined",
     "systempaths": "--security-opt systempaths=unconfined",
 }
+_WAITS = "koda cluster drain-on-notice"
 _FAILURES = "AUTOSCALER_MAX_NUM_FAILURES"
 
 
@@ -71,7 +72,8 @@ def _node_types(tree: Tree, prepared: Mapping[str, Any]) -> tuple[NodeGroup, ...
         found.append(
             _group(
                 tree, kind, name=name, head=is_head, started=_started(tree, head=is_head),
-                resources=offered, cpus=cpus, memory_bytes=memory, spot=_is_spot(kind.at("node_config")),
+                resources=offered, cpus=cpus, memory_bytes=memory, spot=(spot := _is_spot(kind.at("node_config"))),
+                unwarned=_unwarned(tree) if spot and not is_head else None,
                 from_zero=not is_head and not kind.at("min_workers").number,
             )
         )  # fmt: skip
@@ -186,6 +188,13 @@ def _is_spot(config: Tree) -> bool:
         return True
     parts = config.at("scheduling").items() or [config.at("scheduling")]
     return any(part.at("preemptible").value is True or part.at("provisioningModel").value == "SPOT" for part in parts)
+
+
+def _unwarned(tree: Tree) -> Stated | None:
+    """Where it should be, and is not, that workers wait for their cloud's notice."""
+    commands = tree.at(_commands_key(head=False))
+    waits = any(_WAITS in (command.text or "") for command in commands.items())
+    return None if waits else Stated(_WAITS, commands.line)
 
 
 def _own_rules(tree: Tree, cluster: DescribedCluster) -> list[Defect]:

@@ -86,6 +86,18 @@ def _spot(cluster: DescribedCluster) -> Iterator[Defect]:
             )
 
 
+def _notice(cluster: DescribedCluster) -> Iterator[Defect]:
+    for group in cluster.groups:
+        if group.unwarned is not None:
+            yield Defect(
+                "notice",
+                f"{group.name!r} does not hear that the cloud takes a machine away: work is put there to the last",
+                f"start {group.unwarned.value} in the background after ray start",
+                group.unwarned.line,
+                advice=True,
+            )
+
+
 def _fits(cluster: DescribedCluster) -> Iterator[Defect]:
     for group in cluster.workers:
         browsers = group.resources.get(CHROMIUM_RESOURCE, 0)
@@ -324,7 +336,7 @@ def _number(value: str | float | None) -> float | None:
 
 
 RULES: tuple[Callable[[DescribedCluster], Iterable[Defect]], ...] = (
-    _resources, _head, _spot, _fits, _versions, _state, _settings, _from_zero, _token, _grace, _shm, _ulimit,
-    _isolation, _health,
+    _resources, _head, _spot, _notice, _fits, _versions, _state, _settings, _from_zero, _token, _grace, _shm,
+    _ulimit, _isolation, _health,
 )  # fmt: skip
 """All of them, in the order in which they are told."""

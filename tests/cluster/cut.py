@@ -6,6 +6,7 @@ the first node. What is lost, with a session awake and a render under way:
 - ``link``: a second node joins, then the first one's link is taken down: nothing is closed, nobody is told, and what it
   runs goes on running without a way to anybody
 - ``machine``: as that, but everything on the first node is killed
+- ``spot``: as that, but its cloud gives notice first: `NOTICE_S`, and takes it away once all have left
 - ``database``: PostgreSQL crashes, is away for `AWAY_S`, and recovers
 - ``bucket``: nobody reaches the bucket for as long, and uploads under way are broken off
 
@@ -25,6 +26,7 @@ import sys
 import time
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,9 @@ USER = "ann"
 PAGES = Path(__file__).parent.parent / "render" / "pages"
 DURATION_S, FPS = 24.0, 30
 AWAY_S = 10.0
+NOTICE_S = 120.0
+_WATCHED_S = 15.0
+_METADATA, _NOTICE = "169.254.169.254", Path("/tmp/notice")
 _BUCKET, _BUCKET_INSIDE = 8333, 8334
 _IN_TIME_S = 240.0
 _RAY = str(Path(sys.executable).with_name("ray"))
@@ -68,6 +73,7 @@ class CutMachine:
     """A node of the cluster in a network of its own; the head's is that of this process."""
 
     def __init__(self, number: int, env: dict[str, str]) -> None:
+        self._env = env
         self.address = f"10.88.0.{10 + number}"
         self._link = f"link{number}"
         self._name = name = f"m{number}"
@@ -78,11 +84,21 @@ class CutMachine:
             _ip(f"-n {name} {words}")
         _ip(f"-n {name} route add default via {HEAD}")
         resources = json.dumps({SESSION_RESOURCE: 4, CHROMIUM_RESOURCE: 1})
-        self.process = _start(
-            ["ip", "netns", "exec", name, _RAY, "start", f"--address={HEAD}:{PORT}", "--block", "--num-cpus=1",
-             f"--node-ip-address={self.address}", f"--resources={resources}", f"--object-store-memory={10**8}"],
-            env, name,
+        self.process = self._inside(
+            [_RAY, "start", f"--address={HEAD}:{PORT}", "--block", "--num-cpus=1", f"--resources={resources}",
+             f"--node-ip-address={self.address}", f"--object-store-memory={10**8}"],
+            name,
         )  # fmt: skip
+
+    def _inside(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
+        return _start(["ip", "netns", "exec", self._name, *command], self._env, name)
+
+    def await_notice(self) -> None:
+        """Have a cloud's metadata in this machine's network, and wait there for its notice."""
+        _ip(f"-n {self._name} address add {_METADATA}/32 dev lo")
+        self._inside([sys.executable, "-P", "-m", "tests.cluster.metadata", _METADATA, str(_NOTICE)], "metadata")
+        heed = ["-P", "-m", "koda_ray", "cluster", "drain-on-notice", f"--address={HEAD}:{PORT}"]
+        self._inside([sys.executable, *heed], "notice")
 
     def cut(self) -> None:
         """Take its link down."""
@@ -98,7 +114,15 @@ class CutMachine:
 
     def is_alive(self) -> bool:
         """Whether Ray takes it for alive."""
-        return any(node["Alive"] and node["NodeManagerAddress"] == self.address for node in ray.nodes())
+        return any(node["Alive"] for node in self._nodes())
+
+    @property
+    def node(self) -> str:
+        """Ray's id of it."""
+        return str(self._nodes()[-1]["NodeID"])
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [node for node in ray.nodes() if node["NodeManagerAddress"] == self.address]
 
 
 def _start(command: list[str], env: dict[str, str], name: str) -> subprocess.Popen[bytes]:
@@ -299,6 +323,75 @@ async def lose_one(
     }
 
 
+async def move_one(world: World, first: CutMachine, join: Callable[[], CutMachine]) -> dict[str, Any]:
+    """Put work on the first machine, have another join, and give the first one notice."""
+    store = world.store
+    first.await_notice()
+    placed = asyncio.create_task(placed_last(first))
+    async with at_work(world) as (session, job):
+        second = join()
+
+        async def joined() -> bool:
+            return await asyncio.to_thread(second.is_alive)
+
+        await comes_true(joined, "the second machine joins")
+        held = await store.get_job(job)
+        assert held.status == "running", held.status
+        give_notice()
+        began = time.monotonic()
+
+        async def session_left() -> bool:
+            return (await store.get_session(session)).host is None
+
+        async def render_taken() -> bool:
+            return (await store.get_job(job)).epoch > held.epoch
+
+        left_s, taken_s = await asyncio.gather(
+            comes_true(session_left, "the session leaves"), comes_true(render_taken, "the render is taken")
+        )
+        await world.say(session)
+        moved_s = time.monotonic() - began
+        assert await asyncio.to_thread(first.is_alive), "they left it while it was there"
+        janitor_s = await comes_true(janitor_answers, "there is a janitor")
+        no_new_work_s = await placed
+        await asyncio.to_thread(first.kill)
+        done, row = await world.over(job), await store.get_session(session)
+    return {
+        "no_new_work_s": no_new_work_s,
+        "session_left_s": left_s,
+        "render_taken_s": taken_s,
+        "moved_s": moved_s,
+        "janitor_s": janitor_s,
+        "session_epoch": row.epoch,
+        "events": [event.seq for event in await store.events(session)],
+        "render": done,
+    }
+
+
+def give_notice() -> None:
+    """Tell a machine that it is taken away."""
+    written = _NOTICE.with_suffix(".new")
+    written.write_text((now() + timedelta(seconds=NOTICE_S)).isoformat())
+    written.rename(_NOTICE)
+
+
+async def placed_last(machine: CutMachine) -> float:
+    """Put small work on all machines; return when the last of it began on one, in seconds after its notice."""
+
+    def begin() -> tuple[str, float]:
+        return str(ray.get_runtime_context().get_node_id()), time.time()
+
+    function = ray.remote(num_cpus=0, resources={SESSION_RESOURCE: 0.001}, scheduling_strategy="SPREAD")(begin)
+    node = await asyncio.to_thread(lambda: machine.node)
+    begun: list[Any] = []
+    while not _NOTICE.exists() or time.time() < _NOTICE.stat().st_mtime + _WATCHED_S:
+        begun.append(function.remote())
+        await asyncio.sleep(0.1)
+    places = [await place for place in begun]
+    assert {there == node for there, _ in places} == {True, False}, "both machines had some"
+    return max(at for there, at in places if there == node) - _NOTICE.stat().st_mtime
+
+
 async def lose_for_a_while(
     world: World, lose: Callable[[], Awaitable[object]], bring: Callable[[], Awaitable[object]]
 ) -> dict[str, Any]:
@@ -393,6 +486,8 @@ async def main(loss: str) -> None:
                 seen = await lose_one(world, first, lambda: CutMachine(2, env), first.cut)
             case "machine":
                 seen = await lose_one(world, first, lambda: CutMachine(2, env), first.kill)
+            case "spot":
+                seen = await move_one(world, first, lambda: CutMachine(2, env))
             case "database":
                 crash, start_again = (functools.partial(asyncio.to_thread, do) for do in (server.crash, server.start))
                 seen = await lose_for_a_while(world, crash, start_again)

@@ -221,6 +221,8 @@ BROKEN = [
            "KODA_BROWSERS_MAX"),
     Broken(GCP, "memory: 51539607552, ", "", "fits", "does not know the memory of 'chromium'", "memory: BYTES", 0),
     # advice
+    Broken(AWS, "koda cluster drain-on-notice", "sleep 1", "notice", "'chromium' does not hear",
+           "koda cluster drain-on-notice"),
     Broken(AWS, "min_workers: 0", "min_workers: 3", "scale-to-zero", "keeps 3 machines", "min_workers: 0", 0),
     Broken(AWS, ", chromium_urgent: 4", "", "resources", "wait behind finals without it", "chromium_urgent"),
     Broken(SERVE, "koda_ray.serve.deployed:previews", "koda_ray.serve.deployed:other", "previews",
@@ -236,7 +238,9 @@ def test_a_defect_is_found_and_named(broken: Broken, tmp_path: Path) -> None:
     assert broken.way_out in found[0].remedy
     if broken.below is not None:
         assert line + broken.below in [each.line for each in found]
-    advised = broken.rule == "scale-to-zero" or broken.says.startswith(("wait behind", "nothing here shows"))
+    advised = broken.rule in ("notice", "scale-to-zero") or broken.says.startswith(
+        ("wait behind", "nothing here shows")
+    )
     assert all(each.advice is advised for each in found) and checked.works is advised
 
 

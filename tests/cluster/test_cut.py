@@ -45,3 +45,10 @@ def test_a_session_and_a_render_outlive_what_is_away_for_a_while(what: str) -> N
     seen = lose(what)
     assert seen["events"] == [*range(1, len(seen["events"]) + 1)] and seen["events"]
     assert seen["render"] == WHOLE, seen
+
+
+def test_what_works_on_a_machine_leaves_it_when_its_cloud_gives_notice() -> None:
+    seen = lose("spot")
+    assert seen["session_epoch"] == 2, "it was let go once, and taken once"
+    assert seen["events"] == [*range(1, len(seen["events"]) + 1)] and seen["events"]
+    assert seen["render"] == WHOLE, seen
