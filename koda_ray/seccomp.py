@@ -10,6 +10,9 @@ for io_uring, are refused in silence. A few more are in it that the kernel would
 files that lend their owner's rights, another user's rights, raw sockets. And one kind is asked about and goes on to the
 kernel whatever is found, since no filter sees a path: other names of a file (``refusal`` says so by an error of 0).
 
+Another kernel tells whoever watches it of calls (``told``; gVisor's, ``gvisor_trace``), but of none that a filter has
+refused. So those are left to it that it refuses everybody who has no rights: nothing in a sandbox has any.
+
 A browser confines its own parts once more, with namespaces (``nesting``). Whoever may make those has all rights in
 them, so of what such rights open, the kernel's tables of networks and the like, less is left: netlink for looking at
 networks and devices alone.
@@ -26,7 +29,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["MACHINES", "Installing", "always_asked", "filter_program", "install", "installing", "refusal"]
+__all__ = [
+    "MACHINES",
+    "Installing",
+    "always_asked",
+    "filter_program",
+    "install",
+    "installing",
+    "left_to_kernel",
+    "refusal",
+]
 
 # struct sock_filter and the classic BPF opcodes; Source: linux/filter.h, linux/seccomp.h, linux/audit.h
 _LD_ABS = 0x20
@@ -98,6 +110,10 @@ _QUIET = frozenset({  # what ordinary programs try, and do without
     "io_uring_setup", "io_uring_enter", "io_uring_register", "personality", "kcmp", "name_to_handle_at", "adjtimex",
     "sched_setaffinity",
 })  # fmt: skip
+_NEEDING_RIGHTS = frozenset({
+    "acct", "chroot", "clock_settime", "delete_module", "finit_module", "init_module", "ioperm", "iopl", "kexec_load",
+    "mount", "pivot_root", "reboot", "setdomainname", "sethostname", "settimeofday", "swapoff", "swapon", "umount2",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,13 +168,16 @@ MACHINES = {
 
 
 @lru_cache(maxsize=8)
-def filter_program(machine: str | None = None, *, heard: bool = False, nesting: bool = False) -> bytes | None:
+def filter_program(
+    machine: str | None = None, *, heard: bool = False, nesting: bool = False, told: bool = False
+) -> bytes | None:
     """Assemble the filter as the kernel reads it; None for a machine whose call numbers are not known here.
 
     Args:
         machine: As of ``platform.machine()``; this machine when None.
         heard: Whether refusals are left to whoever has the filter's listener; without one they have another error.
         nesting: Whether a process may make namespaces and take another root, to confine what it starts.
+        told: Whether the kernel tells of what it refuses itself, which is left to it then.
     """
     known = MACHINES.get(machine or platform.machine())
     if known is None:
@@ -176,7 +195,7 @@ def filter_program(machine: str | None = None, *, heard: bool = False, nesting: 
         (_RET, 0, 0, _KILL),
     ]
     for name, number in sorted({**known.refused, **_COMMON}.items()):
-        if not nesting or name not in _NESTING:
+        if not (nesting and name in _NESTING) and not (told and name in _NEEDING_RIGHTS):
             code += [(_JEQ, 0, 1, number), refuse(name)]
     if heard and _may_go_on():
         code += [step for number in known.links.values() for step in ((_JEQ, 0, 1, number), (_RET, 0, 0, _ASK))]
@@ -188,7 +207,7 @@ def filter_program(machine: str | None = None, *, heard: bool = False, nesting: 
     bits |= {number: (name, at, _DEVICE) for name, (number, at) in known.nodes.items()}
     for number, (name, at, mask) in bits.items():
         code += _when(number, [(_LD_ABS, 0, 0, _ARGS[at]), (_JSET, 0, 1, mask), refuse(name), allow])
-    for name, (number, count) in known.users.items():
+    for name, (number, count) in () if told else known.users.items():
         asked = [[(_LD_ABS, 0, 0, _ARGS[at]), (_JEQ, 0, 1, 0), refuse(name)] for at in range(count)]
         code += _when(number, [*(step for steps in asked for step in steps), allow])
     code += _when(
@@ -220,7 +239,7 @@ def filter_program(machine: str | None = None, *, heard: bool = False, nesting: 
             (_LD_ABS, 0, 0, _ARGS[1]),
             (_AND, 0, 0, _SOCKET_TYPES),
             (_JEQ, 0, 1, _SOCK_RAW),
-            refuse("socket"),
+            allow if told else refuse("socket"),
             allow,
             *(netlink if nesting else ()),
         ],
@@ -233,6 +252,15 @@ def always_asked() -> frozenset[str]:
     """Name the calls that a filter which asks asks about whatever their arguments; none where there is no program."""
     known = MACHINES.get(platform.machine())
     return frozenset() if known is None else frozenset({*known.refused, *_COMMON} - _QUIET)
+
+
+def left_to_kernel() -> Mapping[int, str]:
+    """Name the calls of this machine that a filter leaves to a kernel which tells of them; none without a program."""
+    known = MACHINES.get(platform.machine())
+    if known is None:
+        return {}
+    found = {number: name for name, number in known.refused.items() if name in _NEEDING_RIGHTS}
+    return {**found, known.socket: "socket", **{number: name for name, (number, _) in known.users.items()}}
 
 
 def _when(number: int, steps: Sequence[_Instruction]) -> list[_Instruction]:

@@ -55,6 +55,7 @@ from koda_ray.sandbox.egress.process import EgressSocket
 from koda_ray.sandbox.egress.rules import Egress
 from koda_ray.sandbox.engine import Container, Engine
 from koda_ray.sandbox.frames import HELLO_BYTES
+from koda_ray.sandbox.gvisor_trace import GvisorTrace, can_be_traced
 from koda_ray.sandbox.held import Held
 from koda_ray.sandbox.holder import holding
 from koda_ray.sandbox.image import checked_image
@@ -98,9 +99,10 @@ class DockerProvider:
         self._root = root.absolute() / "docker"
         self._folders = DockerFolders(self._root)
         self._image = image
-        self._plan = plan or ContainerPlan()
         self._egress = egress or Egress()
         self._engine = Engine(address)
+        plan = plan or ContainerPlan()
+        self._plan = replace(plan, traced=can_be_traced(plan.runtime, engine=self._engine.address))
         self._held = Held[DockerSandbox]()
         self._ahead = Ahead(warm, folders=self._folders)
 
@@ -310,9 +312,13 @@ class DockerProvider:
     async def _hold(self, record: Record, *, secret: str, start: bool = False) -> DockerSandbox:
         link = Link(folder_inside(record), secret=secret)
         known = (self._root / record.id / "sandbox.json").exists
+        trace = None
+        if self._plan.traced:
+            private = (*self._plan.private, str(self._root.parent))
+            trace = GvisorTrace(Path(record.preview_socket).parent, look=lambda: self._ours(record.id), private=private)
         sandbox = DockerSandbox(
             record,
-            way_in=WayIn(record.id, link, look=lambda: self._ours(record.id), is_known=known),
+            way_in=WayIn(record.id, link, look=lambda: self._ours(record.id), is_known=known, trace=trace),
             limits=self._plan.limits,
             way_out=self._way_out(record),
             destroy=lambda: self.destroy(record.id),

@@ -39,15 +39,25 @@ class ContainerPlan:
     Attributes:
         limits: What each may use.
         runtime: ``runsc`` for gVisor; the engine's default when None.
+        private: Places of this machine that nobody inside has any business with: who looks for them is told of, where
+            that can be heard.
+        traced: Whether the kernel of each tells of what it refuses (``gvisor_trace``).
     """
 
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     runtime: str | None = None
+    private: tuple[str, ...] = ()
+    traced: bool = False
 
     @classmethod
     def of(cls, settings: Settings) -> ContainerPlan:
         """Read it from settings (SANDBOX_RUNTIME, and the limits)."""
-        return cls(limits=ResourceLimits.of(settings), runtime=settings.sandbox_runtime)
+        private = (settings.sandbox_path, settings.storage_path, settings.database_path)
+        return cls(
+            limits=ResourceLimits.of(settings),
+            runtime=settings.sandbox_runtime,
+            private=tuple(str(path.absolute()) for path in private),
+        )
 
     def kind(self, image: Image) -> str:
         """Tell what a container of this provider is made of from any other's."""
@@ -74,6 +84,7 @@ class ContainerPlan:
                 "KODA_PACKAGES": PACKAGES,
                 "KODA_DISK_BYTES": str(limits.tmpfs_bytes),
                 "KODA_DISK_NOTE": f"{limits.tmpfs_bytes >> 20} MB, SANDBOX_DISK_MB",
+                **({"KODA_CALLS_TOLD": "1"} if self.traced else {}),
             },
             labels=labels,
             folders={folder: INSIDE_FOLDER},

@@ -39,7 +39,7 @@ from koda_ray.sandbox.outcome import out_of_memory, timed_out
 from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, ended, late
 from koda_ray.sandbox.reading import MAX_READ_BYTES
 from koda_ray.sandbox.record import Record
-from koda_ray.sandbox.refused import LinksOut, note, note_end, noted
+from koda_ray.sandbox.refused import LinksOut, note, note_end, note_told, noted
 from koda_ray.sandbox.relay import Relay, Relays
 from koda_ray.sandbox.terminal import check_size
 from koda_ray.sandbox.told import checked_modes, checked_skips
@@ -246,6 +246,7 @@ class DockerSandbox:
             "kept_bytes": OUTPUT_BYTES,
         }
         with self._way_in.living.work():
+            await self._hear()
             async with self._egress(network) as socket:
                 request["egress"] = socket
                 async with self._way_in.exchange("run", request, timeout_s=None) as (reader, writer):
@@ -348,6 +349,7 @@ class DockerSandbox:
             "columns": columns,
             "env": self._environment(env),
         }
+        await self._hear()
         reader, writer = await self._way_in.connection()
         try:
             async with asyncio.timeout(_OPEN_TIMEOUT_S):
@@ -415,6 +417,8 @@ class DockerSandbox:
 
     async def close(self) -> None:
         """Leave the container to whoever connects next, without a way out until then."""
+        if self._way_in.trace is not None:
+            self._way_in.trace.close()
         await self._way_in.link.close()  # first: what is opened meanwhile finds it closed, and closes itself
         for name in tuple(self._holding):
             await self._let_go(name)
@@ -432,11 +436,17 @@ class DockerSandbox:
         with noted(self.id):
             return rule(path)
 
+    async def _hear(self) -> None:
+        if self._way_in.trace is not None:
+            await self._way_in.trace.begin()
+
     def _note_counts(self, answer: Message) -> None:
         for refused, times in cast("dict[Counted, int]", answer["refused"]).items():
             note(self.id, refused, times=int(times))
         for call, times in cast("dict[str, int]", answer["calls"]).items():
             note(self.id, "call", call=call, times=int(times))
+        if self._way_in.trace is not None:
+            note_told(self.id, self._way_in.trace.told())
 
     async def _put(self, operation: str, files: Mapping[str, bytes], more: Message | None = None) -> Message:
         sizes = [(path, len(data)) for path, data in files.items()]
@@ -484,6 +494,7 @@ class DockerSandbox:
     async def _start_named(
         self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None, egress: str | None = None
     ) -> ProcessInfo:
+        await self._hear()
         request: Message = {"name": name, "argv": list(argv), "env": self._environment(env), "egress": egress}
         return _process((await self._way_in.ask("start", request))["process"])
 

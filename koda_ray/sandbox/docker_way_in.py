@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from koda_ray.errors import SandboxError, SandboxNotFound
 from koda_ray.sandbox.engine import Container
 from koda_ray.sandbox.frames import Message, receive, revive, send
+from koda_ray.sandbox.gvisor_trace import GvisorTrace
 from koda_ray.sandbox.lifecycle import Living, let_go
 from koda_ray.sandbox.link import Connection, Link
 from koda_ray.sandbox.refused import note, noted
@@ -30,6 +31,7 @@ class WayIn:
         link: The connections to its first process.
         look: Looks at the container; None when it is gone.
         is_known: Whether there still is a record of the sandbox.
+        trace: What the container's kernel tells; None where it does not.
 
     Attributes:
         living: Where the sandbox is in its life, as far as is known here.
@@ -42,12 +44,14 @@ class WayIn:
         *,
         look: Callable[[], Awaitable[Container | None]],
         is_known: Callable[[], bool],
+        trace: GvisorTrace | None = None,
     ) -> None:
         self._id = sandbox_id
         self.link = link
         self._look = look
         self.living = Living()
         self._is_known = is_known
+        self.trace = trace
 
     async def is_alive(self) -> bool:
         """Whether the container runs and its first process answers; one that does not may again."""

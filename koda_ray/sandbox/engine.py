@@ -64,6 +64,9 @@ class Container:
     state: Literal["waiting", "running", "paused", "out_of_memory", "ended"]
     exit_code: int | None = None
     error: str = ""
+    id: str = ""
+    pid: int = 0
+    """Its first process, or its kernel, as the engine's machine numbers it."""
 
     @property
     def why(self) -> str:
@@ -406,6 +409,8 @@ def _find(api: Any, name: str) -> Container | None:
         state=_state(state),
         exit_code=int(state["ExitCode"]),
         error=str(state.get("Error") or "")[:500],
+        id=str(found["Id"]),
+        pid=int(state.get("Pid") or 0),
     )
 
 

@@ -484,9 +484,12 @@ def _seal() -> int | None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "cannot be made undumpable")
-    heard, plain = seccomp.filter_program(heard=True), seccomp.filter_program()
+    told = "KODA_CALLS_TOLD" in os.environ
+    heard, plain = seccomp.filter_program(heard=True), seccomp.filter_program(told=told)
     if heard is None or plain is None:
         return None  # a machine whose call numbers are not known; the engine's filter stays
+    if told:  # by gVisor's kernel, which has no listeners
+        return seccomp.install(plain, heard=False)
     try:
         return seccomp.install(heard, heard=True)
     except OSError:  # a kernel that has no listeners (gVisor's), or one of the engine's is there already

@@ -13,15 +13,18 @@ something about it at no cost to those that try nothing:
 - ``listen``: ports that are offered to everybody, such as a server's on 0.0.0.0, which only the sandbox itself reaches
   (``offered``). Many servers that are told no address do so, node's among them: this alone is no attack;
 - ``bait``: keys in the home's ``.ssh`` that are none, and were read (``baits``): who does looks for somebody else's, as
-  an install script may; locally the same of the first process's environment;
+  an install script may; locally the same of the first process's environment (``ps`` does that as well);
 - ``trigger``: what takes a machine down or over (``/proc/sysrq-trigger`` and the like), locally, and was written: it is
   a file of the sandbox's own there (``triggers``);
 - ``daemon``: processes that left their command's session to outlive it, and were ended with it;
 - ``time``, ``output``: commands that did not end, or did not end to write.
 
+Under gVisor root hears more (``gvisor_trace``): which calls its kernel refuses for want of a right, as ``call``, and as
+``path`` which files it refuses outside of the sandbox's own, or somebody looks for that are private, there or not.
+
 What is not seen, though it is refused all the same (README.md tells operators of it in short):
 
-- a file that may not be read or written (in a container ``/proc/sysrq-trigger`` and ``/proc/1/environ``; a device, what
+- a file that may not be read or written (in a container of runc's ``/proc/sysrq-trigger`` and ``/proc/1/environ``; a device, what
   an archive with absolute names or an install script would write): it is opened by the same call as any other, and no
   filter sees a path. To have every open asked about makes it six times as long (35 us instead of 6), makes the first
   process wait for itself, since it has the filter too, and locally ends what outlives whoever answers. The kernel tells
@@ -30,10 +33,9 @@ What is not seen, though it is refused all the same (README.md tells operators o
 - what is simply not there, such as this program's environment, its database and other sandboxes' files, whoever looks
   for it, an install script or a command: there is nothing that refuses it;
 - in a container of somebody's own image, or where somebody has set the engine's filter of system calls, those that it
-  refuses (mounts, namespaces, kernel modules): a refusal outranks a question (``engine_filter``). Under gVisor all
-  calls: its kernel asks nobody. It can be told to trace calls, but in the engine's settings and for all containers
-  (``--pod-init-config``), to a listener that is root's on the engine's machine and hears of everybody's; or to write
-  them down for each (``--strace``), in a log that hostile code makes as long as it likes;
+  refuses (mounts, namespaces, kernel modules): a refusal outranks a question (``engine_filter``). Under gVisor the
+  calls that the filter refuses (``ptrace``, namespaces, files that lend their owner's rights): its kernel tells of none
+  of these; and all calls and files where this program is not root, or the engine not on this machine;
 - calls and networks of local commands where no filter can ask (``isolation.can_be_heard``), and calls of a process
   that has put a filter of its own before ours;
 - processes that are refused where there is no control group; what outlives its command in the command's own session,
@@ -55,12 +57,14 @@ from typing import Literal
 from koda_ray.errors import CommandBlocked, InvalidPath, KodaError, QuotaExceeded, SandboxError
 from koda_ray.sandbox.base import Skip
 from koda_ray.sandbox.counts import Counted
+from koda_ray.sandbox.gvisor_points import Told
 
-__all__ = ["LinksOut", "Refusal", "note", "note_end", "noted"]
+__all__ = ["LinksOut", "Refusal", "note", "note_end", "note_told", "noted"]
 
 Refusal = Literal["call", "command", "egress", "limit", "link", "output", "page", "path", "time"] | Counted
 
 _LINKS_NAMED = 5
+_PATHS_NAMED, _PATH_CHARS = 5, 200
 _LINKS_KNOWN = 1000  # who makes more is told of twice
 _OUTSIDE = frozenset({"absolute", "escape", "parent"})
 _ENDED_BY: Mapping[int, Refusal] = {128 + signal.SIGSYS: "call", 128 + signal.SIGXFSZ: "disk"}
@@ -80,6 +84,21 @@ def note_end(sandbox_id: str, *, exit_code: int, truncated: bool) -> None:
         note(sandbox_id, refused, exit_code=exit_code)
     if truncated:
         note(sandbox_id, "output")
+
+
+def note_told(sandbox_id: str, told: Mapping[Told, int]) -> None:
+    """Write down what a container's kernel has told: each call, paths together, and how much was not heard."""
+    paths = sorted(one.what for one in told if one.kind == "path")
+    if paths:
+        words = ", ".join(repr(path[:_PATH_CHARS]) for path in paths[:_PATHS_NAMED])
+        note(sandbox_id, "path", times=sum(told[one] for one in told if one.kind == "path"), words=words)
+    for one, times in told.items():
+        if one.kind == "call":
+            note(sandbox_id, "call", call=one.what, times=times)
+        elif one.kind == "dropped":
+            from koda_ray.logs import get_logger
+
+            get_logger(__name__).info("sandbox not heard", sandbox_id=sandbox_id, times=times)
 
 
 @contextmanager

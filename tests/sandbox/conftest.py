@@ -279,9 +279,8 @@ async def docker_provider(
 async def gvisor_provider(
     boxes: Path, docker_address: str, docker_image: str, limits: ResourceLimits, docker_leftovers: DockerLeftovers
 ) -> AsyncIterator[DockerProvider]:
-    provider = DockerProvider(
-        root=boxes, image=docker_image, plan=ContainerPlan(limits=limits, runtime="runsc"), address=docker_address
-    )
+    plan = ContainerPlan(limits=limits, runtime="runsc", private=(str(boxes.parent / "koda.db"),))
+    provider = DockerProvider(root=boxes, image=docker_image, plan=plan, address=docker_address)
     yield provider
     await provider.close()
 

@@ -30,7 +30,7 @@ async def test_the_environment_of_the_backend_is_not_there(
         sandbox, "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; cat /proc/*/cmdline | tr '\\0' '\\n'"
     )
     assert "very-secret" not in text and "KODA_OWNER" not in text
-    assert refusals(capsys, sandbox.id) == ({"bait"} if kind == "local" else set())
+    assert refusals(capsys, sandbox.id) == _told(kind, local="bait", gvisor="path")
     mark = {"KODA_COMMAND"} if kind == "gvisor" else set()
     names = {line.split("=")[0] for line in (await sandbox.run(("env",))).stdout.splitlines()}
     assert names <= {"PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "NO_COLOR", "CI", "PWD",
@@ -38,7 +38,9 @@ async def test_the_environment_of_the_backend_is_not_there(
 
 
 @gvisor_too
-async def test_files_of_the_machine_are_not_there(sandbox: AnySandbox, kind: str, tmp_path: Path) -> None:
+async def test_files_of_the_machine_are_not_there(
+    sandbox: AnySandbox, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     secret = tmp_path / "koda.db"
     secret.write_text("the secret")
     secret.chmod(0o644)
@@ -48,13 +50,15 @@ async def test_files_of_the_machine_are_not_there(sandbox: AnySandbox, kind: str
     for path in closed:
         code, text = await sh(sandbox, f"cat {path} || ls {path}/")
         assert code != 0, f"{path}: {text[:200]}"
+        if path in (secret, "/etc/shadow"):
+            assert refusals(capsys, sandbox.id) == _told(kind, gvisor="path")
     _, text = await sh(sandbox, "cat /etc/passwd")
     assert "user:" in text and text != Path("/etc/passwd").read_text()
 
 
 @gvisor_too
 async def test_an_install_script_that_looks_for_keys_finds_none_and_is_told_of(
-    sandbox: AnySandbox, capsys: pytest.CaptureFixture[str]
+    sandbox: AnySandbox, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     look = "cat ~/.ssh/* ~/.aws/* ~/.netrc /root/.ssh/* /etc/shadow > src/loot 2>/dev/null; true"
     await sandbox.write_files({"package.json": json.dumps({"scripts": {"postinstall": look}}).encode()})
@@ -63,14 +67,19 @@ async def test_an_install_script_that_looks_for_keys_finds_none_and_is_told_of(
         assert (await sh(sandbox, npm))[0] == 0
         loot = (await sandbox.read_file("src/loot")).decode()
         assert set(loot.splitlines()) == {"This is no key. That it was read is written down."}
-        assert refusals(capsys, sandbox.id) == {"bait"}
+        assert refusals(capsys, sandbox.id) == {"bait", *_told(kind, gvisor="path")}
     await sh(sandbox, "ls -la ~ ~/.ssh; find / -name 'id_*' >/dev/null 2>&1; echo x > ~/.ssh/id_rsa")
     assert refusals(capsys, sandbox.id) == set(), "to look what is there, or to write, is to read none"
 
 
 @gvisor_too
 async def test_another_sandbox_is_not_there(
-    sandbox: AnySandbox, provider: AnyProvider, leftovers: Leftovers, boxes: Path
+    sandbox: AnySandbox,
+    provider: AnyProvider,
+    kind: str,
+    leftovers: Leftovers,
+    boxes: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     other = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_b", user_id="usr_b")
     try:
@@ -82,6 +91,7 @@ async def test_another_sandbox_is_not_there(
         assert "another's secret" not in text and "sleep 60" not in text
         pids = [line for line in text.splitlines() if line.isdigit()]
         assert len(pids) <= 6
+        assert refusals(capsys, sandbox.id) >= _told(kind, gvisor="path")
         await sh(sandbox, "kill -9 -1")
         assert (await other.processes())[0].running
     finally:
@@ -209,6 +219,11 @@ async def test_unix_sockets_of_the_machine_are_not_reachable(sandbox: AnySandbox
     )  # fmt: skip
     abstract.close()
     assert "REACHED" not in done.stdout and done.stdout.strip() in ("ECONNREFUSED", "ENOENT"), done.stdout + done.stderr
+
+
+def _told(kind: str, **refused: str) -> set[str]:
+    """What is told of under one kind of sandbox, which others hear nothing of."""
+    return {refused[kind]} if kind in refused else set()
 
 
 def _accept(listener: socket.socket, reached: list[object]) -> None:
