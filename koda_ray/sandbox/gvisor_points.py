@@ -20,7 +20,7 @@ from typing import Literal
 from koda_ray import seccomp
 from koda_ray.sandbox.policy import PROJECT_ROOT
 
-__all__ = ["GREETING", "Told", "read_point", "session"]
+__all__ = ["GREETING", "Tried", "read_point", "session"]
 
 GREETING = b"\x08\x01"
 """What both sides say first: version 1."""
@@ -39,7 +39,7 @@ _VARINT, _LONG, _TEXT, _SHORT = 0, 1, 2, 5
 
 
 @dataclass(frozen=True)
-class Told:
+class Tried:
     """One attempt: the call's name, or the path that was opened; or what was not heard."""
 
     kind: Literal["call", "path", "dropped"]
@@ -56,7 +56,7 @@ def session(endpoint: str) -> dict[str, object]:
     return {"trace_session": {"name": "Default", "points": points, "sinks": [sink]}}
 
 
-def read_point(message: bytes, *, private: Sequence[str] = ()) -> tuple[Told | None, int]:
+def read_point(message: bytes, *, private: Sequence[str] = ()) -> tuple[Tried | None, int]:
     """Read one message.
 
     Args:
@@ -77,17 +77,17 @@ def read_point(message: bytes, *, private: Sequence[str] = ()) -> tuple[Told | N
     return (_call(fields, error) if kind == _RAW else _open(fields, error, private)), dropped
 
 
-def _call(fields: dict[int, int | bytes], error: int) -> Told | None:
+def _call(fields: dict[int, int | bytes], error: int) -> Tried | None:
     name = seccomp.left_to_kernel().get(_number(fields.get(_NUMBER)))
     args = [_number(fields.get(_FIRST_ARGUMENT + at)) for at in range(_ARGUMENTS)]
     if name is None or error not in _REFUSED:
         return None
     if name == "socket" and args[1] & 0xF != socket.SOCK_RAW:
         return None
-    return Told("call", name)
+    return Tried("call", name)
 
 
-def _open(fields: dict[int, int | bytes], error: int, private: Sequence[str]) -> Told | None:
+def _open(fields: dict[int, int | bytes], error: int, private: Sequence[str]) -> Tried | None:
     named = _bytes(fields.get(_PATH)).decode("utf-8", "backslashreplace")
     if _number(fields.get(_FLAGS)) & _FOLDER or not named.startswith(("/", "..")):
         return None
@@ -95,7 +95,7 @@ def _open(fields: dict[int, int | bytes], error: int, private: Sequence[str]) ->
     looked_for = _lies_in(path, (*_PRIVATE, *private))
     outside = named.startswith("..") or not _lies_in(path, _OWN)
     refused = outside and error in _REFUSED and _COMPILED not in path
-    return Told("path", named) if looked_for or refused else None
+    return Tried("path", named) if looked_for or refused else None
 
 
 def _lies_in(path: str, places: Sequence[str]) -> bool:

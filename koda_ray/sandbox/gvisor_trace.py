@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from koda_ray import seccomp
-from koda_ray.sandbox.gvisor_points import GREETING, Told, read_point, session
+from koda_ray.sandbox.gvisor_points import GREETING, Tried, read_point, session
 
 __all__ = ["GvisorTrace", "can_be_traced"]
 
@@ -81,7 +81,7 @@ class GvisorTrace:
         self._lock = -1
         self._connection: socket.socket | None = None
         self._resume: asyncio.TimerHandle | None = None
-        self._told: Counter[Told] = Counter()
+        self._told: Counter[Tried] = Counter()
         self._dropped = 0
         self._off = False
 
@@ -103,7 +103,7 @@ class GvisorTrace:
                     self._dropped = 0
                     asyncio.get_running_loop().add_reader(self._connection, self._hear)
 
-    def told(self) -> Counter[Told]:
+    def told(self) -> Counter[Tried]:
         """Say what was tried since the last time, and how often."""
         self._take(_LISTENED)
         found, self._told = self._told, Counter()
@@ -188,7 +188,7 @@ class GvisorTrace:
             if told is not None and (told in self._told or len(self._told) < _KINDS):
                 self._told[told] += 1
             if dropped > self._dropped:
-                self._told[Told("dropped", "")] += dropped - self._dropped
+                self._told[Tried("dropped", "")] += dropped - self._dropped
                 self._dropped = dropped
         return taken
 

@@ -24,12 +24,12 @@ Under gVisor root hears more (``gvisor_trace``): which calls its kernel refuses 
 
 What is not seen, though it is refused all the same (README.md tells operators of it in short):
 
-- a file that may not be read or written (in a container of runc's ``/proc/sysrq-trigger`` and ``/proc/1/environ``; a device, what
-  an archive with absolute names or an install script would write): it is opened by the same call as any other, and no
-  filter sees a path. To have every open asked about makes it six times as long (35 us instead of 6), makes the first
-  process wait for itself, since it has the filter too, and locally ends what outlives whoever answers. The kernel tells
-  nobody of an open that it refuses, and an engine lets nothing of ours stand in ``/proc``. Where a command's own words
-  or a path given to this program say it, that is noted;
+- a file that may not be read or written (in a container of runc's ``/proc/sysrq-trigger`` and ``/proc/1/environ``; a
+  device, what an archive with absolute names or an install script would write): it is opened by the same call as any
+  other, and no filter sees a path. To have every open asked about makes it six times as long (35 us instead of 6),
+  makes the first process wait for itself, since it has the filter too, and locally ends what outlives whoever answers.
+  The kernel tells nobody of an open that it refuses, and an engine lets nothing of ours stand in ``/proc``. Where a
+  command's own words or a path given to this program say it, that is noted;
 - what is simply not there, such as this program's environment, its database and other sandboxes' files, whoever looks
   for it, an install script or a command: there is nothing that refuses it;
 - in a container of somebody's own image, or where somebody has set the engine's filter of system calls, those that it
@@ -57,7 +57,7 @@ from typing import Literal
 from koda_ray.errors import CommandBlocked, InvalidPath, KodaError, QuotaExceeded, SandboxError
 from koda_ray.sandbox.base import Skip
 from koda_ray.sandbox.counts import Counted
-from koda_ray.sandbox.gvisor_points import Told
+from koda_ray.sandbox.gvisor_points import Tried
 
 __all__ = ["LinksOut", "Refusal", "note", "note_end", "note_told", "noted"]
 
@@ -86,7 +86,7 @@ def note_end(sandbox_id: str, *, exit_code: int, truncated: bool) -> None:
         note(sandbox_id, "output")
 
 
-def note_told(sandbox_id: str, told: Mapping[Told, int]) -> None:
+def note_told(sandbox_id: str, told: Mapping[Tried, int]) -> None:
     """Write down what a container's kernel has told: each call, paths together, and how much was not heard."""
     paths = sorted(one.what for one in told if one.kind == "path")
     if paths:
