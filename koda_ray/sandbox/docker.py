@@ -34,7 +34,9 @@ with it.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -44,6 +46,7 @@ from typing import TYPE_CHECKING
 
 from koda_ray.cancellation import finish, see_through
 from koda_ray.errors import InvalidInput, KodaError, SandboxError, SandboxNotFound
+from koda_ray.sandbox import docker_covers
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.deployment import Place, local_place
 from koda_ray.sandbox.docker_ahead import Ahead, Maker
@@ -60,6 +63,7 @@ from koda_ray.sandbox.held import Held
 from koda_ray.sandbox.holder import holding
 from koda_ray.sandbox.image import checked_image
 from koda_ray.sandbox.link import Link
+from koda_ray.sandbox.programs import run_program
 from koda_ray.sandbox.record import Owner, Record, is_sandbox_id
 from koda_ray.sandbox.users import sandbox_user
 from koda_ray.sandbox.way_out import WayOut
@@ -70,6 +74,7 @@ if TYPE_CHECKING:
 __all__ = ["DockerProvider"]
 
 _START_TIMEOUT_S = 60.0
+_COVER_TIMEOUT_S = 20.0
 # what hostile code makes it do shall not be felt here; it holds at most 128 connections
 _PROXY_LIMITS = ("nice", "-n", "10", "prlimit", "--core=0", "--nofile=1024", f"--as={2 << 30}", "--")
 
@@ -101,8 +106,9 @@ class DockerProvider:
         self._image = image
         self._egress = egress or Egress()
         self._engine = Engine(address)
-        plan = plan or ContainerPlan()
-        self._plan = replace(plan, traced=can_be_traced(plan.runtime, engine=self._engine.address))
+        plan, here = plan or ContainerPlan(), self._engine.address
+        covers = plan.shares_kernel and os.geteuid() == 0 and here.startswith("unix:")
+        self._plan = replace(plan, traced=can_be_traced(plan.runtime, engine=here), covers=covers)
         self._held = Held[DockerSandbox]()
         self._ahead = Ahead(warm, folders=self._folders)
 
@@ -300,6 +306,7 @@ class DockerProvider:
             )
             # the socket is there before whoever dials it
             sandbox = await self._hold(record, secret=secret, start=True)
+            await self._cover(sandbox_id)
             record = replace(record, state="warm" if kind else "ready")
             await asyncio.to_thread(record.write, directory)
         except OSError as error:
@@ -344,6 +351,16 @@ class DockerProvider:
             raise
         self._held.put(record.id, sandbox)
         return sandbox
+
+    async def _cover(self, sandbox_id: str) -> None:
+        """Lay what attacks ask for over the container's own, where this may be done."""
+        if not self._plan.covers:
+            return
+        found = await self._ours(sandbox_id)
+        if found is not None and found.pid > 0:
+            line = (sys.executable, "-I", "-S", docker_covers.__file__, str(found.pid), found.id)
+            with suppress(KodaError):  # an engine elsewhere, a kernel without such mounts: nothing is told then
+                await asyncio.to_thread(run_program, line, timeout_s=_COVER_TIMEOUT_S, way_out="nothing is told then")
 
     def _way_out(self, record: Record) -> WayOut:
         whose = f"{self._root / record.id}/"  # a proxy is found by its last word

@@ -42,12 +42,19 @@ class ContainerPlan:
         private: Places of this machine that nobody inside has any business with: who looks for them is told of, where
             that can be heard.
         traced: Whether the kernel of each tells of what it refuses (``gvisor_trace``).
+        covers: Whether this program may lay files over some of each one's ``/proc`` (``docker_covers``).
     """
 
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     runtime: str | None = None
     private: tuple[str, ...] = ()
     traced: bool = False
+    covers: bool = False
+
+    @property
+    def shares_kernel(self) -> bool:
+        """Whether containers are run by this machine's kernel itself."""
+        return self.runtime in _PLAIN_RUNTIMES
 
     @classmethod
     def of(cls, settings: Settings) -> ContainerPlan:
@@ -96,11 +103,9 @@ class ContainerPlan:
             memory_bytes=limits.memory_bytes,
             # with the disk and both scratch folders 13/16 of the memory: full, they leave room for the first process
             shm_bytes=min(_MOST_SHM_BYTES, limits.memory_bytes // 16),
-            pids=limits.pids
-            if self.runtime in _PLAIN_RUNTIMES
-            else limits.pids * _TASKS_PER_PROCESS + _TASKS_OF_KERNEL,
+            pids=limits.pids if self.shares_kernel else limits.pids * _TASKS_PER_PROCESS + _TASKS_OF_KERNEL,
             cpus=limits.cpus,
             open_files=limits.open_files,
             runtime=self.runtime,
-            asks=known and self.runtime in _PLAIN_RUNTIMES,
+            asks=known and self.shares_kernel,
         )

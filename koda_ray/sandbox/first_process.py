@@ -34,8 +34,10 @@ from koda_ray.sandbox import policy
 from koda_ray.sandbox.baits import BAITED, Baits, lay_baits
 from koda_ray.sandbox.base import FileStamp, ProcessInfo
 from koda_ray.sandbox.counts import Counts
+from koda_ray.sandbox.covered import Covered
 from koda_ray.sandbox.deaf import ignore_signals
 from koda_ray.sandbox.denials import Denials
+from koda_ray.sandbox.docker_covers import FIRST_ENVIRONMENT, NEVER_NS, TRIGGERS
 from koda_ray.sandbox.frames import Message, describe, receive_bytes, send
 from koda_ray.sandbox.kept import KeptOutput
 from koda_ray.sandbox.link_terminal import serve_terminal
@@ -95,13 +97,16 @@ class _Inside:
         self._tree = ProjectTree(project, stage=self._stage, owner=None, disk=disk)
         self._offspring = Offspring()
         lay_baits(_HOME / BAITED)
+        baits = Baits(_HOME / BAITED)
+        environment = Covered((FIRST_ENVIRONMENT,), "read", never_ns=NEVER_NS)
         self._counts = Counts(
             {
                 "memory": _oom_kills,
                 "processes": _pids_refused,
                 "network": unreached,
                 "daemon": lambda: self._offspring.daemons,
-                "bait": Baits(_HOME / BAITED).total,
+                "bait": lambda: baits.total() + environment.total(),
+                "trigger": Covered(TRIGGERS, "written", never_ns=NEVER_NS).total,
             },
             offered=offered,
             disks=(str(project), *_SCRATCH),

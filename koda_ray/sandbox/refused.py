@@ -13,9 +13,10 @@ something about it at no cost to those that try nothing:
 - ``listen``: ports that are offered to everybody, such as a server's on 0.0.0.0, which only the sandbox itself reaches
   (``offered``). Many servers that are told no address do so, node's among them: this alone is no attack;
 - ``bait``: keys in the home's ``.ssh`` that are none, and were read (``baits``): who does looks for somebody else's, as
-  an install script may; locally the same of the first process's environment (``ps`` does that as well);
-- ``trigger``: what takes a machine down or over (``/proc/sysrq-trigger`` and the like), locally, and was written: it is
-  a file of the sandbox's own there (``triggers``);
+  an install script may; the same of the first process's environment (``ps`` does that as well);
+- ``trigger``: what takes a machine down or over (``/proc/sysrq-trigger`` and the like), and was written: it is a file
+  that nobody acts upon (``triggers``). That and the environment locally, and in containers of runc's where this program
+  is root on the engine's machine (``docker_covers``);
 - ``daemon``: processes that left their command's session to outlive it, and were ended with it;
 - ``time``, ``output``: commands that did not end, or did not end to write.
 
@@ -24,12 +25,12 @@ Under gVisor root hears more (``gvisor_trace``): which calls its kernel refuses 
 
 What is not seen, though it is refused all the same (README.md tells operators of it in short):
 
-- a file that may not be read or written (in a container of runc's ``/proc/sysrq-trigger`` and ``/proc/1/environ``; a
-  device, what an archive with absolute names or an install script would write): it is opened by the same call as any
-  other, and no filter sees a path. To have every open asked about makes it six times as long (35 us instead of 6),
-  makes the first process wait for itself, since it has the filter too, and locally ends what outlives whoever answers.
-  The kernel tells nobody of an open that it refuses, and an engine lets nothing of ours stand in ``/proc``. Where a
-  command's own words or a path given to this program say it, that is noted;
+- a file that may not be read or written (a device, what an archive with absolute names or an install script would
+  write; in a container whose ``/proc`` is the engine's, what stands there): it is opened by the same call as any other,
+  and no filter sees a path. To have every open asked about makes it six times as long (35 us instead of 6), makes the
+  first process wait for itself, since it has the filter too, and locally ends what outlives whoever answers. The kernel
+  tells nobody of an open that it refuses. Where a command's own words or a path given to this program say it, that is
+  noted;
 - what is simply not there, such as this program's environment, its database and other sandboxes' files, whoever looks
   for it, an install script or a command: there is nothing that refuses it;
 - in a container of somebody's own image, or where somebody has set the engine's filter of system calls, those that it

@@ -30,7 +30,7 @@ async def test_the_environment_of_the_backend_is_not_there(
         sandbox, "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; cat /proc/*/cmdline | tr '\\0' '\\n'"
     )
     assert "very-secret" not in text and "KODA_OWNER" not in text
-    assert refusals(capsys, sandbox.id) == _told(kind, local="bait", gvisor="path")
+    assert refusals(capsys, sandbox.id) == _told(kind, local="bait", docker="bait", gvisor="path")
     mark = _told(kind, gvisor="KODA_COMMAND")
     names = {line.split("=")[0] for line in (await sandbox.run(("env",))).stdout.splitlines()}
     assert names <= {"PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "NO_COLOR", "CI", "PWD",

@@ -116,7 +116,7 @@ async def test_what_takes_a_machine_down_or_over_is_not_reached(
         for _ in range(2):
             code, text = await sh(sandbox, "sh attack.sh")
             told = refusals(capsys, sandbox.id)
-            if kind == "local" and os.path.exists(place):  # there it is a file of the sandbox's own
+            if kind != "gvisor" and os.path.exists(place):  # there it is a file that nobody acts upon
                 assert (code, told) == (0, {"trigger"}), text
             else:
                 assert code != 0 and told == ({"path"} if kind == "gvisor" else set()), text
