@@ -248,6 +248,8 @@ def _deploy(application: Any) -> Any:
     """
     try:
         return _SERVE.run(application, name=APP_NAME, route_prefix="/", blocking=False, logging_config=_QUIET)
+    except TimeoutError as error:
+        raise Unavailable(f"the API does not start: {error}") from error
     except RuntimeError as error:
         found = _SERVE.status().applications.get(APP_NAME)
         said = [one.message for one in found.deployments.values()] if found is not None else []
@@ -287,6 +289,8 @@ def _start_ray(settings: Settings) -> str | None:
     temp = ray_folder.make()
     # lines will do in its processes' tracebacks: the columns of all code take 1 MB of each
     os.environ.setdefault("PYTHONNODEBUGRANGES", "1")
+    # Serve ends a proxy that is not ready in 5 s and begins again: on a busy machine none gets ready then
+    os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
     init(
         address="local",
         namespace=NAMESPACE,

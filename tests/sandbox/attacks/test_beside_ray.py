@@ -114,6 +114,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
                 "STORAGE_PATH": home / "storage",
                 "SANDBOX_PATH": home / "sandboxes",
                 "TMPDIR": folder,  # the dashboard's processes leave folders where temporary ones go
+                "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": 60,  # else a busy machine's proxy is ended as it starts
             }.items():
                 patch.setenv(name, str(value))
             cluster = Cluster(
