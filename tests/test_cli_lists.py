@@ -150,7 +150,7 @@ async def test_a_session_is_put_back_and_forked(koda: World, shell: Shell) -> No
         await client.accept(made)
         await until(client, made, "preview")
         listed = await shell("history", made)
-        first = next(line.split("\t") for line in listed.out.splitlines())
+        first = listed.out.splitlines()[-1].split("\t")  # the newest stands first
         assert first[0].startswith("ckp_") and first[1] == "checkpoint" and first[4] == "test"
         back = await shell("rewind", made, first[0])
         assert back.status == 0 and back.out.startswith("plan:"), back

@@ -19,6 +19,7 @@ from pydantic import JsonValue
 from koda_ray.agent.context import FilesOf, LineLengths, files_in, story, words_in
 from koda_ray.agent.messages import from_records, tool_results, tool_uses
 from koda_ray.llm.base import Block, Message, ModelRequest, TextBlock
+from koda_ray.state.past import PointRecord
 from koda_ray.state.records import MessageRecord
 
 __all__ = [
@@ -68,7 +69,7 @@ class Summary:
     words_chars: int = WORDS_CHARS
 
 
-def is_summary(message: MessageRecord) -> bool:
+def is_summary(message: MessageRecord | PointRecord) -> bool:
     """Whether a message is what some agent's model remembers, and not said by anybody."""
     return message.agent.endswith(_STREAM)
 

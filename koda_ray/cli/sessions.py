@@ -290,8 +290,14 @@ def final(session: Session, video: VideoOptions, server: Server = None) -> None:
 
 
 @app.command()
-def history(session: Session, json: Json = False, server: Server = None) -> None:
-    """List where a session can go back to (koda rewind), or another begin (koda fork)."""
+def history(
+    session: Session,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 50,
+    before: Annotated[str | None, typer.Option(metavar="PLACE", help="The page after this place.")] = None,
+    json: Json = False,
+    server: Server = None,
+) -> None:
+    """List where a session can go back to (koda rewind), or another begin (koda fork), newest first."""
     from rich.console import Console
 
     from koda_ray.client import KodaClient
@@ -300,13 +306,13 @@ def history(session: Session, json: Json = False, server: Server = None) -> None
 
     async def read() -> Any:
         async with KodaClient(require_server(server)) as client:
-            return await client.history(session)
+            return await client.history(session, limit=limit, before=before)
 
     found = run(read())
     if json:
         typer.echo(found.model_dump_json(indent=2))
     else:
-        print_history(Console(highlight=False), found)
+        print_history(Console(highlight=False), session, found)
 
 
 @app.command()

@@ -218,9 +218,10 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
 
     # its past
 
-    async def history(self, session_id: str) -> HistoryView:
-        """List where a session can go back to, oldest first."""
-        return await self._get(f"{_session(session_id)}/history", HistoryView)
+    async def history(self, session_id: str, *, limit: int = 50, before: str | None = None) -> HistoryView:
+        """Read a page of where a session can go back to, newest first; go on with ``before=page.next``."""
+        params = {"limit": str(limit)} | ({} if before is None else {"before": before})
+        return await self._get(f"{_session(session_id)}/history", HistoryView, params=params)
 
     async def fork(self, session_id: str, *, at: str | None = None, key: str | None = None) -> SessionCreated:
         """Make another session at a point of this one; where it is now when none is named.

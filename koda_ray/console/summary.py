@@ -209,8 +209,8 @@ def print_session(console: Console, found: SessionView, files: FileList | None, 
         console.print(f"\n  get it    [bold]koda save {found.id}[/bold]", soft_wrap=True)
 
 
-def print_history(console: Console, found: HistoryView) -> None:
-    """Print a session's points, oldest first; for programs, fields apart by tabs."""
+def print_history(console: Console, session_id: str, found: HistoryView) -> None:
+    """Print a page of a session's points, newest first; for programs, fields apart by tabs."""
     if not console.is_terminal:
         for point in found.points:  # for programs: fields apart by tabs
             fields = (point.id, point.kind, point.role or "", point.created_at.isoformat(), one_line(point.text, 200))
@@ -225,6 +225,8 @@ def print_history(console: Console, found: HistoryView) -> None:
         who = point.role or ("undone" if point.undone else point.kind)
         table.add_row(point.id, who, _age(point.created_at), one_line(point.text, max(20, console.width - 66)))
     console.print(table)
+    if found.next is not None:
+        console.print(f"[dim]more: koda history {session_id} --before {found.next}[/dim]")
 
 
 def _age(at: datetime | None) -> str:

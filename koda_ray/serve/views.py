@@ -10,10 +10,26 @@ from pydantic import JsonValue
 from pydantic.alias_generators import to_camel
 
 from koda_ray.errors import InvalidInput
+from koda_ray.state.past import PointRecord
 from koda_ray.state.records import ApprovalRecord, JobRecord, SessionRecord
-from koda_ray.wire import ApprovalView, RenderList, RenderSummary, RenderView, SessionSummary, SessionView
+from koda_ray.wire import (
+    ApprovalView,
+    RenderList,
+    RenderSummary,
+    RenderView,
+    SessionSummary,
+    SessionView,
+)
 
-__all__ = ["approval_view", "render_place", "render_view", "renders_page", "session_summary", "view_of"]
+__all__ = [
+    "approval_view",
+    "place_of",
+    "read_place",
+    "render_view",
+    "renders_page",
+    "session_summary",
+    "view_of",
+]
 
 _SUMMARY_CHARS = 200
 _PLACE = re.compile(r"([0-9a-f]{1,16})-([A-Za-z0-9_-]{1,64})")
@@ -83,13 +99,17 @@ def renders_page(rows: list[JobRecord], limit: int) -> RenderList:
     """Show the first ``limit`` of some renders; one row more than that says that there is another page."""
     page = rows[:limit]
     more = len(rows) > limit and page
-    # ids of renders do not sort by time, and the last one may be deleted before the next page is asked for
-    place = f"{(page[-1].created_at - _EPOCH) // _TICK:x}-{page[-1].id}" if more else None
+    place = place_of(page[-1]) if more else None
     return RenderList(renders=tuple(_render_summary(row) for row in page), next=place)
 
 
-def render_place(text: str) -> tuple[datetime, str]:
-    """Read what `renders_page` wrote as ``next``.
+def place_of(row: JobRecord | PointRecord) -> str:
+    """Say where in a list by time something is: its id does not sort by it, and it may be gone when this is read."""
+    return f"{(row.created_at - _EPOCH) // _TICK:x}-{row.id}"
+
+
+def read_place(text: str) -> tuple[datetime, str]:
+    """Read what `place_of` wrote.
 
     Raises:
         InvalidInput: It is none.

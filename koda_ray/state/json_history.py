@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import JsonValue
@@ -21,8 +22,8 @@ from koda_ray.state.json_parts import JsonParts, put_events
 from koda_ray.state.json_rows import decode, encode, event, moment, state_row, time_of, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
-from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, Span, counts, heard, spans_of
-from koda_ray.state.points import see_point
+from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, PointRecord, Span, counts, heard, spans_of
+from koda_ray.state.points import said_in, see_point
 from koda_ray.state.records import (
     ApprovalRecord,
     AssetRecord,
@@ -118,6 +119,12 @@ class JsonHistory(JsonParts):
             lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))
         )
 
+    async def points(
+        self, session_id: str, *, limit: int, before: tuple[datetime, str] | None = None
+    ) -> list[PointRecord]:
+        """Read a page of the points that count now, newest first; see `HistoryStore.points`."""
+        return await self._database.read(lambda tables: _points(tables, session_id, limit=limit, before=before))
+
     async def checkpoints(self, session_id: str) -> list[CheckpointRecord]:
         """Read the pointers that count now, oldest first."""
         order = ("event_seq", "created_at", "id")
@@ -200,6 +207,29 @@ class _JsonPointLookup:
     def _revs(self, table: str) -> Iterable[int]:
         revs = (cast("int", row.get("rev", 0)) for row in self._tables.of(table, self._session_id))
         return (rev for rev in revs if counts(self._spans, rev))
+
+
+def _points(tables: Tables, session_id: str, *, limit: int, before: tuple[datetime, str] | None) -> list[PointRecord]:
+    mine = words(session_id)
+    every: list[tuple[datetime, str, str, dict[str, Any]]] = []
+    for table, kind in (("messages", "message"), ("checkpoints", "checkpoint"), ("heads", "head")):
+        rows = cast("Iterable[dict[str, Any]]", tables.of(table, mine))
+        every += [(time_of(row["created_at"]), str(row["id"]), kind, row) for row in rows if row.get("live", True)]
+    page = sorted((each for each in every if before is None or each[:2] < before), key=_place, reverse=True)[:limit]
+    return [_point(*each) for each in page]
+
+
+def _place(point: tuple[datetime, str, str, dict[str, Any]]) -> tuple[datetime, str]:
+    return point[:2]
+
+
+def _point(at: datetime, point_id: str, kind: str, row: dict[str, Any]) -> PointRecord:
+    if kind == "message":
+        text = said_in(row["content"])
+        return PointRecord(id=point_id, kind=kind, created_at=at, text=text, agent=row["agent"], role=row["role"])
+    if kind == "checkpoint":
+        return PointRecord(id=point_id, kind=kind, created_at=at, text=row["trigger"])
+    return PointRecord(id=point_id, kind="head", created_at=at, text=row["point"], undone=row["undone"])
 
 
 def _apply(change: Transaction, kept: KeptPast, past: Past, planned: Change, head: HeadRecord) -> list[Envelope]:

@@ -38,6 +38,7 @@ __all__ = [
     "HeadRecord",
     "HistoryStore",
     "Past",
+    "PointRecord",
     "Span",
     "counts",
     "cut",
@@ -114,6 +115,23 @@ class HeadRecord:
     beads: list[BeadRecord]
     undone: bool
     created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointRecord:
+    """A point that counts now, as it is listed.
+
+    ``text`` is how a message begins, why a checkpoint was made, or the point that a head's session was put to;
+    ``agent`` and ``role`` are a message's, empty for others.
+    """
+
+    id: str
+    kind: Literal["message", "checkpoint", "head"]
+    created_at: datetime
+    text: str
+    agent: str = ""
+    role: Literal["user", "assistant", ""] = ""
+    undone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,6 +269,18 @@ class HistoryStore(Protocol):
 
     async def heads(self, session_id: str) -> list[HeadRecord]:
         """Read where it was each time it was put back, oldest first."""
+        ...
+
+    async def points(
+        self, session_id: str, *, limit: int, before: tuple[datetime, str] | None = None
+    ) -> list[PointRecord]:
+        """Read a page of the points that count now, newest first; what one takes does not grow with the session.
+
+        Args:
+            session_id: Whose.
+            limit: How many at most.
+            before: Only those after this one in the list: its time and its id.
+        """
         ...
 
     async def said(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Envelope]:

@@ -1,23 +1,30 @@
-"""Whether a session could be put back to a point, found out without reading what it was there.
+"""A session's points, without what it was there: whether it could be put back to one, and how they are shown.
 
 A past is all that was ever said in a session and may be large; whether there is a point is a few numbers. So whoever
 only has to know asks each of a store by a question of its own, and is refused in the words that `past` refuses with.
+Who lists points gets a page of them, each with a few words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Protocol, cast
+
+from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, NotFound
 from koda_ray.state.past import UNDO, Span, counts
 
-__all__ = ["HEAD", "PointLookup", "no_point", "nothing_to_undo", "see_point", "too_old"]
+__all__ = ["HEAD", "PointLookup", "no_point", "nothing_to_undo", "said_in", "see_point", "too_old"]
 
 HEAD = "hed_"
 """How a head's id begins."""
 _CHECKPOINT = "ckp_"
 _SHOWN = 80
+_WORDS_CHARS = 200
+_WORD = re.compile(r"\S+")
 
 
 class PointLookup(Protocol):
@@ -72,6 +79,19 @@ def see_point(points: PointLookup, session_id: str, point: str, *, spans: Sequen
     following = points.next_rev(rev, checkpoints=point.startswith(_CHECKPOINT))
     if following is not None and state_rev > following - 1 and not points.has_state(following - 1):
         raise too_old(session_id, point)
+
+
+def said_in(content: JsonValue) -> str:
+    """Return how a message begins, in one line: its words, and the names of the calls that it makes."""
+    blocks = cast("list[dict[str, JsonValue]]", content)
+    words = " ".join(islice((word[0] for said in _said(blocks) for word in _WORD.finditer(said)), _WORDS_CHARS))
+    return words if len(words) <= _WORDS_CHARS else f"{words[: _WORDS_CHARS - 1]}…"
+
+
+def _said(blocks: Sequence[dict[str, JsonValue]]) -> Iterator[str]:
+    yield from (str(block.get("text") or "") for block in blocks if block.get("type") == "text")
+    yield from (f"{block.get('name')}()" for block in blocks if block.get("type") == "tool_use")
+    yield from ("(result)" for block in blocks if block.get("type") == "tool_result")
 
 
 def nothing_to_undo(session_id: str) -> NotFound:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import JsonValue
@@ -18,9 +19,7 @@ from sqlalchemy import (
     Table,
     and_,
     delete,
-    exists,
     false,
-    func,
     insert,
     or_,
     select,
@@ -34,7 +33,7 @@ from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
 from koda_ray.state.heads import KeptPast, head_now, onwards, parts_json, parts_of, past_of
 from koda_ray.state.notify import Notifier
-from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, Span, spans_of
+from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, PointRecord, Span, spans_of
 from koda_ray.state.points import see_point
 from koda_ray.state.records import (
     ApprovalRecord,
@@ -51,6 +50,7 @@ from koda_ray.state.rows import body_hash, columns, number, record, session
 from koda_ray.state.sql_content import may_begin
 from koda_ray.state.sql_jobs import put_job
 from koda_ray.state.sql_parts import SqlParts, add_events, envelope_rows, fenced, put_command
+from koda_ray.state.sql_points import SqlPointLookup, counted, points_of
 from koda_ray.types import NodeState, now
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class SqlHistory(SqlParts):
             if row is None or (user_id is not None and row.user_id != user_id):
                 raise no_such("session", session_id)
             spans = spans_of(row.history)
-            points = _SqlPointLookup(connection, session_id, spans)
+            points = SqlPointLookup(connection, session_id, spans)
             see_point(points, session_id, point, spans=spans, state_rev=row.state_rev)
 
         await self._database.read(work)
@@ -133,10 +133,10 @@ class SqlHistory(SqlParts):
             undone = update(schema.heads).where(heads.session_id == session_id, heads.id == past.head.id)
             connection.execute(undone.values(undone=True))
         for table in (schema.messages, schema.checkpoints):
-            counted = _counted(table, history)
+            stays = counted(table, history)
             mine = table.c.session_id == session_id
-            connection.execute(update(table).where(mine, table.c.live, ~counted).values(live=False))
-            connection.execute(update(table).where(mine, ~table.c.live, counted).values(live=True))
+            connection.execute(update(table).where(mine, table.c.live, ~stays).values(live=False))
+            connection.execute(update(table).where(mine, ~table.c.live, stays).values(live=True))
         for table in _REPLACED:
             connection.execute(delete(table).where(table.c.session_id == session_id))
         self._put_rows(connection, change, session_id, user_id)
@@ -221,6 +221,14 @@ class SqlHistory(SqlParts):
         add_events(connection, user_id, number(session_id, len(fork.events), 0, fork.events))
         return session(row)
 
+    async def points(
+        self, session_id: str, *, limit: int, before: tuple[datetime, str] | None = None
+    ) -> list[PointRecord]:
+        """Read a page of the points that count now, newest first; see `HistoryStore.points`."""
+        return await self._database.read(
+            lambda connection: points_of(connection, session_id, limit=limit, before=before)
+        )
+
     async def checkpoints(self, session_id: str) -> list[CheckpointRecord]:
         """Read the pointers that count now, oldest first."""
         table = schema.checkpoints.c
@@ -242,8 +250,8 @@ class SqlHistory(SqlParts):
 
         def work(connection: Connection) -> list[Envelope]:
             history = connection.execute(select(_S.history).where(_S.id == session_id)).scalar_one_or_none()
-            counted = aloud.where(_in_events(events.seq, spans_of(history)))
-            return envelope_rows(connection, counted.order_by(events.seq.desc()).limit(limit))
+            heard = aloud.where(_in_events(events.seq, spans_of(history)))
+            return envelope_rows(connection, heard.order_by(events.seq.desc()).limit(limit))
 
         return await self._database.read(work)
 
@@ -266,53 +274,6 @@ class SqlHistory(SqlParts):
             return named
 
         return await self._database.read(work)
-
-
-class _SqlPointLookup:
-    """What the database says of a session's points; see `PointLookup`."""
-
-    def __init__(self, connection: Connection, session_id: str, spans: Sequence[Span]) -> None:
-        self._connection = connection
-        self._session_id = session_id
-        self._spans = spans
-
-    def can_undo(self) -> bool:
-        """Whether a rewind was not undone."""
-        table = schema.heads.c
-        return self._is_any(table.session_id == self._session_id, table.kind == "rewind", ~table.undone)
-
-    def has_head(self, head_id: str) -> bool:
-        """Whether there is this head."""
-        table = schema.heads.c
-        return self._is_any(table.session_id == self._session_id, table.id == head_id)
-
-    def rev_of(self, point: str) -> int | None:
-        """Return the commit of a message or a checkpoint."""
-        for table in (schema.messages, schema.checkpoints):
-            query = select(table.c.rev).where(table.c.session_id == self._session_id, table.c.id == point)
-            if (rev := self._connection.execute(query).scalar_one_or_none()) is not None:
-                return rev
-        return None
-
-    def next_rev(self, rev: int, *, checkpoints: bool) -> int | None:
-        """Return the next commit that counts and has a message, or a checkpoint."""
-        tables = (schema.messages, schema.checkpoints) if checkpoints else (schema.messages,)
-        mine = [
-            select(func.min(table.c.rev)).where(
-                table.c.session_id == self._session_id, table.c.rev > rev, _counted(table, self._spans)
-            )
-            for table in tables
-        ]
-        found = [self._connection.execute(query).scalar_one() for query in mine]
-        return min((each for each in found if each is not None), default=None)
-
-    def has_state(self, rev: int) -> bool:
-        """Whether a state that counts was kept at a commit or before."""
-        table = schema.states
-        return self._is_any(table.c.session_id == self._session_id, table.c.rev <= rev, _counted(table, self._spans))
-
-    def _is_any(self, *which: ColumnElement[bool]) -> bool:
-        return bool(self._connection.execute(select(exists().where(*which))).scalar_one())
 
 
 def save_state(database: Database, connection: Connection, session_id: str) -> None:
@@ -423,14 +384,6 @@ def _insert(
         rows.append({**columns(item), "ordinal": position} if "ordinal" in table.c else columns(item))
     if rows:
         connection.execute(insert(table), rows)
-
-
-def _counted(table: Table, spans: Sequence[Span]) -> ColumnElement[bool]:
-    rev = table.c.rev
-    return or_(
-        false(),
-        *(rev >= s.rev if s.rev_stop is None else and_(rev >= s.rev, rev < s.rev_stop) for s in spans),
-    )
 
 
 def _in_events(seq: ColumnElement[int], spans: Sequence[Span]) -> ColumnElement[bool]:

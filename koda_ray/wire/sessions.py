@@ -133,9 +133,13 @@ class PointView(Model):
 
 
 class HistoryView(Model):
-    """A session's points, oldest first."""
+    """A session's points, newest first; ``next`` is the ``before`` of the following page, null on the last one.
+
+    What agents remember is no point, so a page may have fewer than were asked for.
+    """
 
     points: tuple[PointView, ...]
+    next: str | None = None
 
 
 class SaidView(Model):

@@ -393,10 +393,10 @@ class _Player:
         koda, store = self._koda, self._product.store
         listed = (await koda.files(self._id)).files
         messages = await store.messages(self._id)
-        points = (await koda.history(self._id)).points
+        points = (await koda.history(self._id, limit=200)).points
         beads = sorted((bead.title, bead.status) for bead in await store.beads(self._id))
         return Moment(
-            point=[point.id for point in points if point.kind == "message"][-1],
+            point=next(point.id for point in points if point.kind == "message"),
             transcript=self._model.transcript,
             state=state.model_dump(by_alias=False, exclude=_TIMES),
             files={entry.path: await koda.read_file(self._id, entry.path) for entry in listed},

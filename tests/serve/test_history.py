@@ -35,7 +35,7 @@ async def at_preview(koda: World, client: KodaClient) -> str:
 async def test_a_session_is_put_back_and_that_is_undone(koda: World, client: KodaClient) -> None:
     session_id = await at_preview(koda, client)
     before = (await client.session(session_id)).state
-    first, *_, last = [point for point in (await client.history(session_id)).points if point.kind == "checkpoint"]
+    last, *_, first = [point for point in (await client.history(session_id)).points if point.kind == "checkpoint"]
     seq = (await client.session(session_id)).seq
     done = await client.rewind(session_id, first.id, key="k")
     assert done.command == "rewind" and (done.result["phase"], done.result["owes"]) == ("plan", None)
@@ -62,7 +62,7 @@ async def test_a_session_is_put_back_and_that_is_undone(koda: World, client: Kod
     with pytest.raises(NotFound) as caught:
         await client.rewind(session_id, undo=True)
     assert caught.value.code == "NOTHING_TO_UNDO"
-    await client.rewind(session_id, (await client.history(session_id)).points[-1].id)  # and that undone
+    await client.rewind(session_id, (await client.history(session_id)).points[0].id)  # and that undone
     assert await client.read_file(session_id, "src/App.tsx") == b"before"
 
 
@@ -98,7 +98,7 @@ async def test_a_fork_goes_its_own_way_and_outlives_its_source(koda: World, clie
     assert (await client.session(session_id)).state == source.state
 
     await client.delete(session_id)
-    first, _, second, *_ = [
+    *_, second, _, first = [
         point for point in (await client.history(made.session_id)).points if point.kind == "checkpoint"
     ]
     await client.rewind(made.session_id, second.id)

@@ -232,7 +232,7 @@ TestSqlLives = pytest.mark.full(SqlLives.TestCase)
 TestSqlLives.settings = settings(_quick, max_examples=8, stateful_step_count=20)
 
 
-async def test_whether_there_is_a_point_is_found_out_without_the_past(tmp_path: Path) -> None:
+async def test_whether_there_is_a_point_and_which_there_are_is_found_out_without_the_past(tmp_path: Path) -> None:
     store = SqlStore(tmp_path / "koda.db")
     await store.open()
     mine = await active_session(store)
@@ -253,8 +253,9 @@ async def test_whether_there_is_a_point_is_found_out_without_the_past(tmp_path: 
     await store.see_point(mine.id, said[2].id)  # what is made once, such as a connection
     past = await peak_bytes(store.past(mine.id, point=said[2].id))
     points = [await peak_bytes(store.see_point(mine.id, point)) for point in (said[2].id, said[29].id, UNDO)]
+    listed = await peak_bytes(store.points(mine.id, limit=100))
     await store.close()
-    assert past > 20_000_000 and max(points) < 500_000, (past, points)
+    assert past > 20_000_000 and max(points) < 500_000 and listed < 3_000_000, (past, points, listed)
 
 
 async def test_a_point_from_before_states_were_kept_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import JsonValue
@@ -14,26 +14,31 @@ from koda_ray.events import LARGEST_SEQ, Envelope
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, background_of
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import created
-from koda_ray.state.past import HeadRecord
-from koda_ray.state.records import CheckpointRecord, MessageRecord
+from koda_ray.serve.views import place_of, read_place
+from koda_ray.state.past import PointRecord
 from koda_ray.wire import Fork, HistoryView, PointView, SaidView, SessionCreated, TalkPage
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["sessions"])
-_TEXT_CHARS = 200
 _TRIES = 5
 
 
 @router.get(
-    "/history", operation_id="getHistory", summary="List where a session can go back to", responses=responses(401, 404)
+    "/history",
+    operation_id="getHistory",
+    summary="List where a session can go back to, newest first",
+    responses=responses(401, 404, 422),
 )
-async def history(row: OwnSession, deps: Deps) -> HistoryView:
-    """Return the messages, checkpoints and heads of the session, oldest first."""
-    messages = [each for each in await deps.store.messages(row.id) if not is_summary(each)]
-    pointers = await deps.store.checkpoints(row.id)
-    points = [*map(_message, messages), *map(_checkpoint, pointers), *map(_head, await deps.store.heads(row.id))]
-    return HistoryView(points=tuple(sorted(points, key=lambda point: point.created_at)))
+async def history(
+    row: OwnSession,
+    deps: Deps,
+    limit: Annotated[int, Query(ge=1, le=200, description="Points in a page")] = 50,
+    before: Annotated[str | None, Query(max_length=96, description="`next` of the page before")] = None,
+) -> HistoryView:
+    """Return messages, checkpoints and heads; ask again with `before` set to `next` until `next` is null."""
+    place = None if before is None else read_place(before)
+    return _page(await deps.store.points(row.id, limit=limit + 1, before=place), limit)
 
 
 @router.get(
@@ -91,6 +96,25 @@ async def fork(
     return created(await deps.store.get_session(await background_of(request).finish(work())), response)
 
 
+def _page(points: list[PointRecord], limit: int) -> HistoryView:
+    """Show the first ``limit`` of some points; one more than that says that there is another page."""
+    page = points[:limit]
+    place = place_of(page[-1]) if len(points) > limit else None
+    return HistoryView(points=tuple(_point(each) for each in page if not is_summary(each)), next=place)
+
+
+def _point(point: PointRecord) -> PointView:
+    return PointView(
+        id=point.id,
+        kind=point.kind,
+        agent=point.agent or None,
+        role=point.role or None,
+        text=f"left for {point.text}" if point.kind == "head" else point.text,
+        undone=point.undone,
+        created_at=point.created_at,
+    )
+
+
 def _said(event: Envelope) -> SaidView:
     agent = event.data.get("agent")
     return SaidView(
@@ -101,32 +125,3 @@ def _said(event: Envelope) -> SaidView:
         content=str(event.data.get("content") or ""),
         at=event.at,
     )
-
-
-def _message(message: MessageRecord) -> PointView:
-    blocks = cast("list[dict[str, JsonValue]]", message.content)
-    said = [str(block.get("text") or "") for block in blocks if block.get("type") == "text"]
-    said += [f"{block.get('name')}()" for block in blocks if block.get("type") == "tool_use"]
-    said += ["(result)" for block in blocks if block.get("type") == "tool_result"]
-    return PointView(
-        id=message.id,
-        kind="message",
-        agent=message.agent,
-        role=message.role,
-        text=_short(" ".join(said)),
-        created_at=message.created_at,
-    )
-
-
-def _checkpoint(pointer: CheckpointRecord) -> PointView:
-    return PointView(id=pointer.id, kind="checkpoint", text=pointer.trigger, created_at=pointer.created_at)
-
-
-def _head(head: HeadRecord) -> PointView:
-    text = f"left for {head.point}"
-    return PointView(id=head.id, kind="head", text=text, undone=head.undone, created_at=head.created_at)
-
-
-def _short(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= _TEXT_CHARS else f"{words[: _TEXT_CHARS - 1]}…"

@@ -32,7 +32,7 @@ from koda_ray.serve.routes.events import Start, Wanted, sse
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
 from koda_ray.serve.turns import wake_in_turn
-from koda_ray.serve.views import render_place, render_view, renders_page
+from koda_ray.serve.views import read_place, render_view, renders_page
 from koda_ray.state.records import JobRecord
 from koda_ray.state.storage import report_key, report_page_key, sheet_key, thumbnail_key, video_key
 from koda_ray.tracing import trace_parent
@@ -117,7 +117,7 @@ async def list_renders(
     status: Annotated[list[RenderStatus] | None, Query(description="Only those in this state; repeatable")] = None,
 ) -> RenderList:
     """Return a page; ask again with `before` set to `next` until `next` is null. A session's videos are not listed."""
-    place = None if before is None else render_place(before)
+    place = None if before is None else read_place(before)
     inside = "" if batch is None else batch_prefix(batch)
     rows = await deps.store.list_renders(user, statuses=status or (), id_prefix=inside, limit=limit + 1, before=place)
     return renders_page(rows, limit)

@@ -6,9 +6,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, Fenced, KodaError, NotFound
-from koda_ray.state.past import UNDO, Change, ForkedSession, Past
+from koda_ray.state.past import UNDO, Change, ForkedSession, Past, PointRecord
 from koda_ray.state.records import Batch, CheckpointRecord, CommandRecord, MessageRecord, SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import NodeState, new_id
@@ -105,6 +106,45 @@ class HistoryConformance:
         now_ = await past_at(store, mine.id)
         assert now_.messages == [first, second] and now_.state.prompt == "two" and len(now_.tool_calls) == 1
         assert (await past_at(store, mine.id, point=second.id)).state == now_.state
+
+    async def test_points_are_listed_page_by_page_newest_first(self, store: Store) -> None:
+        mine = await active_session(store)
+        first = await told(store, mine, 1, state="one")
+        pointer = await saved(store, mine, 3)
+        second = await told(store, mine, 2, state="two")
+        call: dict[str, JsonValue] = {"type": "tool_use", "id": "call", "name": "files_write", "input": {}}
+        long = replace(records.message(mine, 3), content=[call, {"type": "text", "text": "so  it\n" * 500}])
+        await store.commit(mine.id, mine.epoch, Batch(messages=[long]))
+        listed = await store.points(mine.id, limit=10)
+        assert [each.id for each in listed] == [long.id, second.id, pointer.id, first.id]
+        assert [(each.kind, each.role, each.agent) for each in listed[2:]] == [
+            ("checkpoint", "", ""),
+            ("message", first.role, first.agent),
+        ]
+        assert listed[2].text == pointer.trigger and listed[2].created_at == pointer.created_at
+        assert listed[0].text.startswith("so it so it ") and listed[0].text.endswith("…") and len(listed[0].text) == 200
+
+        await store.rewind(mine.id, mine.epoch, pointer.id, back)
+        await store.rewind(mine.id, mine.epoch, UNDO, back)
+        (rewound, undone) = await store.heads(mine.id)
+        everything = await store.points(mine.id, limit=10)
+        assert [each.id for each in everything] == [undone.id, rewound.id, *(each.id for each in listed)]
+        assert [(each.kind, each.text, each.undone) for each in everything[:2]] == [
+            ("head", UNDO, False),
+            ("head", pointer.id, True),
+        ]
+        pages: list[PointRecord] = []
+        while page := await store.points(
+            mine.id, limit=2, before=(pages[-1].created_at, pages[-1].id) if pages else None
+        ):
+            assert len(page) == 2
+            pages += page
+        assert pages == everything
+        await store.rewind(mine.id, mine.epoch, first.id, back)
+        assert [each.id for each in await store.points(mine.id, limit=10) if each.kind != "head"] == [
+            pointer.id,
+            first.id,
+        ]
 
     @pytest.mark.quick
     async def test_what_was_said_is_what_counts_now(self, store: Store) -> None:
