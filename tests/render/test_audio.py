@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import re
@@ -13,12 +14,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from koda_ray.errors import InvalidInput
+from koda_ray.errors import EncodeFailed, InvalidInput
 from koda_ray.render import audio
 from koda_ray.render.audio import SAMPLE_RATE, check_audio, decode_audio, total_samples
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.encode import UnitEncoder
 from koda_ray.render.ffmpeg import run
+from koda_ray.render.foreign import run_on_foreign
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.mux import join_units
@@ -191,6 +193,50 @@ async def test_a_decoder_that_a_file_took_over_sees_nothing_of_ours(
         await decode_audio(spec, Bundle({"click.wav": wav(click(0))}), tmp_path)
     said = re.search(r"\((.*)\)", caught.value.message)
     assert said is not None and said[1] == "secret=, net=lo data= user=65534 calls=1 sound=RIFF"
+
+
+@pytest.mark.sandbox
+async def test_a_decoder_that_does_what_a_stranger_says_reaches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FFmpeg itself, told to read a file of ours, its environment and a server, and to write: outside, it does."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "hush")
+    data, sound = tmp_path / "koda.db", tmp_path / "click.wav"
+    data.write_bytes(b"everybody's")
+    sound.write_bytes(wav(click(0)))
+    callers: list[str] = []
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        callers.append("came")
+        writer.write(b"everybody's")
+        writer.close()
+
+    async def outside(*arguments: str) -> bytes:
+        return await run("ffmpeg", ["-v", "error", *arguments], timeout_s=60)
+
+    async def inside(*arguments: str) -> bytes:
+        return await run_on_foreign("ffmpeg", ["-v", "error", *arguments], source=sound, timeout_s=60)
+
+    def read(place: str) -> list[str]:
+        return ["-f", "u8", "-ar", "8000", "-ac", "1", "-i", place, "-f", "u8", "-"]
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for place in (str(data), url):
+            assert await outside(*read(place)) == b"everybody's"
+            with pytest.raises(EncodeFailed):
+                await inside(*read(place))
+        assert callers == ["came"]
+    assert b"hush" in await outside(*read("/proc/self/environ"))
+    for process in ("self", "1"):
+        told = await inside(*read(f"/proc/{process}/environ"))
+        assert b"PATH=" in told and b"hush" not in told
+    with pytest.raises(EncodeFailed):
+        await inside("-y", "-i", "/dev/stdin", "-f", "wav", str(data))
+    assert data.read_bytes() == b"everybody's"
+    assert await inside(
+        "-i", "/dev/stdin", "-f", "u8", "-ac", "1", "-"
+    )  # of the file that it has, it makes what it can
 
 
 async def test_tracks_together_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
