@@ -23,6 +23,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from koda_ray.actors.answering import Lost, answered
 from koda_ray.actors.coordinator import coordinators_for, room_for
+from koda_ray.actors.forking import Forks
 from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, CoordinatorHost, coordinator_name
 from koda_ray.actors.intake import ask, new_command
 from koda_ray.actors.passages import Passages
@@ -92,6 +93,7 @@ class RayDirectory:
     ) -> None:
         self._public = public_settings(settings)
         self._calls = SessionCalls(store, self._public)
+        self._forks = Forks(self._public, self._calls.presence)
         self._most_awake = settings.user_sessions
         self._signing_key = settings.signing_key
         self._passages: Passages | None = None
@@ -179,6 +181,12 @@ class RayDirectory:
             if row.host is not None:
                 return await self._calls.find(session_id, row.activation)
         return None
+
+    async def fork(
+        self, *, session_id: str, user_id: str, point: str | None, key: str, body: Mapping[str, JsonValue]
+    ) -> str:
+        """Make a session of another one's past, in a process of its own; see `Forks`."""
+        return await self._forks.fork(session_id=session_id, user_id=user_id, point=point, key=key, body=body)
 
     async def delete(self, *, session_id: str, user_id: str) -> None:
         """Remove a session with its actor, sandboxes, files, videos and rows; see `Removal` for what stays and why.

@@ -58,6 +58,18 @@ class SessionDirectory(Protocol):
         """Say how many subscribers follow a session here; never activates."""
         ...
 
+    def fork(
+        self, *, session_id: str, user_id: str, point: str | None, key: str, body: Mapping[str, JsonValue]
+    ) -> Coroutine[Any, Any, str]:
+        """Make a session of another one's past, without holding that past here; returns its id.
+
+        Raises:
+            NotFound: There is no such session of this user, or it has no such point.
+            Conflict: The key was used for something else; retryable where it is being used right now.
+            Unavailable: It was not made in time.
+        """
+        ...
+
     def delete(self, *, session_id: str, user_id: str) -> Coroutine[Any, Any, None]:
         """Remove a session with its actor, sandbox and rows. Idempotent for its owner; NotFound for others."""
         ...

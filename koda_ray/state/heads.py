@@ -21,14 +21,15 @@ from koda_ray.state.records import (
 )
 from koda_ray.types import NodeState, now
 
-__all__ = ["KeptPast", "head_now", "onwards", "parts_json", "parts_of", "past_of"]
+__all__ = ["KeptPast", "head_now", "is_head", "onwards", "parts_json", "parts_of", "past_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptPast:
     """All that a store keeps of a session's past; messages and checkpoints also where they do not count now.
 
-    ``states`` are JSON by the commit that brought them, oldest first; ``state_rev`` is the present one's.
+    ``states`` are JSON by the commit that brought them, oldest first; ``state_rev`` is the present one's. ``head`` is
+    the one that is gone to, if any: each has all calls of its time.
     """
 
     record: SessionRecord
@@ -40,14 +41,21 @@ class KeptPast:
     beads: list[BeadRecord]
     checkpoints: list[CheckpointRecord]
     states: list[tuple[int, str]]
-    heads: list[HeadRecord]
+    head: HeadRecord | None
+
+
+def is_head(point: str | None) -> bool:
+    """Whether what a point names is a head, or none."""
+    return point == UNDO or (point is not None and point.startswith(HEAD))
 
 
 def past_of(kept: KeptPast, point: str | None, *, with_states: bool = False) -> Past:
     """Say what a session was at a point. Raises as `HistoryStore.past`."""
     record = kept.record
-    if point == UNDO or (point is not None and point.startswith(HEAD)):
-        return _at_head(kept, _head(kept, point))
+    if is_head(point):
+        if kept.head is None:
+            raise nothing_to_undo(record.id) if point == UNDO else no_point(record.id, str(point))
+        return _at_head(kept, kept.head)
     spans, rev, seq, until = kept.spans, record.rev, record.seq, None
     following = None if point is None else _next(kept, point)
     if following is not None:
@@ -122,18 +130,6 @@ def parts_of(raw: JsonValue) -> tuple[list[ToolCallRecord], list[ApprovalRecord]
         [decode(ApprovalRecord, each) for each in rows["approvals"]],
         [decode(BeadRecord, each) for each in rows["beads"]],
     )
-
-
-def _head(kept: KeptPast, point: str) -> HeadRecord:
-    if point == UNDO:
-        for head in reversed(kept.heads):
-            if head.kind == "rewind" and not head.undone:
-                return head
-        raise nothing_to_undo(kept.record.id)
-    for head in kept.heads:
-        if head.id == point:
-            return head
-    raise no_point(kept.record.id, point)
 
 
 def _at_head(kept: KeptPast, head: HeadRecord) -> Past:

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope
 from koda_ray.state.content import after_removal
-from koda_ray.state.heads import KeptPast, head_now, onwards, parts_json, parts_of, past_of
+from koda_ray.state.heads import KeptPast, head_now, is_head, onwards, parts_json, parts_of, past_of
 from koda_ray.state.json_commit import put_command, save_state
 from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
@@ -22,7 +22,18 @@ from koda_ray.state.json_parts import JsonParts, put_events
 from koda_ray.state.json_rows import decode, encode, event, moment, state_row, time_of, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
-from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, PointRecord, Span, counts, heard, spans_of
+from koda_ray.state.past import (
+    UNDO,
+    Change,
+    ForkedSession,
+    HeadRecord,
+    Past,
+    PointRecord,
+    Span,
+    counts,
+    heard,
+    spans_of,
+)
 from koda_ray.state.points import said_in, see_point
 from koda_ray.state.records import (
     ApprovalRecord,
@@ -56,7 +67,7 @@ class JsonHistory(JsonParts):
     async def past(self, session_id: str, *, user_id: str | None = None, point: str | None = None) -> Past:
         """Read what a session was at a point; see `HistoryStore.past`."""
         return await self._database.read(
-            lambda tables: past_of(_kept(tables, _row(tables, session_id, user_id)), point)
+            lambda tables: past_of(_kept(tables, _row(tables, session_id, user_id), point), point)
         )
 
     async def see_point(self, session_id: str, point: str, *, user_id: str | None = None) -> None:
@@ -80,7 +91,7 @@ class JsonHistory(JsonParts):
             if row is None or row["epoch"] != epoch:
                 current = None if row is None else cast("int", row["epoch"])
                 raise replaced("session", session_id, epoch=epoch, current=current)
-            kept = _kept(change.tables, row)
+            kept = _kept(change.tables, row, point)
             past = past_of(kept, point)
             planned = plan(past)
             return planned, _apply(change, kept, past, planned, head_now(kept, planned, point=point))
@@ -110,7 +121,7 @@ class JsonHistory(JsonParts):
                         raise used_for_another("request", key)
                     return decode(SessionRecord, row), False
             may_begin(change, user_id)
-            kept = _kept(change.tables, _row(change.tables, session_id, user_id))
+            kept = _kept(change.tables, _row(change.tables, session_id, user_id), point)
             past = past_of(kept, point, with_states=True)
             fork = plan(_with_belongings(change.tables, past))
             return _insert(change, fork, key=key, digest=digest), True
@@ -134,7 +145,7 @@ class JsonHistory(JsonParts):
 
     async def heads(self, session_id: str) -> list[HeadRecord]:
         """Read where it was each time it was put back, oldest first."""
-        return await self._database.read(lambda tables: _heads(tables, session_id))
+        return await self._database.read(lambda tables: [_head(row) for row in _heads(tables, session_id)])
 
     async def said(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Envelope]:
         """Read the ``message`` events that count now, newest first."""
@@ -327,7 +338,7 @@ def _row(tables: Tables, session_id: str, user_id: str | None) -> TableRow:
     return row
 
 
-def _kept(tables: Tables, row: TableRow) -> KeptPast:
+def _kept(tables: Tables, row: TableRow, point: str | None) -> KeptPast:
     session_id = str(row["id"])
 
     def rows(cls: type[R], table: str, *order: str) -> list[R]:
@@ -347,7 +358,7 @@ def _kept(tables: Tables, row: TableRow) -> KeptPast:
         beads=rows(BeadRecord, "beads", "position", "id"),
         checkpoints=rows(CheckpointRecord, "checkpoints", "event_seq", "created_at", "id"),
         states=states,
-        heads=_heads(tables, session_id),
+        head=_head_at(tables, session_id, point),
     )
 
 
@@ -371,9 +382,20 @@ def _with_belongings(tables: Tables, past: Past) -> Past:
     )
 
 
-def _heads(tables: Tables, session_id: str) -> list[HeadRecord]:
+def _heads(tables: Tables, session_id: str) -> list[dict[str, Any]]:
     rows = cast("Iterable[dict[str, Any]]", tables.of("heads", session_id))
-    return [_head(row) for row in sorted(rows, key=lambda row: row["rev"])]
+    return sorted(rows, key=lambda row: row["rev"])
+
+
+def _head_at(tables: Tables, session_id: str, point: str | None) -> HeadRecord | None:
+    if not is_head(point):
+        return None
+    heads = _heads(tables, session_id)
+    if point == UNDO:
+        named = [row for row in heads if row["kind"] == "rewind" and not row["undone"]]
+    else:
+        named = [row for row in heads if row["id"] == point]
+    return _head(named[-1]) if named else None
 
 
 def _head(row: dict[str, Any]) -> HeadRecord:

@@ -31,9 +31,9 @@ from koda_ray.events import Envelope
 from koda_ray.state import schema
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
-from koda_ray.state.heads import KeptPast, head_now, onwards, parts_json, parts_of, past_of
+from koda_ray.state.heads import KeptPast, head_now, is_head, onwards, parts_json, parts_of, past_of
 from koda_ray.state.notify import Notifier
-from koda_ray.state.past import Change, ForkedSession, HeadRecord, Past, PointRecord, Span, spans_of
+from koda_ray.state.past import UNDO, Change, ForkedSession, HeadRecord, Past, PointRecord, Span, spans_of
 from koda_ray.state.points import see_point
 from koda_ray.state.records import (
     ApprovalRecord,
@@ -72,7 +72,7 @@ class SqlHistory(SqlParts):
     async def past(self, session_id: str, *, user_id: str | None = None, point: str | None = None) -> Past:
         """Read what a session was at a point; see `HistoryStore.past`."""
         return await self._database.read(
-            lambda connection: past_of(_kept(connection, _row(connection, session_id, user_id)), point)
+            lambda connection: past_of(_kept(connection, _row(connection, session_id, user_id), point), point)
         )
 
     async def see_point(self, session_id: str, point: str, *, user_id: str | None = None) -> None:
@@ -99,7 +99,7 @@ class SqlHistory(SqlParts):
             row = connection.execute(fence.returning(schema.sessions)).one_or_none()
             if row is None:
                 raise fenced(connection, schema.sessions, session_id, epoch)
-            kept = _kept(connection, row)
+            kept = _kept(connection, row, point)
             past = past_of(kept, point)
             change = plan(past)
             made = self._apply_change(connection, kept, past, change, head_now(kept, change, point=point))
@@ -172,7 +172,7 @@ class SqlHistory(SqlParts):
             may_begin(connection, user_id)
             connection.execute(update(schema.sessions).where(_S.id == session_id).values(rev=_S.rev))  # its lock
             row = _row(connection, session_id, user_id)
-            past = past_of(_kept(connection, row), point, with_states=True)
+            past = past_of(_kept(connection, row, point), point, with_states=True)
             fork = plan(_with_belongings(connection, past))
             return self._insert_fork(connection, fork, key=key, digest=digest), True
 
@@ -239,7 +239,9 @@ class SqlHistory(SqlParts):
 
     async def heads(self, session_id: str) -> list[HeadRecord]:
         """Read where it was each time it was put back, oldest first."""
-        return await self._database.read(lambda connection: _heads(connection, session_id))
+        table = schema.heads.c
+        query = select(schema.heads).where(table.session_id == session_id).order_by(table.rev)
+        return await self._database.read(lambda connection: [_head(row) for row in connection.execute(query)])
 
     async def said(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Envelope]:
         """Read the ``message`` events that count now, newest first."""
@@ -290,7 +292,7 @@ def _row(connection: Connection, session_id: str, user_id: str | None) -> Row[*t
     return row
 
 
-def _kept(connection: Connection, row: Row[*tuple[Any, ...]]) -> KeptPast:
+def _kept(connection: Connection, row: Row[*tuple[Any, ...]], point: str | None) -> KeptPast:
     session_id = row.id
 
     def rows(cls: type[R], table: Table, *order: str) -> list[R]:
@@ -308,7 +310,7 @@ def _kept(connection: Connection, row: Row[*tuple[Any, ...]]) -> KeptPast:
         beads=rows(BeadRecord, schema.beads, "position", "id"),
         checkpoints=rows(CheckpointRecord, schema.checkpoints, "event_seq", "created_at", "id"),
         states=[(each.rev, each.state) for each in connection.execute(states.order_by(schema.states.c.rev))],
-        heads=_heads(connection, session_id),
+        head=_head_at(connection, session_id, point),
     )
 
 
@@ -334,31 +336,34 @@ def _with_belongings(connection: Connection, past: Past) -> Past:
     )
 
 
-def _heads(connection: Connection, session_id: str) -> list[HeadRecord]:
+def _head_at(connection: Connection, session_id: str, point: str | None) -> HeadRecord | None:
+    if not is_head(point):
+        return None
     table = schema.heads.c
-    query = select(schema.heads).where(table.session_id == session_id).order_by(table.rev)
-    found: list[HeadRecord] = []
-    for row in connection.execute(query):
-        calls, approvals, beads = parts_of(row.parts)
-        found.append(
-            HeadRecord(
-                id=row.id,
-                session_id=row.session_id,
-                user_id=row.user_id,
-                kind=row.kind,
-                point=row.point,
-                rev=row.rev,
-                seq=row.seq,
-                history=spans_of(row.history),
-                state=NodeState.model_validate_json(row.state),
-                tool_calls=calls,
-                approvals=approvals,
-                beads=beads,
-                undone=row.undone,
-                created_at=row.created_at,
-            )
-        )
-    return found
+    mine = select(schema.heads).where(table.session_id == session_id)
+    named = mine.where(table.kind == "rewind", ~table.undone) if point == UNDO else mine.where(table.id == point)
+    row = connection.execute(named.order_by(table.rev.desc()).limit(1)).one_or_none()
+    return None if row is None else _head(row)
+
+
+def _head(row: Row[*tuple[Any, ...]]) -> HeadRecord:
+    calls, approvals, beads = parts_of(row.parts)
+    return HeadRecord(
+        id=row.id,
+        session_id=row.session_id,
+        user_id=row.user_id,
+        kind=row.kind,
+        point=row.point,
+        rev=row.rev,
+        seq=row.seq,
+        history=spans_of(row.history),
+        state=NodeState.model_validate_json(row.state),
+        tool_calls=calls,
+        approvals=approvals,
+        beads=beads,
+        undone=row.undone,
+        created_at=row.created_at,
+    )
 
 
 def _head_row(head: HeadRecord) -> dict[str, object]:

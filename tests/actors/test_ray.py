@@ -11,7 +11,9 @@ import signal
 import sqlite3
 import sys
 import time
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from koda_ray.errors import KodaError, NotFound, StorageError, Unavailable
 from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.serve import ray_folder
+from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.types import now
@@ -171,6 +174,31 @@ async def test_a_call_that_is_not_answered_ends_and_may_be_tried_again(
     await place.freeze(pid)  # a deletion does not wait for it either
     await place.directory.delete(session_id=session.id, user_id=session.user_id)
     await place.until(lambda: not actors())
+
+
+@pytest.mark.full
+async def test_a_session_is_forked_without_its_past_in_the_process_that_asks(place: Place) -> None:
+    mine = await records.active_session(place.store)
+    for n in range(40):
+        long = [{"type": "text", "text": "x" * 500_000}]
+        await place.store.commit(mine.id, mine.epoch, Batch(messages=[replace(records.message(mine, n), content=long)]))
+    said = await place.store.messages(mine.id)
+    asked: dict[str, Any] = {"session_id": mine.id, "user_id": mine.user_id, "key": "fork", "body": {}}
+    refused = {"point": "msg_nonsense", **asked, "key": "none"}
+    with pytest.raises(NotFound) as caught:  # and whatever is loaded once is loaded
+        await place.directory.fork(**refused)
+    assert caught.value.code == "POINT_NOT_FOUND"
+    tracemalloc.start()
+    try:
+        made = await place.directory.fork(point=said[29].id, **asked)
+        here = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert here < 5_000_000
+    assert [each.id for each in await place.store.messages(made)] == [each.id for each in said[:30]]
+    assert await place.directory.fork(point=said[29].id, **asked) == made
+    with pytest.raises(NotFound):
+        await place.directory.fork(point=None, **{**asked, "user_id": "bob", "key": "bob"})
 
 
 PERMISSIONS: dict[str, Any] = {"name": "permissions", "body": {"mode": "ask"}}

@@ -24,7 +24,7 @@ from koda_ray import commands, phases
 from koda_ray.actors.command_parser import parse_command
 from koda_ray.actors.intake import ask, new_command
 from koda_ray.actors.leased_job import JobParts, LeasedJob
-from koda_ray.actors.timeline import put_back
+from koda_ray.actors.timeline import fork_session, put_back
 from koda_ray.agent.approvals import announced
 from koda_ray.commands import Command, Emit
 from koda_ray.config import Settings
@@ -164,6 +164,11 @@ class ScriptedDirectory:
         assert change is not None and change.batch.command is not None
         self._rows[row.id] = replace(row, state=change.state, seq=sent[-1].seq)
         return change.batch.command
+
+    async def fork(
+        self, *, session_id: str, user_id: str, point: str | None, key: str, body: Mapping[str, JsonValue]
+    ) -> str:
+        return await fork_session(self.store, session_id, user_id=user_id, point=point, key=key, body=dict(body))
 
     async def wake(self, session_id: str) -> None:
         async with self._lock:

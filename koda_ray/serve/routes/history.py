@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import JsonValue
 
-from koda_ray.actors.timeline import fork_session
 from koda_ray.agent.memory import is_summary
 from koda_ray.errors import Conflict
 from koda_ray.events import LARGEST_SEQ, Envelope
@@ -87,7 +86,9 @@ async def fork(
     async def work() -> str:
         for _ in range(_TRIES):
             try:
-                return await fork_session(deps.store, row.id, user_id=row.user_id, point=point, key=key, body=asked)
+                return await deps.directory.fork(
+                    session_id=row.id, user_id=row.user_id, point=point, key=key, body=asked
+                )
             except Conflict as error:  # the same request, made twice at once
                 if not error.retryable:
                     raise
