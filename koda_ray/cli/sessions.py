@@ -204,10 +204,12 @@ def reject(
 def approvals(
     session: Session,
     pending: Annotated[bool, typer.Option("--pending", help="Only what still waits.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many, at most.")] = 50,
+    before: Annotated[str | None, typer.Option(metavar="PLACE", help="The page after this place.")] = None,
     json: Json = False,
     server: Server = None,
 ) -> None:
-    """Show what a session asked a person to agree to: tool calls with what they would change, plans, previews."""
+    """Show what a session asked of a person, newest first: tool calls with what they would change, plans, previews."""
     from rich.console import Console
 
     from koda_ray.client import KodaClient
@@ -216,13 +218,13 @@ def approvals(
 
     async def read() -> Any:
         async with KodaClient(require_server(server)) as client:
-            return await client.approvals(session, pending=pending)
+            return await client.approvals(session, pending=pending, limit=limit, before=before)
 
     page = run(read())
     if json:
         typer.echo(page.model_dump_json(indent=2))
     else:
-        print_approvals(Console(highlight=False), page)
+        print_approvals(Console(highlight=False), session, page)
 
 
 @app.command("permissions")

@@ -176,9 +176,15 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         """Render what the preview shows as the final video, or a finished one once more."""
         return await self._command(session_id, "render", options or RenderOptions(), key)
 
-    async def approvals(self, session_id: str, *, pending: bool = False) -> ApprovalPage:
-        """Read what waits for you, or waited: questions, plans, previews, tool calls with their diffs."""
-        params = {"pending": "true"} if pending else {}
+    async def approvals(
+        self, session_id: str, *, pending: bool = False, limit: int = 50, before: str | None = None
+    ) -> ApprovalPage:
+        """Read what waits for you, or waited: questions, plans, previews, tool calls with their diffs.
+
+        A page, newest first, and a short one where they are large; go on with ``before=page.next``.
+        """
+        params = {"limit": str(limit)} | ({"pending": "true"} if pending else {})
+        params |= {} if before is None else {"before": before}
         return await self._get(f"{_session(session_id)}/approvals", ApprovalPage, params=params)
 
     async def approve(
@@ -326,9 +332,10 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         """Read a render job. Raises NotFound."""
         return await self._get(f"/v1/jobs/{quote(job_id, safe='')}", JobView)
 
-    async def jobs(self, session_id: str) -> JobPage:
-        """List a session's render jobs, newest first."""
-        return await self._get(f"{_session(session_id)}/jobs", JobPage)
+    async def jobs(self, session_id: str, *, limit: int = 50, before: str | None = None) -> JobPage:
+        """Read a page of a session's render jobs, newest first; go on with ``before=page.next``."""
+        params = {"limit": str(limit)} | ({} if before is None else {"before": before})
+        return await self._get(f"{_session(session_id)}/jobs", JobPage, params=params)
 
     # assets and health
 

@@ -107,8 +107,8 @@ def one_command(session_id: str, state: NodeState) -> str | None:
             return None
 
 
-def print_approvals(console: Console, page: ApprovalPage) -> None:
-    """Print what a person was asked to agree to; of tool calls that wait, what they would change too."""
+def print_approvals(console: Console, session_id: str, page: ApprovalPage) -> None:
+    """Print a page of what a person was asked to agree to; of tool calls that wait, what they would change too."""
     if not page.approvals:
         console.print("Nothing waits for you.")
     for each in page.approvals:
@@ -119,6 +119,8 @@ def print_approvals(console: Console, page: ApprovalPage) -> None:
             proposed = json.dumps(about.get("proposed"), ensure_ascii=False)
             shown = clean(str(about.get("shown") or ""))
             console.print(f"  {clean(proposed)}\n{shown}".rstrip(), markup=False, soft_wrap=True)
+    if page.next is not None:
+        console.print(f"[dim]more: koda approvals {session_id} --before {page.next}[/dim]")
 
 
 def print_sessions(console: Console, page: SessionPage) -> None:

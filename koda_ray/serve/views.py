@@ -103,7 +103,7 @@ def renders_page(rows: list[JobRecord], limit: int) -> RenderList:
     return RenderList(renders=tuple(_render_summary(row) for row in page), next=place)
 
 
-def place_of(row: JobRecord | PointRecord) -> str:
+def place_of(row: JobRecord | PointRecord | ApprovalRecord) -> str:
     """Say where in a list by time something is: its id does not sort by it, and it may be gone when this is read."""
     return f"{(row.created_at - _EPOCH) // _TICK:x}-{row.id}"
 

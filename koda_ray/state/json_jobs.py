@@ -56,16 +56,26 @@ class JsonJobs:
         """Read a job; NotFound when it is missing or another user's."""
         return await self._database.read(lambda tables: decode(JobRecord, _job(tables, job_id, user_id)))
 
-    async def list_jobs(self, *, session_id: str | None = None, user_id: str | None = None) -> list[JobRecord]:
-        """Read jobs, newest first."""
+    async def list_jobs(
+        self,
+        *,
+        session_id: str | None = None,
+        user_id: str | None = None,
+        limit: int | None = None,
+        before: tuple[datetime, str] | None = None,
+    ) -> list[JobRecord]:
+        """Read jobs, newest first: all, or ``limit`` at most of those after one in the list, its time and its id."""
+        place = None if before is None else (moment(before[0]), before[1])
 
         def is_wanted(row: TableRow) -> bool:
-            return (session_id is None or row["session_id"] == words(session_id)) and (
-                user_id is None or row["user_id"] == words(user_id)
+            return (
+                (session_id is None or row["session_id"] == words(session_id))
+                and (user_id is None or row["user_id"] == words(user_id))
+                and (place is None or _age(row) < place)
             )
 
         return await self._database.read(
-            lambda tables: [decode(JobRecord, row) for row in _newest(filter(is_wanted, tables.of("jobs")))]
+            lambda tables: [decode(JobRecord, row) for row in _newest(filter(is_wanted, tables.of("jobs")))[:limit]]
         )
 
     async def list_renders(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from itertools import islice
@@ -24,6 +25,7 @@ from koda_ray.state.records import (
     ToolCallStatus,
 )
 from koda_ray.state.refusals import Repeated
+from koda_ray.state.rows import one_page
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -63,6 +65,16 @@ class JsonParts:
         return await self._records(
             ApprovalRecord, "approvals", session_id, order, lambda row: not pending or row["status"] == "pending"
         )
+
+    async def approvals_page(
+        self, session_id: str, *, pending: bool = False, limit: int, before: tuple[datetime, str] | None = None
+    ) -> tuple[list[ApprovalRecord], bool]:
+        """Read a page of approvals, newest first, and whether there is another; see `Store.approvals_page`."""
+        every = await self.approvals(session_id, pending=pending)
+        places = {(each.created_at, each.id): each for each in every}
+        found = [places[place] for place in sorted(places, reverse=True) if before is None or place < before]
+        count = one_page([len(json.dumps([each.payload, each.answer])) for each in found[: limit + 1]], limit)
+        return found[:count], len(found) > count
 
     async def beads(self, session_id: str) -> list[BeadRecord]:
         """Read beads by position."""

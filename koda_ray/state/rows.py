@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import JsonValue
@@ -28,10 +30,12 @@ __all__ = [
     "field_names",
     "key_hash",
     "number",
+    "one_page",
     "record",
     "session",
 ]
 
+_PAGE_CHARS = 1 << 21
 KEY_ID_CHARS = 16
 """So much of a key's hash is its id: it names the key and is of no use as one."""
 KEY_ID = re.compile(rf"[0-9a-f]{{{KEY_ID_CHARS}}}")
@@ -47,6 +51,17 @@ def body_hash(body: JsonValue) -> str:
 def key_hash(key: str) -> str:
     """Return what is kept of an API key: of 256 random bits a plain hash is enough, there is no dictionary to try."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def one_page(sizes: Sequence[int], limit: int) -> int:
+    """Return how many rows, from the first, are one page: ``limit`` at most, and together not too large for memory.
+
+    Args:
+        sizes: How many characters each has.
+        limit: How many at most.
+    """
+    together = accumulate(sizes[:limit])
+    return max(1, sum(chars <= _PAGE_CHARS for chars in together)) if sizes else 0
 
 
 def columns(value: DataclassInstance) -> dict[str, object]:

@@ -88,14 +88,23 @@ class SqlJobs:
             raise no_such("job", job_id)
         return found[0]
 
-    async def list_jobs(self, *, session_id: str | None = None, user_id: str | None = None) -> list[JobRecord]:
-        """Read jobs, newest first."""
+    async def list_jobs(
+        self,
+        *,
+        session_id: str | None = None,
+        user_id: str | None = None,
+        limit: int | None = None,
+        before: tuple[datetime, str] | None = None,
+    ) -> list[JobRecord]:
+        """Read jobs, newest first: all, or ``limit`` at most of those after one in the list, its time and its id."""
         query = select(schema.jobs)
         if session_id is not None:
             query = query.where(_J.session_id == session_id)
         if user_id is not None:
             query = query.where(_J.user_id == user_id)
-        return await self._database.records(JobRecord, query.order_by(_J.created_at.desc(), _J.id.desc()))
+        if before is not None:
+            query = query.where(_is_after(before))
+        return await self._database.records(JobRecord, query.order_by(_J.created_at.desc(), _J.id.desc()).limit(limit))
 
     async def list_renders(
         self,
@@ -111,8 +120,7 @@ class SqlJobs:
         if statuses:
             query = query.where(_J.status.in_(statuses))
         if before is not None:
-            at, job_id = before
-            query = query.where(or_(_J.created_at < at, and_(_J.created_at == at, _J.id < job_id)))
+            query = query.where(_is_after(before))
         query = query.order_by(_J.created_at.desc(), _J.id.desc()).limit(limit)
         return await self._database.records(JobRecord, query)
 
@@ -281,6 +289,12 @@ def _taken(connection: Connection, user_id: str) -> RenderRoom:
         video_s=connection.execute(seconds).scalar_one(),
         stored_bytes=count_stored(connection, user_id),
     )
+
+
+def _is_after(place: tuple[datetime, str]) -> ColumnElement[bool]:
+    """Whether a job comes after a place in a list, newest first."""
+    at, job_id = place
+    return or_(_J.created_at < at, and_(_J.created_at == at, _J.id < job_id))
 
 
 def _page_renders(user_id: str, id_prefix: str) -> list[ColumnElement[bool]]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, and_, case, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, Table, and_, case, delete, func, insert, or_, select, update
 
 from koda_ray.errors import KodaError
 from koda_ray.events import EPHEMERAL, Envelope
@@ -25,7 +25,7 @@ from koda_ray.state.records import (
     ToolCallStatus,
 )
 from koda_ray.state.refusals import Repeated, replaced, used_for_another
-from koda_ray.state.rows import body_hash, columns, envelope
+from koda_ray.state.rows import body_hash, columns, envelope, one_page, record
 from koda_ray.state.sql_charges import close_charges
 from koda_ray.state.sql_inbox import take_out
 
@@ -66,6 +66,30 @@ class SqlParts:
         if pending:
             query = query.where(table.status == "pending")
         return await self._database.records(ApprovalRecord, query.order_by(table.created_at, table.ordinal, table.id))
+
+    async def approvals_page(
+        self, session_id: str, *, pending: bool = False, limit: int, before: tuple[datetime, str] | None = None
+    ) -> tuple[list[ApprovalRecord], bool]:
+        """Read a page of approvals, newest first, and whether there is another; see `Store.approvals_page`."""
+        table = schema.approvals.c
+        size = func.length(table.payload) + func.coalesce(func.length(table.answer), 0)
+        mine = table.session_id == session_id
+        order = (table.created_at.desc(), table.id.desc())
+        sizes = select(table.id, size).where(mine).order_by(*order).limit(limit + 1)
+        if pending:
+            sizes = sizes.where(table.status == "pending")
+        if before is not None:
+            at, approval_id = before
+            sizes = sizes.where(or_(table.created_at < at, and_(table.created_at == at, table.id < approval_id)))
+
+        def work(connection: Connection) -> tuple[list[ApprovalRecord], bool]:
+            found = connection.execute(sizes).all()
+            count = one_page([each[1] for each in found], limit)
+            page = select(schema.approvals).where(mine, table.id.in_([each[0] for each in found[:count]]))
+            rows = connection.execute(page.order_by(*order))
+            return [record(ApprovalRecord, row) for row in rows], len(found) > count
+
+        return await self._database.read(work)
 
     async def beads(self, session_id: str) -> list[BeadRecord]:
         """Read beads by position."""

@@ -241,6 +241,22 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         """Read approvals in order."""
         ...
 
+    async def approvals_page(
+        self, session_id: str, *, pending: bool = False, limit: int, before: tuple[datetime, str] | None = None
+    ) -> tuple[list[ApprovalRecord], bool]:
+        """Read a page of approvals, newest first, which may be short: each has what it was about.
+
+        Args:
+            session_id: Whose.
+            pending: Only those that wait.
+            limit: How many at most.
+            before: Only those after this one in the list: its time and its id.
+
+        Returns:
+            The page, and whether there is another.
+        """
+        ...
+
     async def beads(self, session_id: str) -> list[BeadRecord]:
         """Read beads by position."""
         ...
@@ -307,8 +323,15 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         """Read a job; NotFound as with sessions."""
         ...
 
-    async def list_jobs(self, *, session_id: str | None = None, user_id: str | None = None) -> list[JobRecord]:
-        """Read jobs, newest first."""
+    async def list_jobs(
+        self,
+        *,
+        session_id: str | None = None,
+        user_id: str | None = None,
+        limit: int | None = None,
+        before: tuple[datetime, str] | None = None,
+    ) -> list[JobRecord]:
+        """Read jobs, newest first: all, or ``limit`` at most of those after one in the list, its time and its id."""
         ...
 
     async def list_renders(

@@ -111,9 +111,10 @@ class ApprovalView(Model):
 
 
 class ApprovalPage(Model):
-    """A session's approvals, oldest first."""
+    """A session's approvals, newest first; ``next`` is the ``before`` of the following page, null on the last one."""
 
     approvals: tuple[ApprovalView, ...]
+    next: str | None = None
 
 
 class PointView(Model):
@@ -219,6 +220,7 @@ class JobView(Model):
 
 
 class JobPage(Model):
-    """A session's render jobs, newest first."""
+    """A session's render jobs, newest first; ``next`` is the ``before`` of the following page, null on the last one."""
 
     jobs: tuple[JobView, ...]
+    next: str | None = None

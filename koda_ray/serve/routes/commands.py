@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from koda_ray.errors import Conflict, InvalidInput
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
 from koda_ray.serve.problem import responses
-from koda_ray.serve.views import approval_view
+from koda_ray.serve.views import approval_view, place_of, read_place
 from koda_ray.state.records import CommandRecord
 from koda_ray.types import Budget, RenderOptions, SessionPermissions
 from koda_ray.wire import (
@@ -143,13 +143,23 @@ async def render(
 ApprovalId = Annotated[str, Path(max_length=64, description="An approval's id, such as `state.approval.approvalId`")]
 
 
-@router.get("/approvals", operation_id="listApprovals", summary="Read what waits for you, or waited")
+@router.get("/approvals", operation_id="listApprovals", summary="Read what waits for you, or waited, newest first")
 async def approvals(
-    row: OwnSession, deps: Deps, pending: Annotated[bool, Query(description="Only what still waits")] = False
+    row: OwnSession,
+    deps: Deps,
+    pending: Annotated[bool, Query(description="Only what still waits")] = False,
+    limit: Annotated[int, Query(ge=1, le=200, description="Approvals in a page, at most")] = 50,
+    before: Annotated[str | None, Query(max_length=96, description="`next` of the page before")] = None,
 ) -> ApprovalPage:
-    """Return questions, plans, previews and tool calls, oldest first, with what was answered. This wakes nothing."""
-    found = await deps.store.approvals(row.id, pending=pending)
-    return ApprovalPage(approvals=tuple(approval_view(each) for each in found))
+    """Return questions, plans, previews and tool calls, with what was answered. This wakes nothing.
+
+    A page of large ones is short: ask again with `before` set to `next` until `next` is null.
+    """
+    place = None if before is None else read_place(before)
+    found, more = await deps.store.approvals_page(row.id, pending=pending, limit=limit, before=place)
+    return ApprovalPage(
+        approvals=tuple(approval_view(each) for each in found), next=place_of(found[-1]) if more else None
+    )
 
 
 @router.post("/approvals/{approval_id}/approve", operation_id="approve", status_code=202, summary="Let a tool call run")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 
 from koda_ray.serve.context import Deps, OwnSession, User
 from koda_ray.serve.problem import responses
+from koda_ray.serve.views import place_of, read_place
 from koda_ray.state.records import JobRecord
 from koda_ray.wire import JobPage, JobView
 
@@ -30,9 +31,18 @@ async def get_job(
     summary="List a session's render jobs, newest first",
     responses=responses(401, 404, 422),
 )
-async def list_jobs(row: OwnSession, user: User, deps: Deps) -> JobPage:
-    """Return previews and finals alike."""
-    return JobPage(jobs=tuple(_view(job) for job in await deps.store.list_jobs(session_id=row.id, user_id=user)))
+async def list_jobs(
+    row: OwnSession,
+    user: User,
+    deps: Deps,
+    limit: Annotated[int, Query(ge=1, le=200, description="Jobs in a page")] = 50,
+    before: Annotated[str | None, Query(max_length=96, description="`next` of the page before")] = None,
+) -> JobPage:
+    """Return previews and finals alike; ask again with `before` set to `next` until `next` is null."""
+    place = None if before is None else read_place(before)
+    jobs = await deps.store.list_jobs(session_id=row.id, user_id=user, limit=limit + 1, before=place)
+    page = jobs[:limit]
+    return JobPage(jobs=tuple(map(_view, page)), next=place_of(page[-1]) if len(jobs) > limit else None)
 
 
 def _view(job: JobRecord) -> JobView:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from koda_ray.errors import Conflict
-from koda_ray.state.records import Batch
+from koda_ray.state.records import ApprovalRecord, Batch
 from koda_ray.state.store import Store
 from koda_ray.types import now
 from tests.state import records
@@ -89,6 +89,32 @@ class CommitConformance:
         assert await store.tool_calls(mine.id, status=("started", "succeeded")) == [calls[0], ended, calls[2]]
         assert await store.approvals(mine.id) == [said]
         assert await store.approvals(mine.id, pending=True) == []
+
+    async def test_approvals_come_in_pages_that_are_not_too_large(self, store: Store) -> None:
+        mine = await active_session(store)
+        asked = [
+            dataclasses.replace(
+                records.approval(mine), payload={"shown": "x" * size}, created_at=now() + timedelta(seconds=n)
+            )
+            for n, size in enumerate((9, 1_500_000, 9, 700_000))
+        ]
+        asked[0] = dataclasses.replace(asked[0], status="approved", answer={"approved": {}}, resolved_at=now())
+        await store.commit(mine.id, mine.epoch, Batch(approvals=asked))
+        newest = asked[::-1]
+
+        async def pages(limit: int, *, pending: bool = False) -> list[list[ApprovalRecord]]:
+            found: list[list[ApprovalRecord]] = []
+            more = True
+            while more:
+                before = (found[-1][-1].created_at, found[-1][-1].id) if found else None
+                page, more = await store.approvals_page(mine.id, pending=pending, limit=limit, before=before)
+                found.append(page)
+            return found
+
+        assert await pages(3) == [newest[:2], newest[2:]]
+        assert await pages(1) == [[each] for each in newest]
+        assert await pages(3, pending=True) == [newest[:2], newest[2:3]]
+        assert await store.approvals_page("ses_none", limit=3) == ([], False)
 
     async def test_ids_are_a_sessions_own(self, store: Store) -> None:
         mine, other = await active_session(store), await active_session(store, "bob")

@@ -31,6 +31,8 @@ class JobConformance:
             await store.create_job(dataclasses.replace(job, user_id="bob", project_id="prj-bob"))
         later = await store.create_job(records.job())
         assert await store.list_jobs(user_id="ann") == [later, job]
+        assert await store.list_jobs(user_id="ann", limit=1) == [later]
+        assert await store.list_jobs(user_id="ann", limit=5, before=(later.created_at, later.id)) == [job]
         assert await store.list_jobs(user_id="bob") == []
 
     async def test_jobs_are_made_together_or_not_at_all(self, store: Store) -> None:
