@@ -201,6 +201,29 @@ async def test_a_session_is_forked_without_its_past_in_the_process_that_asks(pla
         await place.directory.fork(point=None, **{**asked, "user_id": "bob", "key": "bob"})
 
 
+@pytest.mark.full
+async def test_a_fork_whose_process_is_ended_may_be_made_again(place: Place) -> None:
+    mine = await records.active_session(place.store)
+    asked: dict[str, Any] = {"session_id": mine.id, "user_id": mine.user_id, "point": None, "key": "fork", "body": {}}
+
+    def processes() -> list[psutil.Process]:
+        return [each for each in psutil.Process().children(recursive=True) if each.name() == "ray::fork"]
+
+    with contextlib.closing(sqlite3.connect(place.real, isolation_level=None)) as busy:
+        busy.execute("BEGIN IMMEDIATE")  # so that it waits
+        forking = asyncio.create_task(place.directory.fork(**asked))
+        await place.until(lambda: bool(processes()))
+        for each in processes():
+            each.kill()
+        with pytest.raises(Unavailable, match="try again with the same key") as caught:
+            await forking
+        assert caught.value.retryable
+        busy.execute("ROLLBACK")
+    made = await place.directory.fork(**asked)
+    assert (await place.store.get_session(made)).state.forked_from == mine.id
+    assert await place.directory.fork(**asked) == made
+
+
 PERMISSIONS: dict[str, Any] = {"name": "permissions", "body": {"mode": "ask"}}
 
 
