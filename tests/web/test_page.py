@@ -43,7 +43,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def studio(tmp_path: Path) -> AsyncIterator[World]:
+async def koda(tmp_path: Path) -> AsyncIterator[World]:
     async with world(tmp_path, KODA_WEB_PATH=BUILT) as found:
         yield found
 
@@ -73,8 +73,8 @@ async def begin(page: Page, prompt: str) -> str:
     return page.url.rpartition("/")[2]
 
 
-async def test_the_whole_job_by_mouse(studio: World, browser: Browser) -> None:
-    async with looking(browser, studio.url) as page:
+async def test_the_whole_job_by_mouse(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
         session_id = await begin(page, "A bouncing ball")
         await page.get_by_label("Playful").check()
         await page.get_by_role("button", name="Answer").click()
@@ -90,7 +90,7 @@ async def test_the_whole_job_by_mouse(studio: World, browser: Browser) -> None:
         assert saved.stat().st_size > 1000
         await page.get_by_role("link", name="koda", exact=True).click()
         await expect(page.get_by_role("link", name="A bouncing ball Finished")).to_be_visible()
-    commands = [event.data for event in await studio.store.events(session_id) if event.type == "command_refused"]
+    commands = [event.data for event in await koda.store.events(session_id) if event.type == "command_refused"]
     assert commands == []
 
 
@@ -103,7 +103,7 @@ async def test_a_large_video_is_shown_and_saved_from_its_bucket(
     with bucket_server("koda-test") as endpoint:
         settings = {"STORAGE_PROVIDER": "s3", "R2_BUCKET": "koda-test", "R2_ENDPOINT": endpoint}
         settings |= {"R2_ACCESS_KEY": "test", "R2_SECRET_KEY": "test", "STORAGE_REDIRECTS": "always"}
-        async with world(tmp_path, KODA_WEB_PATH=BUILT, **settings) as studio, looking(browser, studio.url) as page:
+        async with world(tmp_path, KODA_WEB_PATH=BUILT, **settings) as koda, looking(browser, koda.url) as page:
             session_id = await begin(page, "A bouncing ball")
             await page.get_by_label("Playful").check()
             await page.get_by_role("button", name="Answer").click()
@@ -120,8 +120,8 @@ async def test_a_large_video_is_shown_and_saved_from_its_bucket(
             assert (await saved.path()).stat().st_size == len(VIDEO["final"])
 
 
-async def test_the_whole_job_by_keyboard(studio: World, browser: Browser) -> None:
-    async with looking(browser, studio.url) as page:
+async def test_the_whole_job_by_keyboard(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
         await page.get_by_role("textbox", name="What should move").focus()
         await page.keyboard.type("A heart that beats")
         await page.keyboard.press("Control+Enter")
@@ -136,9 +136,9 @@ async def test_the_whole_job_by_keyboard(studio: World, browser: Browser) -> Non
 
 @pytest.mark.full
 async def test_files_go_with_the_prompt_and_one_that_is_not_taken_is_answered_at_its_name(
-    studio: World, browser: Browser
+    koda: World, browser: Browser
 ) -> None:
-    async with looking(browser, studio.url) as page:
+    async with looking(browser, koda.url) as page:
         files: list[FilePayload] = [
             {"name": "logo.png", "mimeType": "image/png", "buffer": PNG},
             {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"not a picture"},
@@ -149,26 +149,26 @@ async def test_files_go_with_the_prompt_and_one_that_is_not_taken_is_answered_at
         await expect(page.get_by_role("alert")).to_have_count(0)
         await page.get_by_label("Frames per second").select_option("30 fps")
         session_id = await begin(page, "A ball with a logo")
-    row = await studio.store.get_session(session_id, user_id="local")
-    (asset,) = await studio.store.own_assets("local")
+    row = await koda.store.get_session(session_id, user_id="local")
+    (asset,) = await koda.store.own_assets("local")
     assert row.state.asset_ids == (asset.id,) and asset.name == "logo.png" and row.state.options.fps == 30
 
 
 @pytest.mark.full
-async def test_what_the_agents_think_is_shown_before_there_is_a_plan(studio: World, browser: Browser) -> None:
-    studio.directory.hold = {"analyze"}
-    async with looking(browser, studio.url) as page:
+async def test_what_the_agents_think_is_shown_before_there_is_a_plan(koda: World, browser: Browser) -> None:
+    koda.directory.hold = {"analyze"}
+    async with looking(browser, koda.url) as page:
         session_id = await begin(page, "A ball to think about")
         await expect(page.get_by_role("button", name="Stop")).to_be_visible()
-        await studio.directory.move(session_id, commands.Think("Reading about balls"))
+        await koda.directory.move(session_id, commands.Think("Reading about balls"))
         await expect(page.get_by_text("Reading about balls").first).to_be_visible()
 
 
 @pytest.mark.full
-async def test_where_work_stopped_it_says_what_is_kept_and_goes_on(studio: World, browser: Browser) -> None:
-    studio.directory.fails = {"execute": "the animation does not build"}
-    studio.directory.asks = False
-    async with looking(browser, studio.url) as page:
+async def test_where_work_stopped_it_says_what_is_kept_and_goes_on(koda: World, browser: Browser) -> None:
+    koda.directory.fails = {"execute": "the animation does not build"}
+    koda.directory.asks = False
+    async with looking(browser, koda.url) as page:
         await begin(page, "A ball that breaks")
         await page.get_by_role("button", name="Make this").click()
         await expect(page.get_by_text("Kept: the plan.")).to_be_visible()
@@ -236,7 +236,7 @@ async def test_who_signs_in_next_sees_nothing_of_who_was_there(tmp_path: Path, b
 
 
 @pytest.mark.parametrize("lost", ["the connection", "a gateway's"])
-async def test_a_request_whose_answer_was_lost_is_the_same_request(studio: World, browser: Browser, lost: str) -> None:
+async def test_a_request_whose_answer_was_lost_is_the_same_request(koda: World, browser: Browser, lost: str) -> None:
     prompts: list[str] = []
 
     async def lose(route: Route) -> None:
@@ -244,7 +244,7 @@ async def test_a_request_whose_answer_was_lost_is_the_same_request(studio: World
         await (route.abort() if lost == "the connection" else route.fulfill(status=502))
         prompts.append(json.loads(route.request.post_data or "")["prompt"])
 
-    async with looking(browser, studio.url) as page:
+    async with looking(browser, koda.url) as page:
         await page.route("**/v1/sessions", lose)
         for sent, prompt in enumerate(("A ball", "A red ball", "A red ball"), start=1):  # new words are a new request
             await page.get_by_role("textbox", name="What should move").fill(prompt)
@@ -253,7 +253,7 @@ async def test_a_request_whose_answer_was_lost_is_the_same_request(studio: World
             await expect(page.get_by_role("alert")).to_be_visible()
         await page.unroute("**/v1/sessions")
         session_id = await begin(page, "A red ball")
-    rows = await studio.store.list_sessions("local", limit=10)
+    rows = await koda.store.list_sessions("local", limit=10)
     assert [row.state.prompt for row in rows] == ["A red ball", "A ball"] and rows[0].id == session_id
 
 
@@ -290,20 +290,20 @@ ASKED: dict[str, JsonValue] = {
 }
 
 
-async def asking(studio: World, page: Page) -> str:
+async def asking(koda: World, page: Page) -> str:
     """Begin a session that comes to wait for agreement; return its id."""
-    studio.directory.asks, studio.directory.hold = False, {"execute"}
+    koda.directory.asks, koda.directory.hold = False, {"execute"}
     session_id = await begin(page, "A ball that asks")
     await page.get_by_role("button", name="Make this").click()
     await expect(page.get_by_role("heading", name="Making it")).to_be_visible()
-    await studio.directory.ask_agreement(session_id, ASKED)
+    await koda.directory.ask_agreement(session_id, ASKED)
     await expect(page.get_by_role("heading", name="May koda run edit_file?")).to_be_visible()
     return session_id
 
 
-async def test_a_call_that_waits_is_shown_and_agreed_to_by_keyboard(studio: World, browser: Browser) -> None:
-    async with looking(browser, studio.url) as page:
-        session_id = await asking(studio, page)
+async def test_a_call_that_waits_is_shown_and_agreed_to_by_keyboard(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        session_id = await asking(koda, page)
         await expect(page.get_by_text("a rule says to ask")).to_be_visible()
         await expect(page.get_by_role("group", name="path")).to_have_text("src/Ball.tsx")
         await expect(page.get_by_role("group", name="new")).to_have_text("blue \\u{202e}")
@@ -315,17 +315,17 @@ async def test_a_call_that_waits_is_shown_and_agreed_to_by_keyboard(studio: Worl
         await page.get_by_label("Which").select_option("Waiting for you")
         await page.get_by_role("link", name="A ball that asks Asks for your agreement").focus()
         await page.keyboard.press("Enter")
-        studio.directory.hold.clear()
+        koda.directory.hold.clear()
         await page.get_by_role("button", name="Approve").focus()
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
-    assert [each.status for each in await studio.store.approvals(session_id)] == ["approved"]
+    assert [each.status for each in await koda.store.approvals(session_id)] == ["approved"]
 
 
-async def test_a_call_that_waits_is_refused_and_the_agents_read_why(studio: World, browser: Browser) -> None:
-    async with looking(browser, studio.url) as page:
-        session_id = await asking(studio, page)
-        await studio.directory.ask_agreement(session_id, {**ASKED, "name": "sandbox_exec"})
+async def test_a_call_that_waits_is_refused_and_the_agents_read_why(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        session_id = await asking(koda, page)
+        await koda.directory.ask_agreement(session_id, {**ASKED, "name": "sandbox_exec"})
         await expect(page.get_by_text("1 more waits behind this")).to_be_visible()
         await page.get_by_label("Why not?").fill("red is right")
         await page.keyboard.press("Enter")
@@ -333,46 +333,46 @@ async def test_a_call_that_waits_is_refused_and_the_agents_read_why(studio: Worl
         await expect(page.get_by_label("Why not?")).to_have_value("")
         await page.get_by_role("button", name="Refuse").dblclick()
         await expect(page.get_by_role("heading", name="Making it")).to_be_visible()
-    answers = [(each.payload["name"], each.answer) for each in await studio.store.approvals(session_id)]
+    answers = [(each.payload["name"], each.answer) for each in await koda.store.approvals(session_id)]
     assert answers == [("edit_file", {"reason": "red is right"}), ("sandbox_exec", {"reason": ""})]
 
 
-async def test_what_waits_for_agreement_can_be_stopped(studio: World, browser: Browser) -> None:
-    async with looking(browser, studio.url) as page:
-        await asking(studio, page)
+async def test_what_waits_for_agreement_can_be_stopped(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        await asking(koda, page)
         await page.get_by_role("button", name="Stop").click()
         await expect(page.get_by_role("button", name="Make this")).to_be_visible()
-        studio.directory.hold = {"analyze"}
+        koda.directory.hold = {"analyze"}
         await page.get_by_role("link", name="koda", exact=True).click()
         await begin(page, "A ball that is stopped at once")
         await page.get_by_role("button", name="Stop").click()
         await expect(page.get_by_text("Waiting to begin").first).to_be_attached()
-        studio.directory.hold.clear()
+        koda.directory.hold.clear()
         await page.get_by_label("Say something").fill("A cube")
         await page.keyboard.press("Control+Enter")
         await expect(page.get_by_role("button", name="Make this")).to_be_visible()
 
 
-async def test_reading_keeps_nobody_awake(studio: World, browser: Browser) -> None:
-    async with looking(browser, studio.url) as page:
+async def test_reading_keeps_nobody_awake(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
         session_id = await begin(page, "A ball")
         await expect(page.get_by_role("button", name="Answer")).to_be_visible()
-        awake = studio.directory.activations
+        awake = koda.directory.activations
         await page.reload()
         await expect(page.get_by_role("button", name="Answer")).to_be_visible()
-        async with looking(browser, studio.url) as other:
+        async with looking(browser, koda.url) as other:
             await expect(other.get_by_role("link", name="A ball")).to_be_visible()
-        assert studio.directory.activations == awake
-        assert not studio.directory.watchers.get(session_id)
+        assert koda.directory.activations == awake
+        assert not koda.directory.watchers.get(session_id)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing(studio: World, browser: Browser, scheme: str) -> None:
+async def test_axe_finds_nothing(koda: World, browser: Browser, scheme: str) -> None:
     if not AXE:
         pytest.skip("axe-core is not there: ./koda setup brings it")
     for width in (1280, 390):
-        async with looking(browser, studio.url) as page:
+        async with looking(browser, koda.url) as page:
             await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
             await page.set_viewport_size({"width": width, "height": 800})
 
@@ -391,21 +391,21 @@ async def test_axe_finds_nothing(studio: World, browser: Browser, scheme: str) -
             await page.get_by_role("button", name="Render 1080p").click()
             await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
             await examine()
-            await page.goto(studio.url)
-            await asking(studio, page)
+            await page.goto(koda.url)
+            await asking(koda, page)
             await expect(page.get_by_role("group", name="What it would change")).to_be_visible()
             await examine()
-            studio.directory.asks, studio.directory.hold = True, set()
-            await page.goto(f"{studio.url}/s/ses_none")
+            koda.directory.asks, koda.directory.hold = True, set()
+            await page.goto(f"{koda.url}/s/ses_none")
             await expect(page.get_by_text("not there any more")).to_be_visible()
             await examine()
 
 
-async def test_many_sessions_take_one_connection(studio: World, browser: Browser) -> None:
-    studio.directory.hold = {"analyze"}
-    async with looking(browser, studio.url) as page:
+async def test_many_sessions_take_one_connection(koda: World, browser: Browser) -> None:
+    koda.directory.hold = {"analyze"}
+    async with looking(browser, koda.url) as page:
         for number in range(6):
             await begin(page, f"Ball {number}")
-            await page.goto(studio.url)
+            await page.goto(koda.url)
         await expect(page.get_by_role("link", name="Ball 0")).to_be_visible()
-        await reached(lambda: studio.app.state.streams.count("local") == 1)
+        await reached(lambda: koda.app.state.streams.count("local") == 1)
