@@ -49,6 +49,19 @@ async def test_sessions_can_be_read_without_a_server(shell: Shell, client: KodaC
     assert json.loads(empty.out) == {"sessions": [], "next": None}
 
 
+async def test_a_session_is_listed_by_the_title_that_it_was_given(shell: Shell, client: KodaClient) -> None:
+    session_id = (await client.create(PROMPT)).session_id
+    assert (await shell("label", session_id, "--title", "The  ball", "--pin")).status == Exit.DONE
+    assert (await shell("list")).out.splitlines()[0].split("\t")[-1] == "The ball"
+    assert "The ball" in (await shell("show", session_id)).out
+    assert (await shell("label", session_id, "--title", "")).status == Exit.DONE
+    (found,) = (await client.sessions()).sessions
+    assert (found.title, found.pinned) == (None, True)
+    assert (await shell("list")).out.splitlines()[0].split("\t")[-1] == PROMPT
+    assert (await shell("label", session_id)).status == Exit.USAGE
+    assert (await shell("label", "ses_unknown", "--pin")).status == Exit.NOT_FOUND
+
+
 @pytest.mark.full
 async def test_events_are_printed_a_line_each_until_there_are_no_more(shell: Shell, client: KodaClient) -> None:
     session_id = (await shell("new", PROMPT)).out.strip()

@@ -409,6 +409,29 @@ def list_sessions(
 
 
 @app.command()
+def label(
+    session: Session,
+    title: Annotated[str | None, typer.Option(help="What it is called in lists; empty for its prompt again.")] = None,
+    pin: Annotated[
+        bool | None, typer.Option("--pin/--unpin", help="Keep it, and show it before the others.", show_default=False)
+    ] = None,
+    server: Server = None,
+) -> None:
+    """Give a session a title, or pin it."""
+    from koda_ray.client import KodaClient
+    from koda_ray.console.job import require_server
+
+    if title is None and pin is None:
+        raise typer.BadParameter("say --title TITLE, --pin or --unpin")
+
+    async def work() -> None:
+        async with KodaClient(require_server(server)) as client:
+            await client.label(session, title=title, pinned=pin)
+
+    run(work())
+
+
+@app.command()
 def show(session: Session, json: Json = False, server: Server = None) -> None:
     """Show a session: where it is, what was decided, what was made. Works without a server too."""
     from rich.console import Console

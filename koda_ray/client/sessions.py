@@ -36,6 +36,7 @@ from koda_ray.wire import (
     HistoryView,
     JobPage,
     JobView,
+    LabelSession,
     Message,
     OwnAssetPage,
     PreviewLink,
@@ -116,14 +117,24 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         text: str | None = None,
         phases: Sequence[Phase] = (),
         turn: WhoseTurn | None = None,
+        pinned: bool | None = None,
     ) -> SessionPage:
         """Read a page of your sessions, newest first: all, or those in some phases, with some words in them.
 
-        ``turn`` chooses those that wait for a person, or those that agents work on.
+        ``turn`` chooses those that wait for a person, or those that agents work on; ``pinned`` those that are, or are
+        not.
         """
         params: dict[str, str | list[str]] = {"limit": str(limit), "phase": list(phases)}
+        if pinned is not None:
+            params["pinned"] = str(pinned).lower()
         params |= {name: value for name, value in (("before", before), ("text", text), ("turn", turn)) if value}
         return await self._get("/v1/sessions", SessionPage, params=params)
+
+    async def label(self, session_id: str, *, title: str | None = None, pinned: bool | None = None) -> SessionView:
+        """Give a session a title, or pin it; what is None stays, and an empty title is none. Raises NotFound."""
+        body = LabelSession.model_construct(title=title, pinned=pinned)
+        sent = body.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return parse(SessionView, await self._send("PATCH", _session(session_id), json=sent))
 
     async def messages(self, session_id: str, *, limit: int = 50, before: int | None = None) -> TalkPage:
         """Read a page of what was said in a session, newest first. Raises NotFound."""

@@ -135,7 +135,7 @@ def print_sessions(console: Console, page: SessionPage) -> None:
                 found.phase,
                 found.owes or "",
                 found.created_at.isoformat(),
-                one_line(found.prompt, 200),
+                one_line(found.title or found.prompt, 200),
             )
             console.file.write("\t".join(fields) + "\n")
         return
@@ -143,12 +143,13 @@ def print_sessions(console: Console, page: SessionPage) -> None:
     table.add_column("session", no_wrap=True)
     table.add_column("phase", no_wrap=True)
     table.add_column("age", justify="right", no_wrap=True, style="dim")
-    table.add_column("prompt", no_wrap=True)
+    table.add_column("title or prompt", no_wrap=True)
     for found in page.sessions:
         phase = Text(found.phase, style=ACCENT if found.owes else _PHASE_STYLES.get(found.phase, ""))
         if found.owes:
             phase.append(" ●")
-        table.add_row(found.id, phase, _age(found.created_at), one_line(found.prompt, max(20, console.width - 66)))
+        called = one_line(found.title or found.prompt, max(20, console.width - 68))
+        table.add_row(found.id, phase, _age(found.created_at), f"★ {called}" if found.pinned else called)
     console.print(table)
     if page.next is not None:
         console.print(f"[dim]more: koda list --before {page.next}[/dim]")
@@ -183,6 +184,8 @@ def print_renders(console: Console, page: RenderList) -> None:
 def print_session(console: Console, found: SessionView, files: FileList | None, jobs: JobPage | None) -> None:
     """Print one session: where it is, how to go on, what was decided, what was made."""
     state = found.state
+    if found.title is not None:
+        console.print(f"[bold]{escape(one_line(found.title, 300))}[/bold]")
     console.print(f"[bold]{escape(one_line(state.prompt, 300))}[/bold]")
     console.print(f"[dim]{found.id} · made {_age(found.created_at)} ago · {found.status}[/dim]\n")
     console.print(phase_line(state))

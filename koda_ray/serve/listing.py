@@ -6,7 +6,7 @@ where the next one begins.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -27,13 +27,14 @@ _PAGE = 100
 class Sought:
     """What sessions somebody looks for; all where nothing is said.
 
-    ``text`` is in the prompt or in the plan's titles, whatever the case of its letters; times are of the last change,
-    ``[since, until)``. Its ``turn`` is the agents' while work is owed, and a person's while it waits to go on.
+    ``text`` is in the title, the prompt or the scenes' titles, whatever the case of its letters; times are of the last
+    change, ``[since, until)``. Its ``turn`` is the agents' while work is owed, and a person's while it waits to go on.
     """
 
     phases: frozenset[Phase] = frozenset()
     turn: WhoseTurn | None = None
     status: Literal["active", "suspended"] | None = None
+    pinned: bool | None = None
     project_id: str | None = None
     text: str | None = None
     since: datetime | None = None
@@ -43,6 +44,7 @@ class Sought:
         """Whether a session is one of them."""
         return (
             (not self.phases or row.state.phase in self.phases)
+            and (self.pinned is None or row.pinned == self.pinned)
             and (self.turn is None or _turn(row) == self.turn)
             and (self.status is None or row.status == self.status)
             and (self.project_id is None or row.project_id == self.project_id)
@@ -53,16 +55,16 @@ class Sought:
 
     def _reads(self, row: SessionRecord) -> bool:
         scenes = row.state.plan.scenes if row.state.plan else ()
-        words = "\n".join((row.id, row.state.prompt, *(scene.title for scene in scenes))).casefold()
+        words = "\n".join((row.id, row.title or "", row.state.prompt, *(scene.title for scene in scenes))).casefold()
         return all(word in words for word in (self.text or "").casefold().split())
 
 
 async def sessions_found(store: Store, user_id: str, sought: Sought, *, limit: int, before: str | None) -> SessionPage:
     """Read a page of a user's sessions, newest first; ``before`` is ``next`` of the page before."""
     found: list[SessionRecord] = []
-    page = _PAGE if sought != Sought() else limit + 1
+    page = limit + 1 if replace(sought, pinned=None) == Sought() else _PAGE
     for _ in range(max(1, SCANNED // page)):
-        rows = await store.list_sessions(user_id, limit=page, before=before)
+        rows = await store.list_sessions(user_id, limit=page, before=before, pinned=sought.pinned)
         for row in rows:
             if len(found) == limit:
                 return _page(found, before)

@@ -46,6 +46,8 @@ def view_of(row: SessionRecord) -> SessionView:
         status=row.status,
         seq=row.seq,
         state=row.state,
+        title=row.title,
+        pinned=row.pinned,
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
@@ -162,6 +164,8 @@ def session_summary(row: SessionRecord) -> SessionSummary:
         owes=row.owes,
         approval=state.approval.name if state.approval else None,
         status=row.status,
+        title=row.title,
+        pinned=row.pinned,
         prompt=prompt if len(prompt) <= _SUMMARY_CHARS else f"{prompt[: _SUMMARY_CHARS - 1]}…",
         seq=row.seq,
         todos_done=sum(todo.status == "done" for todo in todos),

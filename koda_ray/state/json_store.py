@@ -36,7 +36,7 @@ from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.json_tiers import JsonTiers
 from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import Batch, CommandRecord, OwedWork, SessionRecord
+from koda_ray.state.records import Batch, CommandRecord, OwedWork, SessionLabel, SessionRecord
 from koda_ray.state.refusals import Repeated, check_stored, no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, number
 from koda_ray.tracing import trace_parent
@@ -196,7 +196,9 @@ class JSONStore(
 
         return await self._database.read(work)
 
-    async def list_sessions(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[SessionRecord]:
+    async def list_sessions(
+        self, user_id: str, *, limit: int = 50, before: str | None = None, pinned: bool | None = None
+    ) -> list[SessionRecord]:
         """Read a user's sessions, newest first (ids sort by time)."""
 
         def work(tables: Tables) -> list[SessionRecord]:
@@ -206,11 +208,27 @@ class JSONStore(
                 if row["user_id"] == words(user_id)
                 and row["status"] != "closed"
                 and (before is None or str(row["id"]) < before)
+                and (pinned is None or row.get("pinned", False) == pinned)
             ]
             mine.sort(key=lambda row: str(row["id"]), reverse=True)
             return [decode(SessionRecord, row) for row in mine[:limit]]
 
         return await self._database.read(work)
+
+    async def label_session(self, session_id: str, *, user_id: str, label: SessionLabel) -> SessionRecord:
+        """Change how a session stands in its user's lists."""
+
+        def work(change: Transaction) -> SessionRecord:
+            row = change.tables.get("sessions", session_id)
+            if row is None or row["status"] == "closed" or row["user_id"] != words(user_id):
+                raise no_such("session", session_id)
+            fields: TableRow = {} if label.pinned is None else {"pinned": label.pinned}
+            if label.title is not None:
+                fields["title"] = words(label.title) or None
+            change.set("sessions", session_id, fields)
+            return _session(change.tables, session_id)
+
+        return await self._database.write(work)
 
     async def close_unused(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
         """Begin to delete sessions that were last used before a time; see `Store.close_unused`."""
@@ -221,7 +239,8 @@ class JSONStore(
             unused = [
                 row
                 for row in change.tables.of("sessions")
-                if row["owes"] is None and row["status"] != "closed" and str(row["last_activity"]) < limit_at
+                if row["owes"] is None and row["status"] != "closed" and not row.get("pinned")
+                if str(row["last_activity"]) < limit_at
                 if (row["lease_until"] is None or str(row["lease_until"]) < at) and str(row["id"]) not in asked
             ]
             unused.sort(key=lambda row: (str(row["last_activity"]), str(row["id"])))

@@ -34,6 +34,7 @@ __all__ = [
     "MessageRecord",
     "OwedWork",
     "RenderRoom",
+    "SessionLabel",
     "SessionRecord",
     "SideEffect",
     "ToolCallRecord",
@@ -53,7 +54,8 @@ class SessionRecord:
     """A session's row.
 
     ``seq`` is the number of its newest event, ``rev`` of its newest commit, ``host`` names the process that holds the
-    lease, ``activation`` is the number of the name under which that process is sought.
+    lease, ``activation`` is the number of the name under which that process is sought. ``title`` and ``pinned`` are
+    what its user makes of it in lists (`SessionLabel`): no event tells of them, and going back leaves them.
     """
 
     id: str
@@ -70,9 +72,19 @@ class SessionRecord:
     last_activity: datetime
     created_at: datetime
     updated_at: datetime
+    title: str | None = None
+    pinned: bool = False
     activation: int = 0
     trace: str | None = field(default=None, compare=False)
     rev: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionLabel:
+    """What changes of how a session stands in its user's lists; what is None stays, and an empty title is none."""
+
+    title: str | None = None
+    pinned: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

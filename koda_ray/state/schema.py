@@ -72,7 +72,7 @@ __all__ = [
     "users",
 ]
 
-SCHEMA_VERSION = "0013"
+SCHEMA_VERSION = "0014"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -235,6 +235,8 @@ sessions = Table(
     Column("state", Text, nullable=False),
     Column("owes", String(32)),
     Column("status", String(16), nullable=False),
+    Column("title", Words),
+    Column("pinned", Boolean, nullable=False, server_default=false()),
     Column("epoch", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),
     _number("rev"),

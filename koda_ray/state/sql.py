@@ -34,6 +34,7 @@ from koda_ray.state.records import (
     CommandRecord,
     MessageRecord,
     OwedWork,
+    SessionLabel,
     SessionRecord,
     ToolCallRecord,
 )
@@ -236,19 +237,36 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
             raise no_such("session", session_id)
         return found
 
-    async def list_sessions(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[SessionRecord]:
+    async def list_sessions(
+        self, user_id: str, *, limit: int = 50, before: str | None = None, pinned: bool | None = None
+    ) -> list[SessionRecord]:
         """Read a user's sessions, newest first (ids sort by time)."""
         query = select(schema.sessions).where(_S.user_id == user_id, _S.status != "closed")
         if before is not None:
             query = query.where(_S.id < before)
+        if pinned is not None:
+            query = query.where(_S.pinned.is_(pinned))
         query = query.order_by(_S.id.desc()).limit(limit)
         return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
+
+    async def label_session(self, session_id: str, *, user_id: str, label: SessionLabel) -> SessionRecord:
+        """Change how a session stands in its user's lists."""
+        mine = (_S.id == session_id, _S.user_id == user_id, _S.status != "closed")
+        values: dict[str, object] = {"pinned": _S.pinned if label.pinned is None else label.pinned}
+        if label.title is not None:
+            values["title"] = label.title or None
+        statement = update(schema.sessions).where(*mine).values(values).returning(schema.sessions)
+        row = await self._database.write(lambda connection: connection.execute(statement).one_or_none())
+        if row is None:
+            raise no_such("session", session_id)
+        return session(row)
 
     async def close_unused(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
         """Begin to delete sessions that were last used before a time; see `Store.close_unused`."""
         asked = select(schema.inbox.c.session_id)
         unheld = or_(_S.lease_until.is_(None), _S.lease_until < now())
-        unused = (_S.last_activity < before, _S.owes.is_(None), _S.status != "closed", unheld, _S.id.not_in(asked))
+        idle = (_S.owes.is_(None), _S.status != "closed", _S.pinned.is_(False))
+        unused = (_S.last_activity < before, *idle, unheld, _S.id.not_in(asked))
         oldest = select(_S.id).where(*unused).order_by(_S.last_activity, _S.id).limit(limit)
         close = (
             update(schema.sessions)

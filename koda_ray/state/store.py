@@ -38,6 +38,7 @@ from koda_ray.state.records import (
     MessageRecord,
     OwedWork,
     RenderRoom,
+    SessionLabel,
     SessionRecord,
     ToolCallRecord,
     ToolCallStatus,
@@ -146,8 +147,20 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         """Read a row; NotFound when it is missing, closed by delete, or another user's."""
         ...
 
-    async def list_sessions(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[SessionRecord]:
-        """Read a user's sessions, newest first; ``before`` is the last id of the page before."""
+    async def list_sessions(
+        self, user_id: str, *, limit: int = 50, before: str | None = None, pinned: bool | None = None
+    ) -> list[SessionRecord]:
+        """Read a user's sessions, newest first; ``before`` is the last id of the page before.
+
+        With ``pinned``, only those that are, or only those that are not.
+        """
+        ...
+
+    async def label_session(self, session_id: str, *, user_id: str, label: SessionLabel) -> SessionRecord:
+        """Change how a session stands in its user's lists, and nothing else of it; return the row. NotFound as above.
+
+        There is no fence: whoever holds the session has nothing to do with it.
+        """
         ...
 
     async def activate(
@@ -219,8 +232,8 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
     async def close_unused(self, before: datetime, *, limit: int = 100) -> list[SessionRecord]:
         """Begin to delete sessions that were last used before a time, as `close_session`, oldest first.
 
-        Only those that owe nothing, that nobody holds, and that are asked nothing. Whoever comes to use one meanwhile
-        was first, or finds it no more.
+        Only those that owe nothing, that nobody holds, that are asked nothing and are not pinned. Whoever comes to
+        use one meanwhile was first, or finds it no more.
         """
         ...
 

@@ -18,11 +18,15 @@ __all__ = [
     "CommandName",
     "CreateSession",
     "Fork",
+    "LabelSession",
     "Message",
     "Refuse",
     "Reject",
     "Rewind",
 ]
+
+MAX_TITLE_CHARS = 200
+"""Longest title in characters: so much of a prompt stands in a list, too."""
 
 CommandName = Literal[
     "answer",
@@ -68,6 +72,16 @@ class CreateSession(Model):
     asset_ids: tuple[Id, ...] = Field(default=(), max_length=32)
     permissions: SessionPermissions = Field(default_factory=SessionPermissions)
     budget: Budget | None = None
+
+
+class LabelSession(Model):
+    """What a session is called in lists, and whether it stands before the others and is kept; what is left out stays.
+
+    An empty ``title`` has it called by its prompt again.
+    """
+
+    title: str | None = Field(default=None, max_length=MAX_TITLE_CHARS)
+    pinned: bool | None = None
 
 
 class Answer(Model):

@@ -46,7 +46,10 @@ class SessionCreated(Model):
 
 
 class SessionView(Model):
-    """A session as it is now; ``seq`` is its newest event's number, to follow on from."""
+    """A session as it is now; ``seq`` is its newest event's number, to follow on from.
+
+    ``title`` is what its user calls it; without one it is called by its prompt.
+    """
 
     id: str
     node_id: str
@@ -54,6 +57,8 @@ class SessionView(Model):
     status: Literal["active", "suspended", "closed"]
     seq: int
     state: NodeState
+    title: str | None = None
+    pinned: bool = False
     created_at: datetime
     updated_at: datetime
 
@@ -71,6 +76,8 @@ class SessionSummary(Model):
     owes: Owes | None
     approval: str | None = None
     status: Literal["active", "suspended", "closed"]
+    title: str | None = None
+    pinned: bool = False
     prompt: str
     seq: int = 0
     todos_done: int = 0

@@ -9,6 +9,7 @@ import pytest
 
 from koda_ray import commands
 from koda_ray.client import KodaClient
+from koda_ray.errors import NotFound
 from koda_ray.serve import listing
 from koda_ray.types import now
 
@@ -69,6 +70,29 @@ async def test_a_call_that_waits_for_agreement_is_a_persons_turn(koda: World, cl
     assert (await client.sessions(turn="person")).sessions == ()
     (found,) = (await client.sessions(turn="agents")).sessions
     assert (found.owes, found.approval) == ("analyze", None)
+
+
+async def test_a_session_is_called_and_pinned_as_its_user_likes_and_sleeps_on(
+    koda: World, client: KodaClient, http: httpx.AsyncClient
+) -> None:
+    koda.directory.hold = {"analyze"}
+    ball, cube = [(await client.create(f"A {name}")).session_id for name in ("ball", "cube")]
+    awake, before = koda.directory.activations, await client.session(ball)
+    view = await client.label(ball, title="  Our\nround   thing ", pinned=True)
+    assert (view.title, view.pinned) == ("Our round thing", True)
+    assert (view.seq, view.updated_at) == (before.seq, before.updated_at)
+    assert await ids(http, pinned="true") == [ball] and await ids(http, pinned="false") == [cube]
+    assert await ids(http, text="round thing") == [ball] == await ids(http, text="a ball")
+    listed = (await client.sessions()).sessions
+    assert [(one.title, one.pinned) for one in listed] == [(None, False), (view.title, True)]
+    view = await client.label(ball, title="")
+    assert (view.title, view.pinned) == (None, True)
+    assert not (await client.label(ball, pinned=False)).pinned
+    for bad in ({"title": "x" * 201}, {"pinned": "perhaps"}, {"name": "x"}):
+        assert (await http.patch(f"/v1/sessions/{ball}", json=bad)).status_code == 422
+    with pytest.raises(NotFound):
+        await client.label("ses_unknown", pinned=True)
+    assert koda.directory.activations == awake
 
 
 async def test_what_is_found_comes_in_pages_and_nothing_twice(

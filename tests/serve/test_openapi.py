@@ -15,6 +15,7 @@ OPERATIONS = {
     "createSession": ("post", "/v1/sessions"),
     "listSessions": ("get", "/v1/sessions"),
     "getSession": ("get", "/v1/sessions/{session_id}"),
+    "labelSession": ("patch", "/v1/sessions/{session_id}"),
     "deleteSession": ("delete", "/v1/sessions/{session_id}"),
     "answer": ("post", "/v1/sessions/{session_id}/answer"),
     "accept": ("post", "/v1/sessions/{session_id}/accept"),

@@ -13,9 +13,9 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.listing import Sought, sessions_found
 from koda_ray.serve.problem import responses
 from koda_ray.serve.views import view_of
-from koda_ray.state.records import SessionRecord
+from koda_ray.state.records import SessionLabel, SessionRecord
 from koda_ray.types import NodeState, Phase, new_id
-from koda_ray.wire import CreateSession, SessionCreated, SessionPage, SessionView, WhoseTurn
+from koda_ray.wire import CreateSession, LabelSession, SessionCreated, SessionPage, SessionView, WhoseTurn
 
 __all__ = ["created", "default_project", "node_of", "router", "session_of"]
 
@@ -83,8 +83,9 @@ class _Asked(BaseModel):
     )
     status: Literal["active", "suspended"] | None = Field(None, description="Only awake ones, or asleep")
     project: str | None = Field(None, max_length=64, description="Only those of this project")
+    pinned: bool | None = Field(None, description="Only pinned ones, or only those that are not")
     text: str | None = Field(
-        None, max_length=200, description="Only those with all these words in prompt or scenes' titles"
+        None, max_length=200, description="Only those with all these words in title, prompt or scenes' titles"
     )
     since: AwareDatetime | None = Field(None, description="Only those that changed since then")
     until: AwareDatetime | None = Field(None, description="Only those that have not changed since then")
@@ -96,6 +97,7 @@ class _Asked(BaseModel):
             phases=frozenset(self.phase or ()),
             turn=self.turn,
             status=self.status,
+            pinned=self.pinned,
             project_id=self.project,
             text=self.text,
             since=self.since,
@@ -125,6 +127,23 @@ async def list_sessions(user: User, deps: Deps, asked: Annotated[_Asked, Query()
 async def get_session(row: OwnSession) -> SessionView:
     """Return the state as stored. This wakes nothing, however long the session has slept."""
     return view_of(row)
+
+
+@router.patch(
+    "/{session_id}",
+    operation_id="labelSession",
+    summary="Give a session a title, or pin it",
+    response_model=SessionView,
+    responses=responses(401, 404, 413, 422),
+)
+async def label_session(session_id: SessionId, user: User, deps: Deps, body: LabelSession) -> SessionView:
+    """Change how it stands in your lists. Wakes nothing, and is no event of the session.
+
+    A pinned session is kept where the server removes those that nobody has used for long.
+    """
+    title = None if body.title is None else " ".join(body.title.split())
+    label = SessionLabel(title=title, pinned=body.pinned)
+    return view_of(await deps.store.label_session(session_id, user_id=user, label=label))
 
 
 @router.delete(

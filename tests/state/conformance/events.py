@@ -10,7 +10,7 @@ import pytest
 
 from koda_ray.errors import Fenced, NotFound
 from koda_ray.events import NewEvent
-from koda_ray.state.records import Batch
+from koda_ray.state.records import Batch, SessionLabel
 from koda_ray.state.store import Store
 from koda_ray.types import now
 from tests.state import records
@@ -174,6 +174,8 @@ class EventConformance:
     async def test_sessions_that_nobody_uses_are_closed_a_few_at_a_time(self, store: Store) -> None:
         unused = [await new_session(store) for _ in range(3)]
         asked, held, _ = await new_session(store), await active_session(store), await new_session(store, owes="plan")
+        pinned = await new_session(store)
+        await store.label_session(pinned.id, user_id=pinned.user_id, label=SessionLabel(pinned=True))
         await store.receive(records.command(asked), lambda row, waiting: {})
         assert await store.close_unused(now() - SOON) == []
         closed = await store.close_unused(now() + SOON, limit=2)

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from koda_ray.errors import Conflict, Fenced, NotFound
-from koda_ray.state.records import Batch
+from koda_ray.state.records import Batch, SessionLabel
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.state import records
@@ -126,6 +126,24 @@ class SessionConformance:
             pages.append(page)
             before = page[-1]
         assert pages == [made[:2], made[2:4], made[4:]]
+
+    async def test_a_label_changes_lists_and_nothing_else(self, store: Store) -> None:
+        first, second = await new_session(store), await new_session(store)
+        held = await store.activate(first.id, host="one", lease_until=now() + SOON)
+        labelled = await store.label_session(first.id, user_id="ann", label=SessionLabel(title="Ball\0", pinned=True))
+        assert labelled == dataclasses.replace(held, title="Ball\ufffd", pinned=True)
+        await store.commit(held.id, held.epoch, Batch(events=[say("on")]))  # whoever holds it goes on
+        assert [row.id for row in await store.list_sessions("ann", pinned=True)] == [first.id]
+        assert [row.id for row in await store.list_sessions("ann", pinned=False)] == [second.id]
+        assert len(await store.list_sessions("ann")) == 2
+        again = await store.label_session(first.id, user_id="ann", label=SessionLabel(title="A ball"))
+        assert (again.title, again.pinned, again.seq) == ("A ball", True, 2)
+        bare = await store.label_session(first.id, user_id="ann", label=SessionLabel(title="", pinned=False))
+        assert (bare.title, bare.pinned) == (None, False) and await store.get_session(first.id) == bare
+        await store.close_session(second.id, user_id="ann")
+        for session_id, user in ((first.id, "bob"), (second.id, "ann"), (new_id("ses"), "ann")):
+            with pytest.raises(NotFound):
+                await store.label_session(session_id, user_id=user, label=SessionLabel(pinned=True))
 
     # --- the fence
 
