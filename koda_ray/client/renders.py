@@ -19,7 +19,7 @@ from koda_ray import errors
 from koda_ray.client.transport import Transport, parse
 from koda_ray.events import Channel, Envelope
 from koda_ray.types import new_id
-from koda_ray.wire import BatchCreated, BatchView, PageRender, RenderList, RenderStatus, RenderView
+from koda_ray.wire import BatchCreated, BatchView, PageRender, RenderKind, RenderList, RenderStatus, RenderView
 
 __all__ = ["PageRenders"]
 
@@ -111,8 +111,12 @@ class PageRenders(Transport):
         before: str | None = None,
         status: Sequence[RenderStatus] = (),
         batch: str | None = None,
+        session: str | None = None,
+        kinds: Sequence[RenderKind] = (),
     ) -> RenderList:
         """Read a page of your renders, newest first; only those in one of the states, or of the batch, that is named.
+
+        Page renders alone, unless a ``session`` is named, whose renders are listed then, or ``kinds`` are.
 
         Raises:
             InvalidInput: ``before`` is not the ``next`` of another page.
@@ -124,6 +128,10 @@ class PageRenders(Transport):
             params["status"] = list(status)
         if batch is not None:
             params["batch"] = batch
+        if session is not None:
+            params["session"] = session
+        if kinds:
+            params["kind"] = list(kinds)
         return await self._get("/v1/renders", RenderList, params=params)
 
     async def cancel_page_render(self, render_id: str) -> RenderView:

@@ -8,6 +8,7 @@ from koda_ray.config import Settings
 from koda_ray.serve.listing import Sought, sessions_found
 from koda_ray.serve.usage import session_usage, user_usage
 from koda_ray.serve.views import read_place, renders_page, view_of
+from koda_ray.state.records import RendersSought
 from koda_ray.state.stores import store_from
 from koda_ray.wire import RenderList, RenderStatus, SessionPage, SessionUsage, SessionView, UserUsage
 
@@ -61,7 +62,8 @@ async def read_renders(*, limit: int, before: str | None, status: Sequence[Rende
     store = store_from(settings, processes="one")
     await store.open()
     try:
-        rows = await store.list_renders(_USER, statuses=status, limit=limit + 1, before=place)
+        sought = RendersSought(statuses=tuple(status))
+        rows = await store.list_renders(_USER, sought, limit=limit + 1, before=place)
         return renders_page(rows, limit)
     finally:
         await store.close()

@@ -128,8 +128,16 @@ def read_place(text: str) -> tuple[datetime, str]:
 def _render_summary(job: JobRecord) -> RenderSummary:
     view = render_view(job)
     percent = job.progress.get("percent")
+    state_url, video_url, thumbnail_url = view.state_url, view.video_url, view.thumbnail_url
+    if job.session_id is not None:
+        parts = f"/v1/sessions/{job.session_id}", f"?job={job.id}"
+        state_url = f"/v1/jobs/{job.id}"
+        video_url = "/video".join(parts) if video_url else None
+        thumbnail_url = "/thumbnail".join(parts) if thumbnail_url else None
     return RenderSummary(
         id=view.id,
+        kind=job.kind,
+        session_id=job.session_id,
         project_id=view.project_id,
         status=view.status,
         bundle=view.bundle,
@@ -139,8 +147,10 @@ def _render_summary(job: JobRecord) -> RenderSummary:
         updated_at=view.updated_at,
         batch_id=view.batch_id,
         row=view.row,
-        state_url=view.state_url,
-        video_url=view.video_url,
+        duration=job.video_s or None,
+        state_url=state_url,
+        video_url=video_url,
+        thumbnail_url=thumbnail_url,
     )
 
 

@@ -19,7 +19,15 @@ from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import OWED_STATUSES, ChunkRecord, JobRecord, JobStatus, RenderRoom
+from koda_ray.state.records import (
+    OWED_STATUSES,
+    PAGE_RENDERS,
+    ChunkRecord,
+    JobRecord,
+    JobStatus,
+    RenderRoom,
+    RendersSought,
+)
 from koda_ray.state.refusals import check_room, no_such, replaced
 from koda_ray.state.rows import number
 from koda_ray.types import now
@@ -81,21 +89,16 @@ class JsonJobs:
     async def list_renders(
         self,
         user_id: str,
+        sought: RendersSought = PAGE_RENDERS,
         *,
-        statuses: Sequence[JobStatus] = (),
-        id_prefix: str = "",
         limit: int = 50,
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
-        """Read a user's page renders, newest first; their ids do not sort by time, so a page begins at both."""
+        """Read a user's renders, newest first; their ids do not sort by time, so a page begins at both."""
         place = None if before is None else (moment(before[0]), before[1])
 
         def work(tables: Tables) -> list[JobRecord]:
-            found = _newest(
-                row
-                for row in _page_renders(tables, user_id, id_prefix)
-                if (not statuses or row["status"] in statuses) and (place is None or _age(row) < place)
-            )
+            found = _newest(row for row in _renders(tables, user_id, sought) if place is None or _age(row) < place)
             return [decode(JobRecord, row) for row in found[:limit]]
 
         return await self._database.read(work)
@@ -317,10 +320,22 @@ def _changing(job: JobRecord) -> TableRow:
 
 def _page_renders(tables: Tables, user_id: str, id_prefix: str) -> Iterator[TableRow]:
     """Go through a user's page renders whose id begins so."""
+    return _renders(tables, user_id, RendersSought(id_prefix=id_prefix))
+
+
+def _renders(tables: Tables, user_id: str, sought: RendersSought) -> Iterator[TableRow]:
+    """Go through the renders of a user that somebody looks for."""
+    since, until = (None if at is None else moment(at) for at in (sought.since, sought.until))
     for row in tables.of("jobs"):
-        if (row["user_id"], row["kind"], row["session_id"]) == (words(user_id), "render", None) and str(
-            row["id"]
-        ).startswith(id_prefix):
+        if (
+            row["user_id"] == words(user_id)
+            and (not sought.kinds or row["kind"] in sought.kinds)
+            and (sought.session_id is None or row["session_id"] == words(sought.session_id))
+            and (not sought.statuses or row["status"] in sought.statuses)
+            and str(row["id"]).startswith(sought.id_prefix)
+            and (since is None or str(row["updated_at"]) >= since)
+            and (until is None or str(row["updated_at"]) < until)
+        ):
             yield row
 
 

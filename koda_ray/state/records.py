@@ -19,6 +19,7 @@ from koda_ray.types import NodeState, Owes
 
 __all__ = [
     "OWED_STATUSES",
+    "PAGE_RENDERS",
     "ApiKeyRecord",
     "ApprovalKind",
     "ApprovalRecord",
@@ -28,12 +29,14 @@ __all__ = [
     "CheckpointRecord",
     "ChunkRecord",
     "CommandRecord",
+    "JobKind",
     "JobRecord",
     "JobStatus",
     "LogRest",
     "MessageRecord",
     "OwedWork",
     "RenderRoom",
+    "RendersSought",
     "SessionLabel",
     "SessionRecord",
     "SideEffect",
@@ -43,6 +46,7 @@ __all__ = [
 
 SideEffect = Literal["pure", "idempotent", "unsafe"]
 ToolCallStatus = Literal["waiting", "approved", "started", "succeeded", "failed", "interrupted"]
+JobKind = Literal["preview", "final", "render"]
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 OWED_STATUSES: tuple[JobStatus, ...] = ("queued", "running")
 """A job in one of these still has to be worked on."""
@@ -200,7 +204,7 @@ class JobRecord:
     user_id: str
     project_id: str
     session_id: str | None
-    kind: Literal["preview", "final", "render"]
+    kind: JobKind
     spec: dict[str, JsonValue]
     status: JobStatus
     epoch: int = 0
@@ -213,6 +217,30 @@ class JobRecord:
     trace: str | None = field(default=None, compare=False)
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class RendersSought:
+    """Which of a user's renders somebody looks for: page renders, where nothing is said.
+
+    Attributes:
+        kinds: Page renders (``render``), or those that sessions made; empty for all.
+        session_id: Only this session's.
+        statuses: Only those in one of these; empty for all.
+        id_prefix: Only those whose id begins so.
+        since: Only those that changed then or later.
+        until: Only those that have not changed since.
+    """
+
+    kinds: tuple[JobKind, ...] = ("render",)
+    session_id: str | None = None
+    statuses: tuple[JobStatus, ...] = ()
+    id_prefix: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+PAGE_RENDERS = RendersSought()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,15 @@ from koda_ray.state.charges import ChargeEntry
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import OWED_STATUSES, ChunkRecord, JobRecord, JobStatus, RenderRoom
+from koda_ray.state.records import (
+    OWED_STATUSES,
+    PAGE_RENDERS,
+    ChunkRecord,
+    JobRecord,
+    JobStatus,
+    RenderRoom,
+    RendersSought,
+)
 from koda_ray.state.refusals import check_room, no_such
 from koda_ray.state.rows import columns, number, record
 from koda_ray.state.sql_accounts import count_stored, ensure_project
@@ -109,16 +117,13 @@ class SqlJobs:
     async def list_renders(
         self,
         user_id: str,
+        sought: RendersSought = PAGE_RENDERS,
         *,
-        statuses: Sequence[JobStatus] = (),
-        id_prefix: str = "",
         limit: int = 50,
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
-        """Read a user's page renders, newest first; their ids do not sort by time, so a page begins at both."""
-        query = select(schema.jobs).where(*_page_renders(user_id, id_prefix))
-        if statuses:
-            query = query.where(_J.status.in_(statuses))
+        """Read a user's renders, newest first; their ids do not sort by time, so a page begins at both."""
+        query = select(schema.jobs).where(_J.user_id == user_id, *_sought(sought))
         if before is not None:
             query = query.where(_is_after(before))
         query = query.order_by(_J.created_at.desc(), _J.id.desc()).limit(limit)
@@ -299,11 +304,18 @@ def _is_after(place: tuple[datetime, str]) -> ColumnElement[bool]:
 
 def _page_renders(user_id: str, id_prefix: str) -> list[ColumnElement[bool]]:
     """Return what is true of a user's page renders whose id begins so."""
+    return [_J.user_id == user_id, *_sought(RendersSought(id_prefix=id_prefix))]
+
+
+def _sought(sought: RendersSought) -> list[ColumnElement[bool]]:
+    """Return what is true of the renders that somebody looks for."""
     return [
-        _J.user_id == user_id,
-        _J.kind == "render",
-        _J.session_id.is_(None),
-        *([_J.id.startswith(id_prefix, autoescape=True)] if id_prefix else []),
+        *([_J.kind.in_(sought.kinds)] if sought.kinds else []),
+        *([_J.session_id == sought.session_id] if sought.session_id is not None else []),
+        *([_J.status.in_(sought.statuses)] if sought.statuses else []),
+        *([_J.id.startswith(sought.id_prefix, autoescape=True)] if sought.id_prefix else []),
+        *([_J.updated_at >= sought.since] if sought.since is not None else []),
+        *([_J.updated_at < sought.until] if sought.until is not None else []),
     ]
 
 

@@ -24,6 +24,7 @@ from koda_ray.state.lookout import Lookout, Newest
 from koda_ray.state.notify import Notifier
 from koda_ray.state.past import HistoryStore
 from koda_ray.state.records import (
+    PAGE_RENDERS,
     ApiKeyRecord,
     ApprovalRecord,
     AssetRecord,
@@ -38,6 +39,7 @@ from koda_ray.state.records import (
     MessageRecord,
     OwedWork,
     RenderRoom,
+    RendersSought,
     SessionLabel,
     SessionRecord,
     ToolCallRecord,
@@ -350,25 +352,23 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
     async def list_renders(
         self,
         user_id: str,
+        sought: RendersSought = PAGE_RENDERS,
         *,
-        statuses: Sequence[JobStatus] = (),
-        id_prefix: str = "",
         limit: int = 50,
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
-        """Read a user's page renders, newest first.
+        """Read a user's renders, newest first.
 
         Args:
             user_id: Whose.
-            statuses: Only those in one of these; all when none is named.
-            id_prefix: Only those whose id begins so.
+            sought: Which of them.
             limit: How many at most.
             before: When the last one of the page before was made, and its id.
         """
         ...
 
     async def count_renders(self, user_id: str, *, id_prefix: str = "") -> dict[JobStatus, int]:
-        """Count a user's page renders by state, as `list_renders` finds them; only states that occur."""
+        """Count a user's page renders by state; only states that occur."""
         ...
 
     async def admit_job(self, job_id: str, *, room: int, lease_until: datetime) -> JobRecord | None:

@@ -16,6 +16,7 @@ __all__ = [
     "CreateBatch",
     "CreateRender",
     "PageRender",
+    "RenderKind",
     "RenderList",
     "RenderStatus",
     "RenderSummary",
@@ -88,13 +89,20 @@ class CreateRender(Model):
 RenderStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 
-class RenderSummary(Model):
-    """A page render in a list; ``percent`` says how far it is, ``error`` what ended it.
+RenderKind = Literal["render", "preview", "final"]
+"""Of a page, or what a session made."""
 
-    ``row`` counts a batch's rows from 1.
+
+class RenderSummary(Model):
+    """A render in a list; ``percent`` says how far it is, ``error`` what ended it, ``duration`` the video's seconds.
+
+    ``row`` counts a batch's rows from 1. ``videoUrl`` and ``thumbnailUrl`` are null until it has succeeded; a session's
+    previews are removed some time later.
     """
 
     id: str
+    kind: RenderKind = "render"
+    session_id: str | None = None
     project_id: str
     status: RenderStatus
     bundle: str
@@ -104,8 +112,10 @@ class RenderSummary(Model):
     updated_at: datetime
     batch_id: str | None = None
     row: int | None = None
+    duration: float | None = None
     state_url: str
     video_url: str | None = None
+    thumbnail_url: str | None = None
 
 
 class RenderList(Model):

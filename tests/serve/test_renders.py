@@ -27,6 +27,7 @@ from koda_ray.state.storage import bundle_key
 from koda_ray.types import now
 from koda_ray.wire import PageRender
 
+from .test_sessions import until
 from .world import World, reached, world
 
 PAGE = """<!doctype html><style>body{margin:0;background:#123} div{width:40px;height:40px;background:orange;
@@ -438,6 +439,29 @@ async def test_a_sessions_job_is_not_a_render_of_its_own(koda: World, http: http
     assert (await http.get(f"/v1/renders/{other.id}")).status_code == 404
     assert (await http.delete(f"/v1/renders/{other.id}")).status_code == 404
     assert [one["id"] for one in (await http.get("/v1/renders")).json()["renders"]] == [mine["id"]]
+
+
+async def test_a_sessions_renders_are_listed_where_they_are_asked_for(
+    koda: World, client: KodaClient, http: httpx.AsyncClient
+) -> None:
+    koda.directory.asks = False
+    mine = (await post(http, **SMALL)).json()["id"]
+    session_id = (await client.create("A ball")).session_id
+    await until(client, session_id, "plan")
+    await client.accept(session_id)
+    await until(client, session_id, "preview")
+    (made,) = (await client.page_renders(session=session_id)).renders
+    assert (made.kind, made.session_id, made.status) == ("preview", session_id, "succeeded")
+    for url in (made.state_url, made.video_url, made.thumbnail_url):
+        assert url is not None and (await http.get(url)).status_code == 200, url
+    both = (await client.page_renders(kinds=["render", "preview"])).renders
+    assert [one.id for one in both] == [made.id, mine] and both[1].duration == SMALL["duration"]
+    assert [one.id for one in (await client.page_renders()).renders] == [mine]
+    assert (await client.page_renders(session=session_id, kinds=["final"])).renders == ()
+    late = {"since": (now() + timedelta(hours=1)).isoformat()}
+    assert (await http.get("/v1/renders", params=late)).json()["renders"] == []
+    for bad in ({"since": "yesterday"}, {"kind": "film"}, {"status": "late"}):
+        assert (await http.get("/v1/renders", params=bad)).status_code == 422
 
 
 async def test_renders_are_listed_newest_first_a_page_at_a_time_and_by_state(koda: World, client: KodaClient) -> None:

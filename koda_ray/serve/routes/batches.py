@@ -23,7 +23,7 @@ from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import render_room
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.turns import wake_in_turn
-from koda_ray.state.records import JobRecord, JobStatus
+from koda_ray.state.records import JobRecord, JobStatus, RendersSought
 from koda_ray.tracing import trace_parent
 from koda_ray.types import now
 from koda_ray.wire import MAX_BATCH_ROWS, BatchCreated, BatchView
@@ -158,9 +158,8 @@ async def _cancel_all(deps: ApiDeps, user: str, batch_id: str) -> None:
         async with room:
             await deps.directory.cancel_render(job.id, user_id=user)
 
-    stages: Sequence[Sequence[JobStatus]] = (("queued",), ("queued", "running"))
+    stages: Sequence[tuple[JobStatus, ...]] = (("queued",), ("queued", "running"))
     for waiting in stages:
-        jobs = await deps.store.list_renders(
-            user, statuses=waiting, id_prefix=batch_prefix(batch_id), limit=MAX_BATCH_ROWS
-        )
+        sought = RendersSought(statuses=waiting, id_prefix=batch_prefix(batch_id))
+        jobs = await deps.store.list_renders(user, sought, limit=MAX_BATCH_ROWS)
         await asyncio.gather(*(cancel(job) for job in reversed(jobs)))

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import JsonValue
+from pydantic import AwareDatetime, BaseModel, Field, JsonValue
 
 from koda_ray.actors.leased_job import OVER, counted_s, job_request
 from koda_ray.actors.removal import remove_render
@@ -33,11 +33,11 @@ from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
 from koda_ray.serve.turns import wake_in_turn
 from koda_ray.serve.views import read_place, render_view, renders_page
-from koda_ray.state.records import JobRecord
+from koda_ray.state.records import JobRecord, RendersSought
 from koda_ray.state.storage import report_key, report_page_key, sheet_key, thumbnail_key, video_key
 from koda_ray.tracing import trace_parent
 from koda_ray.types import now
-from koda_ray.wire import RenderList, RenderStatus, RenderView
+from koda_ray.wire import RenderKind, RenderList, RenderStatus, RenderView
 
 __all__ = ["router"]
 
@@ -101,6 +101,31 @@ async def create_render(
     return view
 
 
+class _Asked(BaseModel):
+    """Which renders, and which page of them."""
+
+    status: list[RenderStatus] | None = Field(None, description="Only those in this state; repeatable")
+    kind: list[RenderKind] | None = Field(
+        None, description="Those of pages (render), or sessions' previews and finals; repeatable"
+    )
+    session: str | None = Field(None, max_length=64, description="Only this session's")
+    batch: str | None = Field(None, pattern=BATCH_ID, description="Only this batch's, in the order of rows")
+    since: AwareDatetime | None = Field(None, description="Only those that changed since then")
+    until: AwareDatetime | None = Field(None, description="Only those that have not changed since then")
+    limit: int = Field(50, ge=1, le=200, description="Renders in a page")
+    before: str | None = Field(None, max_length=96, description="`next` of the page before")
+
+    def sought(self) -> RendersSought:
+        return RendersSought(
+            kinds=tuple(self.kind) if self.kind else () if self.session else ("render",),
+            session_id=self.session,
+            statuses=tuple(self.status or ()),
+            id_prefix="" if self.batch is None else batch_prefix(self.batch),
+            since=self.since,
+            until=self.until,
+        )
+
+
 @router.get(
     "",
     operation_id="listRenders",
@@ -108,19 +133,14 @@ async def create_render(
     response_model=RenderList,
     responses=responses(401, 422),
 )
-async def list_renders(
-    user: User,
-    deps: Deps,
-    limit: Annotated[int, Query(ge=1, le=200, description="Renders in a page")] = 50,
-    before: Annotated[str | None, Query(max_length=96, description="`next` of the page before")] = None,
-    batch: Annotated[str | None, Query(pattern=BATCH_ID, description="Only this batch's, in the order of rows")] = None,
-    status: Annotated[list[RenderStatus] | None, Query(description="Only those in this state; repeatable")] = None,
-) -> RenderList:
-    """Return a page; ask again with `before` set to `next` until `next` is null. A session's videos are not listed."""
-    place = None if before is None else read_place(before)
-    inside = "" if batch is None else batch_prefix(batch)
-    rows = await deps.store.list_renders(user, statuses=status or (), id_prefix=inside, limit=limit + 1, before=place)
-    return renders_page(rows, limit)
+async def list_renders(user: User, deps: Deps, asked: Annotated[_Asked, Query()]) -> RenderList:
+    """Return a page; ask again with `before` set to `next` until `next` is null.
+
+    Where neither a session nor a kind is named, those of pages are listed, and no session's.
+    """
+    place = None if asked.before is None else read_place(asked.before)
+    rows = await deps.store.list_renders(user, asked.sought(), limit=asked.limit + 1, before=place)
+    return renders_page(rows, asked.limit)
 
 
 @router.get(

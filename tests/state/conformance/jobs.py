@@ -9,7 +9,7 @@ import pytest
 
 from koda_ray.errors import Conflict, Fenced, NotFound
 from koda_ray.events import NewEvent
-from koda_ray.state.records import Batch
+from koda_ray.state.records import Batch, RendersSought
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.state import records
@@ -63,8 +63,22 @@ class JobConformance:
         await store.cancel_job("job_axb", user_id="ann")
         assert [row.id for row in await store.list_renders("ann", limit=2)] == ["job_axb", "job_a_2"]
         assert [row.id for row in await store.list_renders("ann", before=(at, "job_a_2"))] == ["job_a_1"]
-        assert [row.id for row in await store.list_renders("ann", statuses=["cancelled"])] == ["job_axb"]
-        assert [row.id for row in await store.list_renders("ann", id_prefix="job_a_")] == ["job_a_2", "job_a_1"]
+        assert [row.id for row in await store.list_renders("ann", RendersSought(statuses=("cancelled",)))] == [
+            "job_axb"
+        ]
+        assert [row.id for row in await store.list_renders("ann", RendersSought(id_prefix="job_a_"))] == [
+            "job_a_2",
+            "job_a_1",
+        ]
+        for sought, wanted in (
+            (RendersSought(kinds=(), session_id=mine.id), 1),
+            (RendersSought(session_id=mine.id), 0),
+            (RendersSought(kinds=()), 4),
+            (RendersSought(kinds=("preview", "final")), 1),
+            (RendersSought(since=at - SOON), 3),
+            (RendersSought(until=at - SOON), 0),
+        ):
+            assert len(await store.list_renders("ann", sought)) == wanted, sought
         job = await store.claim_job("job_a_1", lease_until=now() + SOON)
         await store.update_job(job, chunks=[records.chunk(job, 0)], events=[say("x")])
         await store.delete_job(job.id, user_id="bob")
