@@ -97,6 +97,7 @@ class Koda:
     create = _once(KodaClient.create)
     session = _once(KodaClient.session)
     sessions = _once(KodaClient.sessions)
+    label = _once(KodaClient.label)
     messages = _once(KodaClient.messages)
     delete = _once(KodaClient.delete)
     answer = _once(KodaClient.answer)
