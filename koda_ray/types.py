@@ -301,7 +301,8 @@ class NodeState(Model):
     """Everything a person sees of a session; the phase machine's state.
 
     ``approval`` is the tool call that waits for a person's agreement, ``approvals_next`` those that wait behind it.
-    ``owes`` is the work that somebody must still do, ``feedback`` every change asked for (oldest first), and
+    ``owes`` is the work that somebody must still do, and ``owed_since`` when that was asked for (None where it has been
+    since the session was made), ``feedback`` every change asked for (oldest first), and
     ``feedback_seen`` how many of those the agents have been told. ``answers`` is all that was said when asked, oldest
     first, and before it the style that came with the request; ``style`` and ``answer`` are the last of it, for people.
     ``finished`` is the video that was there before another render of the same animation began, ``forked_from`` the
@@ -317,6 +318,7 @@ class NodeState(Model):
     session_id: str
     phase: Phase = "idle"
     owes: Owes | None = None
+    owed_since: datetime | None = None
     prompt: str = ""
     options: SessionOptions = SessionOptions()
     asset_ids: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """The phase machine under random commands: never an invalid state, never a dead end, work owed always visible."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -225,6 +225,20 @@ def test_the_usual_way_ends_complete() -> None:
     assert state.output is not None and state.output.job_id == "job_f"
     state = walk(state, Finished(Output(job_id="job_f", video_url="/video", duration=5)))
     assert (state.phase, state.owes, state.style) == ("complete", None, "playful")
+
+
+def test_since_when_work_is_owed_stays_while_it_goes_on() -> None:
+    def later(state: NodeState, command: Command, s: float) -> NodeState:
+        return apply(state, command, AT + timedelta(seconds=s))[0]
+
+    state = later(fresh(), Start("A ball"), 1)
+    assert (state.owes, state.owed_since) == ("analyze", AT + timedelta(seconds=1))
+    state = later(state, Propose(PLAN), 2)
+    assert (state.owes, state.owed_since) == (None, None)
+    state = later(state, Accept(), 5)
+    working = later(state, Think("A ball is round"), 9)
+    assert working.owed_since == state.owed_since == AT + timedelta(seconds=5)
+    assert later(working, Cancel(), 10).owed_since is None
 
 
 def test_a_clear_style_goes_straight_to_the_plan() -> None:

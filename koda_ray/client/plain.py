@@ -95,6 +95,7 @@ class Koda:
             self._runner.close()
 
     create = _once(KodaClient.create)
+    capabilities = _once(KodaClient.capabilities)
     session = _once(KodaClient.session)
     sessions = _once(KodaClient.sessions)
     label = _once(KodaClient.label)

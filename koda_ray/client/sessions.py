@@ -25,6 +25,7 @@ from koda_ray.wire import (
     Approve,
     AssetPage,
     AssetView,
+    Capabilities,
     Changes,
     ClusterReport,
     CommandAccepted,
@@ -104,6 +105,10 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
             budget=budget,
         )
         return await self._post("/v1/sessions", body, SessionCreated, key=key)
+
+    async def capabilities(self) -> Capabilities:
+        """Read what the server has to work with: models, or the built-in director."""
+        return await self._get("/v1/capabilities", Capabilities)
 
     async def session(self, session_id: str) -> SessionView:
         """Read a session's state. Raises NotFound."""

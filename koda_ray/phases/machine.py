@@ -100,7 +100,8 @@ def apply(state: NodeState, command: Command, at: datetime) -> Transition:
     new, effects = handler(state, command, at)
     if new == state and not effects:
         return state, ()
-    new = new.model_copy(update={"updated_at": at})
+    since = (state.owed_since if new.owes == state.owes else at) if new.owes else None
+    new = new.model_copy(update={"updated_at": at, "owed_since": since})
     if new.phase != state.phase or new.owes != state.owes or isinstance(command, PutBack):
         effects = (*effects, announce(new))
     return new, effects

@@ -29,6 +29,7 @@ from koda_ray.serve.routes import (
     all_events,
     assets,
     batches,
+    capabilities,
     cluster,
     commands,
     events,
@@ -156,7 +157,7 @@ def create_app(
         usage,
     ):
         app.include_router(module.router)
-    for module in (images, sandboxes, sandbox_files, sandbox_project, processes, cluster, login, health):
+    for module in (images, sandboxes, sandbox_files, sandbox_project, processes, cluster, login, capabilities, health):
         app.include_router(module.router)
     app.include_router(web_router(deps.settings.web_path))
     describe(app, extra_models=(Envelope, CreateBatch, CreateRender, FileChanges, ProcessOutput))

@@ -32,7 +32,7 @@ from koda_ray.wire.commands import (
     Rewind,
 )
 from koda_ray.wire.fields import MAX_TEXT_CHARS
-from koda_ray.wire.login import LoginView
+from koda_ray.wire.login import Capabilities, LoginView
 from koda_ray.wire.problems import Health, Problem, ProblemField, Readiness
 from koda_ray.wire.renders import (
     MAX_BATCH_ROWS,
@@ -106,6 +106,7 @@ __all__ = [
     "BatchView",
     "BuildProblemView",
     "BuildView",
+    "Capabilities",
     "Capacity",
     "Changes",
     "ClusterReport",

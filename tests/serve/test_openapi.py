@@ -35,6 +35,7 @@ OPERATIONS = {
     "signIn": ("post", "/v1/login"),
     "getLogin": ("get", "/v1/login"),
     "signOut": ("delete", "/v1/login"),
+    "getCapabilities": ("get", "/v1/capabilities"),
     "getCluster": ("get", "/v1/cluster"),
     "listApprovals": ("get", "/v1/sessions/{session_id}/approvals"),
     "approve": ("post", "/v1/sessions/{session_id}/approvals/{approval_id}/approve"),

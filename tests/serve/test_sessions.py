@@ -18,6 +18,7 @@ from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.types import NodeState, PermissionRule, RenderOptions, SessionOptions, SessionPermissions, now
+from koda_ray.wire import Capabilities
 
 from .world import World, reached, world
 
@@ -302,6 +303,18 @@ async def test_a_conflict_survives_the_client(client: KodaClient) -> None:
     await client.create(PROMPT, key="k")
     with pytest.raises(Conflict):
         await client.create("another", key="k")
+
+
+@pytest.mark.parametrize("director", ["offline", "anthropic"])
+async def test_who_the_agents_are_is_told(tmp_path: Path, director: str) -> None:
+    keys = {} if director == "offline" else {"ANTHROPIC_API_KEY": "sk-ant-test", "KODA_FALLBACK_MODELS": "claude-x"}
+    async with world(tmp_path, KODA_DIRECTOR=director, **keys) as koda, KodaClient(koda.url) as client:
+        found = await client.capabilities()
+    if director == "offline":
+        assert found == Capabilities(director="offline")
+    else:
+        assert found.director == "models" and found.models[-1] == "claude-x"
+        assert len(set(found.models)) == len(found.models)
 
 
 async def test_ready_says_what_is_wrong(koda: World, http: httpx.AsyncClient) -> None:
