@@ -145,6 +145,8 @@ class ScriptedDirectory:
             return recorded
         order = parse_command(name, body)
         async with self._lock:
+            if (taken := await self.store.find_command(session_id, key)) is not None:  # by who came with it first
+                return taken
             row = await self._activated(session_id)
             if isinstance(order, commands.Rewind):
                 return await self._rewind(row, order, asked=recorded)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, FilePayload, Page, Route, async_playwright, expect
+from playwright.async_api import Browser, FilePayload, Page, Route, expect
 from pydantic import JsonValue
 
 from koda_ray import commands
 from koda_ray.config import REPO_ROOT, Settings
-from koda_ray.render.programs import find_browser
 from koda_ray.serve.media import REDIRECTED_BYTES
 from tests.buckets import bucket_server
 from tests.serve.world import VIDEO, World, free_port, reached, serving, world
+from tests.web.looking import begin, looking
 
 pytestmark = [pytest.mark.needs("web"), pytest.mark.browser]
 
@@ -29,48 +27,6 @@ AXE = [
     if (path := REPO_ROOT / folder / "node_modules" / "axe-core" / "axe.min.js").is_file()
 ]
 BUILT = Settings().web_path
-
-
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as driver:
-        program = find_browser(Settings().chromium_path).path
-        found = await driver.chromium.launch(executable_path=str(program), args=["--no-sandbox"])
-        try:
-            yield found
-        finally:
-            await found.close()
-
-
-@pytest.fixture
-async def koda(tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path, KODA_WEB_PATH=BUILT) as found:
-        yield found
-
-
-@asynccontextmanager
-async def looking(browser: Browser, url: str) -> AsyncIterator[Page]:
-    """Open a page; what its console complains of fails the test."""
-    context = await browser.new_context()
-    complaints: list[str] = []
-    page = await context.new_page()
-    page.set_default_timeout(60_000)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda said: complaints.append(said.text) if "Content Security" in said.text else None)
-    try:
-        await page.goto(url)
-        yield page
-        assert complaints == []
-    finally:
-        await context.close()
-
-
-async def begin(page: Page, prompt: str) -> str:
-    """Ask for an animation; return the session's id."""
-    await page.get_by_role("textbox", name="What should move").fill(prompt)
-    await page.get_by_role("button", name="Make it").click()
-    await page.wait_for_url("**/s/*")
-    return page.url.rpartition("/")[2]
 
 
 async def test_the_whole_job_by_mouse(koda: World, browser: Browser) -> None:

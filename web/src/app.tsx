@@ -5,6 +5,7 @@ import { Link, Route, Switch } from 'wouter';
 import { ask } from './api/client';
 import { LOGIN, useLink, useLogin } from './api/hooks';
 import { Button } from './parts/button';
+import { Keys } from './parts/keys';
 import { Home } from './screens/home';
 import { Missing } from './screens/missing';
 import { Session } from './screens/session';
@@ -35,6 +36,7 @@ export function App() {
           <img src="/koda.svg" alt="" className="size-6" /> koda
         </Link>
         <span className="flex-1" />
+        <Keys />
         {login.data?.signedIn && (
           <>
             <span className="hidden text-sm text-muted sm:block">{login.data.user}</span>

@@ -1,4 +1,4 @@
-import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query';
+import { type QueryClient, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { ask, type Envelope, Problem, type Schemas, type SessionView } from './client';
 import { stream } from './stream';
@@ -55,6 +55,18 @@ export function useSession(id: string) {
     });
   }, [client, id, there]);
   return { ...query, progress, thinking: thinking || query.data?.state.execution?.thinking || '', gone };
+}
+
+/** Change how a session stands in lists. */
+export function useLabel(id: string) {
+  const client = useQueryClient();
+  return useMutation<SessionView, Problem, { title?: string; pinned?: boolean }>({
+    mutationFn: (label) => ask(`/v1/sessions/${id}`, { method: 'PATCH', body: label }),
+    onSuccess: (view) => {
+      client.setQueryData(['session', id], view);
+      return client.invalidateQueries({ queryKey: ['sessions'] });
+    },
+  });
 }
 
 /** Follow what a list shows, in one connection with everything else. */

@@ -5,6 +5,7 @@ import { useLocation } from 'wouter';
 import { ask, newKey, Problem, type Schemas } from '../api/client';
 import { Attach, Files, useFiles } from './attached';
 import { Button } from './button';
+import { NoModel } from './director';
 import { Said } from './said';
 
 const EXAMPLES = [
@@ -92,14 +93,17 @@ export function Composer() {
         />
         <Files files={files} />
         <div className="flex flex-wrap items-center gap-2 px-1 pb-1">
+          <div className="flex w-full gap-2 sm:w-auto">
+            <Choice label="Length" value={duration} set={setDuration} options={[['', 'Any length'], ['3', '3 s'], ['5', '5 s'], ['10', '10 s'], ['20', '20 s'], ['30', '30 s']]} />
+            <Choice label="Shape" value={aspect} set={setAspect} options={[['', 'Any shape'], ['16:9', '16:9 wide'], ['1:1', '1:1 square'], ['9:16', '9:16 tall'], ['4:5', '4:5']]} />
+            <Choice label="Frames per second" value={fps} set={setFps} options={[['', 'Any fps'], ['24', '24 fps'], ['30', '30 fps'], ['60', '60 fps']]} />
+          </div>
+          <span className="sm:flex-1" />
           <Attach files={files} />
-          <Choice label="Length" value={duration} set={setDuration} options={[['', 'Any length'], ['3', '3 s'], ['5', '5 s'], ['10', '10 s'], ['20', '20 s'], ['30', '30 s']]} />
-          <Choice label="Shape" value={aspect} set={setAspect} options={[['', 'Any shape'], ['16:9', '16:9 wide'], ['1:1', '1:1 square'], ['9:16', '9:16 tall'], ['4:5', '4:5']]} />
-          <Choice label="Frames per second" value={fps} set={setFps} options={[['', 'Any fps'], ['24', '24 fps'], ['30', '30 fps'], ['60', '60 fps']]} />
           <Button
             kind="main"
             type="submit"
-            className="w-full sm:ml-auto sm:w-auto"
+            className="flex-1 sm:flex-none"
             disabled={!prompt.trim() || making.isPending || files.isBusy}
             title="Ctrl+Enter"
           >
@@ -123,6 +127,7 @@ export function Composer() {
           </li>
         ))}
       </ul>
+      <NoModel />
     </form>
   );
 }
@@ -133,7 +138,7 @@ function Choice({ label, value, set, options }: { label: string; value: string; 
       aria-label={label}
       value={value}
       onChange={(event) => set(event.target.value)}
-      className="min-h-10 rounded-xl bg-sunken pr-8 pl-3 text-sm text-text"
+      className="min-h-10 min-w-0 flex-1 rounded-xl bg-sunken pr-6 pl-2.5 text-sm text-ellipsis text-text sm:flex-none sm:pr-8 sm:pl-3"
     >
       {options.map(([each, words]) => (
         <option key={each} value={each}>

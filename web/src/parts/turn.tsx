@@ -5,6 +5,7 @@ import type { Progress } from '../api/hooks';
 import type { Send } from '../screens/session';
 import { Approval } from './approval';
 import { Button } from './button';
+import { isForThePage, Key, useKey } from './keys';
 
 export interface Props {
   session: SessionView;
@@ -30,8 +31,7 @@ export function Turn(props: Props) {
 function Work({ session, progress, thinking, send, busy }: Props) {
   const { state } = session;
   const todos = state.execution?.todos ?? [];
-  const [began] = useState(session.updatedAt);
-  const since = useSeconds(began);
+  const since = useSeconds(state.owedSince ?? session.createdAt);
   const isRendering = progress !== undefined && progress.percent < 100;
   return (
     <section className="card space-y-4 p-5" aria-labelledby="work">
@@ -141,10 +141,8 @@ function Question({ session, send, busy }: Props) {
   numbered.current = options;
   useEffect(() => {
     const chosen = (event: KeyboardEvent) => {
-      const { target } = event;
-      const isTyping = target instanceof HTMLElement && target.matches('input:not([type=radio]), textarea, select');
       const named = numbered.current[Number(event.key) - 1];
-      if (!named || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (!named || !isForThePage(event)) return;
       setOption(named.id);
       form.current?.querySelectorAll<HTMLInputElement>('input[type=radio]')[Number(event.key) - 1]?.focus(); // Enter sends
     };
@@ -199,6 +197,7 @@ function Question({ session, send, busy }: Props) {
 
 function Plan({ session, send, busy }: Props) {
   const plan = session.state.plan;
+  useKey('Enter', busy ? undefined : () => void send('accept'));
   if (!plan) return null;
   return (
     <section className="card space-y-4 p-5" aria-labelledby="plan">
@@ -226,7 +225,7 @@ function Plan({ session, send, busy }: Props) {
       </ol>
       <div className="flex flex-wrap gap-2">
         <Button kind="main" onClick={() => void send('accept')} disabled={busy}>
-          Make this
+          Make this <Key name="Enter" />
         </Button>
         <Button onClick={() => void send('reject')} disabled={busy}>
           Ask me again
@@ -254,6 +253,8 @@ function Preview({ session, send, busy }: Props) {
 
 function Result({ session }: Props) {
   const { output, execution } = session.state;
+  const link = useRef<HTMLAnchorElement>(null);
+  useKey('d', () => link.current?.click());
   if (!output) return null;
   const files = execution?.files ?? [];
   const size = output.fileSize ? bytes(output.fileSize) : '';
@@ -266,10 +267,11 @@ function Result({ session }: Props) {
         {[output.duration ? `${Number(output.duration.toFixed(1))} s` : '', output.resolution, size].filter(Boolean).join(' · ')}
       </p>
       <a
+        ref={link}
         href={`/v1/sessions/${session.id}/video?job=${output.jobId}&download=true`}
         className="inline-flex min-h-10 items-center gap-2 rounded-xl bg-accent px-4 py-2.5 font-medium text-on-accent hover:opacity-90"
       >
-        <Download aria-hidden className="size-4" /> Download the video
+        <Download aria-hidden className="size-4" /> Download the video <Key name="D" />
       </a>
       <a
         href={`/v1/sessions/${session.id}/thumbnail?job=${output.jobId}`}

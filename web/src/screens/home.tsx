@@ -1,4 +1,4 @@
-import { keepPreviousData, useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
+import { keepPreviousData, useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Film, Search } from 'lucide-react';
 import { useDeferredValue, useState } from 'react';
 import { Link } from 'wouter';
@@ -8,6 +8,7 @@ import { Button } from '../parts/button';
 import { Composer } from '../parts/composer';
 import { Phase } from '../parts/phase';
 import { Said } from '../parts/said';
+import { PinButton } from '../parts/title';
 
 const PAGE = 24;
 const FOLLOWED = 60;
@@ -28,19 +29,19 @@ export function Home() {
     queryKey: ['sessions', sought, only],
     initialPageParam: null,
     placeholderData: keepPreviousData,
-    queryFn: ({ pageParam, signal }) => {
-      const asked = new URLSearchParams(only);
-      asked.set('limit', String(PAGE));
-      if (sought) asked.set('text', sought);
-      if (pageParam) asked.set('before', pageParam);
-      return ask(`/v1/sessions?${asked}`, { signal });
-    },
+    queryFn: ({ pageParam, signal }) => ask(address(only, sought, { pinned: 'false', limit: PAGE, before: pageParam }), { signal }),
     getNextPageParam: (page) => page.next ?? undefined,
     select: ({ pages }) => pages.flatMap((page) => page.sessions),
   });
-  const sessions = found.data ?? [];
+  const pinned = useQuery<Schemas['SessionPage'], Problem>({
+    queryKey: ['sessions', sought, only, 'pinned'],
+    placeholderData: keepPreviousData,
+    queryFn: ({ signal }) => ask(address(only, sought, { pinned: 'true', limit: FOLLOWED }), { signal }),
+  });
+  const first = pinned.data?.sessions ?? [];
+  const sessions = [...first, ...(found.data ?? []).filter((each) => first.every(({ id }) => id !== each.id))];
   useFollowed(sessions.slice(0, FOLLOWED), client);
-  const isBare = found.isSuccess && sessions.length === 0 && !sought && !only;
+  const isBare = found.isSuccess && !pinned.isPending && sessions.length === 0 && !sought && !only;
   return (
     <>
       <title>koda</title>
@@ -75,7 +76,7 @@ export function Home() {
               />
             </label>
           </div>
-          <Said problem={found.error} />
+          <Said problem={found.error ?? pinned.error} />
           {found.isSuccess && sessions.length === 0 && !found.hasNextPage && (
             <p className="py-12 text-center text-muted">Nothing like that. Try fewer words.</p>
           )}
@@ -97,9 +98,17 @@ export function Home() {
   );
 }
 
+function address(only: string, text: string, page: Record<string, string | number | null>): string {
+  const asked = new URLSearchParams(only);
+  if (text) asked.set('text', text);
+  for (const [name, value] of Object.entries(page)) if (value !== null) asked.set(name, String(value));
+  return `/v1/sessions?${asked}`;
+}
+
 function Card({ session }: { session: SessionSummary }) {
+  const title = session.title ?? session.prompt;
   return (
-    <li>
+    <li className="group/card relative">
       <Link href={`/s/${session.id}`} className="group card block overflow-hidden hover:border-line-strong">
         <div className={`grid place-items-center bg-sunken ${session.thumbnailUrl ? 'aspect-video' : 'aspect-[4/1] sm:aspect-video'}`}>
           {session.thumbnailUrl ? (
@@ -109,7 +118,7 @@ function Card({ session }: { session: SessionSummary }) {
           )}
         </div>
         <div className="space-y-1.5 p-4">
-          <p className="line-clamp-2 min-h-10 text-sm leading-5 font-medium">{session.prompt}</p>
+          <p className="line-clamp-2 min-h-10 text-sm leading-5 font-medium">{title}</p>
           <p className="flex items-center justify-between text-sm text-muted">
             <Phase state={session} />
             {session.todos > 0 && session.phase === 'executing' ? (
@@ -122,6 +131,11 @@ function Card({ session }: { session: SessionSummary }) {
           </p>
         </div>
       </Link>
+      <PinButton
+        session={session}
+        label={`Pin ${title}`}
+        className={`absolute top-2 right-2 size-8 bg-panel/85 transition-opacity motion-reduce:transition-none ${session.pinned ? '' : 'opacity-0 group-hover/card:opacity-100 focus-visible:opacity-100 pointer-coarse:opacity-100'}`}
+      />
     </li>
   );
 }

@@ -3,10 +3,12 @@ import { Moon } from 'lucide-react';
 import { useEffect } from 'react';
 import { command, type CommandName, Problem, type SessionView } from '../api/client';
 import { useSession } from '../api/hooks';
+import { useOffline } from '../parts/director';
 import { Phase, phaseWords } from '../parts/phase';
 import { Said } from '../parts/said';
 import { Stage } from '../parts/stage';
 import { Talk } from '../parts/talk';
+import { Title, titleOf } from '../parts/title';
 import { Turn } from '../parts/turn';
 import { Missing } from './missing';
 
@@ -15,6 +17,7 @@ export type Send = (name: CommandName, body?: object) => Promise<boolean>;
 /** One animation, from its prompt to its video: the picture on one side, what there is to decide on the other. */
 export function Session({ id }: { id: string }) {
   const { data: session, error, progress, thinking, gone } = useSession(id);
+  const offline = useOffline();
   const client = useQueryClient();
   const sending = useMutation<unknown, Problem, { session: SessionView; name: CommandName; body?: object }>({
     mutationFn: ({ session: at, name, body }) => command(at, name, body),
@@ -33,10 +36,9 @@ export function Session({ id }: { id: string }) {
     );
   };
   const { state } = session;
-  const title = state.prompt.split('\n')[0] ?? '';
   return (
     <>
-      <title>{`${title.slice(0, 60)} · koda`}</title>
+      <title>{`${titleOf(session).slice(0, 60)} · koda`}</title>
       <p role="status" className="sr-only">
         {phaseWords(state)}
       </p>
@@ -44,7 +46,7 @@ export function Session({ id }: { id: string }) {
         <div className="min-w-0 space-y-6">
           <Stage session={session} progress={progress} thinking={thinking} />
           <div>
-            <h1 className="text-xl font-semibold tracking-tight wrap-anywhere sm:text-2xl">{title}</h1>
+            <Title session={session} />
             <p className="mt-2 flex flex-wrap items-center gap-x-4 gap-y-1 text-sm text-muted">
               <Phase state={state} />
               {session.status === 'suspended' && (
@@ -52,6 +54,7 @@ export function Session({ id }: { id: string }) {
                   <Moon aria-hidden className="size-3.5" /> Asleep, as you left it
                 </span>
               )}
+              {offline && <span title="It knows certain subjects and does not understand everything">By the built-in director: no model is connected</span>}
             </p>
           </div>
         </div>

@@ -1,0 +1,35 @@
+"""A page in a real browser, as its tests look at it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from playwright.async_api import Browser, Page
+
+__all__ = ["begin", "looking"]
+
+
+@asynccontextmanager
+async def looking(browser: Browser, url: str) -> AsyncIterator[Page]:
+    """Open a page; what its console complains of fails the test."""
+    context = await browser.new_context()
+    complaints: list[str] = []
+    page = await context.new_page()
+    page.set_default_timeout(60_000)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda said: complaints.append(said.text) if "Content Security" in said.text else None)
+    try:
+        await page.goto(url)
+        yield page
+        assert complaints == []
+    finally:
+        await context.close()
+
+
+async def begin(page: Page, prompt: str) -> str:
+    """Ask for an animation; return the session's id."""
+    await page.get_by_role("textbox", name="What should move").fill(prompt)
+    await page.get_by_role("button", name="Make it").click()
+    await page.wait_for_url("**/s/*")
+    return page.url.rpartition("/")[2]

@@ -1,0 +1,115 @@
+import { Keyboard, X } from 'lucide-react';
+import { useEffect, useRef, useState } from 'react';
+import { Button } from './button';
+
+const SWITCHED_OFF = 'koda.single-keys-off';
+const KEYS: [key: string, does: string][] = [
+  ['1 – 9', 'Choose an answer'],
+  ['Enter', 'Send the answer; make what is planned'],
+  ['Ctrl Enter', 'Send what you typed'],
+  ['D', 'Download the video'],
+  ['Esc', 'Leave what you are in'],
+  ['?', 'This list'],
+];
+const TYPED_INTO = 'textarea, select, [contenteditable], input:not([type=radio], [type=checkbox])';
+const PRESSED = 'a, button, summary, input, video, [tabindex]';
+
+/** Whether keys that are single letters do something; for who speaks to the browser, or hits keys by chance, they do not. */
+export const singleKeys = {
+  on: () => localStorage.getItem(SWITCHED_OFF) === null,
+  set: (on: boolean) => (on ? localStorage.removeItem(SWITCHED_OFF) : localStorage.setItem(SWITCHED_OFF, 'yes')),
+};
+
+/** Whether a key was pressed for the page, and not for what one is typing in. */
+export function isForThePage(event: KeyboardEvent): boolean {
+  const { target } = event;
+  if (event.defaultPrevented || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return false;
+  if (target instanceof Element && (target.matches(TYPED_INTO) || target.closest('dialog'))) return false;
+  if (event.key === 'Enter') return !(target instanceof Element && target.closest(PRESSED));
+  return singleKeys.on();
+}
+
+/** Do something when a key is pressed on the page, for as long as there is something to do. */
+export function useKey(key: string, act: (() => void) | undefined) {
+  const now = useRef(act);
+  now.current = act;
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent) => {
+      if (event.key.toLowerCase() !== key.toLowerCase() || !now.current || !isForThePage(event)) return;
+      event.preventDefault();
+      now.current();
+    };
+    document.addEventListener('keydown', pressed);
+    return () => document.removeEventListener('keydown', pressed);
+  }, [key]);
+}
+
+export function Key({ name }: { name: string }) {
+  return (
+    <kbd aria-hidden className="hidden rounded-md border border-current/30 px-1.5 font-sans text-xs sm:inline">
+      {name}
+    </kbd>
+  );
+}
+
+/** The list of keys, and whether single ones do anything. */
+export function Keys() {
+  const [isOpen, setOpen] = useState(false);
+  useKey('?', isOpen ? undefined : () => setOpen(true));
+  return (
+    <>
+      <Button kind="quiet" className="max-sm:hidden" onClick={() => setOpen(true)}>
+        <Keyboard aria-hidden className="size-4" /> Keys
+      </Button>
+      {isOpen && <KeyList close={() => setOpen(false)} />}
+    </>
+  );
+}
+
+function KeyList({ close }: { close: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [on, setOn] = useState(singleKeys.on);
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby="keys"
+      className="card m-auto w-full max-w-sm p-6 text-text backdrop:bg-black/40"
+      onClose={close}
+      onClick={({ target }) => {
+        if (target === dialog.current) dialog.current?.close();
+      }}
+    >
+      <div className="flex items-center justify-between">
+        <h2 id="keys" className="font-semibold">
+          Keys
+        </h2>
+        <Button kind="quiet" aria-label="Close" className="px-2" onClick={() => dialog.current?.close()}>
+          <X aria-hidden className="size-4" />
+        </Button>
+      </div>
+      <dl className="mt-3 grid grid-cols-[auto_1fr] items-baseline gap-x-4 gap-y-2.5 text-sm">
+        {KEYS.map(([key, does]) => (
+          <div key={key} className="contents">
+            <dt>
+              <kbd className="rounded-md border border-line px-1.5 py-0.5 font-sans text-xs">{key}</kbd>
+            </dt>
+            <dd className="text-muted">{does}</dd>
+          </div>
+        ))}
+      </dl>
+      <label className="mt-5 flex cursor-pointer items-center gap-2.5 border-t border-line pt-4 text-sm">
+        <input
+          type="checkbox"
+          className="size-4 accent-(--accent)"
+          checked={on}
+          onChange={({ target }) => {
+            singleKeys.set(target.checked);
+            setOn(target.checked);
+          }}
+        />
+        Single letters and digits are keys
+      </label>
+    </dialog>
+  );
+}

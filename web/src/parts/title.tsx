@@ -1,0 +1,86 @@
+import { Pencil, Pin } from 'lucide-react';
+import { type FormEvent, useRef, useState } from 'react';
+import type { SessionView } from '../api/client';
+import { useLabel } from '../api/hooks';
+import { Button } from './button';
+import { Said } from './said';
+
+const LONGEST = 200;
+
+/** What an animation is called: by its prompt, until somebody finds a better name. */
+export function titleOf({ title, state }: SessionView): string {
+  return title ?? state.prompt.split('\n')[0] ?? '';
+}
+
+export function Title({ session }: { session: SessionView }) {
+  const [draft, setDraft] = useState<string>();
+  const label = useLabel(session.id);
+  const pencil = useRef<HTMLButtonElement>(null);
+  const title = titleOf(session);
+  const leave = () => {
+    setDraft(undefined);
+    label.reset();
+    requestAnimationFrame(() => pencil.current?.focus());
+  };
+  const save = (event: FormEvent) => {
+    event.preventDefault();
+    if (!label.isPending) label.mutate({ title: draft ?? '' }, { onSuccess: leave });
+  };
+  if (draft !== undefined)
+    return (
+      <form onSubmit={save} onKeyDown={(event) => event.key === 'Escape' && leave()} className="space-y-2">
+        <div className="flex flex-wrap gap-2">
+          <input
+            aria-label="Title"
+            className="field min-w-0 flex-1 basis-60 text-lg font-semibold"
+            maxLength={LONGEST}
+            placeholder={session.state.prompt.split('\n')[0]}
+            autoFocus
+            value={draft}
+            onChange={(event) => setDraft(event.target.value)}
+            aria-invalid={label.isError}
+            aria-describedby={label.isError ? 'title-said' : undefined}
+          />
+          <Button kind="main" type="submit" disabled={label.isPending}>
+            Save
+          </Button>
+          <Button onClick={leave}>Leave it</Button>
+        </div>
+        <Said problem={label.error} id="title-said" />
+      </form>
+    );
+  return (
+    <div className="flex items-start gap-1">
+      <h1 className="mr-1 min-w-0 text-xl font-semibold tracking-tight wrap-anywhere sm:text-2xl">{title}</h1>
+      <button
+        ref={pencil}
+        type="button"
+        aria-label="Change the title"
+        title="Change the title"
+        className="grid size-8 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text"
+        onClick={() => setDraft(session.title ?? '')}
+      >
+        <Pencil aria-hidden className="size-4" />
+      </button>
+      <PinButton session={session} label="Pin it" className="size-8" />
+    </div>
+  );
+}
+
+/** Keep something at hand: pinned ones stand before the others, and are not removed with those that nobody uses. */
+export function PinButton({ session, label: said, className }: { session: { id: string; pinned?: boolean }; label: string; className: string }) {
+  const label = useLabel(session.id);
+  const pinned = label.isPending ? label.variables.pinned : session.pinned;
+  return (
+    <button
+      type="button"
+      aria-pressed={Boolean(pinned)}
+      aria-label={said}
+      title={pinned ? 'Pinned: stands before the others' : 'Pin it'}
+      className={`grid shrink-0 place-items-center rounded-lg hover:bg-sunken ${pinned ? 'text-accent' : 'text-muted hover:text-text'} ${className}`}
+      onClick={() => label.mutate({ pinned: !pinned })}
+    >
+      <Pin aria-hidden className={`size-4 ${pinned ? 'fill-current' : ''}`} />
+    </button>
+  );
+}
