@@ -25,6 +25,7 @@ __all__ = [
     "DEFAULT_MODELS",
     "PACKAGE_REGISTRIES",
     "REPO_ROOT",
+    "SANDBOX_IMAGE_FOLDER",
     "SECRETS",
     "Settings",
     "data_dir",
@@ -61,10 +62,14 @@ def data_dir(environment: Mapping[str, str] | None = None) -> Path:
     return Path(found.get("KODA_DATA_DIR") or "data")
 
 
-def _page() -> Path:
-    """Return where the page in the browser lies: in an installed package beside this file, else where it was built."""
-    installed = Path(__file__).resolve().parent / "page"
-    return installed if installed.is_dir() else REPO_ROOT / ".koda" / "web"
+def _beside(name: str, in_repository: str) -> Path:
+    """Return where something lies that is no Python: in what is installed beside this file, else in the repository."""
+    installed = Path(__file__).resolve().parent / name
+    return installed if installed.is_dir() else REPO_ROOT / in_repository
+
+
+SANDBOX_IMAGE_FOLDER = _beside("sandbox_image", "sandbox_image")
+"""What every sandbox starts from: the template project, and what images are made of."""
 
 
 def env_file(environment: Mapping[str, str] | None = None) -> Path:
@@ -133,8 +138,8 @@ class Settings(BaseSettings):
     modal_token_secret: SecretStr | None = Field(None, validation_alias="MODAL_TOKEN_SECRET")
     modal_app: str = Field("koda-sandboxes", pattern=r"^[a-zA-Z0-9-_.]{1,64}$", validation_alias="MODAL_APP")
     modal_image: str | None = Field(None, validation_alias="MODAL_IMAGE")
-    web_path: Path = Field(default_factory=lambda: _page(), validation_alias="KODA_WEB_PATH")
-    template_path: Path = Field(REPO_ROOT / "sandbox_image" / "template", validation_alias="KODA_TEMPLATE_PATH")
+    web_path: Path = Field(default_factory=lambda: _beside("page", ".koda/web"), validation_alias="KODA_WEB_PATH")
+    template_path: Path = Field(SANDBOX_IMAGE_FOLDER / "template", validation_alias="KODA_TEMPLATE_PATH")
     node_modules_path: Path = Field(
         REPO_ROOT / ".koda" / "template" / "node_modules", validation_alias="KODA_NODE_MODULES_PATH"
     )

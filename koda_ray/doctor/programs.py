@@ -60,9 +60,10 @@ def template(examination: Examination) -> list[Finding]:
     """Check for the project that every animation starts from, and its packages."""
     settings = examination.settings
     findings: list[Finding] = []
+    packages = f"{_SETUP}; or npm ci --ignore-scripts in a copy of {settings.template_path}, and KODA_NODE_MODULES_PATH"
     for name, path, remedy in (
         ("template", settings.template_path / "package.json", "get the whole repository, or set KODA_TEMPLATE_PATH"),
-        ("Vite", settings.node_modules_path / "vite" / "bin" / "vite.js", f"{_SETUP}, or set KODA_NODE_MODULES_PATH"),
+        ("Vite", settings.node_modules_path / "vite" / "bin" / "vite.js", packages),
         ("Theatre", settings.node_modules_path / "@theatre" / "core" / "package.json", f"{_SETUP} again"),
     ):
         if path.is_file():

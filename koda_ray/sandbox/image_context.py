@@ -28,7 +28,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from koda_ray.config import REPO_ROOT, Settings
+from koda_ray.config import SANDBOX_IMAGE_FOLDER, Settings
 from koda_ray.errors import Missing, SandboxError, TemplateNotFound
 from koda_ray.sandbox.programs import run_program
 from koda_ray.sandbox.scratch import scratch
@@ -36,7 +36,7 @@ from koda_ray.sandbox.shipped import program
 
 __all__ = ["SLIM_PACKAGES", "ImageContext", "agent_digest", "agent_files", "base_packages", "installed_tools"]
 
-_FOLDER = REPO_ROOT / "sandbox_image"
+_FOLDER = SANDBOX_IMAGE_FOLDER
 _GUEST = Path(__file__).parent / "guest"
 _START = "from koda_ray.sandbox.first_process import main\n\nmain()\n"
 _NOT_COPIED = frozenset({"node_modules", "dist", ".vite", ".git"})

@@ -1,4 +1,4 @@
-"""What is installed from a wheel has the page in the browser, and its server finds it."""
+"""What is installed from a wheel has the page in the browser and the template, and finds them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,25 @@ from koda_ray.config import REPO_ROOT, Settings
 from tests.serve.world import world
 
 BUILT = Settings().web_path
+BUILDS = """
+import asyncio
+from koda_ray.config import Settings
+from koda_ray.sandbox.build import build
+from koda_ray.sandbox.local import LocalProvider
+from koda_ray.types import new_id
+
+async def main():
+    settings = Settings()
+    provider = LocalProvider.of(settings, deployment="wheel")
+    sandbox = await provider.create(sandbox_id=new_id("sbx"), session_id="s", user_id="u")
+    try:
+        print(settings.template_path, (await build(sandbox)).ok)
+    finally:
+        await sandbox.destroy()
+
+asyncio.run(main())
+"""
+"""What an installed koda_ray is asked to do: an animation's project is made, and built."""
 
 
 def wheel_of(folder: Path, *, page: Path | None) -> Path:
@@ -24,6 +43,9 @@ def wheel_of(folder: Path, *, page: Path | None) -> Path:
     shutil.copytree(REPO_ROOT / "koda_ray", source / "koda_ray", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(REPO_ROOT / name, source)
+    shutil.copytree(REPO_ROOT / "sandbox_image", source / "sandbox_image")
+    (source / "sandbox_image" / "template" / "node_modules").mkdir()
+    (source / "sandbox_image" / "template" / "node_modules" / "theirs.js").touch()
     if page is not None:
         shutil.copytree(page, source / ".koda" / "web")
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(folder), str(source)]
@@ -37,17 +59,21 @@ def wheel_of(folder: Path, *, page: Path | None) -> Path:
     return folder / "installed"
 
 
+def asked_of(installed: Path, program: str, **settings: str) -> str:
+    """Run a program with what is installed; return what it prints."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KODA_")}
+    environment = {**kept, "PYTHONPATH": str(installed), **settings}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, cwd=installed, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.strip()
+
+
 @pytest.mark.full
 @pytest.mark.needs("web")
 async def test_a_wheel_has_the_page_and_its_server_gives_it(tmp_path: Path) -> None:
     installed = wheel_of(tmp_path, page=BUILT)
-    asked = "from koda_ray.config import Settings; print(Settings().web_path)"
-    environment = {name: value for name, value in os.environ.items() if name != "KODA_WEB_PATH"}
-    environment["PYTHONPATH"] = str(installed)
-    found = subprocess.run(
-        [sys.executable, "-c", asked], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    page = Path(found.stdout.strip())
+    page = Path(asked_of(installed, "from koda_ray.config import Settings; print(Settings().web_path)"))
     assert page == installed / "koda_ray" / "page"
     async with world(tmp_path, KODA_WEB_PATH=page) as koda, httpx.AsyncClient(base_url=koda.url) as browser:
         for path in (file for file in page.rglob("*") if file.is_file()):
@@ -59,3 +85,17 @@ async def test_a_wheel_has_the_page_and_its_server_gives_it(tmp_path: Path) -> N
 @pytest.mark.full
 def test_a_wheel_is_made_without_the_page_too(tmp_path: Path) -> None:
     assert not (wheel_of(tmp_path, page=None) / "koda_ray" / "page").exists()
+
+
+@pytest.mark.full
+@pytest.mark.sandbox
+@pytest.mark.needs("bwrap", "node")
+def test_a_wheel_builds_an_animation_from_the_template_that_it_has(tmp_path: Path) -> None:
+    installed = wheel_of(tmp_path, page=None)
+    template = installed / "koda_ray" / "sandbox_image" / "template"
+    source = REPO_ROOT / "sandbox_image" / "template"
+    files = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
+    assert {path.relative_to(template) for path in template.rglob("*") if path.is_file()} == files
+    packages = str(Settings().node_modules_path)
+    built = asked_of(installed, BUILDS, KODA_NODE_MODULES_PATH=packages, SANDBOX_PATH=str(tmp_path / "boxes"))
+    assert built == f"{template} True"
