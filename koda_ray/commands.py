@@ -17,6 +17,7 @@ from koda_ray.types import (
     Question,
     RenderOptions,
     Resource,
+    SceneEdit,
     SessionPermissions,
     Todo,
     TodoStatus,
@@ -35,6 +36,7 @@ __all__ = [
     "Closed",
     "Command",
     "Deliver",
+    "EditPlan",
     "Effect",
     "Emit",
     "Fail",
@@ -90,6 +92,13 @@ class Reject:
     """Reject the plan (back to a question), or the preview or the finished video (needs feedback)."""
 
     feedback: str = ""
+
+
+@dataclass(frozen=True)
+class EditPlan:
+    """Change the proposed plan's scenes: what is left of them, in the order in which they come, as each is to be."""
+
+    scenes: tuple[SceneEdit, ...]
 
 
 @dataclass(frozen=True)
@@ -270,7 +279,7 @@ class Pause:
 
 
 Command = (
-    Start | Answer | Accept | Reject | RequestChanges | Say | Cancel | Retry | Render | PutBack
+    Start | Answer | Accept | Reject | RequestChanges | EditPlan | Say | Cancel | Retry | Render | PutBack
     | Approve | Refuse | SetPermissions | Allow
     | Ask | AskAgreement | Propose | SetTodos | SetTodoStatus | Think | Wrote | Deliver | Previewed | Closed | Finished
     | Fail | Pause

@@ -158,6 +158,18 @@ class Plan(Model):
     notes: str = ""
 
 
+class SceneEdit(Model):
+    """A scene of the plan as a person wants it: which one it is by its number, and what changes of it.
+
+    ``duration`` in seconds; what is None stays.
+    """
+
+    scene: int = Field(ge=1)
+    title: str | None = Field(default=None, min_length=1, max_length=200)
+    duration: float | None = Field(default=None, gt=0, le=MAX_DURATION_S)
+    description: str | None = Field(default=None, max_length=4000)
+
+
 class Todo(Model):
     """One step of the work that a person can follow; a bead of type task underneath."""
 
@@ -302,14 +314,14 @@ class NodeState(Model):
 
     ``approval`` is the tool call that waits for a person's agreement, ``approvals_next`` those that wait behind it.
     ``owes`` is the work that somebody must still do, and ``owed_since`` when that was asked for (None where it has been
-    since the session was made), ``feedback`` every change asked for (oldest first), and
-    ``feedback_seen`` how many of those the agents have been told. ``answers`` is all that was said when asked, oldest
-    first, and before it the style that came with the request; ``style`` and ``answer`` are the last of it, for people.
-    ``finished`` is the video that was there before another render of the same animation began, ``forked_from`` the
-    session that this one was made of. ``budget`` limits this session where it says so, and else the settings do; while
-    ``paused`` the question is whether more may be used. ``closing`` says that a preview is shown to which the agents
-    have not said their last words yet: nobody waits for them, and whoever takes the session up says them, unless a
-    person has gone on meanwhile.
+    since the session was made), ``feedback`` every change asked for (oldest first), and ``feedback_seen`` how many of
+    those the agents have been told. ``answers`` is all that was said when asked, oldest first, and before it the style
+    that came with the request; ``style`` and ``answer`` are the last of it, for people. ``plan_edited`` says that the
+    plan is not what the agents proposed, but what a person made of it. ``finished`` is the video that was there before
+    another render of the same animation began, ``forked_from`` the session that this one was made of. ``budget`` limits
+    this session where it says so, and else the settings do; while ``paused`` the question is whether more may be used.
+    ``closing`` says that a preview is shown to which the agents have not said their last words yet: nobody waits for
+    them, and whoever takes the session up says them, unless a person has gone on meanwhile.
     """
 
     node_id: str
@@ -330,6 +342,7 @@ class NodeState(Model):
     question: Question | None = None
     plan: Plan | None = None
     plan_accepted: bool = False
+    plan_edited: bool = False
     execution: Execution | None = None
     preview: Preview | None = None
     closing: bool = False

@@ -18,6 +18,7 @@ from koda_ray.commands import (
     Closed,
     Command,
     Deliver,
+    EditPlan,
     Fail,
     Finished,
     Pause,
@@ -40,6 +41,7 @@ from koda_ray.commands import (
 from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.phases import STOP, apply, check
 from koda_ray.types import (
+    MAX_DURATION_S,
     Budget,
     NodeState,
     Option,
@@ -50,6 +52,7 @@ from koda_ray.types import (
     Question,
     RenderOptions,
     Scene,
+    SceneEdit,
     SessionPermissions,
     Todo,
 )
@@ -106,6 +109,14 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(Reject, WORDS),
     st.builds(RequestChanges, WORDS),
     st.builds(Say, WORDS),
+    st.sampled_from(
+        [
+            EditPlan(tuple(SceneEdit(scene=n) for n in (3, 1, 2))),
+            EditPlan(tuple(SceneEdit(scene=n, duration=2.5) for n in (1, 2, 3))),
+            EditPlan((SceneEdit(scene=1, duration=2.0),)),
+            EditPlan((SceneEdit(scene=4),)),
+        ]
+    ),
     st.just(Cancel()),
     st.just(Retry()),
     st.builds(Render, st.just(RenderOptions(resolution="720p", fps=30)), st.sampled_from(["job_1", "job_2"])),
@@ -326,6 +337,40 @@ def test_plans_keep_to_the_rules_for_scenes(durations: tuple[float, ...], wrong:
     else:
         with pytest.raises(InvalidInput, match=wrong):
             apply(started, Propose(plan), AT)
+
+
+def test_a_person_renames_retimes_reorders_and_leaves_out_scenes() -> None:
+    state = walk(fresh(options={"duration": 5}), Start("A ball"), Propose(PLAN))
+    edits = (SceneEdit(scene=3, title="Still"), SceneEdit(scene=1, duration=2.5))
+    edited, effects = apply(state, EditPlan(edits), AT)
+    assert edited.plan is not None and check(edited) == []
+    assert [(s.number, s.title, s.duration) for s in edited.plan.scenes] == [(1, "Still", 1.5), (2, "Drop", 2.5)]
+    assert (edited.plan.total_duration, edited.options.duration, edited.plan_edited) == (4.0, 4.0, True)
+    assert [type(each).__name__ for each in effects] == ["ApprovalChange", "Emit"]
+    same = tuple(SceneEdit(scene=number) for number in (1, 2))
+    assert apply(edited, EditPlan(same), AT) == (edited, ())
+    again = walk(edited, RequestChanges("red"), Propose(PLAN))
+    assert (again.plan, again.plan_edited) == (PLAN, False)
+
+
+@pytest.mark.parametrize(
+    ("edits", "wrong"),
+    [
+        ((SceneEdit(scene=4),), "there is no scene 4; the plan has scenes 1, 2, 3"),
+        ((SceneEdit(scene=1), SceneEdit(scene=1)), "scene 1 is named twice"),
+        ((), "no scene is left"),
+        ((SceneEdit(scene=1, duration=0.5), SceneEdit(scene=2, duration=3.0)), "scene 1 lasts 0.5 s"),
+        ((SceneEdit(scene=1, duration=9.0),), "1 scenes in 9 s"),
+        (tuple(SceneEdit(scene=n, duration=MAX_DURATION_S) for n in (1, 2, 3)), "s at most"),
+    ],
+)
+def test_an_edit_keeps_to_the_rules_for_scenes(edits: tuple[SceneEdit, ...], wrong: str) -> None:
+    state = walk(fresh(), Start("A ball"), Propose(PLAN))
+    with pytest.raises(InvalidInput, match=wrong):
+        apply(state, EditPlan(edits), AT)
+    for elsewhere in (walk(state, Accept()), walk(fresh(), Start("A ball"))):
+        with pytest.raises(InvalidTransition, match="only a plan that waits"):
+            apply(elsewhere, EditPlan((SceneEdit(scene=1),)), AT)
 
 
 def test_a_second_style_question_is_refused() -> None:

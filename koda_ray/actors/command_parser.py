@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 from koda_ray import commands
 from koda_ray.errors import InvalidInput
 from koda_ray.state.past import UNDO
-from koda_ray.types import Budget, RenderOptions, SessionPermissions, new_id
+from koda_ray.types import Budget, RenderOptions, SceneEdit, SessionPermissions, new_id
 
 __all__ = ["COMMAND_NAMES", "parse_command"]
 
@@ -50,6 +50,10 @@ class _Refuse(_Body):
     reason: str = ""
 
 
+class _EditPlan(_Body):
+    scenes: tuple[SceneEdit, ...]
+
+
 class _Rewind(_Body):
     to: str | None = None
     undo: bool = False
@@ -72,6 +76,7 @@ _PARSERS: dict[str, Callable[[Mapping[str, JsonValue]], commands.Command | comma
     "accept": lambda body: (_Nothing.model_validate(body), commands.Accept(new_id("job")))[1],
     "reject": lambda body: commands.Reject(_Feedback.model_validate(body).feedback),
     "changes": lambda body: commands.RequestChanges(_Feedback.model_validate(body).feedback),
+    "plan": lambda body: commands.EditPlan(_EditPlan.model_validate(body).scenes),
     "message": lambda body: commands.Say(_Text.model_validate(body).text),
     "cancel": lambda body: (_Nothing.model_validate(body), commands.Cancel())[1],
     "retry": lambda body: (_Nothing.model_validate(body), commands.Retry())[1],

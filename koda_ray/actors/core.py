@@ -258,7 +258,7 @@ class SessionCore:
                         kind=change.kind,
                         payload=payload_of(change.kind, state),
                         status="pending",
-                        call_id=waits,
+                        call_id=waits or (open_one.call_id if open_one is not None else None),
                         created_at=at,
                     )
                 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from pydantic import JsonValue
 
 from koda_ray import phases
@@ -25,11 +27,13 @@ def stops(command: Command, state: NodeState) -> bool:
             return False
 
 
-def answer_of(command: Command) -> dict[str, JsonValue] | None:
-    """What a waiting question or plan gives back to the agents."""
+def answer_of(command: Command, state: NodeState) -> dict[str, JsonValue] | None:
+    """What a waiting question or plan gives back to the agents; of a plan that was edited, what became of it."""
     match command:
         case Answer(option_id=option_id, text=text):
             return {"status": "answered", "optionId": option_id, "text": text}
+        case Accept() if (edited := _edited(state)) is not None:
+            return {"status": "accepted", "plan": edited}
         case Accept():
             return {"status": "accepted"}
         case Reject(feedback=feedback):
@@ -52,7 +56,10 @@ def words_of(command: Command, state: NodeState) -> str | None:
         case Answer(option_id=option_id, text=text):
             return text or f"My answer: {option_id}"
         case Accept() if state.phase == "plan":
-            return "I accept the plan."
+            edited = _edited(state)
+            if edited is None:
+                return "I accept the plan."
+            return f"I accept the plan as I changed it: {json.dumps(edited, ensure_ascii=False)}"
         case Reject(feedback=feedback):
             return feedback or "I reject this plan. Ask me again."
         case RequestChanges(feedback=feedback):
@@ -64,3 +71,10 @@ def words_of(command: Command, state: NodeState) -> str | None:
             return f"That failed ({state.error.code}): {state.error.message}{details}\nTry again."
         case _:
             return None
+
+
+def _edited(state: NodeState) -> JsonValue:
+    """Return the plan that a person made of the proposed one; None where that is as it was."""
+    if not state.plan_edited or state.plan is None:
+        return None
+    return state.plan.model_dump(mode="json", by_alias=True)

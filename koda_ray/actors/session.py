@@ -311,7 +311,7 @@ class Session:
             return
         waits = await self.agents.waiting() if self.state.paused is None else None
         asked = self.state.phase in ("question", "plan") and self.state.owes is None and not pending
-        if waits is not None and asked and (result := answer_of(command)) is not None:
+        if waits is not None and asked and (result := answer_of(command, self.state)) is not None:
             await self.agents.resolve(waits.id, json.dumps(result, ensure_ascii=False), batch)
             return
         paused = self.state.paused is not None

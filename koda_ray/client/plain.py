@@ -105,6 +105,7 @@ class Koda:
     accept = _once(KodaClient.accept)
     reject = _once(KodaClient.reject)
     changes = _once(KodaClient.changes)
+    edit_plan = _once(KodaClient.edit_plan)
     say = _once(KodaClient.say)
     cancel = _once(KodaClient.cancel)
     retry = _once(KodaClient.retry)

@@ -18,7 +18,7 @@ from koda_ray.client.renders import PageRenders
 from koda_ray.client.transport import escaped_path, parse
 from koda_ray.errors import NotFound
 from koda_ray.events import Channel, Envelope
-from koda_ray.types import Budget, Model, Phase, RenderOptions, SessionOptions, SessionPermissions
+from koda_ray.types import Budget, Model, Phase, RenderOptions, SceneEdit, SessionOptions, SessionPermissions
 from koda_ray.wire import (
     Answer,
     ApprovalPage,
@@ -31,6 +31,7 @@ from koda_ray.wire import (
     CommandAccepted,
     CommandName,
     CreateSession,
+    EditPlan,
     FileList,
     Fork,
     Health,
@@ -173,6 +174,12 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
     async def changes(self, session_id: str, feedback: str, *, key: str | None = None) -> CommandAccepted:
         """Ask for something to be different."""
         return await self._command(session_id, "changes", Changes.model_construct(feedback=feedback), key)
+
+    async def edit_plan(
+        self, session_id: str, scenes: Sequence[SceneEdit], *, key: str | None = None
+    ) -> CommandAccepted:
+        """Change the scenes of the plan that waits for you: those that are to stay, in order, with what changes."""
+        return await self._command(session_id, "plan", EditPlan.model_construct(scenes=tuple(scenes)), key)
 
     async def say(self, session_id: str, text: str, *, key: str | None = None) -> CommandAccepted:
         """Say something to the agents."""

@@ -15,11 +15,11 @@ with the command, so the same commands give the same states. While a tool call w
 
 from __future__ import annotations
 
-from koda_ray.phases.agents import scene_bounds
 from koda_ray.phases.checks import check
 from koda_ray.phases.interruptions import NOTHING_OWED, STOP, at_rest, is_stuck, pending_calls
 from koda_ray.phases.machine import apply
 from koda_ray.phases.parts import Transition
+from koda_ray.phases.plans import scene_bounds
 
 __all__ = [
     "NOTHING_OWED",

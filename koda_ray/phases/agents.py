@@ -22,7 +22,8 @@ from koda_ray.commands import (
 from koda_ray.errors import InvalidInput
 from koda_ray.phases.interruptions import stuck
 from koda_ray.phases.parts import Transition, refuse
-from koda_ray.types import MIN_SCENE_S, Execution, NodeState, Plan, Todo
+from koda_ray.phases.plans import check_scenes
+from koda_ray.types import Execution, NodeState, Todo
 
 __all__ = [
     "ask",
@@ -31,21 +32,11 @@ __all__ = [
     "finished",
     "previewed",
     "propose",
-    "scene_bounds",
     "set_todo_status",
     "set_todos",
     "think",
     "wrote",
 ]
-
-
-def scene_bounds(duration: float) -> tuple[int, int]:
-    """Return how few and how many scenes a film of ``duration`` seconds may have."""
-    if duration < 5:
-        return 1, max(1, int(duration / MIN_SCENE_S))
-    if duration < 15:
-        return 3, min(7, int(duration / MIN_SCENE_S))
-    return 5, 12 if duration <= 60 else max(12, int(duration / 5))
 
 
 def ask(state: NodeState, command: Ask, at: datetime) -> Transition:
@@ -75,29 +66,13 @@ def propose(state: NodeState, command: Propose, at: datetime) -> Transition:
             f"the scenes last {total:g} s together the plan says {command.plan.total_duration:g} s; make them equal",
             context={"field": "total_duration"},
         )
-    _check_scenes(command.plan)
+    check_scenes(command.plan)
     update: dict[str, object] = {"phase": "plan", "owes": None, "plan": command.plan, "plan_accepted": False}
+    update["plan_edited"] = False
     update["style"] = state.style or command.plan.style
     if state.feedback_seen < len(state.feedback):  # something was said meanwhile: the plan must take it in
         return state.model_copy(update=update | {"owes": "plan"}), ()
     return state.model_copy(update=update), (ApprovalChange("plan", "pending"),)
-
-
-def _check_scenes(plan: Plan) -> None:
-    """Hold a plan against the rules for scenes; what it breaks is said with the way out."""
-    duration = plan.total_duration
-    least, most = scene_bounds(duration)
-    if not least <= len(plan.scenes) <= most:
-        raise InvalidInput(
-            f"{len(plan.scenes)} scenes in {duration:g} s; a film of that length has {least} to {most}",
-            context={"field": "scenes"},
-        )
-    short = next((s for s in plan.scenes if s.duration < min(MIN_SCENE_S, duration) - 1e-6), None)
-    if short is not None:
-        raise InvalidInput(
-            f"scene {short.number} lasts {short.duration:g} s; a scene needs at least {MIN_SCENE_S:g} s to be seen",
-            context={"field": "scenes"},
-        )
 
 
 def _working(state: NodeState, what: str) -> Execution:

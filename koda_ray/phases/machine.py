@@ -17,6 +17,7 @@ from koda_ray.commands import (
     Closed,
     Command,
     Deliver,
+    EditPlan,
     Fail,
     Finished,
     Pause,
@@ -36,14 +37,14 @@ from koda_ray.commands import (
     Think,
     Wrote,
 )
-from koda_ray.phases import agents, interruptions, people
+from koda_ray.phases import agents, interruptions, people, plans
 from koda_ray.phases.parts import Transition, announce, refuse
 from koda_ray.types import NodeState
 
 __all__ = ["apply"]
 
 
-_ELSEWHERE = (Start, Answer, Accept, Reject, RequestChanges, Retry, Render)
+_ELSEWHERE = (Start, Answer, Accept, Reject, RequestChanges, EditPlan, Retry, Render)
 """What a person does not say while a tool call waits for agreement."""
 
 _HANDLERS: dict[type, object] = {
@@ -52,6 +53,7 @@ _HANDLERS: dict[type, object] = {
     Accept: people.accept,
     Reject: people.reject,
     RequestChanges: people.request_changes,
+    EditPlan: plans.edit_plan,
     Say: people.say,
     Cancel: interruptions.cancel,
     Retry: people.retry,
@@ -102,6 +104,6 @@ def apply(state: NodeState, command: Command, at: datetime) -> Transition:
         return state, ()
     since = (state.owed_since if new.owes == state.owes else at) if new.owes else None
     new = new.model_copy(update={"updated_at": at, "owed_since": since})
-    if new.phase != state.phase or new.owes != state.owes or isinstance(command, PutBack):
+    if new.phase != state.phase or new.owes != state.owes or isinstance(command, PutBack | EditPlan):
         effects = (*effects, announce(new))
     return new, effects

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
 
-from koda_ray.types import MAX_PROMPT_CHARS, Budget, Model, RenderOptions, SessionOptions, SessionPermissions
+from koda_ray.types import MAX_PROMPT_CHARS, Budget, Model, RenderOptions, SceneEdit, SessionOptions, SessionPermissions
 from koda_ray.wire.fields import Id, Text
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "CommandAccepted",
     "CommandName",
     "CreateSession",
+    "EditPlan",
     "Fork",
     "LabelSession",
     "Message",
@@ -33,6 +34,7 @@ CommandName = Literal[
     "accept",
     "reject",
     "changes",
+    "plan",
     "message",
     "cancel",
     "retry",
@@ -101,6 +103,12 @@ class Changes(Model):
     """What should be different."""
 
     feedback: Annotated[Text, _said("the feedback", "make the ball red")]
+
+
+class EditPlan(Model):
+    """The scenes that the plan is to have, in their order: one that is not named is left out."""
+
+    scenes: tuple[SceneEdit, ...] = Field(min_length=1, max_length=64)
 
 
 class Message(Model):

@@ -106,6 +106,29 @@ async def test_rejecting_a_plan_asks_and_changing_it_plans_again(world: SessionW
     assert again.feedback[-1] == "no, something else"
 
 
+async def test_a_plan_that_a_person_edits_is_what_is_asked_about_heard_and_made(world: SessionWorld) -> None:
+    session = await world.open()
+    plan = (await world.until(session, "plan")).plan
+    assert plan is not None
+    (asked,) = await world.store.approvals(session.session_id, pending=True)
+    edits = [{"scene": scene.number, "title": f"{scene.title}!"} for scene in plan.scenes]
+    edits[0]["duration"] = plan.scenes[0].duration + 0.5
+    await world.say(session, "plan", scenes=edits)
+    (again,) = await world.store.approvals(session.session_id, pending=True)
+    edited = session.state.plan
+    assert edited is not None and edited.total_duration == plan.total_duration + 0.5
+    assert (again.payload, again.call_id) == (edited.model_dump(mode="json", by_alias=True), asked.call_id)
+    with pytest.raises(InvalidInput, match="there is no scene 99"):
+        await world.say(session, "plan", scenes=[{"scene": 99}])
+    await world.say(session, "accept")
+    made = await world.until(session, "preview")
+    assert made.plan == edited
+    results = [json.dumps(message.content) for message in await world.store.messages(session.session_id)]
+    assert any("accepted" in said and f"{plan.scenes[0].title}!" in said for said in results)
+    statuses = [each.status for each in await world.store.approvals(session.session_id) if each.kind == "plan"]
+    assert statuses == ["superseded", "approved"]
+
+
 async def test_cancel_stops_the_work_and_accepting_again_takes_it_up(world: SessionWorld) -> None:
     usual, hung = studio_model(), False
 

@@ -21,6 +21,7 @@ OPERATIONS = {
     "accept": ("post", "/v1/sessions/{session_id}/accept"),
     "reject": ("post", "/v1/sessions/{session_id}/reject"),
     "requestChanges": ("post", "/v1/sessions/{session_id}/changes"),
+    "editPlan": ("post", "/v1/sessions/{session_id}/plan"),
     "sendMessage": ("post", "/v1/sessions/{session_id}/messages"),
     "cancel": ("post", "/v1/sessions/{session_id}/cancel"),
     "rewind": ("post", "/v1/sessions/{session_id}/rewind"),

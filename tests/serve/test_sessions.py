@@ -17,7 +17,7 @@ from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.types import NodeState, PermissionRule, RenderOptions, SessionOptions, SessionPermissions, now
+from koda_ray.types import NodeState, PermissionRule, RenderOptions, SceneEdit, SessionOptions, SessionPermissions, now
 from koda_ray.wire import Capabilities
 
 from .world import World, reached, world
@@ -303,6 +303,26 @@ async def test_a_conflict_survives_the_client(client: KodaClient) -> None:
     await client.create(PROMPT, key="k")
     with pytest.raises(Conflict):
         await client.create("another", key="k")
+
+
+async def test_a_plan_is_edited_before_it_is_accepted(koda: World, client: KodaClient, http: httpx.AsyncClient) -> None:
+    koda.directory.asks = False
+    session_id = (await client.create(PROMPT)).session_id
+    await until(client, session_id, "plan")
+    edits = [SceneEdit(scene=3), SceneEdit(scene=1, title="Fall", duration=2.5), SceneEdit(scene=2)]
+    for _ in range(2):
+        await client.edit_plan(session_id, edits, key="once")
+    plan = (await client.session(session_id)).state.plan
+    assert plan is not None and [scene.title for scene in plan.scenes] == ["Rest", "Fall", "Bounce"]
+    assert plan.total_duration == sum(scene.duration for scene in plan.scenes) == 6.0
+    with pytest.raises(InvalidInput, match="scene 1 is named twice"):
+        await client.edit_plan(session_id, [SceneEdit(scene=1), SceneEdit(scene=1)])
+    for bad in ([], [{"scene": 0}], [{"scene": 1, "duration": -1}], [{"scene": 1, "title": ""}], [{"number": 1}]):
+        sent = await http.post(f"/v1/sessions/{session_id}/plan", json={"scenes": bad})
+        assert sent.status_code == 422, bad
+    await client.accept(session_id)
+    with pytest.raises(InvalidTransition, match="only a plan that waits"):
+        await client.edit_plan(session_id, edits)
 
 
 @pytest.mark.parametrize("director", ["offline", "anthropic"])

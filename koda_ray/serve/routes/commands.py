@@ -25,6 +25,7 @@ from koda_ray.wire import (
     Changes,
     CommandAccepted,
     CommandName,
+    EditPlan,
     Message,
     Refuse,
     Reject,
@@ -102,6 +103,15 @@ async def reject(
 async def changes(body: Changes, row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
     """Have the plan, the preview or the finished video changed."""
     return await to(row.id, user, "changes", body.model_dump(mode="json"), key)
+
+
+@router.post("/plan", operation_id="editPlan", status_code=202, summary="Change the plan's scenes")
+async def edit_plan(body: EditPlan, row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
+    """Rename, retime, reorder and leave out scenes of the plan that waits for you; accept it to have it made so.
+
+    Its length is that of its scenes together, and they keep to the rules for scenes of a film of that length.
+    """
+    return await to(row.id, user, "plan", body.model_dump(mode="json", exclude_none=True), key)
 
 
 @router.post("/messages", operation_id="sendMessage", status_code=202, summary="Say something to the agents")
