@@ -65,6 +65,7 @@ export type CommandName =
   | 'accept'
   | 'reject'
   | 'changes'
+  | 'plan'
   | 'messages'
   | 'cancel'
   | 'retry'

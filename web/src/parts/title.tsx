@@ -29,6 +29,7 @@ export function Title({ session }: { session: SessionView }) {
   if (draft !== undefined)
     return (
       <form onSubmit={save} onKeyDown={(event) => event.key === 'Escape' && leave()} className="space-y-2">
+        <h1 className="sr-only">{title}</h1>
         <div className="flex flex-wrap gap-2">
           <input
             aria-label="Title"

@@ -6,6 +6,7 @@ import type { Send } from '../screens/session';
 import { Approval } from './approval';
 import { Button } from './button';
 import { isForThePage, Key, useKey } from './keys';
+import { Plan } from './plan';
 
 export interface Props {
   session: SessionView;
@@ -192,47 +193,6 @@ function Question({ session, send, busy }: Props) {
         Answer
       </Button>
     </form>
-  );
-}
-
-function Plan({ session, send, busy }: Props) {
-  const plan = session.state.plan;
-  useKey('Enter', busy ? undefined : () => void send('accept'));
-  if (!plan) return null;
-  return (
-    <section className="card space-y-4 p-5" aria-labelledby="plan">
-      <div>
-        <h2 id="plan" className="font-semibold">
-          The plan
-        </h2>
-        <p className="mt-1 text-sm text-muted">
-          {plan.style} · {Number(plan.totalDuration.toFixed(1))} s · {plan.width} × {plan.height} · {plan.fps} fps
-        </p>
-      </div>
-      <ol className="space-y-3.5">
-        {plan.scenes.map((scene) => (
-          <li key={scene.number} className="flex gap-3 text-sm">
-            <span className="mt-px w-5 shrink-0 text-muted tabular-nums">{scene.number}</span>
-            <span className="min-w-0 flex-1">
-              <span className="flex justify-between gap-3 font-medium">
-                <span>{scene.title}</span>
-                <span className="font-normal text-muted tabular-nums">{Number(scene.duration.toFixed(2))} s</span>
-              </span>
-              <span className="text-muted">{scene.description}</span>
-            </span>
-          </li>
-        ))}
-      </ol>
-      <div className="flex flex-wrap gap-2">
-        <Button kind="main" onClick={() => void send('accept')} disabled={busy}>
-          Make this <Key name="Enter" />
-        </Button>
-        <Button onClick={() => void send('reject')} disabled={busy}>
-          Ask me again
-        </Button>
-      </div>
-      <p className="text-sm text-muted">Something to change? Say it below.</p>
-    </section>
   );
 }
 

@@ -1,0 +1,225 @@
+import { ArrowDown, ArrowUp, MessageSquarePlus, Pencil, X } from 'lucide-react';
+import { type FormEvent, useId, useState } from 'react';
+import type { Schemas } from '../api/client';
+import type { Send } from '../screens/session';
+import { Button } from './button';
+import { Key, useKey } from './keys';
+import type { Props } from './turn';
+
+type PlanOf = Schemas['Plan'];
+
+/** The plan that waits: to be made, to be edited scene by scene, or to be planned anew with what is said of its scenes. */
+export function Plan({ session, send, busy }: Props) {
+  const plan = session.state.plan;
+  const [edits, setEdits] = useState(false);
+  if (!plan) return null;
+  return (
+    <section className="card space-y-4 p-5" aria-labelledby="plan">
+      <div>
+        <h2 id="plan" className="font-semibold">
+          The plan
+        </h2>
+        <p className="mt-1 text-sm text-muted">
+          {plan.style} · {seconds(plan.totalDuration)} · {plan.width} × {plan.height} · {plan.fps} fps
+          {session.state.planEdited && ' · as you changed it'}
+        </p>
+      </div>
+      {edits ? (
+        <Edited plan={plan} send={send} busy={busy} leave={() => setEdits(false)} />
+      ) : (
+        <Shown plan={plan} send={send} busy={busy} edit={() => setEdits(true)} />
+      )}
+    </section>
+  );
+}
+
+interface Part {
+  plan: PlanOf;
+  send: Send;
+  busy: boolean;
+}
+
+function Shown({ plan, send, busy, edit }: Part & { edit: () => void }) {
+  const [comments, setComments] = useState<Record<number, string>>({});
+  const said = plan.scenes.filter(({ number }) => comments[number]?.trim());
+  const accept = () => void send('accept');
+  useKey('Enter', busy || said.length > 0 ? undefined : accept);
+  const ask = async (event: FormEvent) => {
+    event.preventDefault();
+    const lines = said.map(({ number, title }) => `Scene ${number} (${title}): ${comments[number]?.trim()}`);
+    if (!busy && lines.length > 0 && (await send('changes', { feedback: lines.join('\n') }))) setComments({});
+  };
+  return (
+    <form onSubmit={(event) => void ask(event)} className="space-y-4">
+      <ol className="space-y-3.5" aria-label="Scenes of the plan">
+        {plan.scenes.map(({ number, title, duration, description }) => (
+          <li key={number} className="group/scene flex gap-3 text-sm">
+            <span className="mt-px w-5 shrink-0 text-muted tabular-nums">{number}</span>
+            <div className="min-w-0 flex-1">
+              <p className="flex items-start justify-between gap-3 font-medium">
+                <span className="min-w-0 wrap-anywhere">{title}</span>
+                <span className="flex shrink-0 items-center gap-1.5 font-normal text-muted tabular-nums">
+                  <button
+                    type="button"
+                    aria-label={`Say something of scene ${number}`}
+                    aria-expanded={comments[number] !== undefined}
+                    title="Say something of this scene"
+                    className="-my-1 grid size-7 place-items-center rounded-lg opacity-0 group-hover/scene:opacity-100 hover:bg-sunken hover:text-text focus-visible:opacity-100 aria-expanded:opacity-100 pointer-coarse:opacity-100"
+                    onClick={() => setComments(({ [number]: open, ...rest }) => (open === undefined ? { ...rest, [number]: '' } : rest))}
+                  >
+                    <MessageSquarePlus aria-hidden className="size-4" />
+                  </button>
+                  {seconds(duration)}
+                </span>
+              </p>
+              <p className="text-muted">{description}</p>
+              {comments[number] !== undefined && (
+                <textarea
+                  aria-label={`What should be different in scene ${number}`}
+                  placeholder="What should be different here?"
+                  rows={2}
+                  autoFocus
+                  className="field mt-2 resize-none text-sm"
+                  value={comments[number]}
+                  onChange={({ target }) => setComments((before) => ({ ...before, [number]: target.value }))}
+                  onKeyDown={(event) => {
+                    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) event.currentTarget.form?.requestSubmit();
+                  }}
+                />
+              )}
+            </div>
+          </li>
+        ))}
+      </ol>
+      <div className="flex flex-wrap gap-2">
+        {said.length > 0 && (
+          <Button kind="main" type="submit" disabled={busy}>
+            {said.length === 1 ? 'Ask for this change' : `Ask for these ${said.length} changes`}
+          </Button>
+        )}
+        <Button kind={said.length > 0 ? 'plain' : 'main'} onClick={accept} disabled={busy}>
+          Make this {said.length === 0 && <Key name="Enter" />}
+        </Button>
+        <Button onClick={edit} disabled={busy} aria-label="Edit scenes">
+          <Pencil aria-hidden className="size-4" /> Edit
+        </Button>
+        <Button kind="quiet" onClick={() => void send('reject')} disabled={busy}>
+          Ask me again
+        </Button>
+      </div>
+      <p className="text-sm text-muted">Something else to change? Say it below.</p>
+    </form>
+  );
+}
+
+interface Draft {
+  scene: number;
+  title: string;
+  duration: string;
+}
+
+const ICON = 'grid size-8 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text aria-disabled:opacity-40';
+
+function Edited({ plan, send, busy, leave }: Part & { leave: () => void }) {
+  const [base] = useState(() => JSON.stringify(plan.scenes));
+  const [scenes, setScenes] = useState<Draft[]>(() =>
+    plan.scenes.map(({ number, title, duration }) => ({ scene: number, title, duration: String(Number(duration.toFixed(2))) })),
+  );
+  const [told, setTold] = useState('');
+  const hint = useId();
+  const isOld = JSON.stringify(plan.scenes) !== base;
+  const lengths = scenes.map(({ duration }) => Number(duration.replace(',', '.')));
+  const wrong = scenes.some(({ title }, at) => !title.trim() || !((lengths[at] ?? NaN) > 0));
+  const total = lengths.reduce((sum, each) => sum + each, 0);
+  const change = (scene: number, what: Partial<Draft>) =>
+    setScenes((before) => before.map((each) => (each.scene === scene ? { ...each, ...what } : each)));
+  const move = (at: number, by: number) => {
+    const to = at + by;
+    const moved = scenes[at];
+    if (!moved || to < 0 || to >= scenes.length) return;
+    const others = scenes.toSpliced(at, 1);
+    setScenes(others.toSpliced(to, 0, moved));
+    setTold(`${moved.title} is scene ${to + 1} of ${scenes.length}`);
+  };
+  const drop = ({ scene, title }: Draft) => {
+    setScenes(scenes.filter((each) => each.scene !== scene));
+    setTold(`${title} is left out`);
+  };
+  const save = async (event: FormEvent) => {
+    event.preventDefault();
+    if (busy || wrong || isOld) return;
+    const sent = scenes.map(({ scene, title }, at) => ({ scene, title: title.trim(), duration: lengths[at] }));
+    if (await send('plan', { scenes: sent })) leave();
+  };
+  return (
+    <form onSubmit={(event) => void save(event)} className="space-y-4">
+      <ol className="space-y-2" aria-label="Scenes to edit">
+        {scenes.map((each, at) => (
+          <li key={each.scene} className="flex items-center gap-1.5">
+            <input
+              aria-label={`Title of scene ${at + 1}`}
+              className="field min-w-0 flex-1 px-2.5 py-1.5 text-sm"
+              maxLength={200}
+              value={each.title}
+              onChange={({ target }) => change(each.scene, { title: target.value })}
+            />
+            <input
+              aria-label={`Seconds of scene ${at + 1}`}
+              inputMode="decimal"
+              className="field w-16! px-2 py-1.5 text-right text-sm tabular-nums"
+              value={each.duration}
+              onChange={({ target }) => change(each.scene, { duration: target.value })}
+              aria-describedby={hint}
+            />
+            <button type="button" className={ICON} aria-label={`Earlier: ${each.title}`} title="Earlier" aria-disabled={at === 0} onClick={() => move(at, -1)}>
+              <ArrowUp aria-hidden className="size-4" />
+            </button>
+            <button
+              type="button"
+              className={ICON}
+              aria-label={`Later: ${each.title}`}
+              title="Later"
+              aria-disabled={at === scenes.length - 1}
+              onClick={() => move(at, 1)}
+            >
+              <ArrowDown aria-hidden className="size-4" />
+            </button>
+            {scenes.length > 1 && (
+              <button type="button" className={ICON} aria-label={`Leave out: ${each.title}`} title="Leave it out" onClick={() => drop(each)}>
+                <X aria-hidden className="size-4" />
+              </button>
+            )}
+          </li>
+        ))}
+      </ol>
+      <p id={hint} className="text-sm text-muted tabular-nums">
+        {wrong ? 'Each scene has a title and a length in seconds.' : `${seconds(total)} together${difference(total - plan.totalDuration)}`}
+      </p>
+      <p role="status" className="sr-only">
+        {told}
+      </p>
+      {isOld && (
+        <p role="alert" className="rounded-xl bg-bad-ground px-3.5 py-2.5 text-sm text-bad">
+          The plan was changed meanwhile. Leave this, and look at it again.
+        </p>
+      )}
+      <div className="flex flex-wrap gap-2">
+        <Button kind="main" type="submit" disabled={busy || wrong || isOld}>
+          Save the scenes
+        </Button>
+        <Button onClick={leave} disabled={busy}>
+          Leave it
+        </Button>
+      </div>
+    </form>
+  );
+}
+
+function difference(by: number): string {
+  const rounded = Number(Math.abs(by).toFixed(2));
+  return rounded === 0 ? '' : `, ${rounded} s ${by > 0 ? 'longer' : 'shorter'} than before`;
+}
+
+function seconds(value: number): string {
+  return `${Number(value.toFixed(2))} s`;
+}
