@@ -7,6 +7,8 @@ const KEYS: [key: string, does: string][] = [
   ['1 – 9', 'Choose an answer'],
   ['Enter', 'Send the answer; make what is planned'],
   ['Ctrl Enter', 'Send what you typed'],
+  ['Space K', 'Play or pause the live page'],
+  ['← →', 'A frame, on its slider'],
   ['D', 'Download the video'],
   ['Esc', 'Leave what you are in'],
   ['?', 'This list'],
@@ -25,7 +27,7 @@ export function isForThePage(event: KeyboardEvent): boolean {
   const { target } = event;
   if (event.defaultPrevented || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return false;
   if (target instanceof Element && (target.matches(TYPED_INTO) || target.closest('dialog'))) return false;
-  if (event.key === 'Enter') return !(target instanceof Element && target.closest(PRESSED));
+  if (event.key === 'Enter' || event.key === ' ') return !(target instanceof Element && target.closest(PRESSED));
   return singleKeys.on();
 }
 

@@ -1,49 +1,70 @@
+import { Film, Radio } from 'lucide-react';
+import { useState } from 'react';
 import type { SessionView } from '../api/client';
 import type { Progress } from '../api/hooks';
+import { Live } from './live';
 import { Scenes } from './scenes';
 
-/** What there is to see: the final video, else the preview, else the plan as a strip. */
+/** What there is to see: the live page where somebody asks for it, else the final video, the preview, or the plan as a strip. */
 export function Stage({ session, progress, thinking }: { session: SessionView; progress: Progress | undefined; thinking: string }) {
   const { state } = session;
+  const [wantsLive, setWantsLive] = useState(false);
+  const canBeLive = ['executing', 'preview'].includes(state.phase) && Boolean(state.execution?.files.length);
+  const isLive = wantsLive && canBeLive;
   const final = state.output?.videoUrl ? state.output : undefined;
   const shown = final ?? state.preview ?? state.finished ?? undefined;
   const wide = state.plan ? state.plan.width / state.plan.height : ratio(state.options.aspect);
   const isOld = Boolean(shown) && !final && state.phase === 'executing';
   return (
     <figure className="space-y-3">
-      <div
-        className="relative mx-auto grid max-h-[72dvh] place-items-center overflow-hidden rounded-2xl border border-line bg-sunken"
-        style={{ aspectRatio: String(wide) }}
-      >
-        {shown?.jobId ? (
-          <video
-            key={shown.jobId}
-            className={`size-full bg-black object-contain ${isOld ? 'opacity-50' : ''}`}
-            src={`/v1/sessions/${session.id}/video?job=${shown.jobId}`}
-            poster={`/v1/sessions/${session.id}/thumbnail?job=${shown.jobId}`}
-            controls
-            loop
-            playsInline
-            preload="metadata"
-            aria-label={final ? 'The finished video' : 'The preview'}
-          />
-        ) : (
-          <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">
-            {state.phase === 'error'
-              ? 'There was nothing to see yet when this stopped.'
-              : (state.owes && thinking) || 'The picture comes here as soon as there is one.'}
-          </p>
-        )}
-        {isOld && (
-          <p className="absolute top-3 left-3 rounded-lg bg-panel px-2.5 py-1 text-sm">As it was before; a new one is being made</p>
-        )}
-        {progress && progress.percent < 100 && (
-          <div className="absolute inset-x-0 bottom-0 h-1 bg-line" aria-hidden>
-            <div className="h-full bg-accent transition-[width] motion-reduce:transition-none" style={{ width: `${progress.percent}%` }} />
-          </div>
-        )}
-      </div>
+      {isLive ? (
+        <Live sessionId={session.id} wide={wide} scenes={state.plan?.scenes ?? []} leave={() => setWantsLive(false)} />
+      ) : (
+        <div
+          className="relative mx-auto grid max-h-[72dvh] place-items-center overflow-hidden rounded-2xl border border-line bg-sunken"
+          style={{ aspectRatio: String(wide) }}
+        >
+          {shown?.jobId ? (
+            <video
+              key={shown.jobId}
+              className={`size-full bg-black object-contain ${isOld ? 'opacity-50' : ''}`}
+              src={`/v1/sessions/${session.id}/video?job=${shown.jobId}`}
+              poster={`/v1/sessions/${session.id}/thumbnail?job=${shown.jobId}`}
+              controls
+              loop
+              playsInline
+              preload="metadata"
+              aria-label={final ? 'The finished video' : 'The preview'}
+            />
+          ) : (
+            <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">
+              {state.phase === 'error'
+                ? 'There was nothing to see yet when this stopped.'
+                : (state.owes && thinking) || 'The picture comes here as soon as there is one.'}
+            </p>
+          )}
+          {isOld && (
+            <p className="absolute top-3 left-3 rounded-lg bg-panel px-2.5 py-1 text-sm">As it was before; a new one is being made</p>
+          )}
+          {progress && progress.percent < 100 && (
+            <div className="absolute inset-x-0 bottom-0 h-1 bg-line" aria-hidden>
+              <div className="h-full bg-accent transition-[width] motion-reduce:transition-none" style={{ width: `${progress.percent}%` }} />
+            </div>
+          )}
+        </div>
+      )}
       {state.plan && <Scenes plan={state.plan} />}
+      {canBeLive && (
+        <button
+          type="button"
+          title={isLive ? 'Back to the video' : 'The page itself, as it is now; it wakes the session'}
+          className="inline-flex min-h-9 items-center gap-2 rounded-lg px-3 text-sm text-muted hover:bg-sunken hover:text-text"
+          onClick={() => setWantsLive(!isLive)}
+        >
+          {isLive ? <Film aria-hidden className="size-4" /> : <Radio aria-hidden className="size-4" />}
+          {isLive ? 'Back to the video' : 'See it live'}
+        </button>
+      )}
     </figure>
   );
 }

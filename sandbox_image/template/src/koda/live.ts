@@ -18,6 +18,10 @@ function loop(last: number): void {
   });
 }
 
+export function isPlaying(): boolean {
+  return running !== 0;
+}
+
 export function play(): void {
   if (running === 0) loop(performance.now());
 }
@@ -25,4 +29,12 @@ export function play(): void {
 export function pause(): void {
   cancelAnimationFrame(running);
   running = 0;
+}
+
+/** A canvas whose size changes is cleared: where nothing plays, what was shown is drawn again at its new size. */
+export function drawAgainWhenResized(): void {
+  const draw = (): void => {
+    if (running === 0) drawNow(clock.now());
+  };
+  window.addEventListener('resize', () => requestAnimationFrame(() => requestAnimationFrame(draw)));
 }

@@ -6,10 +6,11 @@ import './fonts';
 import './page.css';
 import * as project from '../theatre/project';
 import App from '../App';
+import { openBridge, tellFailure } from './bridge';
 import { connectPlayer, describeTimeline, markFailed, markReady, mode } from './contract';
 import { ErrorBoundary } from './ErrorBoundary';
 import { errors, record } from './errors';
-import { pause, play } from './live';
+import { drawAgainWhenResized, isPlaying, pause, play } from './live';
 import { PageFrame } from './PageFrame';
 import { pending } from './pending';
 import { seek, warmUp } from './player';
@@ -69,8 +70,12 @@ export async function mount(): Promise<void> {
     record(error, 'ready');
     console.error(error);
     markFailed(error);
+    if (mode === 'live') tellFailure(error.message);
     return;
   }
   markReady();
-  if (mode === 'live') play();
+  if (mode !== 'live') return;
+  play();
+  drawAgainWhenResized();
+  openBridge(isPlaying);
 }

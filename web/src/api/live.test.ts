@@ -1,0 +1,47 @@
+import { expect, test } from 'vitest';
+import { LivePage, read } from './live';
+
+const READY = { koda: 1, type: 'ready', duration: 5, fps: 60, time: 0, playing: true };
+
+test('what a hostile page says counts for nothing but numbers within bounds', () => {
+  expect(read(READY)).toMatchObject({ type: 'ready', timeline: { duration: 5, fps: 60 } });
+  for (const said of [
+    null, 'ready', { ...READY, koda: 2 }, { ...READY, duration: NaN }, { ...READY, duration: 0 }, { ...READY, fps: 1e9 },
+    { ...READY, duration: '5' }, { koda: 1, type: 'state', time: -1 }, { koda: 1, type: 'state', time: Infinity }, { koda: 1, type: 'accept' },
+  ]) // prettier-ignore
+    expect(read(said)).toBeUndefined();
+  expect(read({ koda: 1, type: 'state', time: 1, playing: 'yes' })).toMatchObject({ type: 'state', time: 1, playing: false });
+  expect(read({ koda: 1, type: 'error', message: 'x'.repeat(9999) })).toMatchObject({ type: 'error', problem: 'x'.repeat(500) });
+});
+
+test('only the frame that is shown is heard, and only from its origin', () => {
+  const frame = {} as Window;
+  const page = new LivePage(() => frame, 'http://here');
+  const said = (source: unknown, origin: string) => page.hear({ source, origin, data: READY } as unknown as MessageEvent);
+  said({}, 'http://here');
+  said(null, 'http://here');
+  said(frame, 'http://elsewhere');
+  expect(page.shown.timeline).toBeUndefined();
+  said(frame, 'http://here');
+  expect(page.shown).toMatchObject({ timeline: { duration: 5, fps: 60 }, playing: true });
+});
+
+test('of many frames that are sought the last is shown, and none before is shown again', () => {
+  const orders: { id: number; time: number }[] = [];
+  const frame = { postMessage: (order: { id: number; time: number }) => orders.push(order) } as unknown as Window;
+  const page = new LivePage(() => frame, 'http://here');
+  const tell = (data: object) => page.hear({ source: frame, origin: 'http://here', data: { koda: 1, ...data } } as unknown as MessageEvent);
+  tell(READY);
+  for (const time of [1, 2, 3]) page.seek(time);
+  tell({ type: 'state', time: 0.5, playing: true });
+  expect(page.shown.time).toBe(3);
+  expect(orders.map(({ time }) => time)).toEqual([1]);
+  tell({ type: 'state', id: orders[0]?.id, time: 1, playing: false });
+  expect(orders.map(({ time }) => time)).toEqual([1, 3]);
+  expect(page.shown.time).toBe(3);
+  tell({ type: 'error', id: orders[1]?.id, message: 'it broke' });
+  expect(page.shown.problem).toBe('it broke');
+  page.seek(4);
+  tell({ type: 'state', id: orders[2]?.id, time: 4, playing: false });
+  expect(page.shown).toMatchObject({ time: 4, playing: false });
+});

@@ -1,0 +1,103 @@
+/**
+ * A live page, moved over the bridge of the template (`src/koda/bridge.ts`), through the page of ours around it.
+ *
+ * What is behind it is written by agents, and may be hostile: a message counts where it comes from the frame that we show, and
+ * what it says is taken for numbers within bounds, for nothing else.
+ */
+
+export interface Timeline {
+  duration: number;
+  fps: number;
+}
+
+export interface Shown {
+  timeline: Timeline | undefined;
+  time: number;
+  playing: boolean;
+  problem: string;
+}
+
+type Told =
+  | { type: 'ready'; timeline: Timeline; time: number; playing: boolean }
+  | { type: 'state'; id: number | undefined; time: number; playing: boolean }
+  | { type: 'error'; id: number | undefined; problem: string };
+
+const LONGEST_S = 3600;
+const MOST_FPS = 240;
+const MESSAGE_CHARS = 500;
+
+/** Read what a live page says; undefined for what is none of the bridge's. */
+export function read(data: unknown): Told | undefined {
+  if (typeof data !== 'object' || data === null) return undefined;
+  const said = data as Record<string, unknown>;
+  if (said['koda'] !== 1) return undefined;
+  const id = within(said['id'], 1, Number.MAX_SAFE_INTEGER);
+  if (said['type'] === 'error') return { type: 'error', id, problem: String(said['message'] ?? '').slice(0, MESSAGE_CHARS) };
+  const time = within(said['time'], 0, LONGEST_S);
+  if (time === undefined) return undefined;
+  const playing = said['playing'] === true;
+  if (said['type'] === 'state') return { type: 'state', id, time, playing };
+  const [duration, fps] = [within(said['duration'], Number.MIN_VALUE, LONGEST_S), within(said['fps'], 1, MOST_FPS)];
+  if (said['type'] !== 'ready' || duration === undefined || fps === undefined) return undefined;
+  return { type: 'ready', timeline: { duration, fps }, time, playing };
+}
+
+function within(value: unknown, least: number, most: number): number | undefined {
+  return typeof value === 'number' && value >= least && value <= most ? value : undefined;
+}
+
+export class LivePage {
+  shown: Shown = { timeline: undefined, time: 0, playing: false, problem: '' };
+  private readonly watchers = new Set<() => void>();
+  private orders = 0;
+  private sought: number | undefined;
+  private wanted: number | undefined;
+
+  constructor(
+    private readonly frame: () => Window | null | undefined,
+    private readonly origin: string,
+  ) {}
+
+  watch = (told: () => void): (() => void) => {
+    this.watchers.add(told);
+    return () => this.watchers.delete(told);
+  };
+
+  /** Hear one message of the window. */
+  hear = (event: MessageEvent): void => {
+    if (event.source === null || event.source !== this.frame() || event.origin !== this.origin) return;
+    const told = read(event.data);
+    if (told === undefined) return;
+    if (told.type === 'ready') {
+      this.sought = this.wanted = undefined;
+      this.show({ timeline: told.timeline, time: told.time, playing: told.playing, problem: '' });
+      return;
+    }
+    if (told.type === 'error') this.show({ problem: told.problem });
+    if (this.sought !== undefined && told.id !== this.sought) return; // of before the order that is under way
+    this.sought = undefined;
+    if (this.wanted !== undefined) this.seek(this.wanted);
+    else if (told.type === 'state') this.show({ time: told.time, playing: told.playing });
+  };
+
+  /** Show the frame of a time. One order is under way at most: of what is wanted meanwhile, the last is asked for next. */
+  seek = (time: number): void => {
+    this.show({ time, playing: false });
+    this.wanted = this.sought === undefined ? undefined : time;
+    if (this.sought === undefined) this.sought = this.order({ do: 'seek', time });
+  };
+
+  play = (): void => void this.order({ do: 'play' });
+  pause = (): void => void this.order({ do: 'pause' });
+
+  private show(what: Partial<Shown>): void {
+    this.shown = { ...this.shown, ...what };
+    for (const watcher of this.watchers) watcher();
+  }
+
+  private order(what: object): number {
+    this.orders += 1;
+    this.frame()?.postMessage({ koda: 1, id: this.orders, ...what }, this.origin);
+    return this.orders;
+  }
+}

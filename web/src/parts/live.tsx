@@ -1,0 +1,107 @@
+import { useQuery } from '@tanstack/react-query';
+import { type ReactNode, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { ask, Problem, type Schemas } from '../api/client';
+import { LivePage } from '../api/live';
+import { Button } from './button';
+import { Said } from './said';
+import { Transport } from './transport';
+
+const RENEWED_BEFORE_MS = 60_000;
+const UNSEEN_MS = 60_000;
+
+type Scenes = Schemas['Plan']['scenes'];
+
+/** The page itself, as it is while it is written: it reloads by itself, and is moved frame by frame. */
+export function Live({ sessionId, wide, scenes, leave }: { sessionId: string; wide: number; scenes: Scenes; leave: () => void }) {
+  const link = useQuery<Schemas['PreviewLink'], Problem>({
+    queryKey: ['preview', sessionId],
+    queryFn: () => ask(`/v1/sessions/${sessionId}/preview`, { method: 'POST' }),
+    gcTime: 0,
+    staleTime: Infinity,
+    refetchOnWindowFocus: false,
+    refetchInterval: ({ state: { data } }) =>
+      data ? Math.max(RENEWED_BEFORE_MS, Date.parse(data.expiresAt) - Date.now() - RENEWED_BEFORE_MS) : false,
+  });
+  useUnseen(leave);
+  if (link.error && !link.data)
+    return (
+      <div className="space-y-3">
+        <Said problem={link.error} />
+        <div className="flex gap-2">
+          <Button onClick={() => void link.refetch()}>Try again</Button>
+          <Button kind="quiet" onClick={leave}>
+            Leave it
+          </Button>
+        </div>
+      </div>
+    );
+  return link.data ? (
+    <Page key={link.data.url} url={link.data.url} wide={wide} scenes={scenes} />
+  ) : (
+    <Box wide={wide}>
+      <p role="status" className="text-muted">
+        Starting the page…
+      </p>
+    </Box>
+  );
+}
+
+function Page({ url, wide, scenes }: { url: string; wide: number; scenes: Scenes }) {
+  const frame = useRef<HTMLIFrameElement>(null);
+  const page = useMemo(() => new LivePage(() => frame.current?.contentWindow, new URL(url).origin), [url]);
+  const { timeline, time, playing, problem } = useSyncExternalStore(page.watch, () => page.shown);
+  const [from, setFrom] = useState<string>();
+  useEffect(() => {
+    window.addEventListener('message', page.hear);
+    setFrom(url); // it is heard before it can say anything
+    return () => window.removeEventListener('message', page.hear);
+  }, [page, url]);
+  return (
+    <div className="space-y-2">
+      <Box wide={wide}>
+        <iframe ref={frame} title="The live page" src={from} className="absolute inset-0 size-full border-0" referrerPolicy="no-referrer" />
+      </Box>
+      {problem && (
+        <p role="alert" className="rounded-xl bg-bad-ground px-3.5 py-2.5 text-sm wrap-anywhere text-bad">
+          The page says: {problem}
+        </p>
+      )}
+      {timeline ? (
+        <Transport scenes={scenes} moved={{ ...timeline, time, playing, seek: page.seek, play: page.play, pause: page.pause }} />
+      ) : (
+        <p role="status" className="min-h-9 py-1.5 text-sm text-muted">
+          The page is loading…
+        </p>
+      )}
+    </div>
+  );
+}
+
+function Box({ wide, children }: { wide: number; children: ReactNode }) {
+  return (
+    <div
+      className="relative mx-auto grid max-h-[72dvh] w-full place-items-center overflow-hidden rounded-2xl border border-line bg-sunken"
+      style={{ aspectRatio: String(wide) }}
+    >
+      {children}
+    </div>
+  );
+}
+
+/** A page that nobody sees must not keep a session awake: after a minute out of sight it is left. */
+function useUnseen(leave: () => void) {
+  const now = useRef(leave);
+  now.current = leave;
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const changed = () => {
+      clearTimeout(timer);
+      if (document.hidden) timer = setTimeout(() => now.current(), UNSEEN_MS);
+    };
+    document.addEventListener('visibilitychange', changed);
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener('visibilitychange', changed);
+    };
+  }, []);
+}
