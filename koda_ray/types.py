@@ -186,12 +186,20 @@ class Execution(Model):
     files: tuple[str, ...] = ()
 
 
+MAX_TAKES = 4
+"""Most takes of one prompt that are made together."""
+
+
 class SessionOptions(Model):
-    """What a person fixed when asking; None leaves it to the director. ``duration`` in seconds."""
+    """What a person fixed when asking; None leaves it to the director. ``duration`` in seconds.
+
+    ``take`` is which of several takes of one prompt this is: each looks different, and none asks which style is meant.
+    """
 
     duration: float | None = Field(default=None, ge=0.5, le=MAX_DURATION_S)
     aspect: Literal["16:9", "9:16", "1:1", "4:5"] | None = None
     fps: int | None = Field(default=None, ge=1, le=120)
+    take: int | None = Field(default=None, ge=1, le=MAX_TAKES)
 
 
 class RenderOptions(Model):
@@ -318,10 +326,11 @@ class NodeState(Model):
     those the agents have been told. ``answers`` is all that was said when asked, oldest first, and before it the style
     that came with the request; ``style`` and ``answer`` are the last of it, for people. ``plan_edited`` says that the
     plan is not what the agents proposed, but what a person made of it. ``finished`` is the video that was there before
-    another render of the same animation began, ``forked_from`` the session that this one was made of. ``budget`` limits
-    this session where it says so, and else the settings do; while ``paused`` the question is whether more may be used.
-    ``closing`` says that a preview is shown to which the agents have not said their last words yet: nobody waits for
-    them, and whoever takes the session up says them, unless a person has gone on meanwhile.
+    another render of the same animation began, ``forked_from`` the session that this one was made of, ``group`` what
+    the takes of one prompt have in common. ``budget`` limits this session where it says so, and else the settings do;
+    while ``paused`` the question is whether more may be used. ``closing`` says that a preview is shown to which the
+    agents have not said their last words yet: nobody waits for them, and whoever takes the session up says them, unless
+    a person has gone on meanwhile.
     """
 
     node_id: str
@@ -354,6 +363,7 @@ class NodeState(Model):
     approval: PendingCall | None = None
     approvals_next: tuple[PendingCall, ...] = ()
     forked_from: str | None = None
+    group: str | None = None
     budget: Budget | None = None
     paused: Paused | None = None
     sandbox_id: str | None = None

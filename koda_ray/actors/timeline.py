@@ -115,7 +115,7 @@ def forked(past: Past, spent: Amounts, *, at: datetime) -> ForkedSession:
     moved = _Moved(past, session_id)
     state, _ = phases.apply(source.state, PutBack(past.state), at)
     budget = left_of(state.budget, spent) if state.budget is not None else None
-    state = moved.state(state).model_copy(update={"created_at": at, "updated_at": at, "budget": budget})
+    state = moved.state(state).model_copy(update={"created_at": at, "updated_at": at, "budget": budget, "group": None})
     parts = _parts(past, state, _OTHER, at)
     rev, seq = past.rev + 1, len(past.said)
 

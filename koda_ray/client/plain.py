@@ -95,6 +95,7 @@ class Koda:
             self._runner.close()
 
     create = _once(KodaClient.create)
+    create_takes = _once(KodaClient.create_takes)
     capabilities = _once(KodaClient.capabilities)
     session = _once(KodaClient.session)
     sessions = _once(KodaClient.sessions)

@@ -31,6 +31,7 @@ from koda_ray.wire import (
     CommandAccepted,
     CommandName,
     CreateSession,
+    CreateTakes,
     EditPlan,
     FileList,
     Fork,
@@ -49,6 +50,7 @@ from koda_ray.wire import (
     SessionPage,
     SessionUsage,
     SessionView,
+    TakesCreated,
     TalkPage,
     UserUsage,
     WhoseTurn,
@@ -106,6 +108,15 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
             budget=budget,
         )
         return await self._post("/v1/sessions", body, SessionCreated, key=key)
+
+    async def create_takes(self, body: CreateTakes, *, key: str | None = None) -> TakesCreated:
+        """Make 2 to 4 sessions from one prompt, each of which looks different. The same ``key`` makes them once.
+
+        Raises:
+            InvalidInput: As `create`, or files go with it.
+            LimitReached: You have as many sessions awake as you may; those that were made before stay.
+        """
+        return await self._post("/v1/takes", body, TakesCreated, key=key)
 
     async def capabilities(self) -> Capabilities:
         """Read what the server has to work with: models, or the built-in director."""

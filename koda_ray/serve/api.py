@@ -47,6 +47,7 @@ from koda_ray.serve.routes import (
     sandbox_project,
     sandboxes,
     sessions,
+    takes,
     usage,
 )
 from koda_ray.serve.stalls import QUICK_S, BodyDeadline
@@ -143,6 +144,7 @@ def create_app(
     problem.install(app)
     for module in (
         sessions,
+        takes,
         commands,
         history,
         events,

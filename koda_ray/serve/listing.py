@@ -36,6 +36,7 @@ class Sought:
     status: Literal["active", "suspended"] | None = None
     pinned: bool | None = None
     project_id: str | None = None
+    group: str | None = None
     text: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -48,6 +49,7 @@ class Sought:
             and (self.turn is None or _turn(row) == self.turn)
             and (self.status is None or row.status == self.status)
             and (self.project_id is None or row.project_id == self.project_id)
+            and (self.group is None or row.state.group == self.group)
             and (self.since is None or row.updated_at >= self.since)
             and (self.until is None or row.updated_at < self.until)
             and (not self.text or self._reads(row))

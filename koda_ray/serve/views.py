@@ -176,6 +176,8 @@ def session_summary(row: SessionRecord) -> SessionSummary:
         status=row.status,
         title=row.title,
         pinned=row.pinned,
+        group=state.group,
+        take=state.options.take,
         prompt=prompt if len(prompt) <= _SUMMARY_CHARS else f"{prompt[: _SUMMARY_CHARS - 1]}…",
         seq=row.seq,
         todos_done=sum(todo.status == "done" for todo in todos),

@@ -38,6 +38,13 @@ __all__ = [
 _FEEDBACK_STEP = 10
 
 
+_TAKE = (
+    "This is take {number} of one wish, made beside others for the person to choose from. Do not ask which style is "
+    "meant. The first take is what comes to mind first; each further one has another idea, composition, palette and "
+    "rhythm."
+)
+
+
 @cache
 def instructions(agent: str) -> tuple[str, ...]:
     """Read an agent's system prompt from ``prompts/``; one part for the cache breakpoint to follow.
@@ -69,7 +76,7 @@ def opening(state: NodeState) -> str:
 def request_context(state: NodeState, assets: Sequence[AssetRecord]) -> dict[str, JsonValue]:
     """What both agents are told of the session: the wish, the choices made and the files to use."""
     plan: JsonValue = state.plan.model_dump(mode="json", by_alias=True) if state.plan else None
-    return {
+    context: dict[str, JsonValue] = {
         "prompt": state.prompt,
         "style": state.style,
         "answers": [answered.model_dump(mode="json", by_alias=True, exclude_none=True) for answered in state.answers],
@@ -78,6 +85,9 @@ def request_context(state: NodeState, assets: Sequence[AssetRecord]) -> dict[str
         "options": state.options.model_dump(mode="json", by_alias=True, exclude_none=True),
         "assets": [{"id": a.id, "name": a.name, "mediaType": a.media_type, "path": a.project_path} for a in assets],
     }
+    if state.options.take is not None:
+        context["take"] = _TAKE.format(number=state.options.take)
+    return context
 
 
 def session_block(state: NodeState, assets: Sequence[AssetRecord]) -> str:

@@ -7,7 +7,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
 
-from koda_ray.types import MAX_PROMPT_CHARS, Budget, Model, RenderOptions, SceneEdit, SessionOptions, SessionPermissions
+from koda_ray.types import (
+    MAX_PROMPT_CHARS,
+    MAX_TAKES,
+    Budget,
+    Model,
+    RenderOptions,
+    SceneEdit,
+    SessionOptions,
+    SessionPermissions,
+)
 from koda_ray.wire.fields import Id, Text
 
 __all__ = [
@@ -17,6 +26,7 @@ __all__ = [
     "CommandAccepted",
     "CommandName",
     "CreateSession",
+    "CreateTakes",
     "EditPlan",
     "Fork",
     "LabelSession",
@@ -74,6 +84,15 @@ class CreateSession(Model):
     asset_ids: tuple[Id, ...] = Field(default=(), max_length=32)
     permissions: SessionPermissions = Field(default_factory=SessionPermissions)
     budget: Budget | None = None
+
+
+class CreateTakes(CreateSession):
+    """A prompt to make several videos from that a person chooses between; no files go with it, and no take of options.
+
+    ``takes`` says how many.
+    """
+
+    takes: int = Field(ge=2, le=MAX_TAKES)
 
 
 class LabelSession(Model):

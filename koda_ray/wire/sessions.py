@@ -26,6 +26,7 @@ __all__ = [
     "SessionPage",
     "SessionSummary",
     "SessionView",
+    "TakesCreated",
     "TalkPage",
     "WhoseTurn",
 ]
@@ -43,6 +44,13 @@ class SessionCreated(Model):
     created_at: datetime
     state_url: str
     events_url: str
+
+
+class TakesCreated(Model):
+    """Sessions that were recorded as takes of one prompt, in their order; the same for every repeat of the request."""
+
+    group: str
+    sessions: tuple[SessionCreated, ...]
 
 
 class SessionView(Model):
@@ -67,7 +75,7 @@ class SessionSummary(Model):
     """A session in a list; ``prompt`` is cut to 200 characters, ``seq`` is its newest event's number.
 
     ``approval`` names the tool of the call that waits for a person's agreement. The video is the final one where there
-    is one, else the preview; ``duration`` is its own in seconds, or as planned.
+    is one, else the preview; ``duration`` is its own in seconds, or as planned. Takes of one prompt have a ``group``.
     """
 
     id: str
@@ -78,6 +86,8 @@ class SessionSummary(Model):
     status: Literal["active", "suspended", "closed"]
     title: str | None = None
     pinned: bool = False
+    group: str | None = None
+    take: int | None = None
     prompt: str
     seq: int = 0
     todos_done: int = 0

@@ -9,9 +9,10 @@ import pytest
 
 from koda_ray import commands
 from koda_ray.client import KodaClient
-from koda_ray.errors import NotFound
+from koda_ray.errors import Conflict, NotFound
 from koda_ray.serve import listing
 from koda_ray.types import now
+from koda_ray.wire import CreateTakes
 
 from .test_sessions import PROMPT, until
 from .world import World
@@ -93,6 +94,27 @@ async def test_a_session_is_called_and_pinned_as_its_user_likes_and_sleeps_on(
     with pytest.raises(NotFound):
         await client.label("ses_unknown", pinned=True)
     assert koda.directory.activations == awake
+
+
+async def test_takes_are_made_together_once_and_listed_by_their_group(
+    koda: World, client: KodaClient, http: httpx.AsyncClient
+) -> None:
+    koda.directory.hold = {"analyze"}
+    other = (await client.create("A ball")).session_id
+    made = await client.create_takes(CreateTakes(prompt="A ball", takes=3), key="once")
+    assert await client.create_takes(CreateTakes(prompt="A ball", takes=3), key="once") == made
+    ids_of = [each.session_id for each in made.sessions]
+    assert await ids(http, group=made.group) == ids_of[::-1] and await ids(http) == [*ids_of[::-1], other]
+    listed = (await client.sessions()).sessions
+    assert [(one.take, one.group) for one in listed] == [(take, made.group) for take in (3, 2, 1)] + [(None, None)]
+    more = await client.create_takes(CreateTakes(prompt="A ball", takes=2), key="another")
+    assert more.group != made.group
+    await client.fork(ids_of[0])  # which is no take of them
+    assert await ids(http, group=made.group) == ids_of[::-1]
+    for bad in ({"takes": 5}, {"takes": 1}, {"takes": 2, "assetIds": ["ast_1"]}, {"takes": 2, "options": {"take": 1}}):
+        assert (await http.post("/v1/takes", json={"prompt": "A ball", **bad})).status_code == 422, bad
+    with pytest.raises(Conflict, match="once"):
+        await client.create_takes(CreateTakes(prompt="A cube", takes=3), key="once")
 
 
 async def test_what_is_found_comes_in_pages_and_nothing_twice(

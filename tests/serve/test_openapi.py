@@ -13,6 +13,7 @@ from .world import world
 
 OPERATIONS = {
     "createSession": ("post", "/v1/sessions"),
+    "createTakes": ("post", "/v1/takes"),
     "listSessions": ("get", "/v1/sessions"),
     "getSession": ("get", "/v1/sessions/{session_id}"),
     "labelSession": ("patch", "/v1/sessions/{session_id}"),

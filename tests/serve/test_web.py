@@ -33,7 +33,7 @@ async def page(tmp_path: Path, built: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_the_page_is_for_everybody_and_what_it_shows_is_not(page: httpx.AsyncClient) -> None:
-    for path in ("/", "/s/ses_1"):
+    for path in ("/", "/s/ses_1", "/t/grp_1"):
         response = await page.get(path)
         assert response.status_code == 200 and response.headers["cache-control"] == "no-cache"
         assert response.text.startswith("<!doctype html>")

@@ -10,6 +10,7 @@ import { Home } from './screens/home';
 import { Missing } from './screens/missing';
 import { Session } from './screens/session';
 import { SignIn } from './screens/sign-in';
+import { Takes } from './screens/takes';
 
 export function App() {
   const login = useLogin();
@@ -55,6 +56,7 @@ export function App() {
         <Switch>
           <Route path="/" component={Home} />
           <Route path="/s/:id">{({ id }) => <Session key={id} id={id} />}</Route>
+          <Route path="/t/:group">{({ group }) => <Takes key={group} group={group} />}</Route>
           <Route>
             <Missing />
           </Route>

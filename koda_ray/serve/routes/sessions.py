@@ -17,7 +17,7 @@ from koda_ray.state.records import SessionLabel, SessionRecord
 from koda_ray.types import NodeState, Phase, new_id
 from koda_ray.wire import CreateSession, LabelSession, SessionCreated, SessionPage, SessionView, WhoseTurn
 
-__all__ = ["created", "default_project", "node_of", "router", "session_of"]
+__all__ = ["begun", "created", "default_project", "node_of", "router", "session_of"]
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
 
@@ -39,6 +39,16 @@ async def create_session(
     body: CreateSession, user: User, key: IdempotencyKey, deps: Deps, request: Request, response: Response
 ) -> SessionCreated:
     """Record a session and let its agents begin. Follow `eventsUrl`, or read `stateUrl`, to see it go on."""
+    row = await begun(body, user, key, deps)
+    if row.owes is not None:
+        background_of(request).spawn(deps.directory.wake(row.id), what="wake")
+    return created(row, response)
+
+
+async def begun(
+    body: CreateSession, user: str, key: str, deps: ApiDeps, *, group: str | None = None, take: int | None = None
+) -> SessionRecord:
+    """Record a session; ``group`` and ``take`` where it is one of several takes."""
     await deps.store.ensure_user(user)
     project = body.project_id or default_project(user)
     await deps.store.ensure_project(user, project, project)
@@ -56,22 +66,22 @@ async def create_session(
         owes="analyze",
         prompt=body.prompt.strip(),
         style=body.style,
-        options=body.options,
+        options=body.options if take is None else body.options.model_copy(update={"take": take}),
         render=body.render,
         asset_ids=body.asset_ids,
         permissions=body.permissions,
         budget=body.budget,
+        group=group,
     )
+    asked = body.model_dump(mode="json")
     row, _ = await deps.store.create_session(
         state,
         key=key,
-        body=body.model_dump(mode="json"),
+        body=asked if take is None else {**asked, "take": take},
         most_awake=deps.settings.user_sessions,
         most_bytes=deps.settings.user_stored_mb << 20,
     )
-    if row.owes is not None:
-        background_of(request).spawn(deps.directory.wake(row.id), what="wake")
-    return created(row, response)
+    return row
 
 
 class _Asked(BaseModel):
@@ -84,6 +94,7 @@ class _Asked(BaseModel):
     status: Literal["active", "suspended"] | None = Field(None, description="Only awake ones, or asleep")
     project: str | None = Field(None, max_length=64, description="Only those of this project")
     pinned: bool | None = Field(None, description="Only pinned ones, or only those that are not")
+    group: str | None = Field(None, max_length=64, description="Only takes of one prompt, by what they have in common")
     text: str | None = Field(
         None, max_length=200, description="Only those with all these words in title, prompt or scenes' titles"
     )
@@ -99,6 +110,7 @@ class _Asked(BaseModel):
             status=self.status,
             pinned=self.pinned,
             project_id=self.project,
+            group=self.group,
             text=self.text,
             since=self.since,
             until=self.until,
@@ -159,10 +171,11 @@ async def delete_session(session_id: SessionId, user: User, deps: Deps, request:
     return Response(status_code=204)
 
 
-def created(row: SessionRecord, response: Response) -> SessionCreated:
+def created(row: SessionRecord, response: Response | None = None) -> SessionCreated:
     """Say that a session was made, and where it is."""
     state_url = f"/v1/sessions/{row.id}"
-    response.headers["Location"] = state_url
+    if response is not None:
+        response.headers["Location"] = state_url
     return SessionCreated(
         session_id=row.id,
         node_id=row.node_id,

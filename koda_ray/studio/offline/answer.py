@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import get_args
 
 from koda_ray.studio.offline.brief import SIZES, Aspect, Brief, Style, known_style
 from koda_ray.studio.offline.feedback import apply_feedback
@@ -68,4 +69,15 @@ def apply_options(brief: Brief, options: Mapping[str, object]) -> Brief:
             brief = replace(brief, width=width, height=height)
     if isinstance(fps, int) and not isinstance(fps, bool):
         brief = replace(brief, fps=max(1, min(120, fps)))
-    return brief
+    take = options.get("take")
+    return _taken(brief, take) if isinstance(take, int) and not isinstance(take, bool) else brief
+
+
+def _taken(brief: Brief, take: int) -> Brief:
+    """Make one of several takes: another composition, and another style where none was named."""
+    brief = replace(brief, variant=brief.variant + take - 1)
+    if brief.style_heard != "unknown":
+        return brief
+    styles = get_args(Style)
+    style = styles[(styles.index(brief.style) + take - 1) % len(styles)]
+    return replace(brief, style=style, style_heard="inferred")

@@ -17,6 +17,7 @@ from koda_ray.studio.offline.colour import contrast, to_oklch
 from koda_ray.studio.offline.colouring import palette_for
 from koda_ray.studio.offline.motion import EASINGS, Score
 from koda_ray.studio.offline.subjects.charting import series
+from koda_ray.types import MAX_TAKES
 from tests.studio.offline.prompts import PROMPTS
 
 BALL = "Create a bouncing ball animation, playful"
@@ -96,6 +97,14 @@ def test_a_few_other_words_give_another_look() -> None:
     films = [generate_files(request(f"bouncing ball number {n}, playful")) for n in range(12)]
     looks = {files["src/theme.ts"] + files["src/scenes/MainScene.tsx"] for files in films}
     assert len(looks) >= 9
+
+
+@pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS.keys())
+def test_takes_of_one_prompt_look_different_and_each_the_same_again(prompt: str) -> None:
+    films = [generate_files(request(prompt, options={"take": take})) for take in range(1, MAX_TAKES + 1)]
+    looks = {files["src/theme.ts"] + files["src/scenes/MainScene.tsx"] for files in films}
+    assert len(looks) >= 3
+    assert films[2] == generate_files(request(prompt, options={"take": 3}))
 
 
 @pytest.mark.parametrize("prompt", ["charcoal logo for Acme with particles", "black title 'Acme' with particles"])

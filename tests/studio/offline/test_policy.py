@@ -22,6 +22,19 @@ async def test_an_open_style_is_asked_once_with_four_options() -> None:
     assert Plan.model_validate(plan["plan"]).style == "Playful & bouncy"
 
 
+async def test_takes_ask_for_no_style_and_each_has_one_of_its_own() -> None:
+    styles: list[str] = []
+    for take in (1, 2, 3):
+        desk = Desk(BALL, options={"take": take})
+        await desk.run()
+        assert [each["type"] for each in desk.calls("request_approval")] == ["plan"]
+        styles.append(desk.plan.style)
+    assert len(set(styles)) == 3
+    named = Desk(f"{BALL}, playful", options={"take": 2})
+    await named.run()
+    assert named.plan.style == "Playful & bouncy"
+
+
 @pytest.mark.parametrize(
     "prompt",
     [

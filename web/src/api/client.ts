@@ -73,7 +73,7 @@ export type CommandName =
   | `approvals/${string}/${'approve' | 'reject'}`;
 
 /** Send a command. One that is sent twice for the same state is the same command: a double click does nothing more. */
-export function command(session: SessionView, name: CommandName, body?: object): Promise<unknown> {
+export function command(session: { id: string; seq?: number }, name: CommandName, body?: object): Promise<unknown> {
   const said = body === undefined ? '' : `-${hash(JSON.stringify(body))}`;
   return ask(`/v1/sessions/${session.id}/${name}`, { method: 'POST', body, key: `web-${name}-${session.seq}${said}` });
 }

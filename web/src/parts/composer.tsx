@@ -23,28 +23,31 @@ export function Composer() {
   const [duration, setDuration] = useState('');
   const [aspect, setAspect] = useState('');
   const [fps, setFps] = useState('');
+  const [takes, setTakes] = useState('');
   const [isOver, setOver] = useState(false);
   const files = useFiles();
   const sent = useRef({ key: '', body: '' });
   const [, go] = useLocation();
   const client = useQueryClient();
-  const making = useMutation<Schemas['SessionCreated'], Problem>({
-    mutationFn: () => {
+  const making = useMutation<string, Problem>({
+    mutationFn: async () => {
       const options = {
         ...(duration ? { duration: Number(duration) } : {}),
         ...(aspect ? { aspect } : {}),
         ...(fps ? { fps: Number(fps) } : {}),
       };
-      const body = { prompt, options, assetIds: files.ids };
+      const body = { prompt, options, assetIds: files.ids, ...(takes ? { takes: Number(takes) } : {}) };
       const said = JSON.stringify(body);
       // an answer that was lost may have been a yes: what is sent again unchanged is the same request
       if (sent.current.body !== said) sent.current = { key: newKey(), body: said };
-      return ask('/v1/sessions', { method: 'POST', key: sent.current.key, body });
+      const request = { method: 'POST', key: sent.current.key, body };
+      if (takes) return `/t/${(await ask<Schemas['TakesCreated']>('/v1/takes', request)).group}`;
+      return `/s/${(await ask<Schemas['SessionCreated']>('/v1/sessions', request)).sessionId}`;
     },
-    onSuccess: (made) => {
+    onSuccess: (place) => {
       sent.current = { key: '', body: '' };
       void client.invalidateQueries({ queryKey: ['sessions'] });
-      go(`/s/${made.sessionId}`);
+      go(place);
     },
     onError: ({ status }) => {
       if (status >= 400 && status < 500) sent.current = { key: '', body: '' };
@@ -93,10 +96,11 @@ export function Composer() {
         />
         <Files files={files} />
         <div className="flex flex-wrap items-center gap-2 px-1 pb-1">
-          <div className="flex w-full gap-2 sm:w-auto">
+          <div className="grid w-full grid-cols-2 gap-2 sm:flex sm:w-auto">
             <Choice label="Length" value={duration} set={setDuration} options={[['', 'Any length'], ['3', '3 s'], ['5', '5 s'], ['10', '10 s'], ['20', '20 s'], ['30', '30 s']]} />
             <Choice label="Shape" value={aspect} set={setAspect} options={[['', 'Any shape'], ['16:9', '16:9 wide'], ['1:1', '1:1 square'], ['9:16', '9:16 tall'], ['4:5', '4:5']]} />
             <Choice label="Frames per second" value={fps} set={setFps} options={[['', 'Any fps'], ['24', '24 fps'], ['30', '30 fps'], ['60', '60 fps']]} />
+            <Choice label="Takes" value={takes} set={setTakes} options={[['', 'One take'], ['2', '2 takes'], ['3', '3 takes'], ['4', '4 takes']]} />
           </div>
           <span className="sm:flex-1" />
           <Attach files={files} />

@@ -120,7 +120,10 @@ function Card({ session }: { session: SessionSummary }) {
         <div className="space-y-1.5 p-4">
           <p className="line-clamp-2 min-h-10 text-sm leading-5 font-medium">{title}</p>
           <p className="flex items-center justify-between text-sm text-muted">
-            <Phase state={session} />
+            <span className="flex min-w-0 items-center gap-3">
+              <Phase state={session} />
+              {session.take && <span className="shrink-0">Take {session.take}</span>}
+            </span>
             {session.todos > 0 && session.phase === 'executing' ? (
               <span className="tabular-nums">
                 {session.todosDone} of {session.todos}

@@ -1,6 +1,7 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Moon } from 'lucide-react';
 import { useEffect } from 'react';
+import { Link } from 'wouter';
 import { command, type CommandName, Problem, type SessionView } from '../api/client';
 import { useSession } from '../api/hooks';
 import { useOffline } from '../parts/director';
@@ -53,6 +54,11 @@ export function Session({ id }: { id: string }) {
                 <span className="inline-flex items-center gap-1.5" title="Nothing runs; whatever you do wakes it">
                   <Moon aria-hidden className="size-3.5" /> Asleep, as you left it
                 </span>
+              )}
+              {state.group && (
+                <Link href={`/t/${state.group}`} className="text-accent underline underline-offset-4">
+                  Take {state.options?.take}, beside the others
+                </Link>
               )}
               {offline && <span title="It knows certain subjects and does not understand everything">By the built-in director: no model is connected</span>}
             </p>

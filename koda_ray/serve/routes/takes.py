@@ -1,0 +1,47 @@
+"""Several takes of one prompt, made beside each other: sessions that have a group in common, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+
+from fastapi import APIRouter, Request
+
+from koda_ray.errors import InvalidInput
+from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
+from koda_ray.serve.problem import responses
+from koda_ray.serve.routes.sessions import begun, created
+from koda_ray.wire import CreateTakes, TakesCreated
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/takes", tags=["sessions"])
+
+
+@router.post(
+    "",
+    operation_id="createTakes",
+    summary="Make several videos from a prompt, to choose from",
+    status_code=202,
+    responses=responses(401, 404, 409, 413, 422, 429, 503),
+)
+async def create_takes(
+    body: CreateTakes, user: User, key: IdempotencyKey, deps: Deps, request: Request
+) -> TakesCreated:
+    """Record 2 to 4 sessions, each of which looks different, and let their agents begin.
+
+    They are listed by `GET /v1/sessions?group=...`. Where a limit is reached in between, those before it are there; the
+    same request with the same key makes the others later.
+    """
+    if body.asset_ids:
+        raise InvalidInput(
+            "files belong to one session: leave them out, or make one take", context={"field": "assetIds"}
+        )
+    if body.options.take is not None:
+        raise InvalidInput("say takes, not options.take, where several are made", context={"field": "options.take"})
+    named = hashlib.sha256(f"{user}\0{key}".encode()).hexdigest()
+    group = f"grp_{named[:32]}"
+    rows = [await begun(body, user, f"{key}.{take}", deps, group=group, take=take) for take in range(1, body.takes + 1)]
+    for row in rows:
+        if row.owes is not None:
+            background_of(request).spawn(deps.directory.wake(row.id), what="wake")
+    return TakesCreated(group=group, sessions=tuple(created(row) for row in rows))
