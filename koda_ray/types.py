@@ -19,6 +19,7 @@ from pydantic.alias_generators import to_camel
 __all__ = [
     "MAX_DURATION_S",
     "MAX_PROMPT_CHARS",
+    "MAX_TAKES",
     "MIN_SCENE_S",
     "Answered",
     "Budget",
@@ -41,6 +42,7 @@ __all__ = [
     "RenderOptions",
     "Resource",
     "Scene",
+    "SceneEdit",
     "SessionOptions",
     "SessionPermissions",
     "Todo",

@@ -125,6 +125,7 @@ class Koda:
     follow = _each(KodaClient.follow)
     files = _once(KodaClient.files)
     read_file = _once(KodaClient.read_file)
+    download_source = _once(KodaClient.download_source)
     download = _once(KodaClient.download)
     preview = _once(KodaClient.preview)
     job = _once(KodaClient.job)

@@ -32,7 +32,6 @@ from koda_ray.wire import (
     CommandName,
     CreateSession,
     CreateTakes,
-    EditPlan,
     FileList,
     Fork,
     Health,
@@ -42,6 +41,7 @@ from koda_ray.wire import (
     LabelSession,
     Message,
     OwnAssetPage,
+    PlanEdits,
     PreviewLink,
     Refuse,
     Reject,
@@ -190,7 +190,7 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         self, session_id: str, scenes: Sequence[SceneEdit], *, key: str | None = None
     ) -> CommandAccepted:
         """Change the scenes of the plan that waits for you: those that are to stay, in order, with what changes."""
-        return await self._command(session_id, "plan", EditPlan.model_construct(scenes=tuple(scenes)), key)
+        return await self._command(session_id, "plan", PlanEdits.model_construct(scenes=tuple(scenes)), key)
 
     async def say(self, session_id: str, text: str, *, key: str | None = None) -> CommandAccepted:
         """Say something to the agents."""
@@ -329,6 +329,10 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
     async def read_file(self, session_id: str, path: str) -> bytes:
         """Read one of the project's files. Raises NotFound and InvalidPath."""
         return (await self._send("GET", f"{_session(session_id)}/files/{escaped_path(path)}")).content
+
+    async def download_source(self, session_id: str, target: Path) -> int:
+        """Save the project's files as a zip, as of the newest checkpoint; return its size in bytes. Raises NotFound."""
+        return await self._fetch(f"{_session(session_id)}/source.zip", target)
 
     async def download(
         self,

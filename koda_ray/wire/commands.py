@@ -27,10 +27,10 @@ __all__ = [
     "CommandName",
     "CreateSession",
     "CreateTakes",
-    "EditPlan",
     "Fork",
     "LabelSession",
     "Message",
+    "PlanEdits",
     "Refuse",
     "Reject",
     "Rewind",
@@ -124,7 +124,7 @@ class Changes(Model):
     feedback: Annotated[Text, _said("the feedback", "make the ball red")]
 
 
-class EditPlan(Model):
+class PlanEdits(Model):
     """The scenes that the plan is to have, in their order: one that is not named is left out."""
 
     scenes: tuple[SceneEdit, ...] = Field(min_length=1, max_length=64)

@@ -48,6 +48,7 @@ OPERATIONS = {
     "followAllEvents": ("get", "/v1/events"),
     "openPreview": ("post", "/v1/sessions/{session_id}/preview"),
     "listFiles": ("get", "/v1/sessions/{session_id}/files"),
+    "getSource": ("get", "/v1/sessions/{session_id}/source.zip"),
     "readFile": ("get", "/v1/sessions/{session_id}/files/{path}"),
     "getVideo": ("get", "/v1/sessions/{session_id}/video"),
     "getThumbnail": ("get", "/v1/sessions/{session_id}/thumbnail"),

@@ -4,6 +4,7 @@ import asyncio
 import io
 import shutil
 import sqlite3
+import zipfile
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -239,7 +240,10 @@ async def test_twenty_thousand_characters_are_taken(client: KodaClient) -> None:
 @pytest.mark.parametrize("session_id", ["ses_unknown", "nope", "x" * 64])
 async def test_an_unknown_id_is_not_found_anywhere(http: httpx.AsyncClient, session_id: str) -> None:
     base = f"/v1/sessions/{session_id}"
-    calls = [http.get(base + path) for path in ("", "/events", "/files", "/files/a", "/video", "/thumbnail", "/assets")]
+    calls = [
+        http.get(base + path)
+        for path in ("", "/events", "/files", "/files/a", "/source.zip", "/video", "/thumbnail", "/assets")
+    ]
     calls += [http.post(base + path) for path in ("/accept", "/reject", "/cancel", "/retry", "/render", "/preview")]
     calls += [
         http.post(base + "/answer", json={"text": "x"}),
@@ -303,6 +307,23 @@ async def test_a_conflict_survives_the_client(client: KodaClient) -> None:
     await client.create(PROMPT, key="k")
     with pytest.raises(Conflict):
         await client.create("another", key="k")
+
+
+async def test_the_projects_files_are_taken_away_as_a_zip(koda: World, client: KodaClient, tmp_path: Path) -> None:
+    koda.directory.asks = False
+    session_id = (await client.create(PROMPT)).session_id
+    await until(client, session_id, "plan")
+    with pytest.raises(NotFound, match="no files yet"):
+        await client.download_source(session_id, tmp_path / "source.zip")
+    await client.accept(session_id)
+    await until(client, session_id, "preview")
+    size = await client.download_source(session_id, tmp_path / "source.zip")
+    assert size == (tmp_path / "source.zip").stat().st_size
+    with zipfile.ZipFile(tmp_path / "source.zip") as found:
+        inside = {name: found.read(name) for name in found.namelist()}
+    listed = (await client.files(session_id)).files
+    assert inside == {file.path: await client.read_file(session_id, file.path) for file in listed} != {}
+    assert koda.app.state.unpacking.held_bytes == 0
 
 
 async def test_a_plan_is_edited_before_it_is_accepted(koda: World, client: KodaClient, http: httpx.AsyncClient) -> None:

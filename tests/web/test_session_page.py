@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import zipfile
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from playwright.async_api import Browser, expect
 
 from koda_ray import commands
 from koda_ray.config import Settings
+from koda_ray.state.storage import video_key
+from koda_ray.types import NodeState, RenderOptions
 from tests.serve.world import World, free_port, serving, world
 from tests.web.looking import begin, looking
 
@@ -163,3 +167,38 @@ async def test_who_the_agents_are_is_said_where_no_model_answers(tmp_path: Path,
         await begin(page, "A ball")
         await expect(page.get_by_label("Playful")).to_be_visible()
         await expect(page.get_by_text("By the built-in director")).to_have_count(0)
+
+
+async def test_a_video_is_rendered_as_it_is_wanted_again_in_another_size_and_taken_away_with_its_source(
+    koda: World, browser: Browser
+) -> None:
+    koda.directory.asks = False
+    async with looking(browser, koda.url) as page:
+        session_id = await begin(page, "A ball")
+        await page.get_by_role("button", name="Make this").click()
+        await page.get_by_label("Size").select_option("720p")
+        await page.get_by_label("Frames per second").select_option("30 fps")
+        await page.get_by_role("button", name="Render 720p at 30 fps").dblclick()
+        await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
+        await page.get_by_text("2 files written").click()
+        async with page.expect_download() as downloading:
+            await page.get_by_role("link", name="All of it as a zip").click()
+        with zipfile.ZipFile(await (await downloading.value).path()) as source:
+            assert sorted(source.namelist()) == ["src/scenes/S1.tsx", "src/scenes/Setup.tsx"]
+        first = (await koda.store.get_session(session_id)).state.output
+        await page.get_by_text("Another size or format").click()
+        await page.get_by_label("Format").select_option("webm")
+        await page.get_by_role("button", name="Render 720p at 30 fps").click()
+        await expect(page.get_by_text("Another size or format")).to_be_visible(timeout=60_000)
+        await reached_state(koda, session_id, lambda state: state.output not in (None, first) and state.owes is None)
+        state = (await koda.store.get_session(session_id)).state
+        assert state.render == RenderOptions(resolution="720p", fps=30, format="webm") and state.output is not None
+        await koda.storage.delete(video_key("local", state.output.job_id, "webm"))
+        await page.reload()
+        await expect(page.get_by_text("This video is not there any more")).to_be_visible()
+
+
+async def reached_state(koda: World, session_id: str, holds: Callable[[NodeState], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds((await koda.store.get_session(session_id)).state):
+            await asyncio.sleep(0.02)

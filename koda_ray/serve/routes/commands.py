@@ -25,8 +25,8 @@ from koda_ray.wire import (
     Changes,
     CommandAccepted,
     CommandName,
-    EditPlan,
     Message,
+    PlanEdits,
     Refuse,
     Reject,
     Rewind,
@@ -106,7 +106,7 @@ async def changes(body: Changes, row: OwnSession, user: User, key: IdempotencyKe
 
 
 @router.post("/plan", operation_id="editPlan", status_code=202, summary="Change the plan's scenes")
-async def edit_plan(body: EditPlan, row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
+async def edit_plan(body: PlanEdits, row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
     """Rename, retime, reorder and leave out scenes of the plan that waits for you; accept it to have it made so.
 
     Its length is that of its scenes together, and they keep to the rules for scenes of a film of that length.

@@ -7,10 +7,12 @@ import mimetypes
 from fastapi import APIRouter, Request, Response
 
 from koda_ray.errors import InvalidPath, NotFound
-from koda_ray.serve.context import Deps, OwnSession
+from koda_ray.sandbox.archives import ProjectFiles
+from koda_ray.serve.context import Closing, Deps, OwnSession, User, unpacking_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import Representation, ascii_name, blob_response
 from koda_ray.serve.problem import responses
+from koda_ray.serve.zipped import zipped
 from koda_ray.state import checkpoint
 from koda_ray.state.checkpoint import Manifest
 from koda_ray.state.records import SessionRecord
@@ -19,13 +21,13 @@ from koda_ray.wire import FileList, FileView
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/sessions/{session_id}/files", tags=["files"])
+router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["files"])
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _TEXT = "text/plain; charset=utf-8"
 _MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "audio/", "video/", "font/")
 
 
-@router.get("", operation_id="listFiles", summary="List the project's files", responses=responses(401, 404, 422))
+@router.get("/files", operation_id="listFiles", summary="List the project's files", responses=responses(401, 404, 422))
 async def list_files(row: OwnSession, deps: Deps) -> FileList:
     """Return every file of the newest checkpoint by path; none before the first checkpoint."""
     manifest = await _manifest(deps, row)
@@ -39,7 +41,7 @@ async def list_files(row: OwnSession, deps: Deps) -> FileList:
 
 
 @router.get(
-    "/{path:path}",
+    "/files/{path:path}",
     operation_id="readFile",
     summary="Read one file of the project",
     response_class=Response,
@@ -72,6 +74,27 @@ async def read_file(path: str, request: Request, row: OwnSession, deps: Deps) ->
             download=not _media_type(path).startswith("text/plain"),
         ),
     )
+
+
+@router.get(
+    "/source.zip",
+    operation_id="getSource",
+    summary="Take the project's files with you",
+    response_class=Response,
+    responses={
+        200: {"description": "A zip", "content": {"application/octet-stream": _BYTES}},
+        **responses(401, 404, 413, 422, 429),
+    },
+)
+async def source(request: Request, row: OwnSession, user: User, deps: Deps, closing: Closing) -> Response:
+    """Send every file of the newest checkpoint as a zip: a project that `npm install` and `npx vite` run."""
+    manifest = await _manifest(deps, row)
+    if manifest is None:
+        raise NotFound(f"session {row.id} has no files yet", code="FILE_NOT_FOUND")
+    async with unpacking_of(request).holding(user, manifest.total_bytes):
+        files = await checkpoint.read_files(deps.storage, manifest)
+        project = ProjectFiles(files=files, modes=manifest.modes, folders=manifest.folders)
+        return await zipped(project, f"{row.id}-source.zip", closing)
 
 
 async def _manifest(deps: ApiDeps, row: SessionRecord) -> Manifest | None:

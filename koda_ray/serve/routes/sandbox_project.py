@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import FileResponse
 
-from koda_ray.sandbox.archives import ProjectFiles, pack, read_project, unpacked_bytes
+from koda_ray.sandbox.archives import ProjectFiles, read_project, unpacked_bytes
 from koda_ray.sandbox.base import Skip
 from koda_ray.sandbox.build import build, export
 from koda_ray.sandbox.own_project import put_back, start_preview, take_out
@@ -22,6 +19,7 @@ from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.images import receive
 from koda_ray.serve.routes.sandboxes import SandboxId
 from koda_ray.serve.signing import DEV_SERVER
+from koda_ray.serve.zipped import zipped
 from koda_ray.wire import BuildProblemView, BuildView, PreviewLink, SandboxFile, TakePicture
 
 __all__ = ["router"]
@@ -59,7 +57,7 @@ async def snapshot_sandbox(
         return await take_out(workshop, sandbox_id, most_bytes=most)
 
     async with unpacking_of(request).reading(user, read) as (project, left_out):
-        return await _zip(project, f"{sandbox_id}.zip", closing, {LEFT_OUT: str(len(left_out))})
+        return await zipped(project, f"{sandbox_id}.zip", closing, {LEFT_OUT: str(len(left_out))})
 
 
 @router.put(
@@ -112,7 +110,7 @@ async def export_bundle(
     """Send what the last build left, `index.html` at its root: `POST /v1/renders` takes it as it is."""
     box = await workshop.connect(sandbox_id)
     async with unpacking_of(request).reading(user, lambda most: export(box, most_bytes=most)) as files:
-        return await _zip(ProjectFiles(files=files), f"{sandbox_id}-bundle.zip", closing, {})
+        return await zipped(ProjectFiles(files=files), f"{sandbox_id}-bundle.zip", closing)
 
 
 @router.post(
@@ -150,21 +148,3 @@ async def preview_sandbox(
     """
     await start_preview(workshop, sandbox_id)
     return links.to(sandbox_id, port=DEV_SERVER, edit=edit)
-
-
-class _Zip(FileResponse):
-    """A file in pieces that Ray keeps in its store, not in a process of ours (`koda_ray.serve.unread`)."""
-
-    chunk_size = 256 * 1024
-
-
-async def _zip(project: ProjectFiles, name: str, closing: AsyncExitStack, headers: dict[str, str]) -> Response:
-    path = closing.enter_context(scratch()) / "packed.zip"
-    await asyncio.to_thread(_pack, project, path)
-    headers = headers | {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return _Zip(path, media_type="application/octet-stream", filename=name, headers=headers)
-
-
-def _pack(project: ProjectFiles, path: Path) -> None:
-    with path.open("xb") as file:
-        pack(project, file)

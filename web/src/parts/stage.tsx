@@ -8,6 +8,7 @@ import { Scenes } from './scenes';
 /** What there is to see: the live page where somebody asks for it, else the final video, the preview, or the plan as a strip. */
 export function Stage({ session, progress, thinking }: { session: SessionView; progress: Progress | undefined; thinking: string }) {
   const { state } = session;
+  const [gone, setGone] = useState('');
   const [wantsLive, setWantsLive] = useState(false);
   const canBeLive = ['executing', 'preview'].includes(state.phase) && Boolean(state.execution?.files.length);
   const isLive = wantsLive && canBeLive;
@@ -24,7 +25,9 @@ export function Stage({ session, progress, thinking }: { session: SessionView; p
           className="relative mx-auto grid max-h-[72dvh] place-items-center overflow-hidden rounded-2xl border border-line bg-sunken"
           style={{ aspectRatio: String(wide) }}
         >
-          {shown?.jobId ? (
+          {shown?.jobId && gone === shown.jobId ? (
+            <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">This video is not there any more. Render it again, or say what to change.</p>
+          ) : shown?.jobId ? (
             <video
               key={shown.jobId}
               className={`size-full bg-black object-contain ${isOld ? 'opacity-50' : ''}`}
@@ -35,6 +38,10 @@ export function Stage({ session, progress, thinking }: { session: SessionView; p
               playsInline
               preload="metadata"
               aria-label={final ? 'The finished video' : 'The preview'}
+              onError={({ currentTarget: { src } }) => {
+                const { jobId } = shown;
+                void fetch(src, { method: 'HEAD' }).then(({ status }) => status === 404 && jobId && setGone(jobId), () => undefined);
+              }}
             />
           ) : (
             <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">

@@ -1,4 +1,4 @@
-import { Check, Circle, CircleDashed, Copy, Download, FileCode, Image, RotateCcw, Square } from 'lucide-react';
+import { Check, Circle, CircleDashed, Copy, Download, FileCode, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import type { SessionView } from '../api/client';
 import type { Progress } from '../api/hooks';
@@ -7,6 +7,7 @@ import { Approval } from './approval';
 import { Button } from './button';
 import { isForThePage, Key, useKey } from './keys';
 import { Plan } from './plan';
+import { Rendering } from './rendering';
 
 export interface Props {
   session: SessionView;
@@ -117,6 +118,13 @@ function Written({ sessionId, paths }: { sessionId: string; paths: readonly stri
           </li>
         ))}
       </ul>
+      <a
+        href={`/v1/sessions/${sessionId}/source.zip`}
+        download
+        className="mt-3 inline-flex min-h-8 items-center gap-2 text-muted underline-offset-4 hover:text-text hover:underline"
+      >
+        <FolderDown aria-hidden className="size-4" /> All of it as a zip
+      </a>
     </details>
   );
 }
@@ -197,21 +205,18 @@ function Question({ session, send, busy }: Props) {
 }
 
 function Preview({ session, send, busy }: Props) {
-  const render = session.state.render;
   return (
     <section className="card space-y-4 p-5" aria-labelledby="preview">
       <h2 id="preview" className="font-semibold">
         Here is a preview
       </h2>
       <p className="text-sm text-muted">Render it in full, or say below what should be different.</p>
-      <Button kind="main" onClick={() => void send('accept')} disabled={busy}>
-        Render {render?.resolution ?? '1080p'} at {render?.fps ?? 60} fps
-      </Button>
+      <Rendering session={session} send={send} busy={busy} />
     </section>
   );
 }
 
-function Result({ session }: Props) {
+function Result({ session, send, busy }: Props) {
   const { output, execution } = session.state;
   const link = useRef<HTMLAnchorElement>(null);
   useKey('d', () => link.current?.click());
@@ -241,6 +246,12 @@ function Result({ session }: Props) {
         <Image aria-hidden className="size-4" /> Poster
       </a>
       {files.length > 0 && <Written sessionId={session.id} paths={files} />}
+      <details className="text-sm">
+        <summary className="min-h-6 cursor-pointer text-muted">Another size or format</summary>
+        <div className="mt-3">
+          <Rendering session={session} send={send} busy={busy} again />
+        </div>
+      </details>
       <p className="text-sm text-muted">Something to change? Say it below.</p>
     </section>
   );
