@@ -23,6 +23,8 @@ machine does both. Every run renders the same page anew, on workers that are war
   not with ``--quick``; ``silent_cut`` has each, and the janitor's
 - ``spot_notice_no_new_work_s``: from a cloud's notice that it takes such a machine away, to the last that was begun on
   it; ``spot_notice`` has when what worked there had left it, and was taken elsewhere
+- ``activation_after_head_s``: from when a head that was killed takes connections again, to when a session that slept
+  has taken what was said to it meanwhile
 - ``runs``: what each run was made of, for `benchmarks.scale_model`
 """
 
@@ -210,11 +212,12 @@ def lost_machines() -> dict[str, Any]:
     """Have a machine fall silent, and one given notice; return the figures, none where we may make no networks."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return {}
-    cut, moved = _lose("link"), _lose("spot")
+    cut, moved, headless = _lose("link"), _lose("spot"), _lose("head")
     return {
         "silent_cut_s": max(cut["session_s"], cut["render_taken_s"]),
         "silent_cut": {name: cut[name] for name in ("session_s", "render_taken_s", "janitor_s", "render_unit_s")},
         "spot_notice_no_new_work_s": moved["no_new_work_s"],
+        "activation_after_head_s": headless["woken_s"],
         "spot_notice": {name: moved[name] for name in ("session_left_s", "render_taken_s", "moved_s")},
     }
 

@@ -1,12 +1,14 @@
 """Something of a cluster is lost: ``python -m tests.cluster.cut LOSS``, as the first process of name spaces of its own.
 
-The head and the nodes have a network each, on one bridge, with PostgreSQL and an S3 server behind it. All work is on
-the first node. What is lost, with a session awake and a render under way:
+The head and the nodes have a network each, on one bridge, with PostgreSQL and an S3 server behind it. This process is
+on a node of its own, which no work is put on; all work is on the first. What is lost, with a session awake and a render
+under way:
 
 - ``link``: a second node joins, then the first one's link is taken down: nothing is closed, nobody is told, and what it
   runs goes on running without a way to anybody
 - ``machine``: as that, but everything on the first node is killed
 - ``spot``: as that, but its cloud gives notice first: `NOTICE_S`, and takes it away once all have left
+- ``head``: all of the head is killed, is away for `AWAY_S`, and is started again with what it had written down
 - ``database``: PostgreSQL crashes, is away for `AWAY_S`, and recovers
 - ``bucket``: nobody reaches the bucket for as long, and uploads under way are broken off
 
@@ -20,19 +22,15 @@ import contextlib
 import functools
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
-from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import boto3
 import ray
-from moto.server import ThreadedMotoServer
+from pydantic import JsonValue
 
 from koda_ray.actors.directory import RayDirectory
 from koda_ray.actors.host import NAMESPACE
@@ -42,7 +40,7 @@ from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.render.bundle import read_folder, store_bundle
 from koda_ray.render.options import JobOptions
-from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE
+from koda_ray.resources import SESSION_RESOURCE
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.state.records import JobRecord
 from koda_ray.state.storage import Storage
@@ -50,143 +48,29 @@ from koda_ray.state.store import Store
 from koda_ray.state.stores import store_from
 from koda_ray.types import new_id, now
 from tests import postgres
+from tests.cluster.machines import (
+    BUCKET,
+    BUCKET_INSIDE,
+    HEAD,
+    HERE,
+    NOTICE,
+    PORT,
+    RAY_START,
+    CutMachine,
+    Door,
+    bucket,
+    network,
+    start,
+)  # fmt: skip
 from tests.state import records
 
-HEAD, PORT = "10.88.0.1", 6399
 USER = "ann"
 PAGES = Path(__file__).parent.parent / "render" / "pages"
 DURATION_S, FPS = 24.0, 30
 AWAY_S = 10.0
 NOTICE_S = 120.0
 _WATCHED_S = 15.0
-_METADATA, _NOTICE = "169.254.169.254", Path("/tmp/notice")
-_BUCKET, _BUCKET_INSIDE = 8333, 8334
 _IN_TIME_S = 240.0
-_RAY = str(Path(sys.executable).with_name("ray"))
-
-
-def _ip(words: str) -> None:
-    subprocess.run(["ip", *words.split()], check=True)
-
-
-class CutMachine:
-    """A node of the cluster in a network of its own; the head's is that of this process."""
-
-    def __init__(self, number: int, env: dict[str, str]) -> None:
-        self._env = env
-        self.address = f"10.88.0.{10 + number}"
-        self._link = f"link{number}"
-        self._name = name = f"m{number}"
-        _ip(f"netns add {name}")
-        _ip(f"link add {self._link} type veth peer name eth0 netns {name}")
-        _ip(f"link set {self._link} master bridge up")
-        for words in (f"address add {self.address}/24 dev eth0", "link set lo up", "link set eth0 up"):
-            _ip(f"-n {name} {words}")
-        _ip(f"-n {name} route add default via {HEAD}")
-        resources = json.dumps({SESSION_RESOURCE: 4, CHROMIUM_RESOURCE: 1})
-        self.process = self._inside(
-            [_RAY, "start", f"--address={HEAD}:{PORT}", "--block", "--num-cpus=1", f"--resources={resources}",
-             f"--node-ip-address={self.address}", f"--object-store-memory={10**8}"],
-            name,
-        )  # fmt: skip
-
-    def _inside(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
-        return _start(["ip", "netns", "exec", self._name, *command], self._env, name)
-
-    def await_notice(self) -> None:
-        """Have a cloud's metadata in this machine's network, and wait there for its notice."""
-        _ip(f"-n {self._name} address add {_METADATA}/32 dev lo")
-        self._inside([sys.executable, "-P", "-m", "tests.cluster.metadata", _METADATA, str(_NOTICE)], "metadata")
-        heed = ["-P", "-m", "koda_ray", "cluster", "drain-on-notice", f"--address={HEAD}:{PORT}"]
-        self._inside([sys.executable, *heed], "notice")
-
-    def cut(self) -> None:
-        """Take its link down."""
-        _ip(f"link set {self._link} down")
-
-    def kill(self) -> None:
-        """Kill everything that it runs."""
-        self.process.kill()  # or it would start the node again
-        there = subprocess.run(["ip", "netns", "pids", self._name], check=True, capture_output=True, text=True)
-        for pid in there.stdout.split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-
-    def is_alive(self) -> bool:
-        """Whether Ray takes it for alive."""
-        return any(node["Alive"] for node in self._nodes())
-
-    @property
-    def node(self) -> str:
-        """Ray's id of it."""
-        return str(self._nodes()[-1]["NodeID"])
-
-    def _nodes(self) -> list[dict[str, Any]]:
-        return [node for node in ray.nodes() if node["NodeManagerAddress"] == self.address]
-
-
-def _start(command: list[str], env: dict[str, str], name: str) -> subprocess.Popen[bytes]:
-    """Start something, and again where it ends: on a busy machine Ray gives up to start after half a minute."""
-    again = ["sh", "-c", 'until "$@"; do sleep 1; done', name, *command]
-    with Path("/tmp", f"{name}.log").open("wb") as log:
-        return subprocess.Popen(again, env=env, cwd="/tmp", stdout=log, stderr=log)
-
-
-def network() -> None:
-    """Make the bridge; name spaces of networks, and all files, go with this process."""
-    for place in ("/tmp", "/run"):
-        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)
-    os.chmod("/tmp", 0o1777)
-    for words in ("set lo up", "add bridge type bridge", "set bridge up"):
-        _ip(f"link {words}")
-    _ip(f"address add {HEAD}/24 dev bridge")
-    _ip("route add default dev bridge")
-
-
-class Door:
-    """Lets the network in to a server that listens inside, for as long as it is open.
-
-    Args:
-        port: Where, on the head's address.
-        connect: Opens a connection to the server.
-    """
-
-    def __init__(self, port: int, connect: Callable[[], Awaitable[tuple[StreamReader, StreamWriter]]]) -> None:
-        self._port = port
-        self._connect = connect
-        self._through: set[StreamWriter] = set()
-        self._server: asyncio.Server | None = None
-
-    async def open(self) -> None:
-        """Take connections."""
-        self._server = await asyncio.start_server(self._lead, HEAD, self._port)
-
-    async def close(self) -> None:
-        """Take no more, and break off those that there are."""
-        assert self._server is not None
-        self._server.close()
-        for writer in self._through:
-            writer.transport.abort()
-
-    async def _lead(self, reader: StreamReader, writer: StreamWriter) -> None:
-        self._through.add(writer)
-        try:
-            there_reader, there_writer = await self._connect()
-            await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
-        except OSError:
-            pass  # the server is away
-        finally:
-            self._through.discard(writer)
-            writer.close()
-
-
-async def _copy(reader: StreamReader, writer: StreamWriter) -> None:
-    try:
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-    finally:
-        writer.close()
 
 
 async def comes_true(what: Callable[[], Awaitable[object]], why: str, within_s: float = _IN_TIME_S) -> float:
@@ -220,13 +104,19 @@ class World:
     async def say(self, session_id: str) -> float:
         """Have a session take something, however often it has to be asked; return how long that took, in seconds."""
         key = new_id("cmd")
-        body: dict[str, Any] = {"mode": "auto"}
-        given: dict[str, Any] = {"session_id": session_id, "user_id": USER, "name": "permissions", "body": body}
 
         async def taken() -> bool:
-            return "waits" not in (await self.directory.submit(**given, key=key)).result
+            return not await self.submit(session_id, key)
 
         return await comes_true(taken, "the session takes a command")
+
+    async def submit(self, session_id: str, key: str) -> bool:
+        """Say something to a session; return whether that waits for it."""
+        body: dict[str, JsonValue] = {"mode": "auto"}
+        told = await self.directory.submit(
+            session_id=session_id, user_id=USER, name="permissions", body=body, key=key
+        )  # fmt: skip
+        return "waits" in told.result
 
     async def render(self) -> str:
         """Make a render that is under way."""
@@ -370,9 +260,9 @@ async def move_one(world: World, first: CutMachine, join: Callable[[], CutMachin
 
 def give_notice() -> None:
     """Tell a machine that it is taken away."""
-    written = _NOTICE.with_suffix(".new")
+    written = NOTICE.with_suffix(".new")
     written.write_text((now() + timedelta(seconds=NOTICE_S)).isoformat())
-    written.rename(_NOTICE)
+    written.rename(NOTICE)
 
 
 async def placed_last(machine: CutMachine) -> float:
@@ -384,12 +274,54 @@ async def placed_last(machine: CutMachine) -> float:
     function = ray.remote(num_cpus=0, resources={SESSION_RESOURCE: 0.001}, scheduling_strategy="SPREAD")(begin)
     node = await asyncio.to_thread(lambda: machine.node)
     begun: list[Any] = []
-    while not _NOTICE.exists() or time.time() < _NOTICE.stat().st_mtime + _WATCHED_S:
+    while not NOTICE.exists() or time.time() < NOTICE.stat().st_mtime + _WATCHED_S:
         begun.append(function.remote())
         await asyncio.sleep(0.1)
     places = [await place for place in begun]
     assert {there == node for there, _ in places} == {True, False}, "both machines had some"
-    return max(at for there, at in places if there == node) - _NOTICE.stat().st_mtime
+    return max(at for there, at in places if there == node) - NOTICE.stat().st_mtime
+
+
+async def lose_head(world: World, head: CutMachine) -> dict[str, Any]:
+    """Put work on the machine, have a session sleep, and take the head away for a while."""
+    store = world.store
+    async with at_work(world) as (session, job):
+        sleeper = (await records.new_session(store, USER)).id
+        units = len(await store.chunks(job))
+        await asyncio.to_thread(head.crash)
+        began = time.monotonic()
+        said = {name: await asyncio.create_task(world.submit(name, new_id("cmd"))) for name in (session, sleeper)}
+        await asyncio.sleep(max(0.0, began + AWAY_S - time.monotonic()))
+        await asyncio.to_thread(head.recover)
+
+        async def head_is_there() -> bool:
+            try:
+                _, writer = await asyncio.open_connection(HEAD, PORT)
+            except OSError:
+                return False
+            writer.close()
+            return True
+
+        async def awake() -> bool:
+            return not await store.inbox(sleeper)
+
+        async def render_goes_on() -> bool:
+            return len(await store.chunks(job)) > units
+
+        head_s, woken_s, unit_s = await asyncio.gather(
+            comes_true(head_is_there, "the head is back"),
+            comes_true(awake, "the session that slept takes what was said"),
+            comes_true(render_goes_on, "the render has one unit more"),
+        )
+        done = await world.over(job)
+    return {
+        "awake_waited": said[session],
+        "asleep_waited": said[sleeper],
+        "woken_s": woken_s - head_s,
+        "render_unit_s": unit_s,
+        "events": {name: [event.seq for event in await store.events(name)] for name in (session, sleeper)},
+        "render": done,
+    }
 
 
 async def lose_for_a_while(
@@ -416,21 +348,6 @@ async def lose_for_a_while(
     }
 
 
-def bucket() -> dict[str, str]:
-    """Start an S3 server behind a door; return the settings with which it is reached."""
-    ThreadedMotoServer(ip_address="127.0.0.1", port=_BUCKET_INSIDE, verbose=False).start()
-    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
-    inside = f"http://127.0.0.1:{_BUCKET_INSIDE}"
-    boto3.client("s3", endpoint_url=inside, **keys).create_bucket(Bucket="koda")
-    return {
-        "STORAGE_PROVIDER": "s3",
-        "R2_BUCKET": "koda",
-        "R2_ENDPOINT": f"http://{HEAD}:{_BUCKET}",
-        "R2_ACCESS_KEY": keys["aws_access_key_id"],
-        "R2_SECRET_KEY": keys["aws_secret_access_key"],
-    }
-
-
 async def main(loss: str) -> None:
     """Start it all, lose something, and print what was seen; it ends with this process."""
     network()
@@ -441,29 +358,29 @@ async def main(loss: str) -> None:
         user = url.partition("://")[2].partition("@")[0]
         doors = (
             Door(5432, lambda: asyncio.open_unix_connection(str(sockets / ".s.PGSQL.5432"))),
-            Door(_BUCKET, lambda: asyncio.open_connection("127.0.0.1", _BUCKET_INSIDE)),
+            Door(BUCKET, lambda: asyncio.open_connection("127.0.0.1", BUCKET_INSIDE)),
         )
         for door in doors:
             await door.open()
         os.environ |= {
             "DATABASE_PROVIDER": "postgres",
-            "DATABASE_URL": f"postgresql+psycopg://{user}@{HEAD}:5432/{database}",
+            "DATABASE_URL": f"postgresql+psycopg://{user}@{HERE}:5432/{database}",
             **bucket(),
             "SANDBOX_PATH": "/tmp/sandboxes",
             "KODA_JANITOR_S": "0.5",
+            "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
         }
         env = dict(os.environ)
-        head = ["--head", "--block", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false"]
-        head += ["--temp-dir=/tmp/r", f"--node-ip-address={HEAD}", f"--object-store-memory={10**8}"]
-        _start([_RAY, "start", *head], env, "head")
-        first = CutMachine(1, env)
+        head, first = CutMachine.head(env), CutMachine.worker(1, env)
+        own = [f"--address={HEAD}:{PORT}", "--num-cpus=0", f"--node-ip-address={HERE}"]
+        start([*RAY_START, *own], env, "here")
 
         async def connected() -> bool:
             with contextlib.suppress(ConnectionError, RuntimeError):
                 await asyncio.to_thread(
                     lambda: ray.init(
                         address=f"{HEAD}:{PORT}", namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR",
-                        _node_ip_address=HEAD,
+                        _node_ip_address=HERE,
                     )
                 )  # fmt: skip
                 return True
@@ -483,11 +400,13 @@ async def main(loss: str) -> None:
         world = World(settings, store)
         match loss:
             case "link":
-                seen = await lose_one(world, first, lambda: CutMachine(2, env), first.cut)
+                seen = await lose_one(world, first, lambda: CutMachine.worker(2, env), first.cut)
             case "machine":
-                seen = await lose_one(world, first, lambda: CutMachine(2, env), first.kill)
+                seen = await lose_one(world, first, lambda: CutMachine.worker(2, env), first.kill)
             case "spot":
-                seen = await move_one(world, first, lambda: CutMachine(2, env))
+                seen = await move_one(world, first, lambda: CutMachine.worker(2, env))
+            case "head":
+                seen = await lose_head(world, head)
             case "database":
                 crash, start_again = (functools.partial(asyncio.to_thread, do) for do in (server.crash, server.start))
                 seen = await lose_for_a_while(world, crash, start_again)

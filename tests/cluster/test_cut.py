@@ -52,3 +52,11 @@ def test_what_works_on_a_machine_leaves_it_when_its_cloud_gives_notice() -> None
     assert seen["session_epoch"] == 2, "it was let go once, and taken once"
     assert seen["events"] == [*range(1, len(seen["events"]) + 1)] and seen["events"]
     assert seen["render"] == WHOLE, seen
+
+
+def test_what_is_said_while_the_head_is_away_is_taken_when_it_is_back() -> None:
+    seen = lose("head")
+    assert not seen["awake_waited"] and seen["asleep_waited"], seen
+    for events in seen["events"].values():
+        assert events == [*range(1, len(events) + 1)] and events
+    assert seen["render"] == WHOLE, seen

@@ -1,0 +1,196 @@
+"""Machines in name spaces of networks, for a cluster that loses some; and what lies behind them for all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import boto3
+import ray
+from moto.server import ThreadedMotoServer
+
+from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE
+
+HERE, HEAD, PORT = "10.88.0.1", "10.88.0.10", 6399
+METADATA, NOTICE = "169.254.169.254", Path("/tmp/notice")
+BUCKET, BUCKET_INSIDE = 8333, 8334
+RAY_START = (str(Path(sys.executable).with_name("ray")), "start", "--block", f"--object-store-memory={10**8}")
+
+
+def _ip(words: str) -> None:
+    subprocess.run(["ip", *words.split()], check=True)
+
+
+class CutMachine:
+    """A node of the cluster in a network of its own.
+
+    Args:
+        number: The head's is 0.
+        env: What it is started with.
+        command: What starts Ray there, but for its address.
+    """
+
+    def __init__(self, number: int, env: dict[str, str], command: Sequence[str]) -> None:
+        self._env = env
+        self.address = f"10.88.0.{10 + number}"
+        self._link = f"link{number}"
+        self._name = name = f"m{number}"
+        _ip(f"netns add {name}")
+        _ip(f"link add {self._link} type veth peer name eth0 netns {name}")
+        _ip(f"link set {self._link} master bridge up")
+        for words in (f"address add {self.address}/24 dev eth0", "link set lo up", "link set eth0 up"):
+            _ip(f"-n {name} {words}")
+        _ip(f"-n {name} route add default via {HERE}")
+        self.process = self._inside([*command, f"--node-ip-address={self.address}"], name)
+
+    @classmethod
+    def head(cls, env: dict[str, str]) -> CutMachine:
+        """Start the head, which writes down what it knows."""
+        keeps = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": "/run/gcs"}
+        options = ["--head", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false", "--temp-dir=/tmp/r"]
+        # it would take the nodes that it sees among the processes for its own and not start again, and their files for
+        # what nobody uses
+        alone = ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"]
+        alone += ["sh", "-c", 'mount -t tmpfs tmpfs /tmp && exec "$@"', "head"]
+        return cls(0, {**env, **keeps}, [*alone, *RAY_START, *options])
+
+    @classmethod
+    def worker(cls, number: int, env: dict[str, str]) -> CutMachine:
+        """Start a node that sessions and renders are put on."""
+        resources = json.dumps({SESSION_RESOURCE: 4, CHROMIUM_RESOURCE: 1})
+        options = [f"--address={HEAD}:{PORT}", "--num-cpus=1", f"--resources={resources}"]
+        return cls(number, env, [*RAY_START, *options])
+
+    def _inside(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
+        return start(["ip", "netns", "exec", self._name, *command], self._env, name)
+
+    def await_notice(self) -> None:
+        """Have a cloud's metadata in this machine's network, and wait there for its notice."""
+        _ip(f"-n {self._name} address add {METADATA}/32 dev lo")
+        self._inside([sys.executable, "-P", "-m", "tests.cluster.metadata", METADATA, str(NOTICE)], "metadata")
+        heed = ["-P", "-m", "koda_ray", "cluster", "drain-on-notice", f"--address={HEAD}:{PORT}"]
+        self._inside([sys.executable, *heed], "notice")
+
+    def cut(self) -> None:
+        """Take its link down."""
+        _ip(f"link set {self._link} down")
+
+    def kill(self) -> None:
+        """Kill everything that it runs, for good."""
+        self.process.kill()  # or it would start the node again
+        self._kill_all()
+
+    def crash(self) -> None:
+        """Kill everything that it runs, until `recover`."""
+        self.process.send_signal(signal.SIGSTOP)
+        self._kill_all()
+
+    def recover(self) -> None:
+        """Start its node again."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def _kill_all(self) -> None:
+        there = subprocess.run(["ip", "netns", "pids", self._name], check=True, capture_output=True, text=True)
+        for pid in there.stdout.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+    def is_alive(self) -> bool:
+        """Whether Ray takes it for alive."""
+        return any(node["Alive"] for node in self._nodes())
+
+    @property
+    def node(self) -> str:
+        """Ray's id of it."""
+        return str(self._nodes()[-1]["NodeID"])
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [node for node in ray.nodes() if node["NodeManagerAddress"] == self.address]
+
+
+def start(command: list[str], env: dict[str, str], name: str) -> subprocess.Popen[bytes]:
+    """Start something, and again where it ends: on a busy machine Ray gives up to start after half a minute."""
+    again = ["sh", "-c", 'until "$@"; do sleep 1; done', name, *command]
+    with Path("/tmp", f"{name}.log").open("wb") as log:
+        return subprocess.Popen(again, env=env, cwd="/tmp", stdout=log, stderr=log)
+
+
+def network() -> None:
+    """Make the bridge; name spaces of networks, and all files, go with this process."""
+    for place in ("/tmp", "/run"):
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)
+    os.chmod("/tmp", 0o1777)
+    for words in ("set lo up", "add bridge type bridge", "set bridge up"):
+        _ip(f"link {words}")
+    _ip(f"address add {HERE}/24 dev bridge")
+    _ip("route add default dev bridge")
+
+
+class Door:
+    """Lets the network in to a server that listens inside, for as long as it is open.
+
+    Args:
+        port: Where, at the address of this process.
+        connect: Opens a connection to the server.
+    """
+
+    def __init__(self, port: int, connect: Callable[[], Awaitable[tuple[StreamReader, StreamWriter]]]) -> None:
+        self._port = port
+        self._connect = connect
+        self._through: set[StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Take connections."""
+        self._server = await asyncio.start_server(self._lead, HERE, self._port)
+
+    async def close(self) -> None:
+        """Take no more, and break off those that there are."""
+        assert self._server is not None
+        self._server.close()
+        for writer in self._through:
+            writer.transport.abort()
+
+    async def _lead(self, reader: StreamReader, writer: StreamWriter) -> None:
+        self._through.add(writer)
+        try:
+            there_reader, there_writer = await self._connect()
+            await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
+        except OSError:
+            pass  # the server is away
+        finally:
+            self._through.discard(writer)
+            writer.close()
+
+
+async def _copy(reader: StreamReader, writer: StreamWriter) -> None:
+    try:
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()
+
+
+def bucket() -> dict[str, str]:
+    """Start an S3 server behind a door; return the settings with which it is reached."""
+    ThreadedMotoServer(ip_address="127.0.0.1", port=BUCKET_INSIDE, verbose=False).start()
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
+    inside = f"http://127.0.0.1:{BUCKET_INSIDE}"
+    boto3.client("s3", endpoint_url=inside, **keys).create_bucket(Bucket="koda")
+    return {
+        "STORAGE_PROVIDER": "s3",
+        "R2_BUCKET": "koda",
+        "R2_ENDPOINT": f"http://{HERE}:{BUCKET}",
+        "R2_ACCESS_KEY": keys["aws_access_key_id"],
+        "R2_SECRET_KEY": keys["aws_secret_access_key"],
+    }
