@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from koda_ray import seccomp
+from koda_ray.errors import KodaError
 from koda_ray.sandbox.gvisor_points import GREETING, Tried, read_point, session
 
 __all__ = ["GvisorTrace", "can_be_traced"]
@@ -90,18 +91,16 @@ class GvisorTrace:
         if self._connection is not None or self._off:
             return
         async with self._beginning:
-            if self._connection is None and not self._off and self._take_turn():
-                try:
-                    self._connection = await self._connect()
-                    self._off = self._connection is None
-                except TimeoutError:
-                    self._off = True
-                finally:
-                    if self._connection is None:
-                        self._leave()
-                if self._connection is not None:
-                    self._dropped = 0
-                    asyncio.get_running_loop().add_reader(self._connection, self._hear)
+            if self._connection is not None or self._off or not self._take_turn():
+                return
+            try:
+                with suppress(KodaError):  # the engine does not answer: it may for the next command
+                    self._begun(await self._connect())
+            except TimeoutError:
+                self._off = True
+            finally:
+                if self._connection is None:
+                    self._leave()
 
     def told(self) -> Counter[Tried]:
         """Say what was tried since the last time, and how often."""
@@ -115,6 +114,15 @@ class GvisorTrace:
         self._leave()
 
     # inside
+
+    def _begun(self, connection: socket.socket | None) -> None:
+        if connection is None:
+            self._off = True
+        elif self._off:  # closed meanwhile
+            connection.close()
+        else:
+            self._connection, self._dropped = connection, 0
+            asyncio.get_running_loop().add_reader(connection, self._hear)
 
     def _take_turn(self) -> bool:
         try:

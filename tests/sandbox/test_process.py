@@ -83,8 +83,8 @@ async def test_a_launcher_that_never_isolates() -> None:
 
 
 def test_the_filter_is_well_formed() -> None:
-    for machine, heard, nesting in itertools.product(("x86_64", "aarch64"), (False, True), (False, True)):
-        program = filter_program(machine, heard=heard, nesting=nesting)
+    for machine, heard, nesting, told in itertools.product(("x86_64", "aarch64"), *[(False, True)] * 3):
+        program = filter_program(machine, heard=heard, nesting=nesting, told=told)
         assert program is not None and len(program) % 8 == 0 and len(program) // 8 < 4096
         codes = [program[at : at + 8] for at in range(0, len(program), 8)]
         for number, code in enumerate(codes):
