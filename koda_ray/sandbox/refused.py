@@ -36,7 +36,8 @@ What is not seen, though it is refused all the same (README.md tells operators o
 - in a container of somebody's own image, or where somebody has set the engine's filter of system calls, those that it
   refuses (mounts, namespaces, kernel modules): a refusal outranks a question (``engine_filter``). Under gVisor the
   calls that the filter refuses (``ptrace``, namespaces, files that lend their owner's rights): its kernel tells of none
-  of these; and all calls and files where this program is not root, or the engine not on this machine;
+  of these; all calls and files where this program is not root, or the engine not on this machine; and what comes faster
+  than it is read, of which there is a number alone (``sandbox not heard``);
 - calls and networks of local commands where no filter can ask (``isolation.can_be_heard``), and calls of a process
   that has put a filter of its own before ours;
 - processes that are refused where there is no control group; what outlives its command in the command's own session,
