@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from koda_ray.actors.parts import open_parts, open_store
 from koda_ray.actors.removal import Removal
 from koda_ray.actors.session import Session, SessionParts
+from koda_ray.actors.timeline import fork_session
 from koda_ray.client import KodaClient
 from koda_ray.config import Settings
 from koda_ray.render.protocol import RenderExecutor
@@ -67,6 +68,11 @@ class Product:
     async def watch(self, session_id: str, watchers: int) -> None:
         if session_id in self._active:
             await self._active[session_id][0].watch(watchers)
+
+    async def fork(
+        self, *, session_id: str, user_id: str, point: str | None, key: str, body: Mapping[str, JsonValue]
+    ) -> str:
+        return await fork_session(self.store, session_id, user_id=user_id, point=point, key=key, body=dict(body))
 
     async def delete(self, *, session_id: str, user_id: str) -> None:
         closed = await self.store.close_session(session_id, user_id=user_id)
