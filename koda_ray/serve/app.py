@@ -42,6 +42,7 @@ from koda_ray.sandbox.providers import Providers
 from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.api import create_app
 from koda_ray.serve.auth import Authenticator, decide
+from koda_ray.serve.backlog import HeldBack
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.held_port import hold_port
 from koda_ray.serve.preview import create_preview_app, reaching
@@ -171,7 +172,9 @@ def application(settings: Settings, preview_port: int | None) -> FastAPI:
             await directory.close()
             await store.close()
 
-    return create_app(deps, running=running)
+    app = create_app(deps, running=running)
+    app.middleware_stack = HeldBack(app.build_middleware_stack())
+    return app
 
 
 def run(settings: Settings) -> None:
