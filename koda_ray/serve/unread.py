@@ -5,10 +5,10 @@ lives. An answer is sent in pieces, since a server takes one whole without a wor
 
 This sees whoever this application sends to. In Ray Serve (2.60) that is a queue without a bound (``MessageQueue`` in
 ``_private/http_util``), and behind it a generator of Ray's that Serve asks for no backpressure
-(``_generator_backpressure_num_objects``): nothing waits here then but
-for that store to take what was sent (`backlog`). What Ray carries is in the processes' own memory up
-to 100 KB a message (``max_direct_call_object_size``), and above that in its object store, which has a size and puts the
-rest on the disk. So pieces are larger than that: a slow reader costs disk (SECURITY.md has figures).
+(``_generator_backpressure_num_objects``): there only Ray's store is waited for (`backlog`), and no client. What Ray
+carries is in the processes' own memory up to 100 KB a message (``max_direct_call_object_size``), and above that in its
+object store, which has a size and puts the rest on the disk. So pieces are larger than that: a slow reader costs disk
+(SECURITY.md has figures).
 """
 
 from __future__ import annotations
