@@ -16,6 +16,8 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
 from typing import Any, BinaryIO, Literal
 from urllib.parse import urlsplit
 
@@ -188,12 +190,27 @@ async def _read(storage: Storage, key: str, span: ByteRange) -> AsyncIterator[by
         for start in range(span.start, span.stop, _REMOTE_BLOCK_BYTES):
             yield await storage.get_range(key, start, min(span.stop, start + _REMOTE_BLOCK_BYTES))
         return
-    file = await asyncio.to_thread(path.open, "rb")
+    file = await _opened(path)
     try:
         for start in range(span.start, span.stop, _BLOCK_BYTES):
             yield await asyncio.to_thread(_read_at, file, start, min(span.stop, start + _BLOCK_BYTES))
     finally:
         file.close()
+
+
+async def _opened(path: Path) -> BinaryIO:
+    """Open a file in a thread; where whoever reads gives up meanwhile, it is closed as soon as it is open."""
+    opening = asyncio.ensure_future(asyncio.to_thread(path.open, "rb"))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close)
+        raise
+
+
+def _close(opening: asyncio.Future[BufferedReader]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 def _read_at(file: BinaryIO, start: int, stop: int) -> bytes:

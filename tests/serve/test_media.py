@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+import gc
+import os
 from pathlib import Path
 
 import httpx
@@ -10,11 +13,11 @@ from hypothesis import strategies as st
 from koda_ray.client import KodaClient
 from koda_ray.errors import InvalidPath, NotFound
 from koda_ray.serve.media import ByteRange, parse_range
-from koda_ray.state.storage import picture_key, sha256
+from koda_ray.state.storage import picture_key, sha256, video_key
 from koda_ray.types import RenderOptions
 
 from .test_sessions import PROMPT, until
-from .world import CODE, VIDEO, World
+from .world import CODE, VIDEO, World, reached
 
 FINAL = VIDEO["final"]
 
@@ -192,3 +195,25 @@ async def test_jobs(client: KodaClient, finished: str) -> None:
     jobs = (await client.jobs(finished)).jobs
     assert [job.kind for job in jobs] == ["final", "preview"]
     assert (await client.job(jobs[0].id)).status == "succeeded"
+
+
+async def test_a_file_that_is_open_after_its_reader_has_gone_is_closed(koda: World, finished: str) -> None:
+    output = (await koda.store.get_session(finished)).state.output
+    path = koda.storage.local_path(video_key("local", output.job_id, "mp4")) if output is not None else None
+    assert path is not None
+    path.unlink()
+    os.mkfifo(path)  # which is not open before somebody writes
+
+    def asked() -> int:
+        return sum("run_asgi" in repr(task.get_coro()) for task in asyncio.all_tasks())
+
+    async with (
+        httpx.AsyncClient(base_url=koda.url, trust_env=False) as http,
+        http.stream("GET", f"/v1/sessions/{finished}/video") as answer,
+    ):
+        assert answer.status_code == 200 and asked() == 1
+    await reached(lambda: asked() == 0)
+    os.close(await asyncio.to_thread(os.open, path, os.O_WRONLY))
+    links = Path("/proc/self/fd")
+    await reached(lambda: str(path) not in {os.path.realpath(link) for link in links.iterdir()})
+    gc.collect()  # what nobody closed would be told of here
