@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 from koda_ray.config import Settings
 from koda_ray.render.programs import find_browser
 from tests.serve.world import World, world
+
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture

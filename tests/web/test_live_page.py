@@ -65,8 +65,13 @@ async def live(koda: World, page: Page) -> tuple[str, Frame]:
     assert koda.directory.previews == 0  # nobody asked for it yet
     await page.get_by_role("button", name="See it live").click()
     await expect(page.get_by_role("slider", name="Frame")).to_be_visible(timeout=60_000)
-    (inside,) = [frame for frame in page.frames if urlsplit(frame.url).path.startswith("/v/")]
+    (inside,) = shown_in(page)
     return session_id, inside
+
+
+def shown_in(page: Page) -> list[Frame]:
+    """Return the frames of hostile pages."""
+    return [frame for frame in page.frames if urlsplit(frame.url).path.startswith("/v/")]
 
 
 async def stands_at(page: Page, inside: Frame, frame: int) -> None:
@@ -133,6 +138,26 @@ async def test_what_stands_still_is_there_again_at_another_size(running: Running
         await page.set_viewport_size({"width": 800, "height": 700})
         await inside.wait_for_function("before => innerWidth !== before", arg=width)
         await shown(page)
+
+
+async def test_the_pages_address_is_renewed_before_it_runs_out(running: Running, browser: Browser) -> None:
+    async with looking(browser, running.koda.url) as page:
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/preview") else None)
+        await page.clock.install()
+        await page.reload()
+        _, inside = await live(running.koda, page)
+        before = urlsplit(inside.url).path
+        await page.clock.fast_forward("58:30")
+        assert len(asked) == 1
+        await page.clock.fast_forward("01:00")
+        await reached(lambda: len(asked) == 2)
+        async with asyncio.timeout(60):
+            while not (renewed := [each for each in shown_in(page) if urlsplit(each.url).path != before]):
+                await asyncio.sleep(0.02)
+        await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
+        await page.get_by_role("slider", name="Frame").fill("90")
+        await stands_at(page, renewed[0], 90)
 
 
 async def test_what_a_hostile_page_posts_changes_nothing(running: Running, browser: Browser) -> None:

@@ -2,6 +2,7 @@ import { Film, Radio } from 'lucide-react';
 import { useState } from 'react';
 import type { SessionView } from '../api/client';
 import type { Progress } from '../api/hooks';
+import { Film as Video } from './film';
 import { Live } from './live';
 import { Scenes } from './scenes';
 
@@ -15,52 +16,47 @@ export function Stage({ session, progress, thinking }: { session: SessionView; p
   const final = state.output?.videoUrl ? state.output : undefined;
   const shown = final ?? state.preview ?? state.finished ?? undefined;
   const wide = state.plan ? state.plan.width / state.plan.height : ratio(state.options.aspect);
+  const scenes = state.plan?.scenes ?? [];
   const isOld = Boolean(shown) && !final && state.phase === 'executing';
   return (
     <figure className="space-y-3">
       {isLive ? (
-        <Live sessionId={session.id} wide={wide} scenes={state.plan?.scenes ?? []} leave={() => setWantsLive(false)} />
+        <Live sessionId={session.id} wide={wide} scenes={scenes} leave={() => setWantsLive(false)} />
+      ) : shown?.jobId && gone !== shown.jobId ? (
+        <Video
+          key={shown.jobId}
+          src={`/v1/sessions/${session.id}/video?job=${shown.jobId}`}
+          poster={`/v1/sessions/${session.id}/thumbnail?job=${shown.jobId}`}
+          label={final ? 'The finished video' : 'The preview'}
+          duration={shown.duration ?? state.plan?.totalDuration ?? 0}
+          fps={(final ? state.render?.fps : undefined) ?? state.plan?.fps ?? 60}
+          scenes={scenes}
+          wide={wide}
+          isOld={isOld}
+          gone={() => setGone(shown.jobId ?? '')}
+        />
       ) : (
-        <div
-          className="relative mx-auto grid max-h-[72dvh] place-items-center overflow-hidden rounded-2xl border border-line bg-sunken"
-          style={{ aspectRatio: String(wide) }}
-        >
-          {shown?.jobId && gone === shown.jobId ? (
-            <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">This video is not there any more. Render it again, or say what to change.</p>
-          ) : shown?.jobId ? (
-            <video
-              key={shown.jobId}
-              className={`size-full bg-black object-contain ${isOld ? 'opacity-50' : ''}`}
-              src={`/v1/sessions/${session.id}/video?job=${shown.jobId}`}
-              poster={`/v1/sessions/${session.id}/thumbnail?job=${shown.jobId}`}
-              controls
-              loop
-              playsInline
-              preload="metadata"
-              aria-label={final ? 'The finished video' : 'The preview'}
-              onError={({ currentTarget: { src } }) => {
-                const { jobId } = shown;
-                void fetch(src, { method: 'HEAD' }).then(({ status }) => status === 404 && jobId && setGone(jobId), () => undefined);
-              }}
-            />
-          ) : (
+        <>
+          <div
+            className="mx-auto grid max-h-[72dvh] place-items-center overflow-hidden rounded-2xl border border-line bg-sunken"
+            style={{ aspectRatio: String(wide) }}
+          >
             <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">
-              {state.phase === 'error'
-                ? 'There was nothing to see yet when this stopped.'
-                : (state.owes && thinking) || 'The picture comes here as soon as there is one.'}
+              {shown?.jobId
+                ? 'This video is not there any more. Render it again, or say what to change.'
+                : state.phase === 'error'
+                  ? 'There was nothing to see yet when this stopped.'
+                  : (state.owes && thinking) || 'The picture comes here as soon as there is one.'}
             </p>
-          )}
-          {isOld && (
-            <p className="absolute top-3 left-3 rounded-lg bg-panel px-2.5 py-1 text-sm">As it was before; a new one is being made</p>
-          )}
-          {progress && progress.percent < 100 && (
-            <div className="absolute inset-x-0 bottom-0 h-1 bg-line" aria-hidden>
-              <div className="h-full bg-accent transition-[width] motion-reduce:transition-none" style={{ width: `${progress.percent}%` }} />
-            </div>
-          )}
+          </div>
+          {scenes.length > 0 && <Scenes scenes={scenes} />}
+        </>
+      )}
+      {progress && progress.percent < 100 && (
+        <div className="h-1 overflow-hidden rounded-full bg-line" aria-hidden>
+          <div className="h-full bg-accent transition-[width] motion-reduce:transition-none" style={{ width: `${progress.percent}%` }} />
         </div>
       )}
-      {state.plan && <Scenes plan={state.plan} />}
       {canBeLive && (
         <button
           type="button"

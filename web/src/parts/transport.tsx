@@ -1,8 +1,9 @@
 import { ChevronLeft, ChevronRight, Pause, Play } from 'lucide-react';
-import { type FormEvent, useState } from 'react';
+import { type FormEvent, type ReactNode, useState } from 'react';
 import type { Schemas } from '../api/client';
 import { frameAt, framesIn, readTime, timecode } from '../api/timecode';
 import { useKey } from './keys';
+import { Scenes } from './scenes';
 
 /** What is moved: seconds in, seconds out. */
 export interface Moved {
@@ -15,10 +16,10 @@ export interface Moved {
   pause: () => void;
 }
 
-const ICON = 'grid size-9 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text';
+export const ICON = 'grid size-9 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text';
 
 /** Play, pause, and go to a frame: by the slider, by steps, or by typing where. */
-export function Transport({ moved, scenes }: { moved: Moved; scenes: Schemas['Plan']['scenes'] }) {
+export function Transport({ moved, scenes, children }: { moved: Moved; scenes: Schemas['Plan']['scenes']; children?: ReactNode }) {
   const { time, duration, fps, playing, seek, play, pause } = moved;
   const frames = framesIn(duration, fps);
   const frame = Math.min(frameAt(time, fps), frames - 1);
@@ -27,7 +28,7 @@ export function Transport({ moved, scenes }: { moved: Moved; scenes: Schemas['Pl
   useKey(' ', toggle);
   useKey('k', toggle);
   return (
-    <div className="flex flex-wrap items-center gap-x-1 gap-y-1">
+    <div className="flex flex-wrap items-center gap-y-1 sm:gap-x-1">
       <input
         type="range"
         aria-label="Frame"
@@ -39,6 +40,11 @@ export function Transport({ moved, scenes }: { moved: Moved; scenes: Schemas['Pl
         aria-valuetext={`frame ${frame} of ${frames}${sceneAt(time, scenes)}`}
         onChange={({ target }) => go(Number(target.value))}
       />
+      {scenes.length > 0 && (
+        <div className="w-full pb-1">
+          <Scenes scenes={scenes} time={time} seek={(to) => go(frameAt(to, fps))} />
+        </div>
+      )}
       <button type="button" className={ICON} aria-label={playing ? 'Pause' : 'Play'} title="Space or K" onClick={toggle}>
         {playing ? <Pause aria-hidden className="size-4 fill-current" /> : <Play aria-hidden className="size-4 fill-current" />}
       </button>
@@ -49,7 +55,8 @@ export function Transport({ moved, scenes }: { moved: Moved; scenes: Schemas['Pl
         <ChevronRight aria-hidden className="size-4" />
       </button>
       <span className="flex-1" />
-      <Readout key={playing ? 'plays' : 'stands'} time={time} frame={frame} frames={frames} fps={fps} seek={(to) => go(frameAt(to, fps))} />
+      <Readout key={playing ? 'plays' : 'stands'} time={frame / fps} frame={frame} frames={frames} fps={fps} seek={(to) => go(frameAt(to, fps))} />
+      {children}
     </div>
   );
 }
@@ -68,7 +75,7 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
       <button
         type="button"
         title="Go to a time, or to a frame: f141"
-        className="min-h-8 rounded-lg px-2 text-sm text-muted tabular-nums hover:bg-sunken hover:text-text"
+        className="min-h-8 rounded-lg px-1 text-sm sm:px-2 text-muted tabular-nums hover:bg-sunken hover:text-text"
         onClick={() => setTyped('')}
       >
         {timecode(time)} · f {frame}/{frames}

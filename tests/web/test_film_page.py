@@ -1,0 +1,86 @@
+"""A video on a session's page, moved by frames: a real one, whose every frame says which it is."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from tests.serve.world import VIDEO, World
+from tests.web.looking import begin, looking
+
+pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.browser]
+
+FPS, STEPS, STEP = 60, 40, 5
+SHOWN = """video => {
+    const canvas = document.createElement('canvas');
+    canvas.width = canvas.height = 1;
+    const context = canvas.getContext('2d');
+    context.drawImage(video, 0, 0, 1, 1);
+    return context.getImageData(0, 0, 1, 1).data[1];
+}"""
+
+
+def counting(path: Path) -> bytes:
+    """Make five seconds of video: frame k is grey, the lighter the greater k is, forty shades round and round."""
+    grey = f"color=black:s=64x36:r={FPS}:d=5,geq=lum='16+{STEP}*mod(N,{STEPS})':cb=128:cr=128,format=yuv420p"
+    codec = ["-c:v", "libvpx", "-crf", "4", "-b:v", "2M", "-g", "30"]
+    subprocess.run(["ffmpeg", "-y", "-loglevel", "error", "-f", "lavfi", "-i", grey, *codec, str(path)], check=True)
+    return path.read_bytes()
+
+
+async def shows(page: Page, frame: int) -> None:
+    """Wait until a frame is the one that is drawn, and named."""
+    await expect(page.get_by_role("slider", name="Frame")).to_have_value(str(frame))
+    wanted = STEP * (frame % STEPS) * 255 / 219
+    video = page.get_by_label("The preview")
+    async with asyncio.timeout(30):
+        while abs(await video.evaluate(SHOWN) - wanted) > STEP * 255 / 219 / 2:
+            await asyncio.sleep(0.02)
+
+
+async def comes_true(page: Page, expression: str) -> None:
+    """Wait until something holds on the page, whose policy lets it evaluate nothing by itself."""
+    async with asyncio.timeout(30):
+        while not await page.evaluate(expression):
+            await asyncio.sleep(0.02)
+
+
+async def test_a_video_goes_to_the_very_frame_that_is_named(
+    koda: World, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VIDEO, "preview", await asyncio.to_thread(counting, tmp_path / "counting.webm"))
+    koda.directory.asks = False
+    async with looking(browser, koda.url) as page:
+        await begin(page, "A ball")
+        await page.get_by_role("button", name="Make this").click()
+        video = page.get_by_label("The preview")
+        await expect(video).to_be_visible(timeout=60_000)
+        await expect(page.get_by_role("slider", name="Frame")).to_have_attribute("max", "299")
+        slider = page.get_by_role("slider", name="Frame")
+        for frame in (141, 0, 299, 57):
+            await slider.fill(str(frame))
+            await shows(page, frame)
+        await page.get_by_role("button", name="A frame on").click()
+        await shows(page, 58)
+        await page.get_by_role("button", name="Bounce").click()
+        await shows(page, 90)
+        await expect(page.get_by_role("button", name="Bounce")).to_have_attribute("aria-current", "true")
+        await page.get_by_role("button", name="go elsewhere").click()
+        await page.keyboard.type("f200")
+        await page.keyboard.press("Enter")
+        await shows(page, 200)
+        await page.get_by_role("heading", name="Here is a preview").click()
+        await page.keyboard.press(" ")
+        await expect(page.get_by_role("button", name="Pause")).to_be_visible()
+        await comes_true(page, "document.querySelector('video').currentTime > 3.5")
+        await page.keyboard.press("k")
+        await expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+        await page.get_by_role("button", name="Sound").click()
+        assert await video.evaluate("video => video.muted")
+        await page.keyboard.press("f")
+        await comes_true(page, "document.fullscreenElement !== null")
+        await expect(slider).to_be_visible()
