@@ -9,7 +9,7 @@ from koda_ray.types import SceneEdit
 from tests.serve.world import World
 from tests.web.looking import begin, looking
 
-pytestmark = [pytest.mark.needs("web"), pytest.mark.browser]
+pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
 
 
 async def planned(koda: World, page: Page) -> str:

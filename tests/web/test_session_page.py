@@ -19,7 +19,7 @@ from koda_ray.types import NodeState, RenderOptions
 from tests.serve.world import World, free_port, serving, world
 from tests.web.looking import begin, looking
 
-pytestmark = [pytest.mark.needs("web"), pytest.mark.browser]
+pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
 
 
 async def test_a_reload_in_the_middle_finds_what_is_done_and_since_when(koda: World, browser: Browser) -> None:

@@ -8,7 +8,7 @@ from playwright.async_api import Browser, expect
 from tests.serve.world import World, reached
 from tests.web.looking import looking
 
-pytestmark = [pytest.mark.needs("web"), pytest.mark.browser]
+pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
 
 
 async def test_takes_are_made_beside_each_other_and_one_goes_on(koda: World, browser: Browser) -> None:
