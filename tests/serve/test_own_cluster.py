@@ -31,8 +31,6 @@ from .world import free_port
 pytestmark = [pytest.mark.ray, pytest.mark.full]
 KEY = "k" * 32
 TOKEN = "0123456789abcdef" * 4
-RAYS_OWN = range(10_000, 20_000)
-"""Ports that `ray start` keeps for its workers: it does not start with one of them as its own."""
 
 
 @pytest.fixture
@@ -46,8 +44,6 @@ def cluster() -> Iterator[str]:
 def started(**settings: str) -> Generator[str]:
     """Start a cluster with nothing else of Ray's in its environment."""
     folder, port = ray_folder.make(), free_port()
-    while port in RAYS_OWN:
-        port = free_port()
     resources = json.dumps({CHROMIUM_RESOURCE: 1, URGENT_RESOURCE: 1, SESSION_RESOURCE: 8})
     line = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}", "--num-cpus=2"]
     line += ["--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--temp-dir={folder}"]

@@ -487,14 +487,19 @@ async def reached(condition: Callable[[], bool], *, within_s: float = 60.0) -> N
             await asyncio.sleep(0.01)
 
 
-def free_port() -> int:
-    """Find a port that nothing listens on, of those that the kernel gives to nobody who asks for any.
+_AFTER_RAYS = 20_000
 
-    So it is free as well when a server that was stopped wants it back. Source: ip(7), ip_local_port_range.
+
+def free_port() -> int:
+    """Find a port that nothing listens on, of those that neither the kernel nor Ray gives to whoever asks for any.
+
+    So it is free as well when a server that was stopped wants it back. Source: ip(7), ip_local_port_range; Ray's
+    ``--min-worker-port`` and ``--max-worker-port``.
     """
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    least = _AFTER_RAYS if first > _AFTER_RAYS else first // 2
     while True:
-        port = random.randrange(first // 2, first)
+        port = random.randrange(least, first)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
