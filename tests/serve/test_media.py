@@ -212,8 +212,11 @@ async def test_a_file_that_is_open_after_its_reader_has_gone_is_closed(koda: Wor
         http.stream("GET", f"/v1/sessions/{finished}/video") as answer,
     ):
         assert answer.status_code == 200 and asked() == 1
-    await reached(lambda: asked() == 0)
-    os.close(await asyncio.to_thread(os.open, path, os.O_WRONLY))
+    try:
+        await reached(lambda: asked() == 0)
+        os.close(await asyncio.wait_for(asyncio.to_thread(os.open, path, os.O_WRONLY), 30))  # once it is read, too
+    finally:  # a reader that waits would wait for ever
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
     links = Path("/proc/self/fd")
     await reached(lambda: str(path) not in {os.path.realpath(link) for link in links.iterdir()})
     gc.collect()  # what nobody closed would be told of here
