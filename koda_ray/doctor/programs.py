@@ -11,6 +11,7 @@ from koda_ray.doctor.finding import Examination, Finding
 __all__ = ["browser", "ffmpeg", "fonts", "node", "page", "playwright", "python", "template", "tmux"]
 
 _GROUP = "Programs"
+_IMPORT_S = 60.0  # it is large, and the first time it is compiled
 _SETUP = "run ./koda setup"
 _VITE_NEEDS = "Vite 7 needs node 20.19 or newer, or 22.12 or newer"
 # Debian's names are scripts that read the environment; the binaries behind them are what a render starts.
@@ -32,7 +33,7 @@ def python(examination: Examination) -> list[Finding]:
         if supported
         else Finding(_GROUP, "Python", "missing", version, "use Python 3.11 to 3.14")
     ]
-    ran = examination.run([sys.executable, "-c", "import ray, ray.serve; print(ray.__version__)"])
+    ran = examination.run([sys.executable, "-c", "import ray, ray.serve; print(ray.__version__)"], timeout_s=_IMPORT_S)
     findings.append(
         Finding(_GROUP, "Ray", "ok", ran.last_line)
         if ran.ok

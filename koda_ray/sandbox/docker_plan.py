@@ -91,7 +91,7 @@ class ContainerPlan:
                 "KODA_PACKAGES": PACKAGES,
                 "KODA_DISK_BYTES": str(limits.tmpfs_bytes),
                 "KODA_DISK_NOTE": f"{limits.tmpfs_bytes >> 20} MB, SANDBOX_DISK_MB",
-                **({"KODA_CALLS_TOLD": "1"} if self.traced else {}),
+                **({"CALLS_TOLD": "1"} if self.traced else {}),
             },
             labels=labels,
             folders={folder: INSIDE_FOLDER},

@@ -489,7 +489,7 @@ def _seal() -> int | None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "cannot be made undumpable")
-    told = "KODA_CALLS_TOLD" in os.environ
+    told = "CALLS_TOLD" in os.environ
     heard, plain = seccomp.filter_program(heard=True), seccomp.filter_program(told=told)
     if heard is None or plain is None:
         return None  # a machine whose call numbers are not known; the engine's filter stays

@@ -57,7 +57,7 @@ async def test_create_answers_202_with_a_location(http: httpx.AsyncClient) -> No
     assert response.headers["location"] == body["stateUrl"] == f"/v1/sessions/{body['sessionId']}"
     state = (await http.get(body["stateUrl"])).json()["state"]
     assert state["prompt"] == PROMPT
-    assert state["options"] == {"duration": 5.0, "aspect": "16:9", "fps": None}
+    assert state["options"] == {"duration": 5.0, "aspect": "16:9", "fps": None, "take": None}
     assert state["userId"] == state["projectId"] == "local"
 
 
