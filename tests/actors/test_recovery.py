@@ -45,6 +45,7 @@ async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_projec
         """The real provider, whose new sandboxes are reported and then lost to a cancelled restore."""
 
         name = world.sandboxes.name
+        close = world.sandboxes.close
         connect = world.sandboxes.connect
         destroy = world.sandboxes.destroy
         list = world.sandboxes.list
@@ -53,8 +54,10 @@ async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_projec
         def __init__(self) -> None:
             self.cut = True
 
-        async def create(self, *, sandbox_id: str, session_id: str, user_id: str) -> Sandbox:
-            made = await studio_sandboxes.create(sandbox_id=sandbox_id, session_id=session_id, user_id=user_id)
+        async def create(self, *, sandbox_id: str, session_id: str, user_id: str, image: str | None = None) -> Sandbox:
+            made = await studio_sandboxes.create(
+                sandbox_id=sandbox_id, session_id=session_id, user_id=user_id, image=image
+            )
             if self.cut:
                 self.cut = False
                 raise asyncio.CancelledError
