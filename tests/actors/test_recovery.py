@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import psutil
 import pytest
 
 from koda_ray.actors.session import Session
 from koda_ray.errors import StorageError
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.state import checkpoint
+from koda_ray.state.disk import TEMP_FOLDER
 from koda_ray.state.records import Batch
 from koda_ray.state.storage import asset_key
-from koda_ray.types import now
+from tests import leaks
 from tests.actors.conftest import SessionWorld
+from tests.actors.saver import AWAKE
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
 from tests.llm.server import Say, reply
 from tests.state import records
@@ -324,29 +329,79 @@ async def test_many_uploads_are_not_held_in_memory_together(world: SessionWorld)
     assert len(sizes) == 5, "and each is placed once"
 
 
+async def renewed_often(world: SessionWorld, session_id: str, ended: Callable[[], bool]) -> None:
+    """Wait until who holds a session has renewed its lease four times."""
+    leases: set[object] = set()
+    async with asyncio.timeout(120):
+        while len(leases) < 5:
+            assert not ended(), f"it ended after {len(leases)} leases"
+            leases.add((await world.store.get_session(session_id)).lease_until)
+            await asyncio.sleep(0.02)
+
+
+async def killed_by_its_save(world: SessionWorld, session_id: str, path: str, dies_at: str) -> str:
+    """Run a life in a process of its own, which its first save kills; returns the sandbox that it had."""
+    command = [sys.executable, "-m", "tests.actors.saver", str(world.settings.storage_path.parent)]
+    life = await asyncio.create_subprocess_exec(
+        *command, session_id, path, dies_at, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert life.stdin is not None and life.stdout is not None
+    try:
+        async with asyncio.timeout(120):
+            said = [""]
+            while said[0] != AWAKE:  # what is logged comes on the same way
+                line = await life.stdout.readline()
+                assert line, "it ended before it began"
+                said = line.decode().split() or [""]
+            _, epoch, sandbox_id = said
+        await renewed_often(world, session_id, lambda: life.returncode is not None)
+        assert (await world.store.get_session(session_id)).epoch == int(epoch)
+        life.stdin.write(b"later\n")
+        async with asyncio.timeout(120):
+            assert await life.wait() == -signal.SIGKILL, "its first save killed it"
+    finally:
+        if life.returncode is None:
+            life.kill()
+            await life.wait()
+        life.stdin.close()
+    return sandbox_id
+
+
+async def nothing_runs(before: frozenset[psutil.Process]) -> None:
+    """Wait until no process is left that was not there before, not even one that left the family."""
+    async with asyncio.timeout(60):
+        while not leaks.ours() <= before:
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.full
 async def test_a_process_that_each_save_kills_saves_once_in_each_life_after_a_while(world: SessionWorld) -> None:
     """However often it is killed in a heartbeat's save, the next process saves a whole interval after its beginning."""
     first = await world.at_rest()
     await write(first, GOOD_FILES)
-    session_id, tried, left = first.session_id, list[int](), str(first.state.sandbox_id)
-    for life in range(3):
-        session = await world.activate(session_id, world.model(studio_model()), lease_s=0.15)
+    session_id, left = first.session_id, first.state.sandbox_id
+    saved, running = await world.store.latest_checkpoint(session_id), leaks.ours()
+    lives = {"src/one.ts": "blobs", "src/two.ts": "checkpoints", "src/three.ts": "blobs"}
+    cut_off = world.settings.storage_path / TEMP_FOLDER
+    for count, (path, dies_at) in enumerate(lives.items()):
+        assert await killed_by_its_save(world, session_id, path, dies_at) == left
+        assert await world.store.latest_checkpoint(session_id) == saved
+        assert len([*cut_off.glob("*")]) > count, "each left what it was writing"
+    await nothing_runs(running)
 
-        async def killed(trigger: str, life: int = life) -> None:
-            # as if the process were gone: it writes nothing more
-            await world.store.activate(session_id, host="elsewhere", lease_until=now())
-            tried.append(life)  # only now: the next life takes the session from nobody
-
-        session.project.save = killed  # type: ignore[method-assign]
-        leases: set[object] = set()
-        async with asyncio.timeout(60):
-            while len(leases) < 5:
-                leases.add((await world.store.get_session(session_id)).lease_until)
-                await asyncio.sleep(0.02)
-        assert tried == list(range(life)), "it beats, and saves nothing yet"
-        world.ahead_s += world.settings.heartbeat_s + 1
-        async with asyncio.timeout(60):
-            while len(tried) <= life:
-                await asyncio.sleep(0.02)
-    assert tried == [0, 1, 2]
-    await world.sandboxes.destroy(left)
+    heir = await world.activate(session_id, world.model(studio_model()), lease_s=0.15)
+    sandbox = await heir.project.sandbox()
+    written = {path: await sandbox.read_file(path) for path in lives}
+    await renewed_often(world, session_id, lambda: heir.closed)
+    assert sandbox.id == left and await world.store.latest_checkpoint(session_id) == saved
+    world.ahead_s += world.settings.heartbeat_s + 1
+    async with asyncio.timeout(60):
+        while (pointer := await world.store.latest_checkpoint(session_id)) == saved:
+            await asyncio.sleep(0.02)
+    assert pointer is not None and pointer.trigger == "heartbeat"
+    files = await checkpoint.read_files(world.storage, await checkpoint.load(world.storage, pointer.manifest_key))
+    assert files.items() >= (written | {path: text.encode() for path, text in GOOD_FILES.items()}).items()
+    assert len(set(written.values())) == len(lives), "each process wrote a file of its own"
+    await heir.close()
+    assert await world.sandboxes.list() == []
+    await nothing_runs(running)
