@@ -25,7 +25,7 @@ import asyncio
 import html
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -35,6 +35,7 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
@@ -51,7 +52,9 @@ from koda_ray.serve.deps import SessionDirectory
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.looking import only_looks
-from koda_ray.serve.problem import problem_of, problem_response
+from koda_ray.serve.preview_places import PreviewPlaces
+from koda_ray.serve.preview_texts import replaced
+from koda_ray.serve.problem import error_response
 from koda_ray.serve.showing import GRACE_S, REFUSED, Showing, around
 from koda_ray.serve.signing import DEV_SERVER, Forbidden, Grant, Signer
 from koda_ray.serve.stalls import BodyDeadline
@@ -62,8 +65,6 @@ from koda_ray.state.store import Store
 __all__ = ["create_preview_app", "reaching"]
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-MAX_TEXT_BYTES = 32 * 1024 * 1024
-"""Largest text whose base path is replaced; three.js with an inline source map is about 6 MiB."""
 _READING = ("GET", "HEAD", "OPTIONS")
 TOO_BIG = 1009
 """How a socket ends that a message was too large for. Source: RFC 6455, section 7.4.1."""
@@ -192,6 +193,7 @@ def create_preview_app(
     app = Starlette(routes=_routes(proxy), exception_handlers={KodaError: _refused}, lifespan=lifespan)
     app.add_middleware(BodyDeadline)
     app.add_middleware(BodyLimit, limit_bytes=lambda _: MAX_BODY_BYTES)
+    app.add_middleware(PreviewPlaces, whose=lambda connection: _whose(proxy, connection), refused=_refused)
     app.add_middleware(ReadingDeadline)
     return app
 
@@ -244,6 +246,18 @@ def _grant(proxy: _Proxy, connection: HTTPConnection) -> Grant:
     if "shown" in given:
         return proxy.showing.grant(given["shown"], peer=_peer(proxy, connection))
     return proxy.signer.check(given["token"])
+
+
+def _whose(proxy: _Proxy, connection: HTTPConnection) -> str | None:
+    """Return whose preview an address shows."""
+    start, _, rest = connection.scope["path"].removeprefix("/").partition("/")
+    given = rest.partition("/")[0]
+    with suppress(KodaError):
+        if start in ("p", "h"):
+            return proxy.signer.check(given).user_id
+        if start == "v":
+            return proxy.showing.grant(given, peer=_peer(proxy, connection)).user_id
+    return None
 
 
 def _peer(proxy: _Proxy, connection: HTTPConnection) -> str | None:
@@ -381,33 +395,24 @@ async def _respond(proxy: _Proxy, request: Request, upstream: _Upstream, answer:
         return RedirectResponse(f"{ours}{path}", status_code=307, headers=guard)
     kind = headers.get("content-type", "")
     if base != "/" and request.method != "HEAD" and kind.startswith(_TEXTS):
-        try:
-            text = await _read(answer)
-        finally:
-            await answer.aclose()
-        return Response(text.replace(base.encode(), ours.encode()), status_code=answer.status_code, headers=headers)
+        return _Passing(answer, headers, replaced(answer.aiter_raw(), base.encode(), ours.encode()))
     if "content-length" in answer.headers:
         headers["content-length"] = answer.headers["content-length"]
-    return StreamingResponse(_stream(answer), status_code=answer.status_code, headers=headers)
+    return _Passing(answer, headers, answer.aiter_raw())
 
 
-async def _read(answer: httpx.Response) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for part in answer.aiter_raw():
-        size += len(part)
-        if size > MAX_TEXT_BYTES:
-            raise ServerFailed(f"the page sent a text of more than {MAX_TEXT_BYTES:,} bytes", retryable=False)
-        parts.append(part)
-    return b"".join(parts)
+class _Passing(StreamingResponse):
+    """An answer of the dev server's, part by part; however it ends, that is closed."""
 
+    def __init__(self, answer: httpx.Response, headers: Mapping[str, str], parts: AsyncIterator[bytes]) -> None:
+        super().__init__(parts, status_code=answer.status_code, headers=headers)
+        self._answer = answer
 
-async def _stream(answer: httpx.Response) -> AsyncIterator[bytes]:
-    try:
-        async for part in answer.aiter_raw():
-            yield part
-    finally:
-        await answer.aclose()
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await carried_out(self._answer.aclose())
 
 
 def _host_of(proxy: _Proxy, connection: HTTPConnection) -> tuple[str, str, str]:
@@ -473,9 +478,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
         return HTMLResponse(page, status_code=error.status, headers={**headers, "referrer-policy": "no-referrer"})
     # never the path: it holds the token
-    return problem_response(
-        problem_of(error.status, error.code, detail=error.message, instance="/p", retryable=error.retryable)
-    )
+    return error_response(error, "/p")
 
 
 async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
