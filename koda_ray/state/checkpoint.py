@@ -15,15 +15,29 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from koda_ray.errors import InvalidPath, NotFound, StorageError
+from koda_ray.errors import InvalidPath, NotFound, QuotaExceeded, StorageError
 from koda_ray.state.storage import Storage, blob_key, manifest_key, sha256
 from koda_ray.types import Model, NodeState, new_id, now
 
-__all__ = ["CheckpointTree", "Manifest", "StoredFile", "check_path", "load", "read_file", "read_files", "save"]
+__all__ = [
+    "MAX_ENTRIES",
+    "MAX_MANIFEST_BYTES",
+    "CheckpointTree",
+    "Manifest",
+    "StoredFile",
+    "check_path",
+    "load",
+    "read_file",
+    "read_files",
+    "save",
+]
 
 DEFAULT_MODE = 0o644
 DEFAULT_FOLDER_MODE = 0o755
 MAX_PATH_BYTES = 1024
+MAX_ENTRIES = 50_000
+"""How many files and empty folders a manifest names."""
+MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 
 
 class StoredFile(Model):
@@ -108,6 +122,7 @@ async def save(
 
     Raises:
         InvalidPath: A path is not one of a file in a project; nothing was written.
+        QuotaExceeded: QUOTA_EXCEEDED, over MAX_ENTRIES, or a manifest over MAX_MANIFEST_BYTES; nothing was written.
         StorageError: Something could not be written; code DISK_FULL where that is why. Earlier checkpoints are whole.
     """
     files, modes = tree.files, tree.modes
@@ -125,15 +140,15 @@ async def save(
         empty |= {folder for folder in previous.folders if kept(folder)}
         modes = {path: mode for path, mode in previous.folder_modes.items() if kept(path)} | dict(modes)
     entries, empty_folders = dict(sorted(entries.items())), tuple(sorted(empty))
+    if (count := len(entries) + len(empty_folders)) > MAX_ENTRIES:
+        raise QuotaExceeded(
+            f"the project has {count:,} files and empty folders, and a checkpoint names at most {MAX_ENTRIES:,}: "
+            "remove some"
+        )
     inside = _check_tree(entries, empty_folders)
     folder_modes = {path: modes[path] for path in sorted(inside & modes.keys()) if modes[path] != DEFAULT_FOLDER_MODE}
     if previous is not None and _same(previous, owner, (entries, empty_folders, folder_modes), state):
         return previous, previous.key
-    known = (
-        {entry.sha256 for entry in previous.files.values()} if previous and previous.user_id == user_id else set[str]()
-    )
-    new = {blob_key(user_id, digest): files[path] for path, digest in digests.items() if digest not in known}
-    await storage.put_many(new)
     manifest = Manifest(
         id=new_id("ckp"),
         user_id=user_id,
@@ -146,7 +161,18 @@ async def save(
         folder_modes=folder_modes,
         created_at=now(),
     )
-    await storage.put(manifest.key, manifest.model_dump_json().encode())
+    data = await asyncio.to_thread(lambda: manifest.model_dump_json().encode())
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise QuotaExceeded(
+            f"the list of the project's {len(entries):,} files takes {len(data):,} bytes, and a checkpoint's may take "
+            f"{MAX_MANIFEST_BYTES:,}: remove files, or give them shorter paths"
+        )
+    known = (
+        {entry.sha256 for entry in previous.files.values()} if previous and previous.user_id == user_id else set[str]()
+    )
+    new = {blob_key(user_id, digest): files[path] for path, digest in digests.items() if digest not in known}
+    await storage.put_many(new)
+    await storage.put(manifest.key, data)
     return manifest, manifest.key
 
 
@@ -159,7 +185,7 @@ async def load(storage: Storage, key: str) -> Manifest:
     """
     data = await storage.get(key)
     try:
-        return Manifest.model_validate_json(data)
+        return await asyncio.to_thread(Manifest.model_validate_json, data)
     except ValidationError as error:
         raise _damaged(f"manifest {key} cannot be read: {error.error_count()} fields are wrong", key) from error
 

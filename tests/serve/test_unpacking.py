@@ -125,6 +125,31 @@ async def test_a_stored_page_is_not_loaded_while_it_waits_for_room(tmp_path: Pat
     assert held < 8 * MB
 
 
+async def test_what_names_a_projects_files_is_read_where_there_is_room(tmp_path: Path) -> None:
+    """A project of empty files has no bytes to count; their names have."""
+    async with world(tmp_path, KODA_API_KEYS=KEYS, KODA_UNPACKED_MB=64) as koda:
+        unpacking: Unpacking = koda.app.state.unpacking
+        head = {"Authorization": f"Bearer {'a' * 32}"}
+        koda.directory.asks = False
+        async with httpx.AsyncClient(base_url=f"{koda.url}/v1", trust_env=False, timeout=60, headers=head) as http:
+            session = (await http.post("/sessions", json={"prompt": "a blue square"})).json()["sessionId"]
+            paths = [f"/sessions/{session}/{path}" for path in ("files", "source.zip", "files/a")]
+            await koda.directory.checkpoint(session, {"a": b"a"} | {f"{'x' * 200}{n}": b"" for n in range(1000)})
+            async with unpacking.holding("ada", 32 * MB):
+                waiting = [asyncio.create_task(http.get(path)) for path in paths]
+                await reached(lambda: unpacking.waiting == 3)
+            answers = [await each for each in waiting]
+            assert [answer.status_code for answer in answers] == [200] * 3, answers[0].text
+            assert len(answers[0].json()["files"]) == 1001 and answers[2].content == b"a"
+            await koda.directory.checkpoint(session, {f"{'x' * 200}/{'y' * 200}{n}": b"" for n in range(5000)})
+            refused = [await http.get(path) for path in paths]
+            await reached(lambda: unpacking.held_bytes == 0)
+    for answer in refused:
+        told = answer.json()
+        assert (answer.status_code, told["code"], told["retryable"]) == (413, "TOO_LARGE", False), answer.text
+        assert "KODA_UNPACKED_MB" in told["detail"]
+
+
 @pytest.mark.sandbox
 @pytest.mark.needs("tmux")
 async def test_what_comes_out_of_a_sandbox_is_read_in_turns(tmp_path: Path) -> None:

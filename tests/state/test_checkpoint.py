@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koda_ray.errors import InvalidPath, NotFound, StorageError
+from koda_ray.errors import InvalidPath, NotFound, QuotaExceeded, StorageError
 from koda_ray.state import checkpoint
 from koda_ray.state.checkpoint import CheckpointTree, Manifest
 from koda_ray.state.storage import Storage, blob_key, project_prefix, sha256
@@ -113,6 +113,21 @@ async def test_nothing_changed_writes_nothing(tmp_path: Path) -> None:
     storage.written.clear()
     times = STATE.model_copy(update={"last_checkpoint": now(), "updated_at": now()})
     assert await save(storage, dict(FILES), first, event_seq=9, state=times) is first
+    assert storage.written == []
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({str(index): b"" for index in range(50_001)}, "50,001 files and empty folders"),
+        ({f"{'long/' * 200}{index}": b"" for index in range(15_500)}, r"15,500 files takes 17,.* 16,777,216"),
+    ],
+    ids=["files", "bytes"],
+)
+async def test_a_manifest_has_an_end(tmp_path: Path, files: dict[str, bytes], why: str) -> None:
+    storage = Counting(str(tmp_path))
+    with pytest.raises(QuotaExceeded, match=why):
+        await save(storage, files)
     assert storage.written == []
 
 

@@ -1,12 +1,16 @@
-"""The project's files, as its newest checkpoint holds them: no sandbox is started to look at them."""
+"""The project's files, as its newest checkpoint holds them: no sandbox is started to look at them.
+
+What names the files is read in turns, as they are: of a project of many files it takes some hundred megabytes.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
 
 from fastapi import APIRouter, Request, Response
 
-from koda_ray.errors import InvalidPath, NotFound
+from koda_ray.errors import InvalidPath, NotFound, QuotaExceeded
 from koda_ray.sandbox.archives import ProjectFiles
 from koda_ray.serve.context import Closing, Deps, OwnSession, User, unpacking_of
 from koda_ray.serve.deps import ApiDeps
@@ -16,7 +20,7 @@ from koda_ray.serve.zipped import zipped
 from koda_ray.state import checkpoint
 from koda_ray.state.checkpoint import Manifest
 from koda_ray.state.records import SessionRecord
-from koda_ray.state.storage import blob_key
+from koda_ray.state.storage import Storage, blob_key
 from koda_ray.wire import FileList, FileView
 
 __all__ = ["router"]
@@ -25,19 +29,21 @@ router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["files"])
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _TEXT = "text/plain; charset=utf-8"
 _MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "audio/", "video/", "font/")
+_READ_TIMES = 16
+"""How many times a manifest's size is held, at most, while it is read and told (measured: 13 and less)."""
 
 
-@router.get("/files", operation_id="listFiles", summary="List the project's files", responses=responses(401, 404, 422))
-async def list_files(row: OwnSession, deps: Deps) -> FileList:
+@router.get(
+    "/files",
+    operation_id="listFiles",
+    summary="List the project's files",
+    response_model=FileList,
+    responses=responses(401, 404, 413, 422, 429),
+)
+async def list_files(request: Request, row: OwnSession, user: User, deps: Deps) -> Response:
     """Return every file of the newest checkpoint by path; none before the first checkpoint."""
-    manifest = await _manifest(deps, row)
-    if manifest is None:
-        return FileList(checkpoint_id=None, created_at=None, files=())
-    files = tuple(
-        FileView(path=path, size_bytes=entry.size, sha256=entry.sha256)
-        for path, entry in sorted(manifest.files.items())
-    )
-    return FileList(checkpoint_id=manifest.id, created_at=manifest.created_at, files=files)
+    async with unpacking_of(request).reading(user, lambda most: _manifest(deps, row, most)) as manifest:
+        return Response(await asyncio.to_thread(_listed, manifest), media_type="application/json")
 
 
 @router.get(
@@ -47,17 +53,17 @@ async def list_files(row: OwnSession, deps: Deps) -> FileList:
     response_class=Response,
     responses={
         200: {"description": "The file", "content": {"application/octet-stream": _BYTES}},
-        **responses(401, 404, 416, 422),
+        **responses(401, 404, 413, 416, 422, 429),
     },
 )
-async def read_file(path: str, request: Request, row: OwnSession, deps: Deps) -> Response:
+async def read_file(path: str, request: Request, row: OwnSession, user: User, deps: Deps) -> Response:
     """Send its bytes, as text or as a download: a page of the project never runs on this origin."""
     try:
         checkpoint.check_path(path)
     except InvalidPath as error:
         raise InvalidPath(error.message[:300], context={"path": path[:200]}) from error
-    manifest = await _manifest(deps, row)
-    entry = manifest.files.get(path) if manifest is not None else None
+    async with unpacking_of(request).reading(user, lambda most: _manifest(deps, row, most)) as manifest:
+        entry = manifest.files.get(path) if manifest is not None else None
     if entry is None:
         raise NotFound(
             f"session {row.id} has no file {path[:200]!r}; GET /v1/sessions/{row.id}/files lists what there is",
@@ -88,18 +94,47 @@ async def read_file(path: str, request: Request, row: OwnSession, deps: Deps) ->
 )
 async def source(request: Request, row: OwnSession, user: User, deps: Deps, closing: Closing) -> Response:
     """Send every file of the newest checkpoint as a zip: a project that `npm install` and `npx vite` run."""
-    manifest = await _manifest(deps, row)
-    if manifest is None:
-        raise NotFound(f"session {row.id} has no files yet", code="FILE_NOT_FOUND")
-    async with unpacking_of(request).holding(user, manifest.total_bytes):
-        files = await checkpoint.read_files(deps.storage, manifest)
-        project = ProjectFiles(files=files, modes=manifest.modes, folders=manifest.folders)
+    async with unpacking_of(request).reading(user, lambda most: _project(deps, row, most)) as project:
         return await zipped(project, f"{row.id}-source.zip", closing)
 
 
-async def _manifest(deps: ApiDeps, row: SessionRecord) -> Manifest | None:
+async def _manifest(deps: ApiDeps, row: SessionRecord, most_bytes: int) -> Manifest | None:
     pointer = await deps.store.latest_checkpoint(row.id)
-    return None if pointer is None else await checkpoint.load(deps.storage, pointer.manifest_key)
+    if pointer is None:
+        return None
+    _fits(await _room_bytes(deps.storage, pointer.manifest_key), most_bytes)
+    return await checkpoint.load(deps.storage, pointer.manifest_key)
+
+
+async def _project(deps: ApiDeps, row: SessionRecord, most_bytes: int) -> ProjectFiles:
+    manifest = await _manifest(deps, row, most_bytes)
+    if manifest is None:
+        raise NotFound(f"session {row.id} has no files yet", code="FILE_NOT_FOUND")
+    _fits(await _room_bytes(deps.storage, manifest.key) + manifest.total_bytes, most_bytes)
+    files = await checkpoint.read_files(deps.storage, manifest)
+    return ProjectFiles(files=files, modes=manifest.modes, folders=manifest.folders)
+
+
+async def _room_bytes(storage: Storage, key: str) -> int:
+    return _READ_TIMES * await storage.size(key)
+
+
+def _fits(size_bytes: int, most_bytes: int) -> None:
+    if size_bytes > most_bytes:
+        raise QuotaExceeded(
+            f"{size_bytes:,} bytes are more than the {most_bytes:,} there is room for",
+            context={"sizeBytes": size_bytes, "mostBytes": most_bytes},
+        )
+
+
+def _listed(manifest: Manifest | None) -> bytes:
+    if manifest is None:
+        return FileList(checkpoint_id=None, created_at=None, files=()).model_dump_json().encode()
+    files = tuple(
+        FileView(path=path, size_bytes=entry.size, sha256=entry.sha256)
+        for path, entry in sorted(manifest.files.items())
+    )
+    return FileList(checkpoint_id=manifest.id, created_at=manifest.created_at, files=files).model_dump_json().encode()
 
 
 def _media_type(path: str) -> str:
