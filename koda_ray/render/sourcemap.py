@@ -18,6 +18,7 @@ import threading
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 __all__ = ["MAX_MAP_BYTES", "Position", "SourceMaps"]
@@ -34,6 +35,11 @@ _TAIL_BYTES = MAX_MAP_BYTES * 4 // 3 + 1024  # a map that lies in its script, in
 _MAX_SHIFT = 30
 _MAX_VALUE = 2**31 - 1
 _MAX_NAME_CHARS = 1000
+_MAX_SOURCES = 50_000
+_MAX_SOURCES_CHARS = 4 * 1024 * 1024
+_MAX_PARTS = 500_000
+_PART = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
+"""A string, or what begins another value; of a whole map's there are as many as JSON's values, and more."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +106,25 @@ class SourceMaps:
             return None
         self._left_bytes -= len(data)
         try:
-            return _Map(cast("dict[str, object]", json.loads(data)), posixpath.dirname(path))
+            return _Map(_parsed(data), posixpath.dirname(path))
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError):
             return None
+
+
+def _parsed(data: bytes) -> dict[str, object]:
+    """Parse a map, unless so much would be built of it: an empty list is two bytes there, and sixty-four here."""
+    if sum(1 for _ in islice(_PART.finditer(data), _MAX_PARTS + 1)) > _MAX_PARTS:
+        raise ValueError("too many values")
+    return cast("dict[str, object]", json.loads(data.decode("utf-8-sig", "surrogatepass")))
+
+
+def _names(sources: list[object]) -> list[str | None]:
+    if len(sources) > _MAX_SOURCES:
+        raise ValueError("too many sources")
+    names = [name[:_MAX_NAME_CHARS] if isinstance(name, str) else None for name in sources]
+    if sum(len(name) for name in names if name) > _MAX_SOURCES_CHARS:
+        raise ValueError("too long names of sources")
+    return names
 
 
 class _Map:
@@ -114,7 +136,7 @@ class _Map:
         mappings, sources = data["mappings"], data["sources"]
         if not isinstance(mappings, str) or not isinstance(sources, list):
             raise TypeError("not a map")
-        self._sources = cast("list[object]", sources)
+        self._sources = _names(cast("list[object]", sources))
         self._folder = folder
         self._starts = array("i", [0])
         self._columns, self._source, self._line, self._column = (array("i") for _ in range(4))
@@ -160,9 +182,9 @@ class _Map:
         if index < start or not 0 <= self._source[index] < len(self._sources):
             return None
         name = self._sources[self._source[index]]
-        if not isinstance(name, str):
+        if name is None:
             return None
-        file = _clean(self._root, name[:_MAX_NAME_CHARS], self._folder)
+        file = _clean(self._root, name, self._folder)
         return Position(file, self._line[index] + 1, self._column[index] + 1)
 
 

@@ -79,6 +79,30 @@ def test_numbers_that_are_none_end_a_map(mappings: bytes) -> None:
     assert peak_bytes(named(mappings)) < 1 << 21
 
 
+@pytest.mark.parametrize(
+    "values",
+    [b"{}," * 2_500_000, b"[]," * 2_500_000, b'"ab",' * 1_500_000, b"9999," * 1_500_000, b'"\\"",' * 1_500_000],
+    ids=["objects", "lists", "strings", "numbers", "escapes"],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_what_json_makes_of_a_map_has_an_end(values: bytes, encoding: str) -> None:
+    files = named(b"AAAA", b'["\xe2\x88\xa2", %s0]' % values)  # in UTF-16 that sign is two quotes' bytes
+    files["a.js.map"] = files["a.js.map"].decode().encode(encoding)
+    assert len(files["a.js.map"]) < sourcemap.MAX_MAP_BYTES and peak_bytes(files) < 1 << 25
+
+
+@pytest.mark.parametrize("sources", [[""] * 50_001, ["s" * 999] * 4_200], ids=["many", "long"])
+def test_names_of_sources_have_an_end_together(sources: list[str]) -> None:
+    assert peak_bytes(named(b"AAAA", json.dumps(sources).encode())) < 1 << 25
+
+
+def test_what_a_map_says_beside_its_names_and_places_is_not_kept() -> None:
+    beside = {"names": ["n"] * 50_000, "sourcesContent": ['"a", [{' * 1000] * 500}
+    maps = SourceMaps({"a.js": b"", "a.js.map": json.dumps(MAP | beside).encode()})
+    maps.read(["a.js"])
+    assert maps.original("a.js", 1, 1) == Position("src/App.tsx", 1, 1)
+
+
 def test_what_is_nested_without_end_is_no_map() -> None:
     assert peak_bytes(named(b"", b"[" * 100_000)) < 1 << 22
 
