@@ -12,11 +12,34 @@ test('what a hostile page says counts for nothing but numbers within bounds', ()
     expect(read(said)).toBeUndefined();
   expect(read({ koda: 1, type: 'state', time: 1, playing: 'yes' })).toMatchObject({ type: 'state', time: 1, playing: false });
   expect(read({ koda: 1, type: 'error', message: 'x'.repeat(9999) })).toMatchObject({ type: 'error', problem: 'x'.repeat(500) });
+  for (const message of [{ toString: 1 }, ['x'], 7, null, undefined])
+    expect(read({ koda: 1, type: 'error', message })).toEqual({ type: 'error', id: undefined, problem: '' });
+});
+
+test('a page that never stops talking is shown once a frame, as it is by then', () => {
+  const frame = {} as Window;
+  const frames: (() => void)[] = [];
+  const page = new LivePage(() => frame, 'http://here', (told) => frames.push(told));
+  const seen: number[] = [];
+  page.watch(() => seen.push(page.shown.time));
+  const tell = (data: object) => page.hear({ source: frame, origin: 'http://here', data: { koda: 1, ...data } } as unknown as MessageEvent);
+  tell(READY);
+  for (let time = 1; time <= 1000; time += 1) tell({ type: 'state', time, playing: true });
+  tell({ type: 'error', message: 'it broke' });
+  expect(seen).toEqual([]);
+  expect(frames).toHaveLength(1);
+  frames[0]?.();
+  expect(seen).toEqual([1000]);
+  expect(page.shown.problem).toBe('it broke');
+  tell({ type: 'state', time: 7, playing: true });
+  expect(frames).toHaveLength(2);
+  frames[1]?.();
+  expect(seen).toEqual([1000, 7]);
 });
 
 test('only the frame that is shown is heard, and only from its origin', () => {
   const frame = {} as Window;
-  const page = new LivePage(() => frame, 'http://here');
+  const page = new LivePage(() => frame, 'http://here', () => {});
   const said = (source: unknown, origin: string) => page.hear({ source, origin, data: READY } as unknown as MessageEvent);
   said({}, 'http://here');
   said(null, 'http://here');
@@ -29,7 +52,7 @@ test('only the frame that is shown is heard, and only from its origin', () => {
 test('of many frames that are sought the last is shown, and none before is shown again', () => {
   const orders: { id: number; time: number }[] = [];
   const frame = { postMessage: (order: { id: number; time: number }) => orders.push(order) } as unknown as Window;
-  const page = new LivePage(() => frame, 'http://here');
+  const page = new LivePage(() => frame, 'http://here', () => {});
   const tell = (data: object) => page.hear({ source: frame, origin: 'http://here', data: { koda: 1, ...data } } as unknown as MessageEvent);
   tell(READY);
   for (const time of [1, 2, 3]) page.seek(time);

@@ -2,7 +2,7 @@
  * A live page, moved over the bridge of the template (`src/koda/bridge.ts`), through the page of ours around it.
  *
  * What is behind it is written by agents, and may be hostile: a message counts where it comes from the frame that we show, and
- * what it says is taken for numbers within bounds, for nothing else.
+ * what it says is taken for numbers within bounds and a short text, for nothing else; however much it says, it is shown once a frame.
  */
 
 export interface Timeline {
@@ -16,6 +16,8 @@ export interface Shown {
   playing: boolean;
   problem: string;
 }
+
+type Later = (told: () => void) => void;
 
 type Told =
   | { type: 'ready'; timeline: Timeline; time: number; playing: boolean }
@@ -32,7 +34,7 @@ export function read(data: unknown): Told | undefined {
   const said = data as Record<string, unknown>;
   if (said['koda'] !== 1) return undefined;
   const id = within(said['id'], 1, Number.MAX_SAFE_INTEGER);
-  if (said['type'] === 'error') return { type: 'error', id, problem: String(said['message'] ?? '').slice(0, MESSAGE_CHARS) };
+  if (said['type'] === 'error') return { type: 'error', id, problem: text(said['message']) };
   const time = within(said['time'], 0, LONGEST_S);
   if (time === undefined) return undefined;
   const playing = said['playing'] === true;
@@ -46,16 +48,22 @@ function within(value: unknown, least: number, most: number): number | undefined
   return typeof value === 'number' && value >= least && value <= most ? value : undefined;
 }
 
+function text(value: unknown): string {
+  return typeof value === 'string' ? value.slice(0, MESSAGE_CHARS) : '';
+}
+
 export class LivePage {
   shown: Shown = { timeline: undefined, time: 0, playing: false, problem: '' };
   private readonly watchers = new Set<() => void>();
   private orders = 0;
   private sought: number | undefined;
   private wanted: number | undefined;
+  private isDue = false;
 
   constructor(
     private readonly frame: () => Window | null | undefined,
     private readonly origin: string,
+    private readonly nextFrame: Later = (told) => void requestAnimationFrame(told),
   ) {}
 
   watch = (told: () => void): (() => void) => {
@@ -70,14 +78,14 @@ export class LivePage {
     if (told === undefined) return;
     if (told.type === 'ready') {
       this.sought = this.wanted = undefined;
-      this.show({ timeline: told.timeline, time: told.time, playing: told.playing, problem: '' });
+      this.showLater({ timeline: told.timeline, time: told.time, playing: told.playing, problem: '' });
       return;
     }
-    if (told.type === 'error') this.show({ problem: told.problem });
+    if (told.type === 'error') this.showLater({ problem: told.problem });
     if (this.sought !== undefined && told.id !== this.sought) return; // of before the order that is under way
     this.sought = undefined;
     if (this.wanted !== undefined) this.seek(this.wanted);
-    else if (told.type === 'state') this.show({ time: told.time, playing: told.playing });
+    else if (told.type === 'state') this.showLater({ time: told.time, playing: told.playing });
   };
 
   /** Show the frame of a time. One order is under way at most: of what is wanted meanwhile, the last is asked for next. */
@@ -93,6 +101,17 @@ export class LivePage {
   private show(what: Partial<Shown>): void {
     this.shown = { ...this.shown, ...what };
     for (const watcher of this.watchers) watcher();
+  }
+
+  /** Show what the page said with the next frame, with whatever it says until then. */
+  private showLater(what: Partial<Shown>): void {
+    this.shown = { ...this.shown, ...what };
+    if (this.isDue) return;
+    this.isDue = true;
+    this.nextFrame(() => {
+      this.isDue = false;
+      this.show({});
+    });
   }
 
   private order(what: object): number {
