@@ -24,6 +24,7 @@ from koda_ray.serve.hangups import HangUps
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.openapi import describe, is_public
 from koda_ray.serve.pace import STALLED_S
+from koda_ray.serve.parts import Parts
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.routes import (
     all_events,
@@ -140,6 +141,7 @@ def create_app(
     app.state.watchers = watchers
     app.state.streams = streams
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
+    app.state.parts = Parts(deps)
     app.state.providers = providers
     problem.install(app)
     for module in (

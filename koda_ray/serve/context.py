@@ -18,6 +18,7 @@ from koda_ray.sandbox.workshop import Workshop
 from koda_ray.serve.background import Background
 from koda_ray.serve.callers import Callers
 from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.parts import Parts
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.signing import Forbidden
 from koda_ray.serve.streams import Watchers
@@ -38,6 +39,7 @@ __all__ = [
     "background_of",
     "callers_of",
     "deps_of",
+    "parts_of",
     "streams_of",
     "unpacking_of",
     "user_of",
@@ -79,6 +81,11 @@ def streams_of(connection: HTTPConnection) -> Streams:
 def unpacking_of(connection: HTTPConnection) -> Unpacking:
     """Return the count of what is held unpacked."""
     return cast(Unpacking, connection.app.state.unpacking)
+
+
+def parts_of(connection: HTTPConnection) -> Parts:
+    """Return who looks whether the parts below work."""
+    return cast(Parts, connection.app.state.parts)
 
 
 def user_of(connection: HTTPConnection) -> str:

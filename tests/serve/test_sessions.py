@@ -358,6 +358,13 @@ async def test_who_the_agents_are_is_told(tmp_path: Path, director: str) -> None
         assert len(set(found.models)) == len(found.models)
 
 
+async def _answers(http: httpx.AsyncClient, path: str, status: int) -> None:
+    """Wait for what was seen before to be looked at anew."""
+    async with asyncio.timeout(30):
+        while (await http.get(path)).status_code != status:
+            await asyncio.sleep(0.1)
+
+
 async def test_ready_says_what_is_wrong(koda: World, http: httpx.AsyncClient) -> None:
     assert (await http.get("/v1/ready")).json() == {"ready": True, "parts": {"database": "ok", "storage": "ok"}}
     koda.deps.draining.set()
@@ -370,7 +377,14 @@ async def test_ready_tries_to_write(koda: World, http: httpx.AsyncClient) -> Non
         other.execute("BEGIN IMMEDIATE")
         response = await http.get("/v1/ready")
         assert response.status_code == 503 and response.json()["parts"]["database"].endswith("no answer within 5 s")
-    assert (await http.get("/v1/ready")).json()["ready"]
+    await _answers(http, "/v1/ready", 200)
+
+
+async def test_ready_looks_once_for_all_who_ask(koda: World, http: httpx.AsyncClient) -> None:
+    before = (await koda.store.metrics()).writes
+    answers = await asyncio.gather(*(http.get("/v1/ready") for _ in range(40)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert (await koda.store.metrics()).writes - before < 10
 
 
 async def test_ready_tells_what_is_wrong_to_who_has_a_key(tmp_path: Path) -> None:
@@ -382,6 +396,7 @@ async def test_ready_tells_what_is_wrong_to_who_has_a_key(tmp_path: Path) -> Non
         assert (await http.get("/v1/ready")).json() == {"ready": True, "parts": {"database": "ok", "storage": "ok"}}
         shutil.rmtree(tmp_path / "storage", ignore_errors=True)
         (tmp_path / "storage").write_text("a file where a folder was")
+        await _answers(http, "/v1/ready", 503)
         for headers in ({}, {"Authorization": f"Bearer {'x' * 32}"}, {"Authorization": f"Basic {key}"}):
             response = await http.get("/v1/ready", headers=headers)
             assert response.status_code == 503 and str(tmp_path) not in response.text

@@ -5,16 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from koda_ray import __version__
-from koda_ray.errors import KodaError, NotFound, Unavailable
-from koda_ray.logs import get_logger
-from koda_ray.serve.context import Deps, callers_of
+from koda_ray.errors import KodaError
+from koda_ray.serve.context import Deps, background_of, callers_of, parts_of
 from koda_ray.wire import Health, Readiness
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["health"])
 _HIDDEN = "failed; the server's log says why, and so does this address to a request with a key"
-_log = get_logger(__name__)
 
 
 @router.get("/health", operation_id="health", summary="Whether the server answers")
@@ -30,15 +28,13 @@ async def health() -> Health:
     responses={503: {"model": Readiness, "description": "Some part does not work"}},
 )
 async def ready(deps: Deps, request: Request, response: Response) -> Readiness:
-    """Try the database, writes too, and the storage. What is wrong, with its paths, is told to whoever has a key."""
+    """Try the database, writes too, and the storage; once a second, whoever asks.
+
+    What is wrong, with its paths, is told to whoever has a key.
+    """
     parts = {"draining": "stopping"} if deps.draining.is_set() else {}
-    for name, check in (("database", _database), ("storage", _storage)):
-        try:
-            await check(deps)
-            parts[name] = "ok"
-        except (KodaError, OSError) as error:
-            _log.warning("not ready", part=name, error=str(error))
-            parts[name] = str(error) if await _is_known(request) else _HIDDEN
+    for name, wrong in (await background_of(request).finish(parts_of(request).seen())).items():
+        parts[name] = "ok" if wrong is None else wrong if await _is_known(request) else _HIDDEN
     good = all(value == "ok" for value in parts.values())
     response.status_code = 200 if good else 503
     return Readiness(ready=good, parts=parts)
@@ -50,16 +46,3 @@ async def _is_known(request: Request) -> bool:
     except (KodaError, OSError):  # no key, too many wrong ones, or nobody can say whose it is
         return False
     return True
-
-
-async def _database(deps: Deps) -> None:
-    found = await deps.store.health()
-    if not found.ok:
-        raise Unavailable(f"the database ({found.backend}) does not work: {found.detail}")
-
-
-async def _storage(deps: Deps) -> None:
-    try:
-        await deps.storage.size("ready")
-    except NotFound:
-        return
