@@ -12,7 +12,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from koda_ray.errors import NotFound, SandboxNotFound
 from koda_ray.sandbox.desktop import DESKTOP_PORT, desktop_page, find_desktop
 from koda_ray.sandbox.standing import SandboxStanding
-from koda_ray.serve.context import Closing, Deps, OwnWorkshop
+from koda_ray.serve.context import Deps, Following, OwnWorkshop
 from koda_ray.serve.links import Links
 from koda_ray.serve.problem import READ, USED, responses
 from koda_ray.serve.streams import pieces_until
@@ -106,12 +106,12 @@ async def watch_sandbox(
     path: Annotated[str, Depends(_watched)],
     workshop: OwnWorkshop,
     deps: Deps,
-    closing: Closing,
+    following: Following,
 ) -> AsyncIterator[ServerSentEvent]:
     """Send what changes from now on, whoever changes it. Built and installed files are left out."""
-    told = await closing.enter_async_context(aclosing(workshop.watch(sandbox_id, path)))
+    told = await following.enter_async_context(aclosing(workshop.watch(sandbox_id, path)))
     try:
-        async for batch in await closing.enter_async_context(aclosing(pieces_until(deps.draining, told))):
+        async for batch in await following.enter_async_context(aclosing(pieces_until(deps.draining, told))):
             changes = FileChanges(changes=tuple(FileChangeView(path=one.path, kind=one.kind) for one in batch))
             yield ServerSentEvent(event="changes", raw_data=changes.model_dump_json(by_alias=True))
     except SandboxNotFound:
