@@ -195,6 +195,7 @@ class Settings(BaseSettings):
     user_stored_mb: int = Field(102_400, ge=1, validation_alias="KODA_USER_STORED_MB")
     user_streams: int = Field(300, ge=1, validation_alias="KODA_USER_STREAMS")
     unpacked_mb: int = Field(2048, ge=64, validation_alias="KODA_UNPACKED_MB")
+    unpacked_disk_mb: int = Field(8192, ge=64, validation_alias="KODA_UNPACKED_DISK_MB")
 
     ray_address: str | None = Field(None, validation_alias="KODA_RAY_ADDRESS")
     chromium_path: Path | None = Field(None, validation_alias="KODA_CHROMIUM_PATH")

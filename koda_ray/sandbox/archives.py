@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -21,9 +22,11 @@ __all__ = [
     "MAX_UNPACKED_BYTES",
     "ProjectFiles",
     "pack",
+    "packed_bytes",
     "read_project",
     "unpack",
     "unpacked_bytes",
+    "unpacked_on_disk",
 ]
 
 MAX_FILES = 50_000
@@ -32,6 +35,8 @@ MAX_PROJECT_BYTES = 1024**3
 """Of a project that is put back, which is held in memory."""
 
 _CHUNK_BYTES = 1024 * 1024
+_BLOCK_BYTES = 4096
+_HEADERS_BYTES = 256  # of an entry, in both places, without its name
 _MAX_TARGET_BYTES = 4095  # of a link; Source: linux/limits.h
 _MAX_FOLLOWED = 40  # links that lead to links, as the kernel has it
 
@@ -58,6 +63,13 @@ def pack(project: ProjectFiles, file: IO[bytes]) -> None:
                 info = zipfile.ZipInfo(f"{path}/")
                 info.external_attr = (stat.S_IFDIR | project.modes.get(path, PLAIN_FOLDER_MODE)) << 16
                 archive.writestr(info, b"")
+
+
+def packed_bytes(project: ProjectFiles) -> int:
+    """Return how large `pack` makes the zip of a project at most: what does not shrink grows by five bytes a block."""
+    names = {*project.files, *project.folders, *project.modes}
+    headers = sum(_HEADERS_BYTES + 2 * len(os.fsencode(name)) for name in names)
+    return _HEADERS_BYTES + headers + sum(len(data) + (len(data) >> 10) for data in project.files.values())
 
 
 def unpacked_bytes(archive: Path) -> int:
@@ -101,6 +113,25 @@ def read_project(archive: Path) -> ProjectFiles:
     if both is not None:
         raise _two_things(PurePosixPath(both))
     return ProjectFiles(files=files, modes=modes, folders=folders)
+
+
+def unpacked_on_disk(archive: Path) -> int:
+    """Return how much room `unpack` takes for a zip at most: whole blocks, and one for each file and folder; blocks.
+
+    Raises:
+        InvalidInput: As `unpack`, where the zip's table of contents shows it.
+    """
+    blocks, before = 0, tuple[str, ...]()
+    with _reading(archive) as opened:
+        entries = opened.infolist()
+        if sum(entry.file_size for entry in entries) > MAX_UNPACKED_BYTES:
+            raise _too_large(MAX_UNPACKED_BYTES)
+        for entry in entries:
+            parts = PurePosixPath(entry.filename).parts
+            shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, parts, strict=False)))
+            blocks += max(1, len(parts) - shared) + -(-entry.file_size // _BLOCK_BYTES)
+            before = parts
+    return blocks * _BLOCK_BYTES
 
 
 @contextmanager

@@ -37,7 +37,17 @@ if TYPE_CHECKING:
     from koda_ray.config import Settings
     from koda_ray.sandbox.engine import Engine
 
-__all__ = ["MAX_BYTES", "MAX_FILES", "DockerImages", "ImageMaker", "LocalImages", "Source", "check_sent", "source_at"]
+__all__ = [
+    "MAX_BYTES",
+    "MAX_FILES",
+    "DockerImages",
+    "ImageMaker",
+    "LocalImages",
+    "Source",
+    "check_sent",
+    "checked_name",
+    "source_at",
+]
 
 MAX_BYTES = 8 * 1024**3
 MAX_FILES = 500_000
@@ -339,6 +349,17 @@ def check_sent(path: Path, *, provider: str) -> None:
             "would be with this machine's rights. Send the folder without it, name a provider that builds in its own "
             "cloud (e2b or modal), or have whoever runs the server make the image with `koda image create`"
         )
+
+
+def checked_name(name: str) -> str:
+    """Return what an image may be called.
+
+    Raises:
+        InvalidInput: It is too long, or has what no name has.
+    """
+    if not name.strip() or len(name) > 128 or not name.isprintable() or "/" in name:
+        raise InvalidInput(f"{name[:80]!r} cannot name an image; use up to 128 printable characters without '/'")
+    return name
 
 
 def _measured(folder: Path, ignored: Ignored) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -36,7 +36,7 @@ from koda_ray.errors import (
 )
 from koda_ray.sandbox.base import CommandResult, EndsUnused, FileChange, PreviewEndpoint, Sandbox, Terminal
 from koda_ray.sandbox.deployment import Place
-from koda_ray.sandbox.images import ImageMaker, Source, check_sent, source_at
+from koda_ray.sandbox.images import ImageMaker, Source, check_sent, checked_name, source_at
 from koda_ray.sandbox.lifetime import MAX_LIFETIME_S, checked_lifetime
 from koda_ray.sandbox.preview import answers_at
 from koda_ray.sandbox.providers import Providers
@@ -110,7 +110,7 @@ class Workshop:
                 f"{path} cannot be built: images of the provider 'local' are copies of folders; name the folder, or "
                 "the provider 'docker'"
             )
-        called = _checked_name(name or source.folder.name or "root")
+        called = checked_name(name or source.folder.name or "root")
         source = await _on(source, maker)
         place = await where.place()
         if not clean and (there := await self._same(source, called, where.name, place, maker)) is not None:
@@ -145,6 +145,26 @@ class Workshop:
             await finish(self._clear_image(maker, image))
             raise
         return ready
+
+    async def check_image(self, name: str, *, clean: bool = False, provider: str | None = None) -> None:
+        """Look whether one may be made, before anybody sends or unpacks its folder.
+
+        Where the person has as many as may be, one of the same name may still turn out to be the very same.
+
+        Raises:
+            InvalidInput: As `create_image`, the name or the provider.
+            QuotaExceeded: As `create_image`.
+        """
+        where, called = await self._providers.get(provider), checked_name(name)
+        if len(await self._store.images(user_id=self._user_id)) < self._providers.max_images:
+            return
+        await clear_unfinished(self._store, self._providers, user_id=self._user_id)
+        images, place = await self._store.images(user_id=self._user_id), await where.place()
+        alike = [one for one in images if (one.name, one.provider) == (called, where.name)]
+        if clean or not any(place.is_where(one.place, one.host) for one in alike):
+            there = [one for one in images if one.place == place.id]
+            if len(there) >= self._providers.max_images:
+                raise _too_many(there, place.words, self._providers.max_images)
 
     async def images(self) -> list[ImageState]:
         """List images, oldest first; what was never finished is cleared away on the way."""
@@ -495,12 +515,7 @@ class Workshop:
         await clear_unfinished(self._store, self._providers, user_id=self._user_id)
         if not await self._store.add_image(image, most=most):
             there = [one for one in await self._store.images(user_id=self._user_id) if one.place == image.place]
-            oldest = f" (the oldest is {there[0].id}, {there[0].name!r})" if there else ""
-            raise QuotaExceeded(
-                f"you have {most} images in {image.host} already, and no more may be; remove one that you need no "
-                f"more{oldest}, or raise SANDBOX_IMAGES_PER_USER",
-                context={"limit": "images", "most": most},
-            )
+            raise _too_many(there, image.host, most)
 
     async def _is_here(self, row: ImageRecord) -> bool:
         return await self._providers.at(row) is not None
@@ -572,7 +587,10 @@ def _no_sandbox(sandbox_id: str, way: str) -> NotFound:
     )
 
 
-def _checked_name(name: str) -> str:
-    if not name.strip() or len(name) > 128 or not name.isprintable() or "/" in name:
-        raise InvalidInput(f"{name[:80]!r} cannot name an image; use up to 128 printable characters without '/'")
-    return name
+def _too_many(there: Sequence[ImageRecord], host: str, most: int) -> QuotaExceeded:
+    oldest = f" (the oldest is {there[0].id}, {there[0].name!r})" if there else ""
+    return QuotaExceeded(
+        f"you have {most} images in {host} already, and no more may be; remove one that you need no more{oldest}, or "
+        "raise SANDBOX_IMAGES_PER_USER",
+        context={"limit": "images", "most": most},
+    )

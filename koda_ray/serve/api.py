@@ -142,6 +142,7 @@ def create_app(
     app.state.streams = streams
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
     app.state.parts = Parts(deps)
+    app.state.disk = Unpacking(deps.settings.unpacked_disk_mb << 20, setting="KODA_UNPACKED_DISK_MB")
     app.state.providers = providers
     problem.install(app)
     for module in (

@@ -39,6 +39,7 @@ __all__ = [
     "background_of",
     "callers_of",
     "deps_of",
+    "disk_of",
     "parts_of",
     "streams_of",
     "unpacking_of",
@@ -81,6 +82,11 @@ def streams_of(connection: HTTPConnection) -> Streams:
 def unpacking_of(connection: HTTPConnection) -> Unpacking:
     """Return the count of what is held unpacked."""
     return cast(Unpacking, connection.app.state.unpacking)
+
+
+def disk_of(connection: HTTPConnection) -> Unpacking:
+    """Return the count of what lies among the temporary files: folders for images, and zips until they are sent."""
+    return cast(Unpacking, connection.app.state.disk)
 
 
 def parts_of(connection: HTTPConnection) -> Parts:

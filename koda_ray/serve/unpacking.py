@@ -1,4 +1,4 @@
-"""How much of what people send, or take out, is held at once, by all of them and by each.
+"""How much of what people send, or take out, is held at once, by all of them and by each: in memory, and on the disk.
 
 A zip of a few megabytes may hold a quarter of a gigabyte, and a form's limit says nothing of that. So whoever unpacks
 one takes room for what its table of contents admits to (more is never unpacked) and gives it back when the files are
@@ -44,16 +44,18 @@ class _Share:
 
 
 class Unpacking:
-    """Counts what is held in this process.
+    """Counts what is held by this process.
 
     Args:
         total_bytes: What all may hold together; each user may hold half.
+        setting: What says so, for people.
         wait_s: How long to wait for room, in seconds.
     """
 
-    def __init__(self, total_bytes: int, *, wait_s: float = _WAIT_S) -> None:
+    def __init__(self, total_bytes: int, *, setting: str = "KODA_UNPACKED_MB", wait_s: float = _WAIT_S) -> None:
         self._total = total_bytes
         self._most = total_bytes // 2
+        self._setting = setting
         self._wait_s = wait_s
         self._taken = 0
         self._shares: dict[str, _Share] = {}
@@ -81,7 +83,7 @@ class Unpacking:
         if (size := size_bytes) > self._most:
             raise TooMuchAtOnce(
                 f"this has {size:,} bytes, and one user has at most {self._most:,} held at once (half of "
-                "KODA_UNPACKED_MB): make it smaller, or have that raised",
+                f"{self._setting}): make it smaller, or have that raised",
                 context={"sizeBytes": size, "mostBytes": self._most},
             )
         share = self._shares.setdefault(user_id, _Share())
@@ -150,6 +152,6 @@ class Unpacking:
         except TimeoutError:
             raise LimitReached(
                 f"there was no room to hold {size:,} bytes for {self._wait_s:g} s: others' requests, or yours, have "
-                "it; send it again, or have KODA_UNPACKED_MB raised",
+                f"it; send it again, or have {self._setting} raised",
                 retry_after_s=self._wait_s,
             ) from None

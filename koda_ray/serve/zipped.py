@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from fastapi import Response
+from fastapi import Request, Response
 from fastapi.responses import FileResponse
 
-from koda_ray.sandbox.archives import ProjectFiles, pack
+from koda_ray.cancellation import finish
+from koda_ray.sandbox.archives import ProjectFiles, pack, packed_bytes
 from koda_ray.sandbox.scratch import scratch
+from koda_ray.serve.context import disk_of, user_of
 
 __all__ = ["zipped"]
 
@@ -23,11 +25,20 @@ class _Zip(FileResponse):
 
 
 async def zipped(
-    project: ProjectFiles, name: str, closing: AsyncExitStack, headers: Mapping[str, str] | None = None
+    project: ProjectFiles,
+    name: str,
+    request: Request,
+    closing: AsyncExitStack,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return an answer with a project's zip; ``closing`` removes the file once it is sent."""
+    """Return an answer with a project's zip; ``closing`` removes the file once it is sent, and gives its room back.
+
+    Raises:
+        LimitReached: There was no room for it on the disk, and so TooMuchAtOnce.
+    """
+    await closing.enter_async_context(disk_of(request).holding(user_of(request), packed_bytes(project)))
     path = closing.enter_context(scratch()) / "packed.zip"
-    await asyncio.to_thread(_pack, project, path)
+    await finish(asyncio.to_thread(_pack, project, path))
     told = {**(headers or {}), "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return _Zip(path, media_type="application/octet-stream", filename=name, headers=told)
 

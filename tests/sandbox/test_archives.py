@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koda_ray.errors import InvalidInput
-from koda_ray.sandbox.archives import ProjectFiles, pack, read_project, unpack
+from koda_ray.sandbox.archives import ProjectFiles, pack, packed_bytes, read_project, unpack, unpacked_on_disk
 
 LINK, FILE = 0o120777, 0o100644
 
@@ -114,6 +114,7 @@ def test_a_project_that_is_packed_is_read_as_it_was(given_files: dict[str, tuple
     pack(project, made)
     pack(project, again)
     assert made.getvalue() == again.getvalue()
+    assert len(made.getvalue()) <= packed_bytes(project)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "packed.zip")
         path.write_bytes(made.getvalue())
@@ -121,6 +122,24 @@ def test_a_project_that_is_packed_is_read_as_it_was(given_files: dict[str, tuple
     assert dict(read.files) == dict(project.files)
     assert {path: read.modes[path] for path in names} == dict(project.modes)
     assert sorted(read.folders) == ["e/mpty", "empty"]
+
+
+def test_what_does_not_shrink_takes_no_more_room_packed_than_is_said() -> None:
+    files, made = {"noise": os.urandom(3 << 20), "none": b""}, io.BytesIO()
+    project = ProjectFiles(files=files, modes={"m" * 200: 0o700})
+    pack(project, made)
+    assert 3 << 20 < len(made.getvalue()) <= packed_bytes(project)
+
+
+def test_each_file_and_each_folder_of_a_zip_takes_a_block_of_the_disk(tmp_path: Path) -> None:
+    deep = "/".join(["d"] * 100)
+    entries = [(f"{deep}/{number}", FILE, "x") for number in range(10)]
+    sent, folder = tmp_path / "sent.zip", tmp_path / "folder"
+    sent.write_bytes(zip_of([*entries, ("large", FILE, "x" * 10_000), ("link", LINK, "large")]))
+    folder.mkdir()
+    unpack(sent, folder)
+    made = sum(4096 + (-(-path.lstat().st_size // 4096) * 4096 if path.is_file() else 0) for path in folder.rglob("*"))
+    assert 120 * 4096 < made <= unpacked_on_disk(sent) < 2 * made
 
 
 @pytest.mark.parametrize(

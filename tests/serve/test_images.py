@@ -103,6 +103,28 @@ async def test_a_zip_that_no_image_is_made_of(
     assert (await http.get("/images")).json() == {"images": []}
 
 
+class TestFull:
+    """Where a person has as many as may be."""
+
+    @pytest.fixture
+    def clouds(self) -> dict[str, object]:
+        return {"SANDBOX_IMAGES_PER_USER": 1}
+
+    async def test_nothing_is_unpacked_and_what_is_there_is_found(self, http: httpx.AsyncClient) -> None:
+        data = zip_of([("a", FILE, "x")])
+        first = await http.post("/images", params={"name": "a"}, content=data)
+        for params in ({"name": "b"}, {"name": "a", "clean": "true"}):
+            refused = await http.post("/images", params=params, content=b"nobody looks at this")
+            assert (refused.status_code, refused.json()["code"]) == (429, "QUOTA_EXCEEDED"), refused.text
+            assert "SANDBOX_IMAGES_PER_USER" in refused.json()["detail"]
+        again = await http.post("/images", params={"name": "a"}, content=data)
+        assert (again.status_code, again.json()["id"]) == (201, first.json()["id"])
+        changed = await http.post("/images", params={"name": "a"}, content=zip_of([("a", FILE, "y")]))
+        assert (changed.status_code, changed.json()["code"]) == (429, "QUOTA_EXCEEDED")
+        assert (await http.delete("/images/a")).status_code == 204
+        assert (await http.post("/images", params={"name": "b"}, content=data)).status_code == 201
+
+
 @pytest.mark.needs("e2b")
 class TestDockerfiles:
     """Built where that gives nobody rights on this machine."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import tempfile
 import tracemalloc
 import zipfile
 from contextlib import AsyncExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
+from koda_ray.client import KodaClient
 from koda_ray.errors import LimitReached
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.serve.unpacking import TooMuchAtOnce, Unpacking
@@ -148,6 +151,70 @@ async def test_what_names_a_projects_files_is_read_where_there_is_room(tmp_path:
         told = answer.json()
         assert (answer.status_code, told["code"], told["retryable"]) == (413, "TOO_LARGE", False), answer.text
         assert "KODA_UNPACKED_MB" in told["detail"]
+
+
+def temporary(monkeypatch: pytest.MonkeyPatch, path: Path) -> Path:
+    """Have all temporary files lie in a folder of the test's."""
+    path.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    return path
+
+
+def lies_there(folder: Path) -> int:
+    """How many bytes the files of a folder have, however deep."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.sandbox
+async def test_folders_of_images_are_unpacked_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, packages = bomb(6), write_packages(tmp_path / "node_modules")
+    lies = temporary(monkeypatch, tmp_path / "tmp")
+    async with world(
+        tmp_path, SANDBOX_PATH=tmp_path / "boxes", SANDBOX_PROVIDER="local", KODA_API_KEYS=KEYS,
+        KODA_UNPACKED_DISK_MB=64, KODA_TEMPLATE_PATH=write_template(tmp_path / "template"),
+        KODA_NODE_MODULES_PATH=packages,
+    ) as koda:  # fmt: skip
+        disk: Unpacking = koda.app.state.disk
+
+        async def send(key: str, body: bytes = sent) -> httpx.Response:
+            head, named = {"Authorization": f"Bearer {key * 32}"}, {"name": f"of-{key}"}
+            return await http.post("/v1/images", params=named, content=body, headers=head)
+
+        async with httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http:
+            async with disk.holding("ada", 32 * MB):
+                waiting = asyncio.create_task(send("a"))
+                await reached(lambda: disk.waiting == 1)
+                assert lies_there(lies) == len(sent)  # nothing of it is unpacked yet
+                assert (await send("b")).status_code == 201, "others are not kept waiting"
+            assert (await waiting).status_code == 201
+            large = await send("a", bomb(10))
+            assert (large.status_code, large.json()["code"]) == (413, "TOO_LARGE")
+            assert "KODA_UNPACKED_DISK_MB" in large.json()["detail"]
+            koda.app.state.disk = disk = Unpacking(64 * MB, setting="KODA_UNPACKED_DISK_MB", wait_s=0.2)
+            async with disk.holding("ada", 32 * MB):
+                refused = await send("a")
+            assert (refused.status_code, refused.json()["code"]) == (429, "LIMIT_REACHED")
+            assert int(refused.headers["Retry-After"]) > 0 and "KODA_UNPACKED_DISK_MB" in refused.json()["detail"]
+        assert disk.held_bytes == lies_there(lies) == 0
+
+
+async def test_a_zip_keeps_its_room_until_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lies = temporary(monkeypatch, tmp_path / "tmp")
+    async with world(tmp_path) as koda, KodaClient(koda.url) as client:
+        koda.directory.hold = {"analyze"}
+        session_id = (await client.create("a red ball")).session_id
+        await koda.directory.checkpoint(session_id, {"noise.bin": os.urandom(24 * MB)})
+        disk, memory = koda.app.state.disk, koda.app.state.unpacking
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(koda.url).port, limit=1024)
+        asked = f"GET /v1/sessions/{session_id}/source.zip HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        writer.write(asked.encode())
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        await reached(lambda: memory.held_bytes == 0)
+        assert 24 * MB < lies_there(lies) <= disk.held_bytes
+        async with asyncio.timeout(60):
+            assert len(await reader.read(-1)) > 24 * MB
+        await reached(lambda: disk.held_bytes == lies_there(lies) == 0)
+        writer.close()
 
 
 @pytest.mark.sandbox

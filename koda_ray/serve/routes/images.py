@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as InPath
 
-from koda_ray.sandbox.archives import unpack
+from koda_ray.cancellation import finish
+from koda_ray.sandbox.archives import unpack, unpacked_on_disk
 from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.standing import ImageState
-from koda_ray.serve.context import OwnWorkshop
+from koda_ray.serve.context import OwnWorkshop, User, disk_of
 from koda_ray.serve.problem import READ, USED, responses
 from koda_ray.wire import ImageList, ImageView
 
@@ -36,6 +37,7 @@ router = APIRouter(prefix="/v1/images", tags=["images"])
 )
 async def create_image(
     request: Request,
+    user: User,
     workshop: OwnWorkshop,
     name: Annotated[str, Query(min_length=1, max_length=128, description="What it is called")],
     clean: Annotated[bool, Query(description="Use nothing of an earlier build")] = False,
@@ -48,12 +50,17 @@ async def create_image(
     Links may lead to what is in the zip (`zip -ry`). A Dockerfile in it is built at `e2b` and `modal`, and refused
     elsewhere: it would be built with the server's rights.
     """
-    with scratch() as made:
-        archive, folder = made / "sent.zip", made / "folder"
-        await asyncio.to_thread(folder.mkdir)
+    await workshop.check_image(name, clean=clean, provider=provider)
+    with scratch() as sent:
+        archive = sent / "sent.zip"
         await receive(request, archive)
-        await asyncio.to_thread(unpack, archive, folder)
-        image = await workshop.create_image(folder, name=name, clean=clean, provider=provider, sent="sent over HTTP")
+        size = await asyncio.to_thread(unpacked_on_disk, archive)
+        async with disk_of(request).holding(user, size):
+            with scratch() as folder:
+                await finish(asyncio.to_thread(unpack, archive, folder))
+                image = await workshop.create_image(
+                    folder, name=name, clean=clean, provider=provider, sent="sent over HTTP"
+                )
     return _view(ImageState(record=image, state="ready"))
 
 

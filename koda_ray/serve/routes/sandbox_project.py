@@ -57,7 +57,7 @@ async def snapshot_sandbox(
         return await take_out(workshop, sandbox_id, most_bytes=most)
 
     async with unpacking_of(request).reading(user, read) as (project, left_out):
-        return await zipped(project, f"{sandbox_id}.zip", closing, {LEFT_OUT: str(len(left_out))})
+        return await zipped(project, f"{sandbox_id}.zip", request, closing, {LEFT_OUT: str(len(left_out))})
 
 
 @router.put(
@@ -110,7 +110,7 @@ async def export_bundle(
     """Send what the last build left, `index.html` at its root: `POST /v1/renders` takes it as it is."""
     box = await workshop.connect(sandbox_id)
     async with unpacking_of(request).reading(user, lambda most: export(box, most_bytes=most)) as files:
-        return await zipped(ProjectFiles(files=files), f"{sandbox_id}-bundle.zip", closing)
+        return await zipped(ProjectFiles(files=files), f"{sandbox_id}-bundle.zip", request, closing)
 
 
 @router.post(
