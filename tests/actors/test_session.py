@@ -15,6 +15,7 @@ import httpx
 import pytest
 from PIL import Image
 
+from koda_ray.budgets import Amounts
 from koda_ray.commands import Fail
 from koda_ray.errors import Conflict, EncodeFailed, InvalidInput, InvalidTransition, NotFound
 from koda_ray.render.local import LocalExecutor
@@ -433,6 +434,11 @@ async def test_a_failed_render_is_tried_again_at_lower_quality(world: SessionWor
         failed = (await world.until(session, "error")).error
         assert failed is not None and failed.code == "ENCODE_FAILED" and failed.can_retry
         assert "no memory for 570x320" in failed.message
+        paid = [charge for charge in await world.store.charges(session.session_id) if charge.kind == "render"]
+        assert [(charge.status, charge.reason) for charge in paid] == [("settled", None), ("refunded", "ENCODE_FAILED")]
+        (account,) = await world.store.accounts("local", [session.session_id])
+        settled_ms = Amounts.of(paid[0].spent).render_ms
+        assert Amounts.of(account.spent).render_ms == settled_ms > 0
         lower = [(1280, 720, 60), (854, 480, 30), (570, 320, 30)]
         assert executor.asked == lower
         said = [str(event["content"]) for event in await world.events(session, "message")]

@@ -24,10 +24,11 @@ from koda_ray.llm.base import ModelProvider
 from koda_ray.state.store import Store
 from tests.llm.server import Call, Reply, last_text, reply, system_of
 
-__all__ = ["FILES", "WISH", "LongSession", "cached_share", "is_summary", "sent"]
+__all__ = ["DECISION", "FILES", "WISH", "LongSession", "cached_share", "is_summary", "sent"]
 
 SYSTEM = "You make animations with Theatre.js. " + "Rules of motion, timing and the page's contract. " * 400
 WISH = "By the way, I never want to see green anywhere."
+DECISION = "each part has a file of its own"
 FILES = 8
 
 
@@ -89,7 +90,8 @@ class LongSession:
             self.summaries += 1
             told = last_text(request)
             green = "never green; " if "green" in told else ""
-            return reply(f"Preferences: {green}bluer and faster each time.")
+            agreed = f" Decisions: {DECISION}." if DECISION in told else ""
+            return reply(f"Preferences: {green}bluer and faster each time.{agreed}")
         turn = int(last_text(request).split()[1].rstrip(":"))
         done = _since(request, f"Change {turn}:")
         path = f"src/part{turn % FILES}.tsx"
@@ -103,7 +105,8 @@ class LongSession:
                 others = [Call("read", {"path": f"src/part{(turn + n) % FILES}.tsx"}) for n in (1, 2)]
                 return reply(*others)
             case _:
-                return reply(f"Part {turn % FILES} is faster and bluer now; move{turn}_0 starts it.")
+                agreed = f" As agreed, {DECISION}." if turn == 3 else ""
+                return reply(f"Part {turn % FILES} is faster and bluer now; move{turn}_0 starts it.{agreed}")
 
 
 def is_summary(request: Any) -> bool:

@@ -25,7 +25,7 @@ from koda_ray.model_names import Vendor
 from koda_ray.state.records import MessageRecord
 from koda_ray.types import now
 from tests.agent.journals import ME, Crash, Disk, MemoryJournal
-from tests.agent.long_session import FILES, WISH, LongSession, cached_share, is_summary, sent
+from tests.agent.long_session import DECISION, FILES, WISH, LongSession, cached_share, is_summary, sent
 from tests.agent.scripted import Provider, calls, says
 from tests.agent.test_vendors import APIS, loop_over, provider_of
 from tests.llm.server import ModelServer, ScriptedModel, reply, system_of
@@ -81,6 +81,7 @@ async def test_a_long_session_reads_nine_tenths_from_the_cache_and_forgets_nothi
     said = sent(last)
     assert "<summary>" in said and "never green" in said  # in the model's words
     assert WISH in said  # and in the person's
+    assert f"Decisions: {DECISION}" in said
     assert len(session.files) == FILES
     assert all(text in said for text in session.files.values())  # files as they are, whole
     assert "move20_0" not in said  # and no longer as they were

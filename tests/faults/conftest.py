@@ -22,6 +22,7 @@ import pytest
 import pytest_asyncio
 
 from benchmarks.server import Server
+from koda_ray.budgets import Amounts
 from koda_ray.client import KodaClient
 from koda_ray.events import Envelope
 from koda_ray.serve import runfile
@@ -179,6 +180,10 @@ class Rig:
         assert set(state.execution.files) <= set(sizes)
         assert {path: manifest.files[path].size for path in sizes} == sizes
         assert await checkpoint.read_file(self.storage, manifest, "src/App.tsx") == APP.encode()
+        for charge in await self.store.charges(session_id):
+            if charge.kind == "render":
+                made_ms = sum(unit.wall_ms for unit in await self.store.chunks(charge.id))
+                assert charge.status == "settled" and 0 < Amounts.of(charge.spent).render_ms <= made_ms
 
 
 async def until(done: Callable[[], bool], what: str, *, limit_s: float = 60) -> None:
